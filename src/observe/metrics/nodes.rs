@@ -1,14 +1,14 @@
-//! Metrics of each PostgreSQL server that a store is given.
+//! Metrics of each PostgreSQL server that a store is given or finds in the catalogue of its cluster.
 //!
-//! Their number is that of the URLs in the settings. They are locked only when a store is opened and
-//! when metrics are printed.
+//! Those of a server that is left go with its last connection. They are locked only when a server is added
+//! and when metrics are printed.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::cells::{Counter, Gauge};
 
-static NODES: Mutex<BTreeMap<String, Arc<NodeMetrics>>> = Mutex::new(BTreeMap::new());
+static NODES: Mutex<BTreeMap<String, Weak<NodeMetrics>>> = Mutex::new(BTreeMap::new());
 
 /// One server, by all its connections.
 #[derive(Debug, Default)]
@@ -28,13 +28,19 @@ pub(crate) struct NodeMetrics {
 /// The metrics of a server: `host:port`, or the folder of its socket.
 pub(crate) fn of_node(name: &str) -> Arc<NodeMetrics> {
     let mut nodes = NODES.lock().unwrap_or_else(PoisonError::into_inner);
-    Arc::clone(nodes.entry(name.to_owned()).or_default())
+    if let Some(known) = nodes.get(name).and_then(Weak::upgrade) {
+        return known;
+    }
+    nodes.retain(|_, metrics| metrics.strong_count() > 0);
+    let metrics = Arc::default();
+    nodes.insert(name.to_owned(), Arc::downgrade(&metrics));
+    metrics
 }
 
 /// All servers with their names, in order.
 pub(super) fn all() -> Vec<(String, Arc<NodeMetrics>)> {
     let nodes = NODES.lock().unwrap_or_else(PoisonError::into_inner);
-    nodes.iter().map(|(name, metrics)| (name.clone(), Arc::clone(metrics))).collect()
+    nodes.iter().filter_map(|(name, metrics)| Some((name.clone(), metrics.upgrade()?))).collect()
 }
 
 /// Counts a connection as long as it is there.

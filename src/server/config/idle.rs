@@ -33,6 +33,10 @@ impl Settings {
                 on_sqlite && is_given(&storage.migrate_url, &storage.migrate_url_file),
                 "--migrate-url: does nothing on SQLite",
             ),
+            (
+                on_sqlite && !storage.cluster_hosts.trim().is_empty(),
+                "--cluster-hosts: does nothing on SQLite",
+            ),
             (on_sqlite && storage.table_spread != 1, "--table-spread: does nothing on SQLite"),
             (
                 on_sqlite && storage.max_connections != DEFAULT_MAX_CONNECTIONS,

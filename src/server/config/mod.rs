@@ -249,6 +249,8 @@ pub(crate) enum ConfigError {
     DatabaseUrl,
     #[error("{0}: {1}")]
     Url(&'static str, String),
+    #[error("--cluster-hosts: {0}")]
+    ClusterHosts(String),
     #[error("--secondary-database-url: must begin with postgres:, as must --database-url beside it")]
     SecondaryUrl,
     #[error(
@@ -525,11 +527,20 @@ mod tests {
     }
 
     #[test]
+    fn addresses_of_nodes_are_read_at_the_start() {
+        let url = "postgres://h/d";
+        let with = |hosts| read(&["--database-url", url, "--cluster-hosts", hosts]).map(drop);
+        assert_eq!(with("a:1=b:2,c:3=[::1]:4"), Ok(()));
+        let refused = with("a=b").expect_err("no ports");
+        assert!(refused.contains("--cluster-hosts: \"a=b\" is not name:port=address:port"), "{refused}");
+    }
+
+    #[test]
     fn a_replica_stands_beside_postgres_alone() {
         let database = |url, secondary| {
             let config = read(&["--database-url", url, "--secondary-database-url", secondary])?;
             match config.database {
-                Database::Postgres { replica, .. } => Ok(replica.map(|options| options.url)),
+                Database::Postgres { replica, .. } => Ok(replica.map(|options| options.url.clone())),
                 Database::Sqlite(_) => Ok(None),
             }
         };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::{ConfigError, Mistakes, secret};
-use crate::store::postgres::{PgOptions, mistake_in};
+use crate::store::postgres::{HostMap, PgOptions, mistake_in};
 use crate::store::sqlite::{Location, MAX_MAP_MIB, SqliteOptions};
 
 pub(super) const DEFAULT_MAX_CONNECTIONS: u32 = 32;
@@ -15,7 +15,7 @@ const DEFAULT_URL: &str = "sqlite://rowhouse.db";
 /// The database, and how to reach it.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StorageSettings {
-    /// sqlite://FILE, sqlite::memory: or postgres://…, several of Citus separated by ',' [default: sqlite://rowhouse.db]
+    /// sqlite://FILE, sqlite::memory: or postgres://…, one or more nodes of Citus separated by ',' [default: sqlite://rowhouse.db]
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Option<String>,
 
@@ -30,6 +30,10 @@ pub(crate) struct StorageSettings {
     /// File that holds the URL to run migrations through
     #[arg(long, env = "ROWHOUSE_MIGRATE_URL_FILE")]
     pub migrate_url_file: Option<PathBuf>,
+
+    /// name:port=address:port of nodes of Citus that servers reach elsewhere than the cluster itself, separated by ','
+    #[arg(long, env = "ROWHOUSE_CLUSTER_HOSTS", default_value = "", hide_default_value = true)]
+    pub cluster_hosts: String,
 
     /// postgres://… of a read replica, which answers requests to {account}-secondary
     #[arg(long, env = "ROWHOUSE_SECONDARY_DATABASE_URL", hide_env_values = true)]
@@ -59,7 +63,7 @@ pub(crate) enum Database {
     Postgres {
         options: PgOptions,
         /// The read replica, with the same limits as the primary.
-        replica: Option<PgOptions>,
+        replica: Option<Box<PgOptions>>,
     },
 }
 
@@ -98,6 +102,7 @@ impl StorageSettings {
             database_url_file: None,
             migrate_url: None,
             migrate_url_file: None,
+            cluster_hosts: String::new(),
             secondary_database_url: None,
             secondary_database_url_file: None,
             table_spread: 1,
@@ -129,9 +134,10 @@ impl StorageSettings {
             let mut options = PgOptions::new(url);
             options.urls().iter().try_for_each(|url| check_url("--database-url", Some(url)))?;
             options.migrate_url = migrate_url;
+            options.cluster_hosts = HostMap::parse(&self.cluster_hosts).map_err(ConfigError::ClusterHosts)?;
             options.spread = self.table_spread;
             options.max_connections = self.max_connections;
-            let replica = secondary.map(|url| PgOptions { url: url.to_owned(), ..options.clone() });
+            let replica = secondary.map(|url| Box::new(PgOptions { url: url.to_owned(), ..options.clone() }));
             return Ok(Database::Postgres { options, replica });
         }
         Err(ConfigError::DatabaseUrl)

@@ -21,6 +21,7 @@ pub(crate) use cluster::distribution::{
 };
 pub(crate) use cluster::respread::{self, RespreadError, RespreadEvent, RespreadRequest, RespreadSummary};
 pub(crate) use connections::ConnectionDemand;
+pub(crate) use connections::HostMap;
 pub(crate) use connections::mistake_in;
 pub use connections::{PgOptions, StartError};
 #[cfg(fuzzing)]

@@ -103,13 +103,13 @@ impl PgStore {
             .as_deref()
             .map(|url| Connector::new(options, &search_path, url))
             .transpose()?
-            .map(|connector| Pool::new(connector, 1, &METRICS.shared_pool));
+            .map(|connector| Pool::new(Arc::new(connector), 1, &METRICS.shared_pool));
         let definer = Arc::clone(definitions.as_ref().map_or(nodes.first(), Pool::connector).hosts());
         Ok(Self {
             reads,
             writes,
-            probe: Pool::new(nodes.first().clone(), 1, &METRICS.probe_pool),
-            snapshots: Pool::new(nodes.first().clone(), 1, &METRICS.shared_pool),
+            probe: Pool::new(Arc::clone(nodes.first()), 1, &METRICS.probe_pool),
+            snapshots: Pool::new(Arc::clone(nodes.first()), 1, &METRICS.shared_pool),
             nodes,
             row_locks: RowLocks::new(options.max_connections as usize, options.acquire_timeout),
             table_cache: TableCache::default(),

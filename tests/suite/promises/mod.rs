@@ -15,6 +15,7 @@ mod histories;
 mod http2;
 mod line;
 mod linear;
+mod membership;
 mod outages;
 mod overload;
 mod pair;

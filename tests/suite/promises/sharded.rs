@@ -110,14 +110,14 @@ fn placed(nodes: &Nodes, written: Vec<(String, Vec<Told>)>) -> Vec<Written> {
 }
 
 /// A cluster of our own with a distributed database; `None` where there is no Citus.
-fn distributed() -> Option<(PrivateCluster, Nodes)> {
+pub fn distributed() -> Option<(PrivateCluster, Nodes)> {
     let cluster = PrivateCluster::start()?;
     let nodes = Nodes::of(cluster.url());
     nodes.distribute();
     Some((cluster, nodes))
 }
 
-fn is_there<T>(found: Option<T>) -> Option<T> {
+pub fn is_there<T>(found: Option<T>) -> Option<T> {
     if found.is_none() {
         println!("there is no Citus here: see a_database_that_is_partitioned_by_hash_stands_in");
     }
@@ -135,7 +135,7 @@ fn only_felt_by(port: &str, written: &[Written]) {
 }
 
 /// The port of a node's URL.
-fn port(url: &str) -> &str {
+pub fn port(url: &str) -> &str {
     let rest = url.rsplit_once(':').map_or(url, |(_, rest)| rest);
     rest.split('/').next().unwrap_or(rest)
 }
@@ -259,7 +259,7 @@ fn writes_to_a_node_that_refuses_the_role_are_not_done() {
 }
 
 /// A table whose partition `insert0` is on this node.
-fn on_node<'c>(client: &'c Client, nodes: &Nodes, url: &str) -> Table<'c> {
+pub fn on_node<'c>(client: &'c Client, nodes: &Nodes, url: &str) -> Table<'c> {
     loop {
         let table = client.table();
         table.seed(with_keys("insert0", "first", json!({})));

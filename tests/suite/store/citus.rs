@@ -249,8 +249,8 @@ async fn a_listed_server_that_is_away_is_passed_over() {
     assert!(PgStore::connect(empty).await.is_err(), "its schema is not current");
 }
 
-/// A stand-in of its own as the server of this number, with this address for the first.
-async fn stand_in(number: i32, first: &str) -> String {
+/// A stand-in of its own as the server of this number, with this port for the first.
+async fn stand_in(number: i32, first: u16) -> String {
     let url = fresh_database();
     partition_entities(&url);
     execute(&url, CATALOGUES);
@@ -258,7 +258,7 @@ async fn stand_in(number: i32, first: &str) -> String {
         &url,
         &format!(
             "UPDATE pg_dist_local_group SET groupid = {number}; \
-             UPDATE pg_dist_node SET nodename = '{first}' WHERE groupid = 1"
+             UPDATE pg_dist_node SET nodeport = {first} WHERE groupid = 1"
         ),
     );
     url
@@ -267,7 +267,7 @@ async fn stand_in(number: i32, first: &str) -> String {
 /// A standby was promoted in the place of the first server, which is back and takes writes still.
 #[tokio::test]
 async fn a_server_that_the_others_have_replaced_gets_nothing() {
-    let [old, other] = [stand_in(1, "old").await, stand_in(2, "promoted").await];
+    let [old, other] = [stand_in(1, 7).await, stand_in(2, 8).await];
     for urls in [format!("{old},{other}"), format!("{other},{old}")] {
         let mut options = PgOptions::new(urls);
         options.migrate_url = Some(other.clone());

@@ -6,14 +6,15 @@ use std::sync::LazyLock;
 use super::nodes;
 use super::postgres::{execute, fresh_database, partition_entities};
 
-/// The columns of the catalogues that servers read.
+/// The columns of the catalogues that servers read. Nothing listens where the nodes are said to be.
 pub const CATALOGUES: &str = "CREATE TABLE pg_dist_partition (logicalrelid regclass, partmethod \"char\"); \
      INSERT INTO pg_dist_partition VALUES ('entities', 'h'); \
      CREATE TABLE pg_dist_shard (logicalrelid regclass, shardid bigint, shardmaxvalue text); \
      CREATE TABLE pg_dist_placement (shardid bigint, groupid int); \
      CREATE TABLE pg_dist_local_group (groupid int); \
-     CREATE TABLE pg_dist_node (groupid int, nodename text, nodeport int, noderole text); \
-     INSERT INTO pg_dist_node SELECT n, 'node-' || n, 5432, 'primary' FROM generate_series(0, 2) AS n; \
+     CREATE TABLE pg_dist_node \
+     (groupid int, nodename text, nodeport int, noderole text, isactive bool, shouldhaveshards bool); \
+     INSERT INTO pg_dist_node SELECT n, '127.0.0.1', 1 + n, 'primary', true, true FROM generate_series(0, 2) AS n; \
      INSERT INTO pg_dist_shard SELECT 'entities', n, ((n + 1) * 1073741824::bigint - 2147483649)::text FROM generate_series(0, 3) AS n; \
      INSERT INTO pg_dist_placement SELECT n, 1 + n % 2 FROM generate_series(0, 3) AS n; \
      INSERT INTO pg_dist_local_group VALUES (1)";

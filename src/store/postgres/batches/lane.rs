@@ -58,7 +58,7 @@ pub(crate) trait Shared: Send + Sync + 'static {
     fn round(waiting: &mut LaneQueue<Self>, statements: &EntityStatements) -> Vec<Job<Self>>;
 
     /// Runs a round. Every job must get an answer.
-    fn run(lease: Lease<'_>, round: Vec<Job<Self>>) -> impl Future<Output = ()> + Send;
+    fn run(lease: Lease, round: Vec<Job<Self>>) -> impl Future<Output = ()> + Send;
 }
 
 /// A request and the way to answer it.
@@ -150,18 +150,20 @@ async fn gather<S: Shared>(queue: &mut mpsc::Receiver<Job<S>>, waiting: &mut Lan
 }
 /// Runs rounds until the last sender is dropped, or another server is the right one.
 async fn serve<S: Shared>(nodes: Arc<Nodes>, key: LaneKey, mut queue: mpsc::Receiver<Job<S>>) {
-    let connector = nodes.connector_of(key);
-    let pool = Pool::new(connector.clone(), 1, S::metrics().0);
+    let open = || Pool::new(nodes.connector_of(key), 1, S::metrics().0);
+    let mut pool = open();
     let mut look_at = Instant::now() + LOOK;
     let mut waiting = LaneQueue::<S>::new();
     while let Some(first) = queue.recv().await {
         waiting.push_back(first);
         if key.has_owner() && look_at <= Instant::now() {
             look_at = Instant::now() + LOOK;
-            if nodes.is_owner_back(key, &connector) {
-                // The next lane is one to the owner. What is in the queue is served before.
-                queue.close();
+            if nodes.is_owner_back(key, pool.connector()) {
+                pool = open();
             }
+        }
+        if !pool.connector().is_member() {
+            pool = open();
         }
         while !waiting.is_empty() {
             let lease = pool.acquire_for(S::LOCK_WAIT).await;

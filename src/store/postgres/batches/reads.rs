@@ -68,7 +68,7 @@ impl Shared for Reads {
         round
     }
 
-    async fn run(mut lease: Lease<'_>, mut round: Vec<Job<Self>>) {
+    async fn run(mut lease: Lease, mut round: Vec<Job<Self>>) {
         match round.pop() {
             Some(only) if round.is_empty() => {
                 let Lookup { table_id, key } = &only.request;
@@ -85,7 +85,7 @@ impl Shared for Reads {
 
 /// Reads the entity with a key; the outer `None` if the table is gone.
 pub(crate) async fn read(
-    lease: &mut Lease<'_>,
+    lease: &mut Lease,
     table_id: TableId,
     key: &Key,
 ) -> Result<Option<Option<Stored>>, StatementError> {
@@ -117,7 +117,7 @@ fn statement(round: &[Job<Reads>], statements: &EntityStatements) -> Statement<'
 }
 
 /// Answers each read as its row comes in, those without a row at the end.
-async fn read_each(lease: &mut Lease<'_>, round: Vec<Job<Reads>>) {
+async fn read_each(lease: &mut Lease, round: Vec<Job<Reads>>) {
     let query = statement(&round, lease.statements());
     let mut open: Vec<Option<Job<Reads>>> = round.into_iter().map(Some).collect();
     let outcome = lease

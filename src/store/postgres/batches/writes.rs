@@ -78,7 +78,7 @@ pub(crate) enum GuardedReply {
 }
 
 pub(crate) async fn run_alone(
-    lease: &mut Lease<'_>,
+    lease: &mut Lease,
     write: &GuardedWrite,
 ) -> Result<Option<Ticks>, StatementError> {
     if write.is_insert() && !allows_inserts(lease, write.table_id).await? {
@@ -136,7 +136,7 @@ impl Shared for Writes {
         round
     }
 
-    async fn run(mut lease: Lease<'_>, mut round: Vec<Job<Self>>) {
+    async fn run(mut lease: Lease, mut round: Vec<Job<Self>>) {
         let outcome = if let [only] = round.as_slice() {
             run_alone(&mut lease, &only.request).await.map(|version| vec![Ok(version)])
         } else {
@@ -161,7 +161,7 @@ impl Shared for Writes {
 
 /// The outcome of each write of a round, in its order.
 async fn run_together(
-    lease: &mut Lease<'_>,
+    lease: &mut Lease,
     round: &[Job<Writes>],
 ) -> Result<Vec<Result<Option<Ticks>, StatementError>>, StatementError> {
     if let Some(first) = round.first().map(|job| &job.request)

@@ -147,7 +147,7 @@ impl PgStore {
 
 /// Records a table that was taken out of the list, with what belongs to it.
 async fn keep(
-    lease: &mut Lease<'_>,
+    lease: &mut Lease,
     table: TableRef<'_>,
     taken: &PgRow,
     now: Ticks,
@@ -175,7 +175,7 @@ async fn keep(
 
 /// Restores the expiry rule of a table, and has its indexes built; returns how many have no room.
 async fn restore(
-    lease: &mut Lease<'_>,
+    lease: &mut Lease,
     table_no: i64,
     records: &TableRecords,
     now: Ticks,

@@ -31,7 +31,7 @@ impl Attempt for Measure {
 
 /// Measures a table by its first entities, `most` at most.
 pub(super) async fn measure(
-    lease: &mut Lease<'_>,
+    lease: &mut Lease,
     table_id: TableId,
     most: u32,
 ) -> Result<TableSize, StatementError> {

@@ -213,7 +213,7 @@ fn admits(scan: &TableScan, name_lower: &str, entry: &TableEntry) -> bool {
 }
 
 async fn list(
-    lease: &mut Lease<'_>,
+    lease: &mut Lease,
     account: &str,
     lower: &str,
     upper: Option<&str>,
@@ -225,7 +225,7 @@ async fn list(
     lease.rows(query, Effect::Undone).await
 }
 
-async fn resolve(lease: &mut Lease<'_>, table: TableRef<'_>) -> Result<Option<PgRow>, StatementError> {
+async fn resolve(lease: &mut Lease, table: TableRef<'_>) -> Result<Option<PgRow>, StatementError> {
     let query = sqlx::query(statements::RESOLVE_TABLE).bind(table.account).bind(table.name.lower());
     lease.row(query, Effect::Undone).await
 }

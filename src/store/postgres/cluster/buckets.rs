@@ -10,7 +10,7 @@ use crate::store::postgres::statements;
 /// Adds the row of `buckets` that a bucket may lack, where entities are distributed. Nothing for a
 /// table that is gone.
 pub(crate) async fn add_bucket(
-    lease: &mut Lease<'_>,
+    lease: &mut Lease,
     table_id: TableId,
     bucket: i64,
 ) -> Result<(), StatementError> {
@@ -22,7 +22,7 @@ pub(crate) async fn add_bucket(
 }
 
 /// Whether a table is there for a write, before a statement that cannot look itself.
-pub(crate) async fn allows_inserts(lease: &mut Lease<'_>, table_id: TableId) -> Result<bool, StatementError> {
+pub(crate) async fn allows_inserts(lease: &mut Lease, table_id: TableId) -> Result<bool, StatementError> {
     Ok(!lease.statements().is_distributed || exists(lease, table_id).await?)
 }
 

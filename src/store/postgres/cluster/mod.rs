@@ -1,8 +1,9 @@
 //! What is particular to a Citus cluster: its nodes, where buckets are, how tables are distributed and respread.
 
 pub(crate) mod buckets;
+mod catalogue;
 pub(crate) mod distribution;
+mod node;
 pub(crate) mod nodes;
-mod primaries;
 pub(crate) mod respread;
 mod shards;

@@ -1,14 +1,16 @@
-//! The servers that the database can be reached by.
+//! The nodes that the database can be reached by.
 //!
 //! Most databases are one server. Citus spreads the entities over several, and each of them
 //! answers every statement; it is only cheaper to ask the one that has the bucket. So a
-//! statement goes to the owner of its bucket if that is listed, and otherwise to the first
-//! server that can be reached. A server that the others have replaced, by a promoted standby for
-//! example, is not used, even if it still answers. A server that hangs must not take all connections with it: where
+//! statement goes to the owner of its bucket if that can be reached, and otherwise to the first
+//! node that can. A node that hangs must not take all connections with it: where
 //! statements reach it through another one, they take at most half of that one's.
+//!
+//! The URLs of the settings are seeds: which nodes there are is said by the catalogue of the cluster, which
+//! is read again every few seconds. A node that a URL leads to is reached by that URL, others by the address
+//! that the catalogue has. What cannot be read or reached changes nothing.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -16,47 +18,66 @@ use futures_util::future::join_all;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::observe::metrics::METRICS;
 use crate::store::Fault;
-use crate::store::postgres::cluster::primaries::{ClusterView, replaced};
+use crate::store::postgres::cluster::catalogue::{
+    Catalogue, ClusterView, NodeRow, Way, believed, ways_to_members,
+};
+use crate::store::postgres::cluster::node::Node;
 use crate::store::postgres::cluster::shards::{ServerNumber, ShardMap};
 use crate::store::postgres::connections::connector::Connector;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::options::{PgOptions, StartError};
 use crate::store::postgres::connections::placement::Placement;
-use crate::store::postgres::connections::pool::Pool;
 use crate::store::postgres::connections::search_path::SearchPath;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::StatementError;
 
-/// How often the map of buckets is read again, and each listed server is asked.
+/// How often the map of buckets and the catalogue are read again.
 const REFRESH: Duration = Duration::from_secs(5);
 /// Lanes of a thread and kind, shared out among the servers that have buckets.
 const LANES_IN_ALL: usize = 8;
 /// The part of a server's connections that statements for one other server may take.
 const PART: usize = 2;
-/// The number of a server that has not said it yet.
-const UNKNOWN: ServerNumber = -1;
+/// Maximum nodes that are reached by the addresses of the catalogue. Statements for others are passed on.
+const MAX_NAMED: usize = 256;
 
-/// The listed servers, and what is known of them.
+/// The nodes, and what is known of them.
 pub(crate) struct Nodes {
-    listed: Vec<Node>,
+    /// Those of the settings.
+    seeds: Vec<Arc<Node>>,
+    /// Those of the catalogue that no URL leads to, in use or not. Whoever holds the lock refreshes.
+    named: tokio::sync::Mutex<Vec<Arc<Node>>>,
+    used: RwLock<Arc<UsedNodes>>,
     map: RwLock<ShardMap>,
     /// Limits the statements for a server that are routed through another one.
     routing_permits: Mutex<HashMap<ServerNumber, Arc<Semaphore>>>,
     max_routed: usize,
-    acquire_timeout: Duration,
+    options: PgOptions,
+    path: SearchPath,
+    is_read_only: bool,
 }
 
-/// One listed server.
-struct Node {
-    connector: Connector,
-    pool: Pool,
-    number: AtomicI32,
-    /// Whether it was in reach when it was last asked.
-    answers: AtomicBool,
-    /// Whether the other servers name another one in its place.
-    is_replaced: AtomicBool,
+/// The nodes that statements go to; at least one.
+struct UsedNodes(Vec<Arc<Node>>);
+
+impl UsedNodes {
+    /// Those that may be in reach: the owner of these buckets first, then those that answered when they
+    /// were last asked.
+    fn in_order(&self, server: Option<ServerNumber>) -> impl Iterator<Item = &Arc<Node>> {
+        let rank = move |node: &Node| match node.answers() {
+            true if server.is_some() && server == node.number() => 0,
+            true if !node.is_drained() => 1,
+            true => 2,
+            false => 3,
+        };
+        let of = move |wanted: u8| self.0.iter().filter(move |node| rank(node) == wanted);
+        (0..=3).flat_map(of).filter(|node| !node.is_away())
+    }
+
+    /// The node of this number, if it is in reach.
+    fn owner(&self, server: ServerNumber) -> Option<&Arc<Node>> {
+        self.in_order(Some(server)).next().filter(|node| node.answers() && node.number() == Some(server))
+    }
 }
 
 /// The lane of a request: requests of one lane share a connection.
@@ -85,43 +106,39 @@ impl Nodes {
         is_read_only: bool,
     ) -> Result<Arc<Self>, StartError> {
         let connections = options.max_connections as usize;
-        let node = |url: &str| -> Result<Node, StartError> {
-            let connector = Connector::new(options, path, url)?;
-            let connector = if is_read_only { connector.read_only() } else { connector };
-            connector.close_unused(options.idle_timeout);
-            let pool = Pool::new(connector.clone(), connections, &METRICS.shared_pool);
-            Ok(Node {
-                connector,
-                pool,
-                number: AtomicI32::new(UNKNOWN),
-                answers: AtomicBool::new(true),
-                is_replaced: AtomicBool::new(false),
-            })
+        let seed = |url: &str| -> Result<Arc<Node>, StartError> {
+            let connector = connector(options, path, url, is_read_only)?;
+            Ok(Arc::new(Node::listed(connector, connections)))
         };
+        let seeds = options.urls().into_iter().map(seed).collect::<Result<Vec<_>, _>>()?;
         let nodes = Arc::new(Self {
-            listed: options.urls().into_iter().map(node).collect::<Result<_, _>>()?,
+            used: RwLock::new(Arc::new(UsedNodes(seeds.clone()))),
+            seeds,
+            named: tokio::sync::Mutex::default(),
             map: RwLock::default(),
             routing_permits: Mutex::default(),
             max_routed: (connections / PART).max(1),
-            acquire_timeout: options.acquire_timeout,
+            options: options.clone(),
+            path: path.clone(),
+            is_read_only,
         });
         nodes.follow();
         Ok(nodes)
     }
 
     /// The connector of the first listed server.
-    pub(crate) fn first(&self) -> &Connector {
-        &self.listed[0].connector
+    pub(crate) fn first(&self) -> &Arc<Connector> {
+        self.seeds[0].connector()
     }
 
     /// Whether the entities are distributed, as far as is known.
     pub(crate) fn is_distributed(&self) -> bool {
-        self.listed.iter().any(|node| node.connector.placement().get() == Placement::Distributed)
+        self.used().0.iter().any(|node| node.connector().placement().get() == Placement::Distributed)
     }
 
     /// Whether the database allows more connections, as far as is known.
     pub(crate) fn may_open(&self) -> bool {
-        self.listed.iter().any(|node| node.pool.may_open())
+        self.used().0.iter().any(|node| node.pool.may_open())
     }
 
     /// A connection to any server, for statements that wait this long for locks; `None` for
@@ -129,7 +146,7 @@ impl Nodes {
     ///
     /// # Errors
     /// As [`Pool::acquire_for`], of the last server that was tried.
-    pub(crate) async fn acquire_for(&self, wait: Option<LockWait>) -> Result<Lease<'_>, StatementError> {
+    pub(crate) async fn acquire_for(&self, wait: Option<LockWait>) -> Result<Lease, StatementError> {
         self.acquire_of(None, wait).await
     }
 
@@ -137,7 +154,7 @@ impl Nodes {
     ///
     /// # Errors
     /// As [`Nodes::acquire_for`].
-    pub(crate) async fn acquire(&self) -> Result<Lease<'_>, StatementError> {
+    pub(crate) async fn acquire(&self) -> Result<Lease, StatementError> {
         self.acquire_for(None).await
     }
 
@@ -145,11 +162,11 @@ impl Nodes {
     ///
     /// # Errors
     /// As [`Nodes::acquire_for`].
-    pub(crate) async fn acquire_to_lock(&self) -> Result<Lease<'_>, StatementError> {
+    pub(crate) async fn acquire_to_lock(&self) -> Result<Lease, StatementError> {
         self.acquire_for(Some(LockWait::Long)).await
     }
 
-    /// A connection for statements about one bucket: to the server that has it, if that is listed.
+    /// A connection for statements about one bucket: to the server that has it, if that is in reach.
     ///
     /// # Errors
     /// As [`Nodes::acquire_for`], and [`Fault::Busy`] if too many statements for that server
@@ -158,9 +175,9 @@ impl Nodes {
         &self,
         bucket: i64,
         wait: Option<LockWait>,
-    ) -> Result<Lease<'_>, StatementError> {
+    ) -> Result<Lease, StatementError> {
         let Some(server) = self.server_of(bucket) else { return self.acquire_for(wait).await };
-        if self.owner(server).is_some() {
+        if self.used().owner(server).is_some() {
             return self.acquire_of(Some(server), wait).await;
         }
         let permit = self.routing_permit(server).await?;
@@ -182,42 +199,38 @@ impl Nodes {
     }
 
     /// The connector that a lane should use now.
-    pub(crate) fn connector_of(&self, lane: LaneKey) -> Connector {
-        self.in_order(lane.server).next().unwrap_or(&self.listed[0]).connector.clone()
+    pub(crate) fn connector_of(&self, lane: LaneKey) -> Arc<Connector> {
+        let used = self.used();
+        let node = used.in_order(lane.server).next().unwrap_or(&used.0[0]);
+        Arc::clone(node.connector())
     }
 
-    /// Whether a lane that uses another server should end, because the owner of its buckets is there.
-    pub(crate) fn is_owner_back(&self, lane: LaneKey, used: &Connector) -> bool {
-        let owner = lane.server.and_then(|server| self.owner(server));
-        owner.is_some_and(|owner| !owner.connector.is_same(used))
+    /// Whether a lane that uses another server should change, because the owner of its buckets is there.
+    pub(crate) fn is_owner_back(&self, lane: LaneKey, used_by_lane: &Arc<Connector>) -> bool {
+        let used = self.used();
+        let owner = lane.server.and_then(|server| used.owner(server));
+        owner.is_some_and(|owner| !Arc::ptr_eq(owner.connector(), used_by_lane))
     }
 
     async fn acquire_of(
         &self,
         server: Option<ServerNumber>,
         wait: Option<LockWait>,
-    ) -> Result<Lease<'_>, StatementError> {
+    ) -> Result<Lease, StatementError> {
+        let used = self.used();
         let mut last = StatementError::Fault(Fault::Unavailable);
-        let all = self.in_order(server).chain(self.listed.iter().take(1));
+        let all = used.in_order(server).chain(used.0.iter().take(1));
         for (tried, node) in all.enumerate() {
             match node.pool.acquire_for(wait).await {
-                Err(error) if node.is_away() && tried < self.listed.len() => last = error,
+                Err(error) if node.is_away() && tried < used.0.len() => last = error,
                 acquired => return acquired,
             }
         }
         Err(last)
     }
 
-    /// The listed servers that may be in reach: the owner of these buckets first, then those that
-    /// answered when they were last asked.
-    fn in_order(&self, server: Option<ServerNumber>) -> impl Iterator<Item = &Node> {
-        let rank = move |node: &Node| match node.answers() {
-            true if server.is_some() && server == node.number() => 0,
-            true => 1,
-            false => 2,
-        };
-        let of = move |wanted: u8| self.listed.iter().filter(move |node| rank(node) == wanted);
-        (0..=2).flat_map(of).filter(|node| !node.is_away())
+    fn used(&self) -> Arc<UsedNodes> {
+        Arc::clone(&self.used.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn server_of(&self, bucket: i64) -> Option<ServerNumber> {
@@ -225,11 +238,6 @@ impl Nodes {
             return None;
         }
         self.map.read().unwrap_or_else(PoisonError::into_inner).server_of(bucket)
-    }
-
-    /// The listed server of this number, if it is in reach.
-    fn owner(&self, server: ServerNumber) -> Option<&Node> {
-        self.in_order(Some(server)).next().filter(|node| node.answers() && node.number() == Some(server))
     }
 
     /// A permit to route a statement for a server through another one.
@@ -240,89 +248,140 @@ impl Nodes {
                 routing_permits.entry(server).or_insert_with(|| Arc::new(Semaphore::new(self.max_routed))),
             )
         };
-        let permit = timeout(self.acquire_timeout, permits.acquire_owned()).await;
+        let permit = timeout(self.options.acquire_timeout, permits.acquire_owned()).await;
         permit.map_err(|_| Fault::Busy)?.map_err(|_| Fault::Unavailable.into())
     }
 
-    /// Refreshes the map of buckets periodically, where there is Citus, until the store is dropped.
+    /// Refreshes the map and the nodes periodically, where there is Citus, until the store is dropped.
     fn follow(self: &Arc<Self>) {
         let nodes = Arc::downgrade(self);
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
             loop {
                 let Some(nodes) = nodes.upgrade() else { return };
-                let is_known =
-                    nodes.listed.iter().any(|node| node.connector.placement().may_be_distributed());
+                let used = nodes.used();
+                let is_known = used.0.iter().any(|node| node.connector().placement().may_be_distributed());
                 // Requests report faults; this task only logs them.
                 if is_known && let Err(error) = nodes.refresh().await {
                     tracing::debug!(?error, "the map of buckets was not read");
                 }
-                drop(nodes);
+                drop((used, nodes));
                 tokio::time::sleep(REFRESH).await;
             }
         });
     }
 
-    /// Looks again where the entities are.
+    /// Looks again where the entities are, and which nodes there are.
     ///
     /// # Errors
-    /// As those of a read.
+    /// As those of a read, if the map was not read.
     pub(crate) async fn refresh(&self) -> Result<(), StatementError> {
+        let read = self.read_map().await;
+        if self.is_distributed() {
+            self.follow_catalogue().await;
+        }
+        read
+    }
+
+    async fn read_map(&self) -> Result<(), StatementError> {
         let mut lease = self.acquire().await?;
         lease.look_at_placement().await?;
-        if !self.is_distributed() {
-            return Ok(());
+        if self.is_distributed() {
+            let map = ShardMap::read(&mut lease).await?;
+            *self.map.write().unwrap_or_else(PoisonError::into_inner) = map;
         }
-        let map = ShardMap::read(&mut lease).await?;
-        drop(lease);
-        if self.listed.len() > 1 {
-            self.ask_each().await;
-        }
-        *self.map.write().unwrap_or_else(PoisonError::into_inner) = map;
         Ok(())
     }
 
-    /// Asks each listed server what it knows of the cluster, and itself. One that hangs delays no other.
-    async fn ask_each(&self) {
-        let views = join_all(self.listed.iter().map(Node::view)).await;
-        for (node, (view, is_replaced)) in self.listed.iter().zip(views.iter().zip(replaced(&views))) {
-            let Some(view) = view else { continue };
-            node.number.store(view.server, Ordering::Relaxed);
-            if is_replaced && !node.is_replaced.swap(is_replaced, Ordering::Relaxed) {
-                tracing::warn!(
-                    server = %node.connector.name(),
-                    "the cluster has another server in the place of this one, which is not used any more"
-                );
-            }
-            node.is_replaced.store(is_replaced, Ordering::Relaxed);
+    /// Asks each node who it is, and which ones there are. One that hangs delays no other.
+    async fn follow_catalogue(&self) {
+        let mut named = self.named.lock().await;
+        let mut nodes: Vec<Arc<Node>> = self.seeds.iter().chain(named.iter()).cloned().collect();
+        let mut views = ask(&nodes).await;
+        let Some(catalogue) = believed(&views).cloned() else { return };
+        let new = self.without_way(&catalogue, &nodes, &views);
+        views.extend(ask(&new).await);
+        nodes.extend(new);
+        let members = members(&catalogue, &nodes, &views);
+        if members.is_empty() {
+            return;
         }
+        let used = members.keys().map(|at| Arc::clone(&nodes[*at])).collect();
+        *self.used.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(UsedNodes(used));
+        for (at, node) in nodes.iter().enumerate() {
+            let role = members.get(&at).and_then(|number| Some((*number, catalogue.get(number)?)));
+            node.set_role(role, views[at].is_some());
+        }
+        let missing = self.ways(&missing(&catalogue, &members));
+        let is_wanted = |(at, node): &(usize, Arc<Node>)| {
+            members.contains_key(at) || missing.contains_key(&node.connector().name())
+        };
+        let named_now = nodes.into_iter().enumerate().skip(self.seeds.len()).filter(is_wanted);
+        *named = named_now.map(|(_, node)| node).collect();
+    }
+
+    /// Nodes for the servers of the catalogue that none of these leads to, or will when it answers.
+    fn without_way(
+        &self,
+        catalogue: &Catalogue,
+        nodes: &[Arc<Node>],
+        views: &[Option<ClusterView>],
+    ) -> Vec<Arc<Node>> {
+        // The addresses of primaries would lead a server that only reads away from its standbys.
+        if self.is_read_only {
+            return Vec::new();
+        }
+        let missing = missing(catalogue, &members(catalogue, nodes, views));
+        let is_new = |name: &String| nodes.iter().all(|node| node.connector().name() != *name);
+        let ways = self.ways(&missing).into_iter().filter(|(name, _)| is_new(name));
+        let room = (self.seeds.len() + MAX_NAMED).saturating_sub(nodes.len());
+        let node = |(name, url): (String, String)| {
+            let connector = connector(&self.options, &self.path, &url, false)
+                .inspect_err(|error| tracing::warn!(%error, server = %name, "a node cannot be reached"));
+            Some(Arc::new(Node::named(connector.ok()?, self.options.max_connections as usize)))
+        };
+        ways.take(room).filter_map(node).collect()
+    }
+
+    /// The URL of each of these servers, by its name in metrics.
+    fn ways(&self, servers: &[&NodeRow]) -> BTreeMap<String, String> {
+        let way = |row: &&NodeRow| {
+            let address = self.options.cluster_hosts.way_to(&row.address);
+            (address.to_string(), address.url_like(self.options.first_url()))
+        };
+        servers.iter().map(way).collect()
     }
 }
 
-impl Node {
-    fn number(&self) -> Option<ServerNumber> {
-        Some(self.number.load(Ordering::Relaxed)).filter(|number| *number != UNKNOWN)
-    }
+fn connector(
+    options: &PgOptions,
+    path: &SearchPath,
+    url: &str,
+    is_read_only: bool,
+) -> Result<Connector, StartError> {
+    let connector = Connector::new(options, path, url)?;
+    let connector = if is_read_only { connector.read_only() } else { connector };
+    connector.close_unused(options.idle_timeout);
+    Ok(connector)
+}
 
-    fn answers(&self) -> bool {
-        self.answers.load(Ordering::Relaxed)
-    }
+async fn ask(nodes: &[Arc<Node>]) -> Vec<Option<ClusterView>> {
+    join_all(nodes.iter().map(|node| node.view())).await
+}
 
-    /// Whether it was found to be out of reach just now, or must not be used.
-    fn is_away(&self) -> bool {
-        self.is_replaced.load(Ordering::Relaxed)
-            || self.connector.is_silent()
-            || self.connector.sessions().is_away()
-    }
+/// The members of a cluster among these nodes, by their place, with their numbers.
+fn members(
+    catalogue: &Catalogue,
+    nodes: &[Arc<Node>],
+    views: &[Option<ClusterView>],
+) -> BTreeMap<usize, ServerNumber> {
+    let ways: Vec<_> =
+        nodes.iter().zip(views).map(|(node, view)| Way { view: view.as_ref(), was: node.was() }).collect();
+    ways_to_members(catalogue, &ways).into_iter().collect()
+}
 
-    /// What the server knows; `None` if it does not answer.
-    async fn view(&self) -> Option<ClusterView> {
-        let view = match self.pool.acquire().await {
-            Ok(mut lease) => ClusterView::read(&mut lease).await.ok(),
-            Err(_) => None,
-        };
-        // Without a free connection, nothing is known.
-        self.answers.store(view.is_some() || !self.is_away(), Ordering::Relaxed);
-        view
-    }
+/// The active servers of a catalogue that are not among the members.
+fn missing<'c>(catalogue: &'c Catalogue, members: &BTreeMap<usize, ServerNumber>) -> Vec<&'c NodeRow> {
+    let is_missing = |number: &ServerNumber| members.values().all(|member| member != number);
+    catalogue.iter().filter(|(number, row)| row.is_active && is_missing(number)).map(|(_, row)| row).collect()
 }

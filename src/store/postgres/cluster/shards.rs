@@ -36,7 +36,7 @@ impl ShardMap {
     }
 
     /// Reads the map; empty if the database's hash is not ours.
-    pub(crate) async fn read(lease: &mut Lease<'_>) -> Result<Self, StatementError> {
+    pub(crate) async fn read(lease: &mut Lease) -> Result<Self, StatementError> {
         let samples = sqlx::query(statements::HASHES).bind(SAMPLES.to_vec());
         let hashes = lease.rows(samples, Effect::Undone).await?;
         let hash = |row: &PgRow| row.try_get::<i32, _>("hash").map_err(broken_row);

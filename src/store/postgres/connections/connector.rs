@@ -4,7 +4,7 @@
 //! after a while without an answer, a probe opens a new connection. If that gets no answer either, the
 //! wait ends.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -43,7 +43,6 @@ const STANDBY: &str = "the server is a standby";
 static SILENT: WarningLimiter = WarningLimiter::new();
 
 /// Opens connections, with the timeouts that apply to them.
-#[derive(Clone)]
 pub(crate) struct Connector {
     hosts: Arc<Hosts>,
     session: String,
@@ -53,11 +52,10 @@ pub(crate) struct Connector {
     /// Timeout of waiting for a turn, and of opening a connection.
     pub acquire_timeout: Duration,
     statement_timeout: Duration,
-    /// Shared by all pools of a database, because it stops answering all of them at once.
     state: Arc<DatabaseState>,
 }
 
-/// What the pools know about the database.
+/// What the pools know about the database, which stops answering all of them at once.
 #[derive(Default)]
 struct DatabaseState {
     /// When the last probe ended, of which host, and whether it answered. The holder of the lock is
@@ -68,6 +66,8 @@ struct DatabaseState {
     opened: AtomicU32,
     sessions: Sessions,
     placement: KnownPlacement,
+    /// Whether the cluster does without this server: its sessions are only to ask.
+    is_outsider: AtomicBool,
 }
 
 async fn is_standby(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
@@ -187,9 +187,17 @@ impl Connector {
         self.hosts.metrics()
     }
 
-    /// Whether both lead to the same server.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.state, &other.state)
+    /// Whether statements of requests may go to the server: the cluster, if there is one, counts on it.
+    pub(crate) fn is_member(&self) -> bool {
+        !self.state.is_outsider.load(Ordering::Relaxed)
+    }
+
+    /// Says whether statements of requests may go to the server. If not, idle sessions are closed.
+    pub(crate) fn set_member(&self, is_member: bool) {
+        self.state.is_outsider.store(!is_member, Ordering::Relaxed);
+        if !is_member {
+            self.state.sessions.clear(|_| true);
+        }
     }
 
     /// Returns the sessions that all pools of the database share.

@@ -13,6 +13,8 @@ use crate::store::contract::HostRole;
 const MAX_HOSTS: usize = 16;
 /// The parameter that says which sessions are wanted.
 pub(super) const WANTED: &str = "target_session_attrs";
+/// The parameter that has the address of the host.
+const ADDRESS: &str = "hostaddr";
 
 /// Which sessions are wanted, as libpq names them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,7 +139,7 @@ impl<'u> UrlParts<'u> {
                 "port" => parts.port = Some(decoded(value)),
                 WANTED => parts.wanted = Some(decoded(value)),
                 other => {
-                    parts.has_address |= other == "hostaddr";
+                    parts.has_address |= other == ADDRESS;
                     parts.others.push(pair);
                 }
             }
@@ -209,23 +211,36 @@ impl<'u> UrlParts<'u> {
 impl HostPort {
     /// Reads `host`, `host:port` or `[address]:port`.
     fn parse(text: &str) -> Result<Self, String> {
-        let (host, rest) = match text.strip_prefix('[') {
-            Some(address) => {
-                let (address, rest) = address.split_once(']').ok_or("a [ of the list has no ]")?;
-                address.parse::<Ipv6Addr>().map_err(|_| "brackets must hold an IPv6 address")?;
-                (address, rest)
-            }
-            None => text.split_at(text.find(':').unwrap_or(text.len())),
-        };
-        match rest.strip_prefix(':') {
-            None if !rest.is_empty() => Err("only a port may follow an address in brackets".into()),
-            Some(port) if port.contains(':') => Err("IPv6 addresses need brackets: [::1]:5432".into()),
-            port => Ok(Self {
-                host: decoded(host),
-                port: port.filter(|port| !port.is_empty()).map(str::to_owned),
-            }),
-        }
+        let (host, port) = split_port(text)?;
+        Ok(Self { host: decoded(host), port: port.filter(|port| !port.is_empty()).map(str::to_owned) })
     }
+}
+
+/// Cuts `host`, `host:port` or `[address]:port`.
+///
+/// # Errors
+/// What is wrong, without the text.
+pub(super) fn split_port(text: &str) -> Result<(&str, Option<&str>), String> {
+    let (host, rest) = match text.strip_prefix('[') {
+        Some(address) => {
+            let (address, rest) = address.split_once(']').ok_or("a [ of the list has no ]")?;
+            address.parse::<Ipv6Addr>().map_err(|_| "brackets must hold an IPv6 address")?;
+            (address, rest)
+        }
+        None => text.split_at(text.find(':').unwrap_or(text.len())),
+    };
+    match rest.strip_prefix(':') {
+        None if !rest.is_empty() => Err("only a port may follow an address in brackets".into()),
+        Some(port) if port.contains(':') => Err("IPv6 addresses need brackets: [::1]:5432".into()),
+        port => Ok((host, port)),
+    }
+}
+
+/// The URL of another server, which has the user, the database and the parameters of this one.
+pub(super) fn with_address(url: &str, host: &str, port: u16) -> String {
+    let mut parts = UrlParts::of(url);
+    parts.others.retain(|pair| pair.split_once('=').is_none_or(|(name, _)| decoded(name) != ADDRESS));
+    parts.url_of(&HostPort { host: host.to_owned(), port: Some(port.to_string()) })
 }
 
 fn decoded(text: &str) -> String {
@@ -316,6 +331,21 @@ mod tests {
             assert_eq!(read(&format!("postgres://h/d?{WANTED}={value}")).1, wanted, "{value}");
             let roles = [HostRole::Primary, HostRole::ReadOnly, HostRole::Standby];
             assert_eq!(roles.map(|role| wanted.fits(role)), fitting);
+        }
+    }
+
+    #[test]
+    fn another_server_is_reached_as_the_one_that_is_listed() {
+        for url in [
+            "postgres://u:s%40@h:5432/d?sslmode=disable",
+            "postgres://u:s%40@h,i:5433/d?sslmode=disable&target_session_attrs=read-write",
+            "postgres://u:s%40@/d?host=/run/postgresql&port=5433&hostaddr=::1&sslmode=disable",
+        ] {
+            let url = with_address(url, "worker-3", 6432);
+            assert_eq!(read(&url), (vec!["worker-3 6432".to_owned()], WantedSession::Any));
+            let options = PgOptions::connect_options(&url).expect(&url);
+            assert_eq!((options.get_username(), options.get_database()), ("u", Some("d")));
+            assert!(url.contains("u:s%40@") && url.contains("sslmode=disable") && !url.contains("hostaddr"));
         }
     }
 

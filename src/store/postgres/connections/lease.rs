@@ -6,6 +6,7 @@
 //! session counts against the limit.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
@@ -58,8 +59,8 @@ impl Drop for SessionPermit {
 }
 
 /// A leased connection.
-pub(crate) struct Lease<'p> {
-    connector: &'p Connector,
+pub(crate) struct Lease {
+    connector: Arc<Connector>,
     owner: Owner,
     /// `None` once the lease has ended.
     slot: Option<SessionPermit>,
@@ -71,7 +72,7 @@ pub(crate) struct Lease<'p> {
     permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Drop for Lease<'_> {
+impl Drop for Lease {
     fn drop(&mut self) {
         let Some(mut session) = self.session.take() else { return };
         if self.running {
@@ -84,9 +85,9 @@ impl Drop for Lease<'_> {
     }
 }
 
-impl<'p> Lease<'p> {
+impl Lease {
     /// Creates a lease without a session, which [`Pool`](super::pool::Pool) adds.
-    pub(super) const fn new(connector: &'p Connector, owner: Owner, slot: SessionPermit) -> Self {
+    pub(super) const fn new(connector: Arc<Connector>, owner: Owner, slot: SessionPermit) -> Self {
         Self {
             connector,
             owner,
@@ -97,9 +98,7 @@ impl<'p> Lease<'p> {
             permit: None,
         }
     }
-}
 
-impl Lease<'_> {
     /// Keeps a permit as long as the connection is on loan.
     pub(crate) fn hold_permit(&mut self, permit: OwnedSemaphorePermit) {
         self.permit = Some(permit);
@@ -107,7 +106,7 @@ impl Lease<'_> {
 
     /// Looks where the entities are now.
     pub(crate) async fn look_at_placement(&mut self) -> Result<Placement, StatementError> {
-        let connector = self.connector;
+        let connector = Arc::clone(&self.connector);
         let (host, connection) = self.start()?;
         let inspected = connector.watch(host, connector.placement().look(connection)).await;
         let placement = self.settle(inspected, Effect::Undone)?;
@@ -141,7 +140,7 @@ impl Lease<'_> {
         statement: Statement<'_>,
         effect: Effect,
     ) -> Result<Vec<PgRow>, StatementError> {
-        let connector = self.connector;
+        let connector = Arc::clone(&self.connector);
         let (host, connection) = self.start()?;
         let result = connector.watch(host, statement.fetch_all(connection)).await;
         self.settle(result, effect)
@@ -153,7 +152,7 @@ impl Lease<'_> {
         statement: Statement<'_>,
         effect: Effect,
     ) -> Result<Option<PgRow>, StatementError> {
-        let connector = self.connector;
+        let connector = Arc::clone(&self.connector);
         let (host, connection) = self.start()?;
         let result = connector.watch(host, statement.fetch_optional(connection)).await;
         self.settle(result, effect)
@@ -165,7 +164,7 @@ impl Lease<'_> {
         statement: Statement<'_>,
         effect: Effect,
     ) -> Result<usize, StatementError> {
-        let connector = self.connector;
+        let connector = Arc::clone(&self.connector);
         let (host, connection) = self.start()?;
         let result = connector.watch(host, statement.execute(connection)).await;
         let done = self.settle(result, effect)?;
@@ -175,7 +174,7 @@ impl Lease<'_> {
     /// Runs a definition of a schema, view or privilege inside a transaction. What the database says
     /// about the definition itself is returned as text.
     pub(crate) async fn define(&mut self, text: String) -> Result<Result<(), String>, StatementError> {
-        let connector = self.connector;
+        let connector = Arc::clone(&self.connector);
         let (host, connection) = self.start()?;
         // Names and texts in it are quoted by `store::quoting`.
         let result = connector.watch(host, sqlx::raw_sql(AssertSqlSafe(text)).execute(connection)).await;
@@ -197,7 +196,7 @@ impl Lease<'_> {
         statement: Statement<'_>,
         visit: &mut (dyn FnMut(&PgRow) -> Result<ControlFlow<()>, sqlx::Error> + Send),
     ) -> Result<(), StatementError> {
-        let connector = self.connector;
+        let connector = Arc::clone(&self.connector);
         let (host, connection) = self.start()?;
         let drained = connector.watch(host, async {
             let mut rows = statement.fetch(connection);
@@ -309,7 +308,7 @@ impl Lease<'_> {
     }
 
     async fn control(&mut self, text: impl SqlSafeStr, effect: Effect) -> Result<(), StatementError> {
-        let connector = self.connector;
+        let connector = Arc::clone(&self.connector);
         let (host, connection) = self.start()?;
         let result = connector.watch(host, sqlx::raw_sql(text).execute(connection)).await;
         self.settle(result, effect).map(|_| ())

@@ -1,7 +1,7 @@
 //! Connections to the database: who opens, who lends, who limits.
 //!
-//! - `options`, `parameters`, `host_list`: what the settings say, and how many connections follow from it
-//!   (`capacity`)
+//! - `options`, `parameters`, `host_list`, `host_map`: what the settings say, and how many connections follow
+//!   from it (`capacity`)
 //! - `hosts` chooses among the hosts of one server
 //! - `connector` opens sessions to one server, finds the schema (`schema`, `search_path`), and looks whether the
 //!   entities are distributed (`placement`); `sessions` counts them and keeps those that are idle
@@ -10,6 +10,7 @@
 pub(crate) mod capacity;
 pub(crate) mod connector;
 mod host_list;
+pub(crate) mod host_map;
 pub(crate) mod hosts;
 pub(crate) mod lease;
 pub(crate) mod options;
@@ -22,6 +23,7 @@ pub(crate) mod sessions;
 
 pub(crate) use capacity::ConnectionDemand;
 pub(crate) use capacity::allowed_connections;
+pub(crate) use host_map::HostMap;
 pub(crate) use options::database_message;
 pub use options::{PgOptions, StartError};
 pub(crate) use parameters::mistake_in;

@@ -7,6 +7,8 @@ use sqlx::ConnectOptions;
 use sqlx::migrate::MigrateError;
 use sqlx::postgres::PgConnectOptions;
 
+use crate::store::postgres::connections::host_map::HostMap;
+
 /// Maximum buckets of a new table. Each one adds an index scan to a scan of the whole table.
 pub(crate) const MAX_SPREAD: u16 = 64;
 /// The longest allowed timeout of statements. The purge relies on no transaction lasting longer than its
@@ -18,12 +20,14 @@ const MAX_PREPARED: usize = 64;
 /// Settings of a [`crate::store::postgres::PgStore`].
 #[derive(Debug, Clone)]
 pub struct PgOptions {
-    /// `postgres://…`. For a Unix socket, its folder is the percent-encoded host, or `?host=`. Several,
-    /// separated by commas, for the servers of Citus.
+    /// `postgres://…`. For a Unix socket, its folder is the percent-encoded host, or `?host=`. Of Citus, one or
+    /// several nodes, separated by commas, from whose catalogue the others are known.
     pub url: String,
     /// The URL for migrations, if it differs: the coordinator of a sharded database, or the database behind
     /// a connection pooler.
     pub migrate_url: Option<String>,
+    /// How nodes of Citus are reached that have other addresses among themselves.
+    pub(crate) cluster_hosts: HostMap,
     /// Maximum connections; at least 1.
     pub max_connections: u32,
     /// Buckets of new tables; 1 to `MAX_SPREAD`. More than 1 is for sharded databases only.
@@ -48,6 +52,7 @@ impl PgOptions {
         Self {
             url: url.into(),
             migrate_url: None,
+            cluster_hosts: HostMap::default(),
             max_connections: 32,
             spread: 1,
             acquire_timeout: Duration::from_secs(5),

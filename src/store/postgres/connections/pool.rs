@@ -29,7 +29,7 @@ pub(crate) struct Pool {
     max_connections: usize,
     slots: Arc<Semaphore>,
     owner: Owner,
-    connector: Connector,
+    connector: Arc<Connector>,
 }
 
 /// Why no connection was opened.
@@ -42,7 +42,7 @@ struct NotOpened {
 impl Pool {
     /// Returns an empty pool; connections are opened on demand.
     pub(crate) fn new(
-        connector: Connector,
+        connector: Arc<Connector>,
         max_connections: usize,
         metrics: &'static metrics::PoolMetrics,
     ) -> Self {
@@ -51,7 +51,7 @@ impl Pool {
     }
 
     /// What opens its connections.
-    pub(crate) const fn connector(&self) -> &Connector {
+    pub(crate) const fn connector(&self) -> &Arc<Connector> {
         &self.connector
     }
 
@@ -60,20 +60,20 @@ impl Pool {
     /// # Errors
     /// [`Fault::Busy`] if no slot or connection is free in time, [`Fault::Unavailable`] if the database
     /// refuses connections.
-    pub(crate) async fn acquire(&self) -> Result<Lease<'_>, StatementError> {
+    pub(crate) async fn acquire(&self) -> Result<Lease, StatementError> {
         self.acquire_for(None).await
     }
 
     /// As [`Pool::acquire`], for statements that may wait long for locks.
-    pub(crate) async fn acquire_to_lock(&self) -> Result<Lease<'_>, StatementError> {
+    pub(crate) async fn acquire_to_lock(&self) -> Result<Lease, StatementError> {
         self.acquire_for(Some(LockWait::Long)).await
     }
 
     /// As [`Pool::acquire`], for statements that wait this long for locks; `None` for those without locks.
-    pub(crate) async fn acquire_for(&self, wait: Option<LockWait>) -> Result<Lease<'_>, StatementError> {
+    pub(crate) async fn acquire_for(&self, wait: Option<LockWait>) -> Result<Lease, StatementError> {
         let slot = SessionPermit::new(self.slot().await?, self.owner.metrics);
         let until = Instant::now() + self.connector.acquire_timeout;
-        let mut lease = Lease::new(&self.connector, self.owner, slot);
+        let mut lease = Lease::new(Arc::clone(&self.connector), self.owner, slot);
         loop {
             let session = self.session(wait, until).await.inspect_err(|error| self.count(*error))?;
             let is_in_use = self.connector.hosts().is_in_use(session.host);
@@ -169,8 +169,10 @@ impl Pool {
                 Ok(session)
             }
             failed => {
-                self.owner.metrics.failures.one();
-                self.connector.node().failures.one();
+                if self.connector.is_member() {
+                    self.owner.metrics.failures.one();
+                    self.connector.node().failures.one();
+                }
                 let not_opened = self.not_opened(failed.and_then(Result::err));
                 self.connector.sessions().refused(!not_opened.may_wait);
                 Err(not_opened)
@@ -181,7 +183,9 @@ impl Pool {
     fn not_opened(&self, error: Option<sqlx::Error>) -> NotOpened {
         // A timeout is not retried at once.
         let Some(error) = error else { return NotOpened { fault: Fault::Busy, may_wait: false } };
-        if let Some(DueWarning { left_out }) = NO_CONNECTION.turn() {
+        if self.connector.is_member()
+            && let Some(DueWarning { left_out }) = NO_CONNECTION.turn()
+        {
             tracing::warn!(%error, left_out, "cannot connect to the database");
         }
         let may_wait = is_limit(&error) || self.connector.sessions().is_any_alive();

@@ -23,7 +23,7 @@ const BRANCHES: usize = 32;
 
 /// Looks up the keys of all matches and perhaps others, in each of the choices until one has few.
 pub(crate) async fn look_up(
-    lease: &mut Lease<'_>,
+    lease: &mut Lease,
     table_id: TableId,
     scan: &Scan,
     memory: &NarrowingMemory,
@@ -46,7 +46,7 @@ pub(crate) async fn look_up(
 /// Whether the database has the indexes of a choice: somebody may have dropped one, or restored the database
 /// without it. A lookup without its index would read the whole bucket.
 async fn are_there(
-    lease: &mut Lease<'_>,
+    lease: &mut Lease,
     choice: &IndexChoice,
     memory: &NarrowingMemory,
 ) -> Result<bool, StatementError> {
@@ -60,7 +60,7 @@ async fn are_there(
 
 /// Whether the database has an index, with so many columns at least.
 pub(crate) async fn is_there(
-    lease: &mut Lease<'_>,
+    lease: &mut Lease,
     index_no: i64,
     columns: i16,
     memory: &NarrowingMemory,
@@ -79,7 +79,7 @@ pub(crate) async fn is_there(
 /// Remembers the entry up to which an open range has too many, or its bound: entries of several buckets
 /// are not in one order.
 async fn remember(
-    lease: &mut Lease<'_>,
+    lease: &mut Lease,
     table_id: TableId,
     choice: &IndexChoice,
     keys: &[Key],
@@ -111,7 +111,7 @@ async fn remember(
 
 /// The keys in some ranges of every bucket, `limit` at most.
 async fn keys_of(
-    lease: &mut Lease<'_>,
+    lease: &mut Lease,
     table_id: TableId,
     ranges: &[IndexRange],
     limit: usize,

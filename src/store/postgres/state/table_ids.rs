@@ -116,7 +116,7 @@ pub(crate) fn cache_key(table: TableRef<'_>) -> String {
 }
 
 /// Whether the table still has this id.
-pub(crate) async fn exists(lease: &mut Lease<'_>, table_id: TableId) -> Result<bool, StatementError> {
+pub(crate) async fn exists(lease: &mut Lease, table_id: TableId) -> Result<bool, StatementError> {
     let query = sqlx::query(statements::CHECK_TABLE).bind(table_id.table_no);
     Ok(lease.row(query, Effect::Undone).await?.is_some())
 }

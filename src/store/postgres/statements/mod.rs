@@ -135,9 +135,11 @@ pub(crate) const IS_DISTRIBUTED: &str =
 pub(crate) const SHARDS: &str = "SELECT s.shardmaxvalue AS last, p.groupid AS server FROM pg_dist_shard AS s \
      JOIN pg_dist_placement AS p ON p.shardid = s.shardid \
      WHERE s.logicalrelid = to_regclass($1) AND s.shardmaxvalue IS NOT NULL";
-/// The number of the server, beside the number and address of each server of the role $1 that it knows.
+/// The number of the server and whether it has all tables of $2, beside each server of the role $1 that it knows.
 pub(crate) const CLUSTER_VIEW: &str = "SELECT g.groupid AS server, n.groupid AS number, \
-     n.nodename AS host, n.nodeport AS port FROM pg_dist_local_group AS g \
+     n.nodename AS host, n.nodeport AS port, n.isactive AS is_active, n.shouldhaveshards AS holds_shards, \
+     NOT EXISTS (SELECT 1 FROM unnest($2::text[]) AS t (name) WHERE to_regclass(t.name) IS NULL) AS is_complete \
+     FROM pg_dist_local_group AS g \
      LEFT JOIN pg_dist_node AS n ON n.noderole::text = $1";
 /// Whether the server replays the log of another one.
 pub(crate) const IS_STANDBY: &str = "SELECT pg_is_in_recovery() AS is_standby";

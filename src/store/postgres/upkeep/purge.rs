@@ -47,7 +47,7 @@ impl PgStore {
     /// # Errors
     /// As those of a read.
     pub(crate) async fn allowed_connections(&self) -> Result<u32, StatementError> {
-        let mut lease = self.probe.acquire().await?;
+        let mut lease = self.acquire_to_probe().await?;
         let row = lease.row(sqlx::query(statements::ALLOWED_CONNECTIONS), Effect::Undone).await?;
         row.map_or(Ok(0), |row| row.try_get("allowed").map(capacity::connections_of).map_err(broken_row))
     }
@@ -59,9 +59,19 @@ impl PgStore {
     }
 
     async fn ask(&self) -> StoreResult<()> {
-        let mut lease = self.probe.acquire().await?;
+        let mut lease = self.acquire_to_probe().await?;
         lease.row(sqlx::query(statements::PROBE), Effect::Undone).await?;
         Ok(())
+    }
+
+    /// A connection for probes; any other, if the first node is away or was left.
+    async fn acquire_to_probe(&self) -> Result<Lease, StatementError> {
+        if self.probe.connector().is_member()
+            && let Ok(lease) = self.probe.acquire().await
+        {
+            return Ok(lease);
+        }
+        self.nodes.acquire().await
     }
 
     pub(crate) async fn replayed_until(&self, now: Ticks) -> StoreResult<Option<Ticks>> {
@@ -121,14 +131,14 @@ impl PgStore {
 }
 
 /// The table that has been due for the longest.
-async fn due(lease: &mut Lease<'_>, now: Ticks) -> Result<Option<PgRow>, StatementError> {
+async fn due(lease: &mut Lease, now: Ticks) -> Result<Option<PgRow>, StatementError> {
     let latest = now.raw().saturating_add(GRACE);
     lease.row(sqlx::query(statements::DUE).bind(now.raw()).bind(latest), Effect::Undone).await
 }
 
 /// Replaces a table that was deleted while it was being respread by its two layouts, which are purged each
 /// like a table.
-async fn doom_both_layouts(lease: &mut Lease<'_>, table_no: i64, now: Ticks) -> Result<(), StatementError> {
+async fn doom_both_layouts(lease: &mut Lease, table_no: i64, now: Ticks) -> Result<(), StatementError> {
     lease.begin().await?;
     let find = sqlx::query(respread::FIND).bind(table_no);
     if let Some(row) = lease.row(find, Effect::Undone).await? {
@@ -147,7 +157,7 @@ async fn doom_both_layouts(lease: &mut Lease<'_>, table_no: i64, now: Ticks) -> 
 /// Removes the next rows of a bucket, and returns where to resume if more may be left. The range is
 /// bounded by its last key, since DELETE has no LIMIT.
 async fn purge_range(
-    lease: &mut Lease<'_>,
+    lease: &mut Lease,
     from: PurgePosition,
 ) -> Result<Option<PurgePosition>, StatementError> {
     let PurgePosition { bucket, pk, rk } = from;

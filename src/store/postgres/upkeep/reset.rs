@@ -40,7 +40,7 @@ impl Reset for PgStore {
 impl PgStore {
     /// Returns the session that has the snapshots, with their tables. After a lost connection it is a new
     /// session without snapshots.
-    async fn snapshot_session(&self) -> Result<Lease<'_>, StatementError> {
+    async fn snapshot_session(&self) -> Result<Lease, StatementError> {
         let mut lease = self.snapshots.acquire_to_lock().await?;
         let known = sqlx::query(texts::HAS_SNAPSHOTS).bind("snapshots");
         if lease.row(known, Effect::Undone).await?.is_none() {
@@ -97,7 +97,7 @@ impl PgStore {
     }
 }
 
-async fn empty(lease: &mut Lease<'_>, account: Option<&str>, now: Ticks) -> Result<(), StatementError> {
+async fn empty(lease: &mut Lease, account: Option<&str>, now: Ticks) -> Result<(), StatementError> {
     lease.row(sqlx::query(texts::LOCK), Effect::Undone).await?;
     let reset = sqlx::query(texts::RESET).bind(account).bind(now.raw());
     lease.row(reset, Effect::Undone).await?;
@@ -105,7 +105,7 @@ async fn empty(lease: &mut Lease<'_>, account: Option<&str>, now: Ticks) -> Resu
 }
 
 async fn put_back(
-    lease: &mut Lease<'_>,
+    lease: &mut Lease,
     name: &str,
     account: Option<&str>,
     now: Ticks,

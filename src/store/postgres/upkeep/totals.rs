@@ -115,7 +115,7 @@ impl Attempt for CountPart<'_> {
     }
 }
 
-async fn rest(lease: &mut Lease<'_>, bucket: i64, from: &Key) -> Result<u64, StatementError> {
+async fn rest(lease: &mut Lease, bucket: i64, from: &Key) -> Result<u64, StatementError> {
     let count = sqlx::query(texts::COUNT_REST).bind(bucket).bind(&from.partition).bind(&from.row);
     let row = lease.row(count, Effect::Undone).await?.ok_or(Fault::Other)?;
     Ok(row.try_get::<i64, _>("n").map_err(broken_row)?.cast_unsigned())

@@ -81,7 +81,7 @@ impl SqlViews for PgStore {
 impl PgStore {
     /// A connection to where definitions are allowed: where entities are distributed, only through the
     /// coordinator.
-    async fn acquire_to_define(&self) -> Result<Lease<'_>, StatementError> {
+    async fn acquire_to_define(&self) -> Result<Lease, StatementError> {
         let lease = self.nodes.acquire_to_lock().await?;
         match &self.definitions {
             Some(definitions) if lease.statements().is_distributed => {
@@ -141,7 +141,7 @@ pub(super) fn blocker(row: &PgRow) -> Result<String, StatementError> {
 }
 
 /// Commits what was done, or rolls it back.
-async fn end<T>(lease: &mut Lease<'_>, done: Result<T, ViewFailure>) -> Result<T, ViewFailure> {
+async fn end<T>(lease: &mut Lease, done: Result<T, ViewFailure>) -> Result<T, ViewFailure> {
     match done {
         Ok(done) => {
             lease.commit().await?;
@@ -155,7 +155,7 @@ async fn end<T>(lease: &mut Lease<'_>, done: Result<T, ViewFailure>) -> Result<T
 }
 
 async fn put(
-    lease: &mut Lease<'_>,
+    lease: &mut Lease,
     own_schema: &str,
     table: TableRef<'_>,
     view: &ViewDefinition,
@@ -194,7 +194,7 @@ async fn put(
 
 /// Refuses a schema that the role would search before the one with the tables: programs that do not confine
 /// their sessions, such as psql and servers of older versions, would look for the tables there.
-async fn refuse_hiding(lease: &mut Lease<'_>, schema: &str, own_schema: &str) -> Result<(), ViewFailure> {
+async fn refuse_hiding(lease: &mut Lease, schema: &str, own_schema: &str) -> Result<(), ViewFailure> {
     define(lease, "SAVEPOINT looking".to_owned()).await?;
     define(lease, "SET LOCAL search_path TO DEFAULT".to_owned()).await?;
     let precedes = sqlx::query(texts::PRECEDES).bind(schema).bind(own_schema);
@@ -212,7 +212,7 @@ async fn refuse_hiding(lease: &mut Lease<'_>, schema: &str, own_schema: &str) ->
 /// Leaves out the roles of former grants that no longer exist. A new one that does not exist is a
 /// mistake, which the database reports.
 async fn without_dropped(
-    lease: &mut Lease<'_>,
+    lease: &mut Lease,
     roles: Vec<String>,
     former: Vec<String>,
 ) -> Result<Vec<String>, StatementError> {
@@ -227,7 +227,7 @@ async fn without_dropped(
 }
 
 /// Only roles that may create schemas may say that it need not be created.
-async fn make_schema(lease: &mut Lease<'_>, schema: &str) -> Result<(), ViewFailure> {
+async fn make_schema(lease: &mut Lease, schema: &str) -> Result<(), ViewFailure> {
     let known = sqlx::query(texts::HAS_SCHEMA).bind(schema);
     if lease.row(known, Effect::Undone).await?.is_none() {
         define(lease, format!("CREATE SCHEMA {}", identifier(schema))).await?;
@@ -239,7 +239,7 @@ async fn make_schema(lease: &mut Lease<'_>, schema: &str) -> Result<(), ViewFail
 /// it, and made anew otherwise, with the privileges that were granted. Anything else of this name is left
 /// alone.
 async fn create(
-    lease: &mut Lease<'_>,
+    lease: &mut Lease,
     view: &ViewDefinition,
     table_id: TableId,
     place: &ViewPlace,
@@ -266,7 +266,7 @@ async fn create(
 
 /// The statements that grant others what they may do with a view and with those of its columns that stay.
 async fn grants(
-    lease: &mut Lease<'_>,
+    lease: &mut Lease,
     place: &ViewPlace,
     view: &ViewDefinition,
 ) -> Result<Vec<String>, StatementError> {
@@ -293,7 +293,7 @@ async fn grants(
 }
 
 /// Finds a table, and keeps it from being deleted or respread meanwhile.
-async fn locked(lease: &mut Lease<'_>, table: TableRef<'_>) -> Result<TableId, ViewFailure> {
+async fn locked(lease: &mut Lease, table: TableRef<'_>) -> Result<TableId, ViewFailure> {
     let find = sqlx::query(texts::TABLE_NO).bind(table.account).bind(table.name.lower());
     let row = lease.row(find, Effect::Undone).await?.ok_or(Code::TableNotFound)?;
     let spread: i32 = row.try_get("spread").map_err(broken_row)?;
@@ -332,7 +332,7 @@ struct RecordedView {
     grants: Vec<String>,
 }
 
-async fn recorded(lease: &mut Lease<'_>, table_no: i64) -> Result<Option<RecordedView>, StatementError> {
+async fn recorded(lease: &mut Lease, table_no: i64) -> Result<Option<RecordedView>, StatementError> {
     let find = sqlx::query(texts::VIEW_OF).bind(table_no);
     let Some(row) = lease.row(find, Effect::Undone).await? else { return Ok(None) };
     let grants: String = row.try_get("grants").map_err(broken_row)?;
@@ -341,14 +341,14 @@ async fn recorded(lease: &mut Lease<'_>, table_no: i64) -> Result<Option<Recorde
 }
 
 /// Whether the view of a table is there. Somebody may have dropped it, and made another one of its name.
-async fn is_ours(lease: &mut Lease<'_>, table_no: i64, place: &ViewPlace) -> Result<bool, StatementError> {
+async fn is_ours(lease: &mut Lease, table_no: i64, place: &ViewPlace) -> Result<bool, StatementError> {
     let find = sqlx::query(texts::IS_VIEW_OF).bind(place.schema.as_deref()).bind(&place.name).bind(table_no);
     let row = lease.row(find, Effect::Undone).await?;
     row.map_or(Ok(false), |row| row.try_get("is_ours").map_err(broken_row))
 }
 
 /// Drops the view of a table, if it is there, and its record.
-async fn drop_recorded(lease: &mut Lease<'_>, table_no: i64, place: &ViewPlace) -> Result<(), ViewFailure> {
+async fn drop_recorded(lease: &mut Lease, table_no: i64, place: &ViewPlace) -> Result<(), ViewFailure> {
     lease.row(sqlx::query(texts::FORGET_VIEW).bind(table_no), Effect::Undone).await?;
     if is_ours(lease, table_no, place).await? {
         define(lease, format!("DROP VIEW IF EXISTS {}", place.quoted())).await?;
@@ -358,7 +358,7 @@ async fn drop_recorded(lease: &mut Lease<'_>, table_no: i64, place: &ViewPlace) 
 
 /// Drops the view of a deleted table, unless the table has come back. Whoever makes the
 /// view again waits for the record.
-async fn drop_orphan(lease: &mut Lease<'_>, table_no: i64, place: &ViewPlace) -> Result<(), ViewFailure> {
+async fn drop_orphan(lease: &mut Lease, table_no: i64, place: &ViewPlace) -> Result<(), ViewFailure> {
     lease.row(sqlx::query(texts::LOCK_VIEW).bind(table_no), Effect::Undone).await?;
     let exists = sqlx::query(CHECK_TABLE).bind(table_no);
     match lease.row(exists, Effect::Undone).await? {
@@ -368,7 +368,7 @@ async fn drop_orphan(lease: &mut Lease<'_>, table_no: i64, place: &ViewPlace) ->
 }
 
 async fn record(
-    lease: &mut Lease<'_>,
+    lease: &mut Lease,
     table_id: TableId,
     view: &ViewDefinition,
     now: Ticks,
@@ -387,7 +387,7 @@ async fn record(
 }
 
 /// Runs a definition. What the database says about it is for the operator.
-async fn define(lease: &mut Lease<'_>, text: String) -> Result<(), ViewFailure> {
+async fn define(lease: &mut Lease, text: String) -> Result<(), ViewFailure> {
     lease.define(text).await?.map_err(ViewFailure::Message)
 }
 

@@ -11,7 +11,7 @@ use crate::store::postgres::statements::respread as texts;
 /// any check of the table: its lock makes the last step of a respread wait, and keeps others from going on
 /// with a number that is no longer valid.
 pub(crate) async fn record_changes<'k>(
-    lease: &mut Lease<'_>,
+    lease: &mut Lease,
     table_id: TableId,
     keys: impl Iterator<Item = &'k Key>,
 ) -> Result<(), StatementError> {

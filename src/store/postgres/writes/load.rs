@@ -42,11 +42,7 @@ impl Attempt for Loading<'_> {
 }
 
 impl Loading<'_> {
-    async fn put_all(
-        &self,
-        lease: &mut Lease<'_>,
-        table_id: TableId,
-    ) -> Result<Option<bool>, StatementError> {
+    async fn put_all(&self, lease: &mut Lease, table_id: TableId) -> Result<Option<bool>, StatementError> {
         let Load { rows, replaces, mark } = self.load;
         record_changes(lease, table_id, rows.iter().map(|row| &row.key)).await?;
         if !exists(lease, table_id).await? {
@@ -70,7 +66,7 @@ impl Loading<'_> {
     }
 
     /// Stores all entities; how many were new or different.
-    async fn put(&self, lease: &mut Lease<'_>, table_id: TableId) -> Result<usize, StatementError> {
+    async fn put(&self, lease: &mut Lease, table_id: TableId) -> Result<usize, StatementError> {
         let Load { rows, replaces, .. } = self.load;
         if rows.is_empty() {
             return Ok(0);
@@ -82,7 +78,7 @@ impl Loading<'_> {
     }
 
     /// As [`Loading::put`], with a statement for each bucket.
-    async fn put_by_bucket(&self, lease: &mut Lease<'_>, table_id: TableId) -> Result<usize, StatementError> {
+    async fn put_by_bucket(&self, lease: &mut Lease, table_id: TableId) -> Result<usize, StatementError> {
         let Load { rows, replaces, .. } = self.load;
         let text = if *replaces { statements::LOAD_IN_BUCKET } else { statements::LOAD_NEW_IN_BUCKET };
         let mut by_bucket: BTreeMap<i64, Vec<&Stored>> = BTreeMap::new();
@@ -104,7 +100,7 @@ impl Loading<'_> {
 }
 
 /// Whether `buckets` has a row for this bucket, without which nothing can be stored in it.
-async fn has_bucket(lease: &mut Lease<'_>, bucket: i64) -> Result<bool, StatementError> {
+async fn has_bucket(lease: &mut Lease, bucket: i64) -> Result<bool, StatementError> {
     let found = lease.row(sqlx::query(statements::HAS_BUCKET).bind(bucket), Effect::Undone).await?;
     Ok(found.is_some())
 }

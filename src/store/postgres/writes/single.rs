@@ -182,7 +182,7 @@ impl One<'_> {
         }
     }
 
-    async fn locked(&self, lease: &mut Lease<'_>, table_id: TableId) -> StoreResult<Option<Written>> {
+    async fn locked(&self, lease: &mut Lease, table_id: TableId) -> StoreResult<Option<Written>> {
         let key = &self.write.key;
         record_changes(lease, table_id, std::iter::once(key)).await?;
         let look = sqlx::query(statements::LOCK_ONE)

@@ -76,7 +76,7 @@ impl Attempt for Group<'_> {
 }
 
 impl Group<'_> {
-    async fn attempt(&self, mut lease: Lease<'_>, table_id: TableId) -> StoreResult<Option<Vec<Written>>> {
+    async fn attempt(&self, mut lease: Lease, table_id: TableId) -> StoreResult<Option<Vec<Written>>> {
         // What is written to a table that is being respread is recorded in the same transaction.
         let at_once =
             if table_id.is_respread() { Ok(GO_ON) } else { self.at_once(&mut lease, table_id).await };
@@ -116,7 +116,7 @@ impl Group<'_> {
     /// Writes a group of one kind by a single statement, if possible; the inner `None` if the table is gone.
     async fn at_once(
         &self,
-        lease: &mut Lease<'_>,
+        lease: &mut Lease,
         table_id: TableId,
     ) -> Result<ControlFlow<Option<Vec<Written>>>, StatementError> {
         let Some(kind) = self.writes.first().map(|write| write.kind) else { return Ok(GO_ON) };
@@ -178,7 +178,7 @@ impl Group<'_> {
         self.writes.iter().map(written).collect()
     }
 
-    async fn locked(&self, lease: &mut Lease<'_>, table_id: TableId) -> StoreResult<Option<Vec<Written>>> {
+    async fn locked(&self, lease: &mut Lease, table_id: TableId) -> StoreResult<Option<Vec<Written>>> {
         record_changes(lease, table_id, self.writes.iter().map(|write| &write.key)).await?;
         let found = self.lock(lease, table_id).await?;
         let changes = self.decide_all(&found)?;
@@ -221,7 +221,7 @@ impl Group<'_> {
     }
 
     /// Locks the existing rows and returns them, in key order.
-    async fn lock(&self, lease: &mut Lease<'_>, table_id: TableId) -> StoreResult<Vec<Stored>> {
+    async fn lock(&self, lease: &mut Lease, table_id: TableId) -> StoreResult<Vec<Stored>> {
         let mut rks: Vec<&str> = self.writes.iter().map(|w| w.key.row.as_str()).collect();
         rks.sort_unstable();
         let partition = self.partition();

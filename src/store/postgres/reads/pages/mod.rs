@@ -197,7 +197,7 @@ impl<'a> Reading<'a> {
         store: &PgStore,
         table_id: TableId,
         walk: &Windows<'_>,
-        lease: &mut Lease<'_>,
+        lease: &mut Lease,
         end: &mut PageEnd,
     ) -> Result<Option<Vec<Span>>, StatementError> {
         if self.scan.indexed.is_empty() {
@@ -248,7 +248,7 @@ impl<'a> Reading<'a> {
     /// Reads a step without a residual filter.
     async fn all(
         self,
-        lease: &mut Lease<'_>,
+        lease: &mut Lease,
         part: TablePart,
         step: &Step<'_>,
         page: &mut StreamedPage<'_>,
@@ -263,7 +263,7 @@ impl<'a> Reading<'a> {
 }
 
 async fn stream(
-    lease: &mut Lease<'_>,
+    lease: &mut Lease,
     source: Source,
     order: PageOrder,
     visit: &mut (dyn FnMut(&PgRow) -> Result<ControlFlow<()>, sqlx::Error> + Send),

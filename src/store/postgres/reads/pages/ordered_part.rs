@@ -147,7 +147,7 @@ impl PartRead<'_> {
     /// The keys that can match, if other indexes or the partitions of the filter leave few.
     async fn few_points(
         &self,
-        lease: &mut Lease<'_>,
+        lease: &mut Lease,
         found: &mut PartRows,
     ) -> Result<Option<Vec<Span>>, StatementError> {
         let scan = self.ordered.by_keys();
@@ -167,7 +167,7 @@ impl PartRead<'_> {
     async fn keys_of_partitions(
         &self,
         scan: &Scan,
-        lease: &mut Lease<'_>,
+        lease: &mut Lease,
         found: &mut PartRows,
     ) -> Result<Option<Vec<Span>>, StatementError> {
         let TablePart { table_id, bucket } = self.part;
@@ -278,7 +278,7 @@ fn columns(points: &[Span], table_id: TableId) -> (Vec<i64>, Vec<&str>, Vec<&str
     (buckets, pks, points.iter().map(|span| span.lower.row.as_str()).collect())
 }
 
-async fn begin(lease: &mut Lease<'_>, limit: Option<Duration>) -> Result<(), StatementError> {
+async fn begin(lease: &mut Lease, limit: Option<Duration>) -> Result<(), StatementError> {
     if lease.is_in_transaction() {
         return Ok(());
     }
@@ -301,7 +301,7 @@ impl Windowed<'_> {
     /// Reads the part window by window, until the page or the part ends.
     async fn walk(
         &mut self,
-        lease: &mut Lease<'_>,
+        lease: &mut Lease,
         part: OrderPart<'_>,
         found: &mut PartRows,
     ) -> Result<(), StatementError> {
@@ -346,7 +346,7 @@ impl Windowed<'_> {
     }
 
     /// Makes the next statement end with the page's time.
-    async fn keep_to_time(&self, lease: &mut Lease<'_>) -> Result<(), StatementError> {
+    async fn keep_to_time(&self, lease: &mut Lease) -> Result<(), StatementError> {
         if self.limit.is_none() {
             return Ok(());
         }
@@ -357,7 +357,7 @@ impl Windowed<'_> {
     /// Reads one window; returns the position of the row after it, if there is one. The page may end before.
     async fn window(
         &self,
-        lease: &mut Lease<'_>,
+        lease: &mut Lease,
         part: OrderPart<'_>,
         from: Option<&IndexPosition>,
         found: &mut PartRows,

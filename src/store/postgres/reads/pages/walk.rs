@@ -116,7 +116,7 @@ impl<'a> Windows<'a> {
     }
 
     /// Opens the snapshot that all windows read.
-    pub(crate) async fn begin(&self, lease: &mut Lease<'_>) -> Result<(), StatementError> {
+    pub(crate) async fn begin(&self, lease: &mut Lease) -> Result<(), StatementError> {
         match self.limit {
             // A window of a single row has the general timeout.
             Some(limit) if self.rows > 1 => lease.begin_snapshot_within(limit).await,
@@ -127,7 +127,7 @@ impl<'a> Windows<'a> {
     /// Walks a step until the page ends or the step does.
     pub(crate) async fn step(
         &mut self,
-        lease: &mut Lease<'_>,
+        lease: &mut Lease,
         step: &Step<'_>,
         page: &mut StreamedPage<'_>,
     ) -> Result<(), StatementError> {
@@ -157,7 +157,7 @@ impl<'a> Windows<'a> {
     }
 
     /// Makes statements end with the page's time, except those of single rows.
-    async fn keep_to(&mut self, left: Duration, lease: &mut Lease<'_>) -> Result<(), StatementError> {
+    async fn keep_to(&mut self, left: Duration, lease: &mut Lease) -> Result<(), StatementError> {
         let Some(limit) = self.limit.filter(|_| self.rows > 1) else { return Ok(()) };
         let left = left.max(SHORTEST_LIMIT);
         if left >= limit / 8 * 7 {
@@ -170,7 +170,7 @@ impl<'a> Windows<'a> {
     /// Reads one window within the page's time; returns what is left of the step.
     async fn timely_window<'s>(
         &mut self,
-        lease: &mut Lease<'_>,
+        lease: &mut Lease,
         rest: &Rest<'s>,
         page: &mut StreamedPage<'_>,
     ) -> Result<Option<Rest<'s>>, StatementError> {
@@ -182,7 +182,7 @@ impl<'a> Windows<'a> {
     /// number of rows.
     async fn cut_off(
         &mut self,
-        lease: &mut Lease<'_>,
+        lease: &mut Lease,
         rest: &Rest<'_>,
         page: &mut StreamedPage<'_>,
     ) -> Result<(), StatementError> {
@@ -209,7 +209,7 @@ impl<'a> Windows<'a> {
     /// Reads one window; returns what is left of the step.
     async fn window<'s>(
         &mut self,
-        lease: &mut Lease<'_>,
+        lease: &mut Lease,
         rest: &Rest<'s>,
         page: &mut StreamedPage<'_>,
     ) -> Result<Option<Rest<'s>>, StatementError> {
@@ -238,7 +238,7 @@ impl<'a> Windows<'a> {
 
     async fn points(
         &self,
-        lease: &mut Lease<'_>,
+        lease: &mut Lease,
         spans: &[Span],
         page: &mut StreamedPage<'_>,
     ) -> Result<(), StatementError> {
@@ -260,7 +260,7 @@ impl<'a> Windows<'a> {
     /// Reads a window with an exact number of rows. Each row is decompressed once.
     async fn exact(
         &mut self,
-        lease: &mut Lease<'_>,
+        lease: &mut Lease,
         span: &Span,
         predicate: &Predicate,
         page: &mut StreamedPage<'_>,
@@ -287,7 +287,7 @@ impl<'a> Windows<'a> {
     /// Reads a window with an approximate number of rows. The database sends few that do not match.
     async fn sampled(
         &mut self,
-        lease: &mut Lease<'_>,
+        lease: &mut Lease,
         span: &Span,
         predicate: &Predicate,
         page: &mut StreamedPage<'_>,
@@ -319,7 +319,7 @@ impl<'a> Windows<'a> {
     /// Reads a window's rows and evaluates the predicate here.
     async fn local(
         &self,
-        lease: &mut Lease<'_>,
+        lease: &mut Lease,
         span: &Span,
         predicate: &Predicate,
         page: &mut StreamedPage<'_>,
