@@ -12,6 +12,10 @@ run *flags:
 test:
     scripts/test
 
+# Run what depends on the version of PostgreSQL, on these versions of it.
+postgres versions="oldest,newest":
+    scripts/test --postgres {{versions}}
+
 # Run the tests of the server whose names contain a text, such as `just case paging`.
 case name:
     cargo test --locked --test suite -- {{name}}

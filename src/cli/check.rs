@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::cluster_findings::of_cluster;
 use super::finding::{CheckResult, Finding, ok, problem, warning};
 use super::output::{Done, OutputForm, Problem, block_on};
+use super::versions::of_product;
 use crate::operator::accounts;
 use crate::server::config::{Config, Database, Settings};
 use crate::server::database;
@@ -136,7 +137,7 @@ async fn of_storage(config: &Config) -> Vec<Finding> {
             findings.push(problem("database", error.to_string(), advice));
         }
         Ok(primary) => {
-            findings.push(ok("database", format!("{} answers at {name}", primary.product)));
+            findings.push(of_product(&primary.product, &name));
             findings.extend(of_database(&config.database, &primary));
             let connections = demand_of(config, &primary);
             findings.extend(connections.as_ref().map(of_connections));

@@ -24,6 +24,7 @@ mod signer;
 mod suggest;
 mod table;
 mod transfer;
+mod versions;
 mod view;
 
 use std::io::{self, Write as _};

@@ -10,7 +10,7 @@ use crate::commands::indexing::HeldTransaction;
 use crate::operators::TOKEN;
 use crate::operators::accounts::{call, done};
 use crate::operators::admin_of;
-use crate::support::postgres::{as_role, execute, installation, migrate, text};
+use crate::support::postgres::{as_role, execute, migrate, psql, text};
 use crate::support::server::account;
 
 struct Viewed {
@@ -57,11 +57,9 @@ impl Viewed {
             let file = self.site.url.trim_start_matches("sqlite://");
             Command::new("sqlite3").args(["-readonly", "-nullvalue", "null", file, query]).output()
         } else {
-            let psql = installation().map(|folder| folder.join("psql")).filter(|path| path.is_file());
             let settings = ["--no-psqlrc", "-At", "-P", "null=null", "-v", "ON_ERROR_STOP=1", "-c"];
             let utc = format!("SET TIME ZONE 'UTC'; {query}");
-            let program = psql.unwrap_or_else(|| "psql".into());
-            Command::new(program).arg(&self.site.url).args(settings).arg(utc).output()
+            psql().arg(&self.site.url).args(settings).arg(utc).output()
         };
         let output = output.unwrap_or_else(|error| panic!("the program of the database: {error}"));
         assert!(output.status.success(), "{query}: {output:?}");
@@ -307,9 +305,8 @@ fn a_role_that_may_read_a_view_reads_nothing_else() {
     assert_eq!(viewed.view(&["refresh", &t.name])[0]["grants"], json!([role]));
     let limited = as_role(url, &role);
     let count = |from: &str| {
-        let psql = installation().map_or_else(|| "psql".into(), |folder| folder.join("psql"));
         let query = format!("SELECT count(*) FROM {from}");
-        Command::new(psql).args([&limited, "--no-psqlrc", "-At", "-c", &query]).output().expect("psql")
+        psql().args([&limited, "--no-psqlrc", "-At", "-c", &query]).output().expect("psql")
     };
     let read = count(&viewed.name(&t));
     assert_eq!(String::from_utf8_lossy(&read.stdout), "2\n", "{read:?}");
@@ -361,14 +358,13 @@ fn the_admin_listener_makes_views_too() {
 
 /// Prints what a role reads of a view, and what a function of its own sees meanwhile.
 fn leaked(url: &str, view: &str) -> (String, String) {
-    let psql = installation().map_or_else(|| "psql".into(), |folder| folder.join("psql"));
     let script = format!(
         "CREATE FUNCTION pg_temp.leak(text) RETURNS boolean LANGUAGE plpgsql COST 0.0000001 AS \
          $$BEGIN RAISE NOTICE 'saw %', $1; RETURN true; END$$; SET enable_indexscan = off; \
          SET enable_indexonlyscan = off; SET enable_bitmapscan = off; \
          SELECT count(*) FROM {view} WHERE pg_temp.leak(\"PartitionKey\")"
     );
-    let output = Command::new(psql).args([url, "--no-psqlrc", "-qAt", "-c", &script]).output().expect("psql");
+    let output = psql().args([url, "--no-psqlrc", "-qAt", "-c", &script]).output().expect("psql");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr))
 }

@@ -15,7 +15,7 @@ pub struct Cluster {
 impl Cluster {
     /// Starts one.
     pub fn start() -> Self {
-        let programs = installation().expect(
+        let programs = installation(&[]).expect(
             "tests that kill PostgreSQL need a local installation (Debian, Ubuntu: apt-get install \
              postgresql; Fedora: dnf install postgresql-server; macOS: brew install postgresql)",
         );

@@ -15,7 +15,8 @@ pub struct Pair {
 impl Pair {
     /// Starts both; returns once the standby is synchronous.
     pub fn start() -> Self {
-        let programs = installation().expect("tests that promote standbys need a local PostgreSQL");
+        let programs = installation(&["psql", "pg_basebackup", "pg_rewind"])
+            .expect("tests that promote standbys need a local PostgreSQL");
         let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
         let ports = listeners.map(|listener| listener.local_addr().expect("it listens").port().to_string());
         let mut command = as_ordinary_user();

@@ -15,7 +15,7 @@ use sqlx::{Connection, PgConnection};
 
 use super::contract::{account, contract, fill, insert, name, now, number, refusal, scan, walk, write};
 use super::pages::{fill_large, is_any_of};
-use crate::support::postgres::{execute, fresh_database, migrate, partition_entities};
+use crate::support::postgres::{execute, fresh_database, migrate, named_programs, partition_entities, text};
 
 static PLAIN_URL: LazyLock<String> = LazyLock::new(|| {
     let url = fresh_database();
@@ -76,6 +76,20 @@ contract!(on_plain_tables_with_a_statement_a_request, super::plain_alone);
 contract!(on_plain_tables_with_spread, super::plain_spread);
 contract!(on_hash_partitions, super::partitioned);
 contract!(on_hash_partitions_with_spread, super::partitioned_spread);
+
+/// Or `scripts/test --postgres VERSION` would test another one.
+#[test]
+fn the_server_is_the_one_whose_programs_are_named() {
+    let Some(folder) = named_programs() else { return };
+    let said =
+        std::process::Command::new(folder.join("postgres")).arg("--version").output().expect("it runs");
+    let said = String::from_utf8(said.stdout).expect("text");
+    let version = text(plain_url(), "SELECT current_setting('server_version')");
+    assert!(
+        said.trim_end().starts_with(&format!("postgres (PostgreSQL) {version}")),
+        "{said} is not {version}"
+    );
+}
 
 #[tokio::test]
 async fn replicas_see_each_others_tables_come_and_go() {

@@ -187,7 +187,7 @@ impl PrivateCluster {
 /// The programs of a PostgreSQL that has the extension.
 fn programs() -> Option<PathBuf> {
     let given = std::env::var_os("CITUS_PROGRAMS").map(PathBuf::from);
-    let programs = given.or_else(installation)?;
+    let programs = given.or_else(|| installation(&["psql"]))?;
     let said = Command::new(programs.join("pg_config")).arg("--sharedir").output().ok()?;
     let shared = PathBuf::from(String::from_utf8_lossy(&said.stdout).trim());
     shared.join("extension/citus.control").is_file().then_some(programs)

@@ -1,5 +1,5 @@
-//! A PostgreSQL server for tests: `DATABASE_URL`, a Docker engine, or a private
-//! cluster of a local installation, in this order.
+//! A PostgreSQL server for tests: `DATABASE_URL`, a private cluster of the programs in
+//! `POSTGRES_PROGRAMS`, a Docker engine, or a private cluster of a local installation, in this order.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -25,7 +25,8 @@ pub fn server_url() -> &'static str {
             drop_left_overs(&url);
             return url;
         }
-        docker().or_else(local).unwrap_or_else(|| {
+        let found = if named_programs().is_some() { local() } else { docker().or_else(local) };
+        found.unwrap_or_else(|| {
             panic!(
                 "these tests need PostgreSQL 14 or newer: set DATABASE_URL, or start Docker, or install it \
                  (Debian, Ubuntu: apt-get install postgresql; Fedora: dnf install postgresql-server; \
@@ -211,7 +212,7 @@ fn docker_says(arguments: &[&str]) -> Option<String> {
 }
 
 fn local() -> Option<String> {
-    let programs = installation()?;
+    let programs = installation(&[])?;
     let port = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
     let mut command = as_ordinary_user();
     command.args(["sh", "-c", include_str!("cluster.sh"), "cluster.sh"]);
@@ -227,9 +228,14 @@ fn local() -> Option<String> {
     Some(format!("postgres://rowhouse@localhost:{port}/postgres?host={folder}"))
 }
 
-/// Where `initdb` is: what `pg_config` says, the newest of Debian's folders, or
-/// a folder of PATH.
-pub fn installation() -> Option<PathBuf> {
+/// The folder that `POSTGRES_PROGRAMS` names.
+pub fn named_programs() -> Option<PathBuf> {
+    std::env::var_os("POSTGRES_PROGRAMS").filter(|folder| !folder.is_empty()).map(PathBuf::from)
+}
+
+/// A folder with `initdb`, `pg_ctl` and these programs: that of `POSTGRES_PROGRAMS`, what `pg_config` says,
+/// the newest of Debian's folders, or a folder of PATH.
+pub fn installation(also: &[&str]) -> Option<PathBuf> {
     let said = Command::new("pg_config").arg("--bindir").output().ok();
     let said = said.map(|out| PathBuf::from(String::from_utf8_lossy(&out.stdout).trim()));
     let mut packaged: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
@@ -240,10 +246,15 @@ pub fn installation() -> Option<PathBuf> {
         std::cmp::Reverse(version.and_then(|name| name.parse::<u32>().ok()))
     });
     let path = std::env::var_os("PATH").unwrap_or_default();
-    said.into_iter()
-        .chain(packaged)
-        .chain(std::env::split_paths(&path))
-        .find(|dir| dir.join("initdb").is_file() && dir.join("pg_ctl").is_file())
+    let needed = [&["initdb", "pg_ctl"], also].concat();
+    let folders =
+        named_programs().into_iter().chain(said).chain(packaged).chain(std::env::split_paths(&path));
+    folders.into_iter().find(|dir| needed.iter().all(|program| dir.join(program).is_file()))
+}
+
+/// The client program, of whichever version.
+pub fn psql() -> Command {
+    Command::new(installation(&["psql"]).map_or_else(|| "psql".into(), |folder| folder.join("psql")))
 }
 
 /// A command for an ordinary user, since PostgreSQL refuses to run as root.

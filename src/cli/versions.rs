@@ -1,0 +1,53 @@
+//! The versions of PostgreSQL, for `rowhouse check`.
+
+use std::ops::RangeInclusive;
+
+use super::finding::{Finding, ok, problem, warning};
+
+/// The major versions that the tests run.
+const TESTED: RangeInclusive<u32> = 14..=18;
+
+/// Judges the product that answered at a place.
+pub(super) fn of_product(product: &str, place: &str) -> Finding {
+    let (oldest, newest) = (TESTED.start(), TESTED.end());
+    let found = format!("{product} answers at {place}");
+    match major_version(product) {
+        Some(version) if version < *oldest => {
+            let why = format!("{found}; before PostgreSQL {oldest}, statements on partitions are slow");
+            problem("database", why, format!("upgrade it to PostgreSQL {oldest} or newer"))
+        }
+        Some(version) if version > *newest => {
+            let advice =
+                format!("test it before you rely on it: Rowhouse was tested up to PostgreSQL {newest}");
+            warning("database", found, advice)
+        }
+        _ => ok("database", found),
+    }
+}
+
+/// The major version of a PostgreSQL, such as 14 of `PostgreSQL 14.20` or 19 of `PostgreSQL 19beta1`.
+fn major_version(product: &str) -> Option<u32> {
+    let version = product.strip_prefix("PostgreSQL ")?;
+    version.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::finding::CheckResult;
+
+    #[test]
+    fn versions_that_are_not_tested_are_told() {
+        for (product, expected) in [
+            ("PostgreSQL 9.6.24", CheckResult::Problem),
+            ("PostgreSQL 13.23", CheckResult::Problem),
+            ("PostgreSQL 14.20", CheckResult::Ok),
+            ("PostgreSQL 18.1", CheckResult::Ok),
+            ("PostgreSQL 19beta1", CheckResult::Warning),
+            ("PostgreSQL", CheckResult::Ok),
+            ("SQLite 3.50.4", CheckResult::Ok),
+        ] {
+            assert_eq!(of_product(product, "here").verdict, expected, "{product}");
+        }
+    }
+}
