@@ -9,7 +9,7 @@ use super::database::read;
 use super::output::{Done, OutputForm, Problem, block_on};
 use crate::server::config::{Database, StorageSettings};
 use crate::server::database::DatabaseError;
-use crate::store::postgres::{self, DistributionEvent, DistributionRequest, DistributionStep};
+use crate::store::postgres::{self, ClusterEvent, DistributionRequest, DistributionStep};
 
 /// Shards that Citus accepts at most.
 const MAX_SHARDS: i64 = 64_000;
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &DistributeArguments) -> Done {
     let began = Instant::now();
     let steps = block_on(async {
         let distributed = postgres::distribute(options, request, &mut on_progress).await;
-        Ok(distributed.map_err(DatabaseError::Distribution)?)
+        Ok(distributed.map_err(DatabaseError::Cluster)?)
     })?;
     let text = summary(&steps, arguments.dry_run, began.elapsed().as_secs_f64());
     let listed: Vec<String> = steps.iter().map(ToString::to_string).collect();
@@ -63,12 +63,16 @@ pub(crate) fn run(arguments: &DistributeArguments) -> Done {
 }
 
 /// Reports progress on standard error; the summary goes to standard output.
-fn on_progress(event: DistributionEvent<'_>) {
+pub(super) fn on_progress(event: ClusterEvent<'_>) {
     match event {
-        DistributionEvent::Step(step) => eprintln!("{step}"),
-        DistributionEvent::Copied { bytes, of } => {
+        ClusterEvent::Step(step) => eprintln!("{step}"),
+        ClusterEvent::Copied { bytes, of } => {
             let mib = |bytes: i64| bytes / (1024 * 1024);
             eprintln!("  {} of {} MiB are on the nodes", mib(bytes), mib(of));
+        }
+        ClusterEvent::Moved { done, of, problem: None } => eprintln!("  {done} of {of} moves are done"),
+        ClusterEvent::Moved { done, of, problem: Some(problem) } => {
+            eprintln!("  {done} of {of} moves are done; one is tried again: {problem}");
         }
     }
 }

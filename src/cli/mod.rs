@@ -4,6 +4,7 @@ mod account;
 mod azurite;
 mod backup;
 mod check;
+mod cluster;
 mod cluster_findings;
 mod database;
 mod deleted;
@@ -39,6 +40,7 @@ use account::AccountCommand;
 use azurite::Named;
 use backup::BackupArguments;
 use check::CheckArguments;
+use cluster::ClusterCommand;
 use distribute::DistributeArguments;
 use expire::ExpireCommand;
 use explain::ExplainArguments;
@@ -78,6 +80,9 @@ enum Command {
     /// Distribute the tables over the nodes of a Citus cluster, even while servers run
     #[command(after_help = DISTRIBUTE_EXAMPLES)]
     Distribute(Box<DistributeArguments>),
+    /// Show the nodes of a Citus cluster; add, drain and remove them, and move shards
+    #[command(subcommand)]
+    Cluster(Box<ClusterCommand>),
     /// Copy a SQLite database to a new file, even while a server runs
     #[command(after_help = BACKUP_EXAMPLES)]
     Backup(Box<BackupArguments>),
@@ -219,6 +224,7 @@ pub fn run() -> ExitCode {
         Some(Command::Account(command)) => account::run(command),
         Some(Command::Migrate(arguments)) => migrate::run(arguments),
         Some(Command::Distribute(arguments)) => distribute::run(arguments),
+        Some(Command::Cluster(command)) => return end(cluster::run(command)),
         Some(Command::Backup(arguments)) => backup::run(arguments),
         Some(Command::Check(arguments)) => check::run(arguments),
         Some(Command::Index(command)) => index::run(command),
@@ -265,7 +271,7 @@ fn end(done: Result<(), TransferEnd>) -> ExitCode {
 /// Returns the exit status of wrong arguments, which commands that move data tell from failures.
 fn usage(status: ExitCode) -> ExitCode {
     let moves = |command: std::ffi::OsString| {
-        ["copy", "verify", "count", "delete-where", "table"].iter().any(|name| command == *name)
+        ["copy", "verify", "count", "delete-where", "table", "cluster"].iter().any(|name| command == *name)
     };
     match std::env::args_os().nth(1).is_some_and(moves) && status == ExitCode::FAILURE {
         true => ExitCode::from(2),

@@ -14,7 +14,10 @@ pub(crate) struct Cluster {
     pub group: i32,
     /// The address that this node's catalogue has for itself.
     pub address: Option<String>,
+    /// Active primaries, the coordinator first.
     pub nodes: Vec<ClusterNode>,
+    /// Addresses that the catalogue has besides: of standbys, and of nodes that were disabled.
+    pub unused: Vec<String>,
     pub tables: Vec<PlacedTable>,
     /// Key columns of `entities` of which the planner keeps statistics. There must be none: see
     /// [`Cluster::keeps_statistics`].
@@ -31,7 +34,9 @@ pub(crate) struct Cluster {
 pub(crate) struct ClusterNode {
     /// `host:port`.
     pub address: String,
-    /// Whether it holds shards of distributed tables.
+    /// Its number, which that of a promoted standby takes over; 0 is the coordinator.
+    pub group: i32,
+    /// Whether it may hold shards of distributed tables.
     pub holds_shards: bool,
     /// What it said of itself, or why it did not answer.
     pub answer: Result<NodeFacts, String>,
@@ -53,6 +58,16 @@ pub(crate) struct NodeFacts {
     pub statement_timeout: Option<String>,
     /// The addresses that the node's catalogue has, by the number of the node.
     pub addresses: BTreeMap<i32, String>,
+    /// Whether it is a standby, which writes nothing.
+    pub is_standby: bool,
+    /// Standbys and other receivers of its log that are connected.
+    pub standbys: i64,
+    /// Shards of `entities` that it has.
+    pub shards: i64,
+    /// Bytes of these, with their indexes.
+    pub bytes: i64,
+    /// Entities in these, as PostgreSQL's statistics count them.
+    pub entities: i64,
 }
 
 /// Processes that a node needs beyond one for each database, to move shards: the launcher of
@@ -193,9 +208,15 @@ pub(crate) mod fixture {
             lock_timeout: None,
             statement_timeout: None,
             addresses: (1..).zip(addresses).map(|(group, address)| (group, (*address).to_owned())).collect(),
+            is_standby: false,
+            standbys: 0,
+            shards: 0,
+            bytes: 0,
+            entities: 0,
         };
-        let node = |address: &&str| ClusterNode {
+        let node = |(group, address): (i32, &&str)| ClusterNode {
             address: (*address).to_owned(),
+            group,
             holds_shards: true,
             answer: Ok(facts.clone()),
         };
@@ -206,7 +227,8 @@ pub(crate) mod fixture {
             is_coordinator: true,
             group: 1,
             address: addresses.first().map(|address| (*address).to_owned()),
-            nodes: addresses.iter().map(node).collect(),
+            nodes: (1..).zip(addresses).map(node).collect(),
+            unused: Vec::new(),
             tables: REFERENCE.iter().chain(&COLOCATED).map(local).collect(),
             columns_with_statistics: vec!["bucket".into()],
             no_logical_copy: None,

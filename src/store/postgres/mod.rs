@@ -17,12 +17,13 @@ mod upkeep;
 mod writes;
 
 pub(crate) use cluster::distribution::{
-    DistributionError, DistributionEvent, DistributionRequest, DistributionStep, distribute,
+    ClusterError, ClusterEvent, DistributionRequest, DistributionStep, distribute,
 };
+pub(crate) use cluster::members::{self, ClusterChange, ClusterOutcome};
 pub(crate) use cluster::respread::{self, RespreadError, RespreadEvent, RespreadRequest, RespreadSummary};
-pub(crate) use connections::ConnectionDemand;
 pub(crate) use connections::HostMap;
 pub(crate) use connections::mistake_in;
+pub(crate) use connections::{ConnectionDemand, NodeAddress};
 pub use connections::{PgOptions, StartError};
 #[cfg(fuzzing)]
 pub use reads::filter::sql_of;

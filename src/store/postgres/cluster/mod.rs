@@ -3,6 +3,7 @@
 pub(crate) mod buckets;
 mod catalogue;
 pub(crate) mod distribution;
+pub(crate) mod members;
 mod node;
 pub(crate) mod nodes;
 pub(crate) mod respread;

@@ -19,7 +19,7 @@ pub(crate) struct NodeAddress {
 
 impl NodeAddress {
     /// Reads `host:port` or `[address]:port`.
-    fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (host, port) = split_port(text.trim()).ok()?;
         let port = port?.parse().ok().filter(|port| *port != 0)?;
         (!host.is_empty() && !host.contains(char::is_whitespace))

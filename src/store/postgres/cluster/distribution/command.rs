@@ -3,7 +3,7 @@
 use sqlx::{Connection, Row};
 
 use super::plan::{DistributionSettings, DistributionStep, timeouts};
-use super::run::{self, DistributionError, OnDistributionProgress, intended};
+use super::run::{self, ClusterError, OnClusterProgress, intended};
 use crate::store::postgres::connections::hosts::Hosts;
 use crate::store::postgres::connections::{PgOptions, schema};
 
@@ -24,12 +24,12 @@ pub(crate) struct DistributionRequest {
 /// with `dry_run` would be.
 ///
 /// # Errors
-/// [`DistributionError`].
+/// [`ClusterError`].
 pub(crate) async fn distribute(
     options: &PgOptions,
     request: DistributionRequest,
-    on_progress: OnDistributionProgress<'_>,
-) -> Result<Vec<DistributionStep>, DistributionError> {
+    on_progress: OnClusterProgress<'_>,
+) -> Result<Vec<DistributionStep>, ClusterError> {
     let mut db = schema::connect(options).await?;
     let schema = (schema::version(&mut db).await?, schema::known());
     let owner: String = sqlx::query(OWNER).fetch_one(&mut db).await?.try_get("name")?;

@@ -10,6 +10,7 @@ use crate::store::postgres::cluster::distribution::plan::{
     plan,
 };
 use crate::store::postgres::cluster::distribution::state::{KEY, catalogue, cluster, no_logical_copy};
+use crate::store::postgres::connections::host_map::NodeAddress;
 use crate::store::postgres::connections::options::{StartError, database_message};
 use crate::store::quoting::identifier;
 
@@ -48,9 +49,9 @@ const SIZE_OF_SHARDS: &str = "SELECT coalesce(sum(pg_table_size(oid)), 0) FROM p
 const LIMIT: &str =
     "SELECT format('ALTER ROLE %I IN DATABASE %I SET %I = %L', $1, current_database(), $2, $3) AS text";
 
-/// Why tables were not distributed.
+/// Why a cluster was not changed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum DistributionError {
+pub(crate) enum ClusterError {
     #[error("{0}")]
     Cannot(#[from] CannotDistribute),
     #[error("{0}")]
@@ -64,37 +65,49 @@ pub(crate) enum DistributionError {
     Locked,
     #[error("the shards cannot be changed: {0}")]
     Shards(String),
+    #[error("only a superuser may do this; in this database of the coordinator, run as one: {0}")]
+    Superuser(String),
+    #[error("the cluster has no active node {0}: `rowhouse cluster status` lists them")]
+    UnknownNode(NodeAddress),
+    #[error("no other node may hold the shards of {0}")]
+    LastNode(NodeAddress),
+    #[error("{1} shards are on {0}: run `rowhouse cluster drain {0}` first")]
+    ShardsLeft(NodeAddress, i64),
+    #[error("the moves ended after {done} of {of}: {reason}")]
+    Moves { done: i64, of: i64, reason: String },
 }
 
-/// What happens while tables are distributed.
+/// What happens while a cluster is changed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum DistributionEvent<'a> {
+pub(crate) enum ClusterEvent<'a> {
     /// This step begins.
     Step(&'a DistributionStep),
     /// So many bytes of `entities` have been copied to the nodes, of about so many.
     Copied { bytes: i64, of: i64 },
+    /// So many of the moves of shards are done; one that failed is tried again.
+    Moved { done: i64, of: i64, problem: Option<&'a str> },
 }
 
 /// Receives progress.
-pub(crate) type OnDistributionProgress<'a> = &'a mut (dyn FnMut(DistributionEvent<'_>) + Send);
+pub(crate) type OnClusterProgress<'a> = &'a mut (dyn FnMut(ClusterEvent<'_>) + Send);
 
 /// Distributes what is not distributed yet. `watch` is a second connection, on which progress is
 /// examined.
 ///
 /// # Errors
-/// [`DistributionError`]. What no transaction could hold is done nevertheless, and is left out when
+/// [`ClusterError`]. What no transaction could hold is done nevertheless, and is left out when
 /// the command is repeated.
 pub(crate) async fn distribute(
     db: &mut PgConnection,
     watch: &mut PgConnection,
     schema: (Option<i64>, i64),
     settings: &DistributionSettings,
-    on_progress: OnDistributionProgress<'_>,
-) -> Result<Vec<DistributionStep>, DistributionError> {
+    on_progress: OnClusterProgress<'_>,
+) -> Result<Vec<DistributionStep>, ClusterError> {
     prepare(db).await?;
     let before = intended(db, schema, settings).await?.before;
     for step in &before {
-        on_progress(DistributionEvent::Step(step));
+        on_progress(ClusterEvent::Step(step));
         carry_out_watched(db, watch, step, on_progress).await?;
     }
     let rest = DistributionSettings { concurrently: false, ..settings.clone() };
@@ -106,12 +119,12 @@ pub(crate) async fn distribute(
 /// Decides what is to be done, and does nothing.
 ///
 /// # Errors
-/// [`DistributionError`].
+/// [`ClusterError`].
 pub(crate) async fn intended(
     db: &mut PgConnection,
     schema: (Option<i64>, i64),
     settings: &DistributionSettings,
-) -> Result<DistributionPlan, DistributionError> {
+) -> Result<DistributionPlan, ClusterError> {
     let mut found = cluster(db, &settings.role).await?;
     if settings.concurrently
         && let Some(found) = &mut found
@@ -124,8 +137,8 @@ pub(crate) async fn intended(
 /// Distributes tables that a migration has added to a database whose entities are distributed.
 ///
 /// # Errors
-/// [`DistributionError`].
-pub(crate) async fn add_tables(db: &mut PgConnection) -> Result<(), DistributionError> {
+/// [`ClusterError`].
+pub(crate) async fn add_tables(db: &mut PgConnection) -> Result<(), ClusterError> {
     let added = |found: Option<&Cluster>| match found {
         Some(cluster) if cluster.is_distributed() => placements(cluster, &DistributionSettings::default()),
         _ => Ok(DistributionPlan::default()),
@@ -154,25 +167,23 @@ async fn together(
     db: &mut PgConnection,
     role: Option<&str>,
     decide: Decide<'_>,
-    on_progress: OnDistributionProgress<'_>,
-) -> Result<Vec<DistributionStep>, DistributionError> {
+    on_progress: OnClusterProgress<'_>,
+) -> Result<Vec<DistributionStep>, ClusterError> {
     for _ in 0..LOCK_ATTEMPTS {
         match attempt(db, role, decide, on_progress).await {
-            Err(DistributionError::Database(error)) if is_locked(&error) => {
-                tokio::time::sleep(LOCK_PAUSE).await
-            }
+            Err(ClusterError::Database(error)) if is_locked(&error) => tokio::time::sleep(LOCK_PAUSE).await,
             other => return other,
         }
     }
-    Err(DistributionError::Locked)
+    Err(ClusterError::Locked)
 }
 
 async fn attempt(
     db: &mut PgConnection,
     role: Option<&str>,
     decide: Decide<'_>,
-    on_progress: OnDistributionProgress<'_>,
-) -> Result<Vec<DistributionStep>, DistributionError> {
+    on_progress: OnClusterProgress<'_>,
+) -> Result<Vec<DistributionStep>, ClusterError> {
     let mut transaction = db.begin().await?;
     let db = &mut *transaction;
     sqlx::query(TAKE_LOCK).bind(LOCK_KEY).execute(&mut *db).await?;
@@ -185,14 +196,14 @@ async fn attempt(
     db.execute(sqlx::raw_sql(AssertSqlSafe(limit))).await?;
     let (quiet, blocking): (Vec<_>, Vec<_>) = steps.iter().partition(|step| !step.blocks_requests());
     for step in quiet {
-        on_progress(DistributionEvent::Step(step));
+        on_progress(ClusterEvent::Step(step));
         carry_out(db, step).await?;
     }
     if let Some(text) = found.as_ref().and_then(lock_local) {
         db.execute(sqlx::raw_sql(AssertSqlSafe(text))).await?;
     }
     for step in blocking {
-        on_progress(DistributionEvent::Step(step));
+        on_progress(ClusterEvent::Step(step));
         carry_out(db, step).await?;
     }
     transaction.commit().await?;
@@ -221,8 +232,8 @@ async fn carry_out_watched(
     db: &mut PgConnection,
     watch: &mut PgConnection,
     step: &DistributionStep,
-    on_progress: OnDistributionProgress<'_>,
-) -> Result<(), DistributionError> {
+    on_progress: OnClusterProgress<'_>,
+) -> Result<(), ClusterError> {
     let of = sqlx::query(WHOLE).bind(COLOCATED[0]).fetch_one(&mut *watch).await?.try_get("bytes")?;
     let mut work = std::pin::pin!(carry_out(db, step));
     loop {
@@ -231,11 +242,11 @@ async fn carry_out_watched(
         }
         let copied = sqlx::query(COPIED).bind(COLOCATED[0]).bind(SIZE_OF_SHARDS);
         let bytes = copied.fetch_one(&mut *watch).await?.try_get("bytes")?;
-        on_progress(DistributionEvent::Copied { bytes, of });
+        on_progress(ClusterEvent::Copied { bytes, of });
     }
 }
 
-async fn carry_out(db: &mut PgConnection, step: &DistributionStep) -> Result<(), DistributionError> {
+async fn carry_out(db: &mut PgConnection, step: &DistributionStep) -> Result<(), ClusterError> {
     let entities = COLOCATED[0];
     let shard_count = |shards: &Option<u32>| shards.map(|n| i32::try_from(n).unwrap_or(i32::MAX));
     match step {
@@ -251,7 +262,7 @@ async fn carry_out(db: &mut PgConnection, step: &DistributionStep) -> Result<(),
             let text = format!("ALTER TABLE %s {}", no_statistics());
             let failed = sqlx::query(ON_SHARDS).bind(entities).bind(text).fetch_optional(db).await?;
             if let Some(row) = failed {
-                return Err(DistributionError::Shards(row.try_get("result")?));
+                return Err(ClusterError::Shards(row.try_get("result")?));
             }
         }
         DistributionStep::Reference(table) => {

@@ -24,8 +24,8 @@ const VERSION: &str = "SELECT extversion FROM pg_extension WHERE extname = 'citu
 const GROUP: &str = "SELECT groupid FROM pg_dist_local_group";
 const ADDRESS: &str = "SELECT nodename || ':' || nodeport AS address FROM pg_dist_node \
      WHERE groupid = $1 AND noderole = 'primary'";
-const NODES: &str = "SELECT nodeid, nodename || ':' || nodeport AS address, shouldhaveshards AS holds_shards \
-     FROM pg_dist_node WHERE isactive AND noderole = 'primary' ORDER BY groupid";
+const NODES: &str = "SELECT nodeid, nodename || ':' || nodeport AS address, groupid, shouldhaveshards AS holds_shards, \
+     isactive AND noderole = 'primary' AS is_used FROM pg_dist_node ORDER BY groupid, nodeid";
 const TABLES: &str = "SELECT t.name, c.oid IS NOT NULL AS is_there, p.partmethod::text AS method, \
      p.repmodel::text AS replication, p.colocationid AS colocation, \
      coalesce(pg_relation_size(c.oid), 0) AS bytes, \
@@ -48,7 +48,7 @@ const VIEW_SCHEMAS: &str = "SELECT DISTINCT v.schema_name AS name FROM sql_views
 /// $1 [`FACTS`], $2 the role of the servers.
 const FACTS_OF_NODES: &str =
     "SELECT nodeid, success, result FROM run_command_on_all_nodes(format($1, $2::text))";
-/// What a node is asked. The role is in place of `%L`.
+/// What a node is asked. The role is in place of `%L`. Shards that have moved away stay for a time, and do not count.
 const FACTS: &str = "WITH own AS (SELECT unnest(s.setconfig) AS setting FROM pg_db_role_setting AS s \
      JOIN pg_roles AS r ON r.oid = s.setrole JOIN pg_database AS d ON d.oid = s.setdatabase \
      WHERE r.rolname = %L AND d.datname = current_database()) \
@@ -63,7 +63,13 @@ const FACTS: &str = "WITH own AS (SELECT unnest(s.setconfig) AS setting FROM pg_
      'statement_timeout', \
          (SELECT split_part(setting, '=', 2) FROM own WHERE starts_with(setting, 'statement_timeout=')), \
      'addresses', (SELECT coalesce(json_object_agg(groupid, nodename || ':' || nodeport), '{}') \
-         FROM pg_dist_node WHERE noderole = 'primary'))::text";
+         FROM pg_dist_node WHERE noderole = 'primary'), \
+     'is_standby', pg_is_in_recovery(), 'standbys', (SELECT count(*) FROM pg_stat_replication), \
+     'shards', shards.count, 'bytes', shards.bytes, 'entities', shards.entities)::text \
+     FROM (SELECT count(*) AS count, coalesce(sum(pg_total_relation_size(c.oid)), 0) AS bytes, \
+         coalesce(sum(pg_stat_get_live_tuples(c.oid)), 0) AS entities FROM pg_class AS c \
+         JOIN pg_dist_placement AS p ON c.relname = 'entities_' || p.shardid \
+         JOIN pg_dist_local_group AS g ON g.groupid = p.groupid WHERE c.relkind = 'r') AS shards";
 
 /// Whether the node is a worker of a cluster.
 ///
@@ -92,6 +98,7 @@ pub(crate) async fn catalogue(db: &mut PgConnection) -> Result<Option<Cluster>, 
         group,
         address: address.map(|row| row.try_get("address")).transpose()?,
         nodes: Vec::new(),
+        unused: Vec::new(),
         tables: tables(db).await?,
         columns_with_statistics: Vec::new(),
         no_logical_copy: None,
@@ -105,7 +112,7 @@ pub(crate) async fn catalogue(db: &mut PgConnection) -> Result<Option<Cluster>, 
 /// Those of the node that is asked first. What others report is part of the result.
 pub(crate) async fn cluster(db: &mut PgConnection, role: &str) -> Result<Option<Cluster>, sqlx::Error> {
     let Some(mut cluster) = catalogue(db).await? else { return Ok(None) };
-    cluster.nodes = nodes(db, role).await?;
+    (cluster.nodes, cluster.unused) = nodes(db, role).await?;
     cluster.columns_with_statistics = statistics(db, cluster.is_distributed()).await?;
     let is_migrated = cluster.tables.iter().all(|table| table.placement != TablePlacement::Missing);
     if is_migrated {
@@ -114,24 +121,29 @@ pub(crate) async fn cluster(db: &mut PgConnection, role: &str) -> Result<Option<
     Ok(Some(cluster))
 }
 
-async fn nodes(db: &mut PgConnection, role: &str) -> Result<Vec<ClusterNode>, sqlx::Error> {
+/// The nodes that are used, each asked, and the addresses of the others.
+async fn nodes(db: &mut PgConnection, role: &str) -> Result<(Vec<ClusterNode>, Vec<String>), sqlx::Error> {
     let rows = sqlx::query(NODES).fetch_all(&mut *db).await?;
     if rows.is_empty() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), Vec::new()));
     }
     // Not every role may set it.
     let _ = db.execute(sqlx::raw_sql(NODE_TIMEOUT)).await;
     let answers = sqlx::query(FACTS_OF_NODES).bind(FACTS).bind(role).fetch_all(db).await?;
     let mut answers: BTreeMap<i32, Result<NodeFacts, String>> =
         answers.iter().map(answer).collect::<Result<_, sqlx::Error>>()?;
-    rows.iter()
-        .map(|row| {
-            let id: i32 = row.try_get("nodeid")?;
-            let answer = answers.remove(&id).unwrap_or_else(|| Err("it was not asked".into()));
-            let (address, holds_shards) = (row.try_get("address")?, row.try_get("holds_shards")?);
-            Ok(ClusterNode { address, holds_shards, answer })
-        })
-        .collect()
+    let (mut used, mut unused) = (Vec::new(), Vec::new());
+    for row in &rows {
+        let (id, address): (i32, String) = (row.try_get("nodeid")?, row.try_get("address")?);
+        if !row.try_get::<bool, _>("is_used")? {
+            unused.push(address);
+            continue;
+        }
+        let answer = answers.remove(&id).unwrap_or_else(|| Err("it was not asked".into()));
+        let (group, holds_shards) = (row.try_get("groupid")?, row.try_get("holds_shards")?);
+        used.push(ClusterNode { address, group, holds_shards, answer });
+    }
+    Ok((used, unused))
 }
 
 fn answer(row: &PgRow) -> Result<(i32, Result<NodeFacts, String>), sqlx::Error> {
