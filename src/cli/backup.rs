@@ -2,15 +2,15 @@
 
 use std::io::{IsTerminal as _, Write as _, stderr};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::database::read;
-use super::output::{Done, OutputForm, Problem, block_on};
+use super::output::{Done, OutputForm, Problem, block_on, interruption};
 use crate::server::config::{Database, StorageSettings};
 use crate::server::database::DatabaseError;
 use crate::store::sqlite::{Backup, Copied, Location};
@@ -63,8 +63,7 @@ fn source(database: &Database) -> Done<&Path> {
 
 /// Copies on another thread, until it is complete or a signal stops it.
 async fn copy(source: &Path, file: &Path) -> Done<Copied> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupted = pin!(interruption()?);
     let backup = Backup::new(source, file)?;
     let (partial, stop) = (backup.partial(), backup.stop());
     let mut work = tokio::task::spawn_blocking(|| backup.run());
@@ -73,8 +72,7 @@ async fn copy(source: &Path, file: &Path) -> Done<Copied> {
     loop {
         tokio::select! {
             done = &mut work => return Ok(done??),
-            _ = interrupt.recv() => stop.store(true, Ordering::Relaxed),
-            _ = terminate.recv() => stop.store(true, Ordering::Relaxed),
+            () = &mut interrupted, if !stop.load(Ordering::Relaxed) => stop.store(true, Ordering::Relaxed),
             _ = pause.tick() => tell_progress(&partial),
         }
     }

@@ -4,15 +4,14 @@ use std::fmt::Write as _;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::database::{self, DatabaseArguments};
 use super::distribute::on_progress;
-use super::output::{Problem, block_on};
+use super::output::{Problem, block_on, interruption};
 use super::transfer::TransferEnd;
 use crate::server::config::Database;
 use crate::server::database::DatabaseError;
-use crate::store::contract::cluster::{Cluster, ClusterNode};
+use crate::store::contract::cluster::{COORDINATOR, Cluster, ClusterNode};
 use crate::store::postgres::{ClusterChange, ClusterEvent, ClusterOutcome, NodeAddress, PgOptions, members};
 
 const STATUS_EXAMPLE: &str = "Example:
@@ -119,16 +118,14 @@ fn options(of: &DatabaseArguments) -> Result<PgOptions, TransferEnd> {
 fn carry_out(of: &DatabaseArguments, change: &ClusterChange) -> Result<(), TransferEnd> {
     let options = options(of)?;
     let outcome = block_on(async {
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
+        let interrupted = interruption()?;
         let mut last = None;
         let mut on_progress = |event: ClusterEvent<'_>| print_progress(event, &mut last);
         tokio::select! {
             done = members::change(&options, change, &mut on_progress) => {
                 Ok(Some(done.map_err(DatabaseError::Cluster)?))
             }
-            _ = interrupt.recv() => Ok(None),
-            _ = terminate.recv() => Ok(None),
+            () = interrupted => Ok(None),
         }
     })?;
     let Some(outcome) = outcome else {
@@ -193,7 +190,7 @@ fn status(of: &DatabaseArguments) -> Result<(), TransferEnd> {
 }
 
 fn role(node: &ClusterNode) -> &'static str {
-    if node.group == 0 { "coordinator" } else { "worker" }
+    if node.group == COORDINATOR { "coordinator" } else { "worker" }
 }
 
 fn listed(cluster: &Cluster) -> String {

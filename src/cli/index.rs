@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::database::{DatabaseArguments, read_lasting};
-use super::output::{Done, Problem, block_on};
+use super::output::{Done, Problem, block_on, interruption};
 use super::suggest::{SuggestArguments, suggest};
 use crate::operator::indexes::{self, IndexRequest};
 use crate::operator::{OperatorError, to_json};
@@ -121,12 +120,10 @@ fn create(arguments: &CreateIndexArguments) -> Done {
         let store = database::open_existing(&database).await?;
         let stored = indexes::add(&store, &index.request, Ticks::now()).await?;
         let index_no = stored.index.index_no;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
+        let interrupted = interruption()?;
         let built = tokio::select! {
             built = build(&store, &stored, is_served) => built,
-            _ = interrupt.recv() => Err(Problem("interrupted; the index is dropped".into())),
-            _ = terminate.recv() => Err(Problem("interrupted; the index is dropped".into())),
+            () = interrupted => Err(Problem("interrupted; the index is dropped".into())),
         };
         if let Err(problem) = built {
             let dropped = indexes::drop(&store, index_no, Ticks::now()).await;

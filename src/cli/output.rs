@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Write as _};
 
 use clap::Args;
 use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// The output format.
 #[derive(Debug, Clone, Copy, Args)]
@@ -48,6 +49,21 @@ impl<E: std::error::Error> From<E> for Problem {
 
 /// Result of a command.
 pub(crate) type Done<T = ()> = Result<T, Problem>;
+
+/// Returns what resolves on SIGINT or SIGTERM, which end the program no longer.
+///
+/// # Errors
+/// Those of the operating system.
+pub(crate) fn interruption() -> std::io::Result<impl Future<Output = ()>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}
 
 /// Runs asynchronous work to completion.
 ///

@@ -4,13 +4,12 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::database;
 use super::deleted::{
     self, DeletedArguments, PURGE_EXAMPLES, PurgeArguments, UNDELETE_EXAMPLES, UndeleteArguments,
 };
-use super::output::{OutputForm, Problem, block_on};
+use super::output::{OutputForm, Problem, block_on, interruption};
 use super::transfer::TransferEnd;
 use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
 use crate::protocol::model::{TableName, Ticks};
@@ -102,14 +101,12 @@ fn change(
     let mut on_progress = |event: RespreadEvent| print_progress(event, &mut last);
     let request = RespreadRequest { table: table.in_account(&arguments.account), spread };
     let summary = block_on(async {
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
+        let interrupted = interruption()?;
         tokio::select! {
             done = respread::respread(options, request, Ticks::now, &mut on_progress) => {
                 Ok(Some(done.map_err(DatabaseError::Respread)?))
             }
-            _ = interrupt.recv() => Ok(None),
-            _ = terminate.recv() => Ok(None),
+            () = interrupted => Ok(None),
         }
     })?;
     let Some(summary) = summary else {

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use clap::Args;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::ended::TransferEnd;
-use crate::cli::output::warn;
+use crate::cli::output::{interruption, warn};
 use crate::protocol::model::{EdmType, TableName, Ticks};
 use crate::transfer::{
     Comparison, DataLocation, FileFormat, FileOptions, Opener, PageWalk, Progress, ProgressForm, Selection,
@@ -201,13 +200,9 @@ impl TransferSession {
         let stop = Arc::new(AtomicBool::new(false));
         let stop_on_signal = stop.clone();
         let _guard = runtime.enter();
-        let (mut interrupt, mut terminate) =
-            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let interrupted = interruption()?;
         runtime.spawn(async move {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
+            interrupted.await;
             stop_on_signal.store(true, Ordering::Relaxed);
         });
         Ok(Self {

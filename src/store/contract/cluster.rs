@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+/// The number of the coordinator in the catalogue.
+pub(crate) const COORDINATOR: i32 = 0;
+
 /// A Citus cluster as one of its nodes knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cluster {

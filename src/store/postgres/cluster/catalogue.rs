@@ -10,7 +10,7 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::store::Fault;
-use crate::store::contract::cluster::{COLOCATED, REFERENCE};
+use crate::store::contract::cluster::{COLOCATED, COORDINATOR, REFERENCE};
 use crate::store::postgres::cluster::shards::ServerNumber;
 use crate::store::postgres::connections::host_map::NodeAddress;
 use crate::store::postgres::connections::lease::Lease;
@@ -83,9 +83,6 @@ pub(crate) fn believed(views: &[Option<ClusterView>]) -> Option<&Catalogue> {
     // The first of those with the highest rank.
     heard.iter().rev().max_by_key(rank).map(|view| &view.catalogue)
 }
-
-/// The number of the coordinator.
-pub(crate) const COORDINATOR: ServerNumber = 0;
 
 /// Whether more servers with other numbers name another address for the number of this one, or none, than
 /// name the one that it names itself.

@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use crate::observe::metrics::METRICS;
-use crate::store::postgres::cluster::catalogue::{COORDINATOR, ClusterView, NodeRow};
+use crate::store::contract::cluster::COORDINATOR;
+use crate::store::postgres::cluster::catalogue::{ClusterView, NodeRow};
 use crate::store::postgres::cluster::shards::ServerNumber;
 use crate::store::postgres::connections::connector::Connector;
 use crate::store::postgres::connections::host_map::NodeAddress;
@@ -38,9 +39,9 @@ pub(crate) struct Node {
 
 impl Node {
     /// Of a URL of the settings, which is used until the catalogue is read.
-    pub(crate) fn listed(connector: Connector, connections: usize) -> Self {
+    pub(crate) fn listed(connector: Arc<Connector>, connections: usize) -> Self {
         Self {
-            pool: Pool::new(Arc::new(connector), connections, &METRICS.shared_pool),
+            pool: Pool::new(connector, connections, &METRICS.shared_pool),
             number: AtomicI32::new(UNKNOWN),
             answers: AtomicBool::new(true),
             is_drained: AtomicBool::new(false),
@@ -50,7 +51,7 @@ impl Node {
     }
 
     /// Of the catalogue, to be asked who it is before it is used.
-    pub(crate) fn named(connector: Connector, connections: usize) -> Self {
+    pub(crate) fn named(connector: Arc<Connector>, connections: usize) -> Self {
         connector.set_member(false);
         Self { answers: AtomicBool::new(false), ..Self::listed(connector, connections) }
     }

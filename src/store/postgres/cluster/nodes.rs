@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use futures_util::future::join_all;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -47,7 +48,7 @@ pub(crate) struct Nodes {
     seeds: Vec<Arc<Node>>,
     /// Those of the catalogue that no URL leads to, in use or not. Whoever holds the lock refreshes.
     named: tokio::sync::Mutex<Vec<Arc<Node>>>,
-    used: RwLock<Arc<UsedNodes>>,
+    used: ArcSwap<UsedNodes>,
     map: RwLock<ShardMap>,
     /// Limits the statements for a server that are routed through another one.
     routing_permits: Mutex<HashMap<ServerNumber, Arc<Semaphore>>>,
@@ -112,7 +113,7 @@ impl Nodes {
         };
         let seeds = options.urls().into_iter().map(seed).collect::<Result<Vec<_>, _>>()?;
         let nodes = Arc::new(Self {
-            used: RwLock::new(Arc::new(UsedNodes(seeds.clone()))),
+            used: ArcSwap::from_pointee(UsedNodes(seeds.clone())),
             seeds,
             named: tokio::sync::Mutex::default(),
             map: RwLock::default(),
@@ -133,12 +134,12 @@ impl Nodes {
 
     /// Whether the entities are distributed, as far as is known.
     pub(crate) fn is_distributed(&self) -> bool {
-        self.used().0.iter().any(|node| node.connector().placement().get() == Placement::Distributed)
+        self.used.load().0.iter().any(|node| node.connector().placement().get() == Placement::Distributed)
     }
 
     /// Whether the database allows more connections, as far as is known.
     pub(crate) fn may_open(&self) -> bool {
-        self.used().0.iter().any(|node| node.pool.may_open())
+        self.used.load().0.iter().any(|node| node.pool.may_open())
     }
 
     /// A connection to any server, for statements that wait this long for locks; `None` for
@@ -177,7 +178,7 @@ impl Nodes {
         wait: Option<LockWait>,
     ) -> Result<Lease, StatementError> {
         let Some(server) = self.server_of(bucket) else { return self.acquire_for(wait).await };
-        if self.used().owner(server).is_some() {
+        if self.used.load().owner(server).is_some() {
             return self.acquire_of(Some(server), wait).await;
         }
         let permit = self.routing_permit(server).await?;
@@ -200,14 +201,14 @@ impl Nodes {
 
     /// The connector that a lane should use now.
     pub(crate) fn connector_of(&self, lane: LaneKey) -> Arc<Connector> {
-        let used = self.used();
+        let used = self.used.load();
         let node = used.in_order(lane.server).next().unwrap_or(&used.0[0]);
         Arc::clone(node.connector())
     }
 
     /// Whether a lane that uses another server should change, because the owner of its buckets is there.
     pub(crate) fn is_owner_back(&self, lane: LaneKey, used_by_lane: &Arc<Connector>) -> bool {
-        let used = self.used();
+        let used = self.used.load();
         let owner = lane.server.and_then(|server| used.owner(server));
         owner.is_some_and(|owner| !Arc::ptr_eq(owner.connector(), used_by_lane))
     }
@@ -217,7 +218,7 @@ impl Nodes {
         server: Option<ServerNumber>,
         wait: Option<LockWait>,
     ) -> Result<Lease, StatementError> {
-        let used = self.used();
+        let used = self.used.load_full();
         let mut last = StatementError::Fault(Fault::Unavailable);
         let all = used.in_order(server).chain(used.0.iter().take(1));
         for (tried, node) in all.enumerate() {
@@ -227,10 +228,6 @@ impl Nodes {
             }
         }
         Err(last)
-    }
-
-    fn used(&self) -> Arc<UsedNodes> {
-        Arc::clone(&self.used.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn server_of(&self, bucket: i64) -> Option<ServerNumber> {
@@ -259,13 +256,13 @@ impl Nodes {
         runtime.spawn(async move {
             loop {
                 let Some(nodes) = nodes.upgrade() else { return };
-                let used = nodes.used();
-                let is_known = used.0.iter().any(|node| node.connector().placement().may_be_distributed());
+                let is_known =
+                    nodes.used.load().0.iter().any(|node| node.connector().placement().may_be_distributed());
                 // Requests report faults; this task only logs them.
                 if is_known && let Err(error) = nodes.refresh().await {
                     tracing::debug!(?error, "the map of buckets was not read");
                 }
-                drop((used, nodes));
+                drop(nodes);
                 tokio::time::sleep(REFRESH).await;
             }
         });
@@ -307,7 +304,7 @@ impl Nodes {
             return;
         }
         let used = members.keys().map(|at| Arc::clone(&nodes[*at])).collect();
-        *self.used.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(UsedNodes(used));
+        self.used.store(Arc::new(UsedNodes(used)));
         for (at, node) in nodes.iter().enumerate() {
             let role = members.get(&at).and_then(|number| Some((*number, catalogue.get(number)?)));
             node.set_role(role, views[at].is_some());
@@ -358,9 +355,10 @@ fn connector(
     path: &SearchPath,
     url: &str,
     is_read_only: bool,
-) -> Result<Connector, StartError> {
+) -> Result<Arc<Connector>, StartError> {
     let connector = Connector::new(options, path, url)?;
     let connector = if is_read_only { connector.read_only() } else { connector };
+    let connector = Arc::new(connector);
     connector.close_unused(options.idle_timeout);
     Ok(connector)
 }

@@ -52,12 +52,7 @@ pub(crate) struct Connector {
     /// Timeout of waiting for a turn, and of opening a connection.
     pub acquire_timeout: Duration,
     statement_timeout: Duration,
-    state: Arc<DatabaseState>,
-}
-
-/// What the pools know about the database, which stops answering all of them at once.
-#[derive(Default)]
-struct DatabaseState {
+    // What all pools know about the database, which stops answering all of them at once.
     /// When the last probe ended, of which host, and whether it answered. The holder of the lock is
     /// probing; others wait for its result.
     asked: tokio::sync::Mutex<Option<(Instant, ChosenHost, bool)>>,
@@ -97,7 +92,13 @@ impl Connector {
             max_lifetime: options.max_lifetime,
             acquire_timeout: options.acquire_timeout,
             statement_timeout: options.operation_timeout + GRACE,
-            state: Arc::default(),
+            asked: tokio::sync::Mutex::default(),
+            silent: Mutex::default(),
+            losses: AtomicU64::new(0),
+            opened: AtomicU32::new(0),
+            sessions: Sessions::default(),
+            placement: KnownPlacement::default(),
+            is_outsider: AtomicBool::new(false),
         })
     }
 
@@ -132,7 +133,7 @@ impl Connector {
                 self.hosts.leave(host);
                 return Err(sqlx::Error::Io(std::io::Error::other(STANDBY)));
             }
-            let placement = self.state.placement.look(&mut connection).await?;
+            let placement = self.placement.look(&mut connection).await?;
             if placement == Placement::Distributed {
                 sqlx::raw_sql(PLANS_OF_VALUES).execute(&mut connection).await?;
             }
@@ -158,10 +159,10 @@ impl Connector {
         lock_wait: LockWait,
     ) -> Session {
         // Connections that were opened together must not expire together.
-        let number = self.state.opened.fetch_add(1, Ordering::Relaxed) % LIFETIMES;
+        let number = self.opened.fetch_add(1, Ordering::Relaxed) % LIFETIMES;
         let lifetime = self.max_lifetime + self.max_lifetime * number / (4 * LIFETIMES);
         let (now, home) = (Instant::now(), Handle::current().id());
-        let (expires, _alive) = (now + lifetime, self.state.sessions.count_one());
+        let (expires, _alive) = (now + lifetime, self.sessions.count_one());
         Session {
             connection,
             host,
@@ -189,31 +190,31 @@ impl Connector {
 
     /// Whether statements of requests may go to the server: the cluster, if there is one, counts on it.
     pub(crate) fn is_member(&self) -> bool {
-        !self.state.is_outsider.load(Ordering::Relaxed)
+        !self.is_outsider.load(Ordering::Relaxed)
     }
 
     /// Says whether statements of requests may go to the server. If not, idle sessions are closed.
     pub(crate) fn set_member(&self, is_member: bool) {
-        self.state.is_outsider.store(!is_member, Ordering::Relaxed);
+        self.is_outsider.store(!is_member, Ordering::Relaxed);
         if !is_member {
-            self.state.sessions.clear(|_| true);
+            self.sessions.clear(|_| true);
         }
     }
 
     /// Returns the sessions that all pools of the database share.
     pub(crate) fn sessions(&self) -> &Sessions {
-        &self.state.sessions
+        &self.sessions
     }
 
     /// Closes unused sessions as long as a pool exists.
-    pub(crate) fn close_unused(&self, limit: Duration) {
-        let state = Arc::downgrade(&self.state);
+    pub(crate) fn close_unused(self: &Arc<Self>, limit: Duration) {
+        let connector = Arc::downgrade(self);
         let Ok(runtime) = Handle::try_current() else { return };
         runtime.spawn(async move {
             loop {
                 tokio::time::sleep((limit / 4).max(CHECKED)).await;
-                let Some(state) = state.upgrade() else { return };
-                state.sessions.close_unused(limit).await;
+                let Some(connector) = connector.upgrade() else { return };
+                connector.sessions.close_unused(limit).await;
             }
         });
     }
@@ -261,7 +262,7 @@ impl Connector {
     /// Whether the database answers on a new connection. Concurrent callers share one probe (single-flight).
     async fn answers(&self, host: ChosenHost) -> bool {
         let now = Instant::now();
-        let mut asked = self.state.asked.lock().await;
+        let mut asked = self.asked.lock().await;
         if let Some((when, which, answers)) = *asked
             && which == host
             && when >= now
@@ -282,29 +283,29 @@ impl Connector {
         }
         // Another host may be there.
         if !self.hosts.are_several() {
-            *self.state.silent.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         }
     }
 
     /// Whether a probe has just ended without an answer.
     pub(crate) fn is_silent(&self) -> bool {
-        let silent = *self.state.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        let silent = *self.silent.lock().unwrap_or_else(PoisonError::into_inner);
         silent.is_some_and(|when| when.elapsed() < PAUSE)
     }
 
     /// Where the entities are, as far as is known.
     pub(crate) fn placement(&self) -> &KnownPlacement {
-        &self.state.placement
+        &self.placement
     }
 
     /// Counts a lost connection.
     pub(crate) fn lost_one(&self) {
-        self.state.losses.fetch_add(1, Ordering::Relaxed);
+        self.losses.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns how many connections have been lost. A connection that last worked before the last loss may
     /// be lost as well.
     pub(crate) fn losses(&self) -> u64 {
-        self.state.losses.load(Ordering::Relaxed)
+        self.losses.load(Ordering::Relaxed)
     }
 }

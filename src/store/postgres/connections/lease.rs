@@ -106,8 +106,7 @@ impl Lease {
 
     /// Looks where the entities are now.
     pub(crate) async fn look_at_placement(&mut self) -> Result<Placement, StatementError> {
-        let connector = Arc::clone(&self.connector);
-        let (host, connection) = self.start()?;
+        let (connector, host, connection) = self.start()?;
         let inspected = connector.watch(host, connector.placement().look(connection)).await;
         let placement = self.settle(inspected, Effect::Undone)?;
         if let Some(session) = &self.session
@@ -140,8 +139,7 @@ impl Lease {
         statement: Statement<'_>,
         effect: Effect,
     ) -> Result<Vec<PgRow>, StatementError> {
-        let connector = Arc::clone(&self.connector);
-        let (host, connection) = self.start()?;
+        let (connector, host, connection) = self.start()?;
         let result = connector.watch(host, statement.fetch_all(connection)).await;
         self.settle(result, effect)
     }
@@ -152,8 +150,7 @@ impl Lease {
         statement: Statement<'_>,
         effect: Effect,
     ) -> Result<Option<PgRow>, StatementError> {
-        let connector = Arc::clone(&self.connector);
-        let (host, connection) = self.start()?;
+        let (connector, host, connection) = self.start()?;
         let result = connector.watch(host, statement.fetch_optional(connection)).await;
         self.settle(result, effect)
     }
@@ -164,8 +161,7 @@ impl Lease {
         statement: Statement<'_>,
         effect: Effect,
     ) -> Result<usize, StatementError> {
-        let connector = Arc::clone(&self.connector);
-        let (host, connection) = self.start()?;
+        let (connector, host, connection) = self.start()?;
         let result = connector.watch(host, statement.execute(connection)).await;
         let done = self.settle(result, effect)?;
         usize::try_from(done.rows_affected()).map_err(|_| Fault::Other.into())
@@ -174,8 +170,7 @@ impl Lease {
     /// Runs a definition of a schema, view or privilege inside a transaction. What the database says
     /// about the definition itself is returned as text.
     pub(crate) async fn define(&mut self, text: String) -> Result<Result<(), String>, StatementError> {
-        let connector = Arc::clone(&self.connector);
-        let (host, connection) = self.start()?;
+        let (connector, host, connection) = self.start()?;
         // Names and texts in it are quoted by `store::quoting`.
         let result = connector.watch(host, sqlx::raw_sql(AssertSqlSafe(text)).execute(connection)).await;
         match result {
@@ -196,8 +191,7 @@ impl Lease {
         statement: Statement<'_>,
         visit: &mut (dyn FnMut(&PgRow) -> Result<ControlFlow<()>, sqlx::Error> + Send),
     ) -> Result<(), StatementError> {
-        let connector = Arc::clone(&self.connector);
-        let (host, connection) = self.start()?;
+        let (connector, host, connection) = self.start()?;
         let drained = connector.watch(host, async {
             let mut rows = statement.fetch(connection);
             while let Some(row) = rows.try_next().await? {
@@ -308,8 +302,7 @@ impl Lease {
     }
 
     async fn control(&mut self, text: impl SqlSafeStr, effect: Effect) -> Result<(), StatementError> {
-        let connector = Arc::clone(&self.connector);
-        let (host, connection) = self.start()?;
+        let (connector, host, connection) = self.start()?;
         let result = connector.watch(host, sqlx::raw_sql(text).execute(connection)).await;
         self.settle(result, effect).map(|_| ())
     }
@@ -318,7 +311,7 @@ impl Lease {
     /// another.
     pub(super) async fn answers(&mut self) -> bool {
         let limit = self.connector.hosts().at_most(self.connector.acquire_timeout / 2);
-        let Ok((_, connection)) = self.start() else { return false };
+        let Ok((.., connection)) = self.start() else { return false };
         let result = timeout(limit, connection.ping()).await;
         let result = result.map_or(Err(Ended::Silent), |done| done.map_err(Ended::Failed));
         self.settle(result, Effect::Undone).is_ok()
@@ -335,11 +328,11 @@ impl Lease {
         }
     }
 
-    fn start(&mut self) -> Result<(ChosenHost, &mut PgConnection), StatementError> {
+    fn start(&mut self) -> Result<(&Connector, ChosenHost, &mut PgConnection), StatementError> {
         let session = self.session.as_mut().ok_or(Fault::Unavailable)?;
         session.losses = self.connector.losses();
         self.running = true;
-        Ok((session.host, &mut session.connection))
+        Ok((&self.connector, session.host, &mut session.connection))
     }
 
     fn settle<T>(&mut self, result: Result<T, Ended>, effect: Effect) -> Result<T, StatementError> {

@@ -6,13 +6,12 @@ use sqlx::postgres::PgRow;
 use sqlx::{Executor, PgConnection, Row};
 
 use crate::store::contract::cluster::{
-    COLOCATED, Cluster, ClusterNode, DISTRIBUTION_COLUMN, NodeFacts, PlacedTable, REFERENCE, TablePlacement,
+    COLOCATED, COORDINATOR, Cluster, ClusterNode, DISTRIBUTION_COLUMN, NodeFacts, PlacedTable, REFERENCE,
+    TablePlacement,
 };
 
 /// Key columns of `entities`.
 pub(crate) const KEY: [&str; 3] = [DISTRIBUTION_COLUMN, "pk", "rk"];
-/// The group of the coordinator in the catalogue.
-const COORDINATOR_GROUP: i32 = 0;
 /// The colocation of a table that has a single shard, on the coordinator.
 const NO_COLOCATION: i32 = 0;
 /// What splits a table while it is written to.
@@ -80,7 +79,7 @@ pub(crate) async fn is_worker(db: &mut PgConnection) -> Result<bool, sqlx::Error
         return Ok(false);
     }
     let group: i32 = sqlx::query(GROUP).fetch_one(db).await?.try_get("groupid")?;
-    Ok(group != COORDINATOR_GROUP)
+    Ok(group != COORDINATOR)
 }
 
 /// Reads the catalogue of one node; `None` without Citus. The other nodes are not asked, and only
@@ -94,7 +93,7 @@ pub(crate) async fn catalogue(db: &mut PgConnection) -> Result<Option<Cluster>, 
     let address = sqlx::query(ADDRESS).bind(group).fetch_optional(&mut *db).await?;
     Ok(Some(Cluster {
         version: found.try_get("extversion")?,
-        is_coordinator: group == COORDINATOR_GROUP,
+        is_coordinator: group == COORDINATOR,
         group,
         address: address.map(|row| row.try_get("address")).transpose()?,
         nodes: Vec::new(),
