@@ -73,13 +73,13 @@ async fn copy(source: &Path, file: &Path) -> Done<Copied> {
         tokio::select! {
             done = &mut work => return Ok(done??),
             () = &mut interrupted, if !stop.load(Ordering::Relaxed) => stop.store(true, Ordering::Relaxed),
-            _ = pause.tick() => tell_progress(&partial),
+            _ = pause.tick() => print_progress(&partial),
         }
     }
 }
 
 /// Prints how much has been written, if standard error is a terminal.
-fn tell_progress(partial: &Path) {
+fn print_progress(partial: &Path) {
     if stderr().is_terminal()
         && let Ok(found) = partial.metadata()
     {

@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _};
 
-use super::{Arguments, first_line};
+use super::command_line::Arguments;
 
 /// Why a command line was not accepted.
 pub(crate) enum Refused {
@@ -57,6 +57,14 @@ pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Arguments, Refused> 
             }
         }
     }
+}
+
+/// Returns the first paragraph of clap's message on one line.
+pub(crate) fn first_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let paragraph = text.split("\n\n").next().unwrap_or_default();
+    let words: Vec<&str> = paragraph.split_whitespace().collect();
+    words.join(" ").trim_start_matches("error: ").to_owned()
 }
 
 /// Parses the command line and the environment. A flag wins over environment variables for an

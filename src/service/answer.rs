@@ -128,7 +128,7 @@ impl Answer {
         answer.with_pause(error)
     }
 
-    /// A busy server tells clients when to retry.
+    /// A busy server says to clients when to retry.
     fn with_pause(self, error: &Error) -> Self {
         if error.code == Code::ServerBusy { self.with("Retry-After", "1") } else { self }
     }

@@ -198,7 +198,7 @@ async fn measure(store: &Store, table: TableRef<'_>, scan: &Scan) -> Result<Quer
     })
 }
 
-/// Counts the rows of the spans that come before the bound `until`, and tells whether these are all.
+/// Counts the rows of the spans that come before the bound `until`, and says whether these are all.
 async fn count(store: &Store, table: TableRef<'_>, scan: &Scan, until: Option<&Key>) -> Result<(u64, bool)> {
     let begun = Instant::now();
     let spans = scan.order.arrange(scan.spans.clone());

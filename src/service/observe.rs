@@ -179,8 +179,8 @@ impl Observed {
         // A feature that the service lacks too is no fault of this server.
         let failed = ending.status >= 500 && ending.refusal != Some(Code::NotImplemented);
         let code = ending.refusal.unwrap_or(Code::InternalError);
-        let turn = if failed { FAILURES[code as usize][ending.operation as usize].turn() } else { None };
-        let left_out = turn.and_then(|turn| turn.left_out);
+        let warning = if failed { FAILURES[code as usize][ending.operation as usize].due() } else { None };
+        let left_out = warning.and_then(|warning| warning.left_out);
         // The fields of all lines, in one order.
         macro_rules! line {
             ($level:ident, $message:literal) => {
@@ -198,7 +198,7 @@ impl Observed {
                 )
             };
         }
-        if turn.is_some() {
+        if warning.is_some() {
             line!(warn, "request failed");
         } else if failed {
             line!(debug, "request failed");

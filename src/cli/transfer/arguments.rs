@@ -266,7 +266,7 @@ pub(super) fn location(name: &str, text: &str) -> Result<DataLocation, TransferE
 }
 
 /// Asks for confirmation; without a terminal, `--yes` is required.
-pub(in crate::cli) fn confirmed(question: &str, is_sure: bool) -> Result<(), TransferEnd> {
+pub(crate) fn confirmed(question: &str, is_sure: bool) -> Result<(), TransferEnd> {
     if is_sure {
         return Ok(());
     }

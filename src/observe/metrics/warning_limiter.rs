@@ -22,11 +22,11 @@ impl WarningLimiter {
     }
 
     /// Returns the warning to log, if one is due; otherwise counts it as suppressed.
-    pub(crate) fn turn(&self) -> Option<DueWarning> {
-        self.turn_at((process::uptime() * 1000.0) as u64)
+    pub(crate) fn due(&self) -> Option<DueWarning> {
+        self.due_at((process::uptime() * 1000.0) as u64)
     }
 
-    fn turn_at(&self, now: u64) -> Option<DueWarning> {
+    fn due_at(&self, now: u64) -> Option<DueWarning> {
         let next = self.next.load(Ordering::Relaxed);
         let is_due = now >= next
             && self.next.compare_exchange(next, now + PAUSE, Ordering::Relaxed, Ordering::Relaxed).is_ok();
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn one_a_second_is_logged_and_the_others_are_counted() {
         let seldom = WarningLimiter::new();
-        let turn = |now| seldom.turn_at(now).map(|turn| turn.left_out);
+        let turn = |now| seldom.due_at(now).map(|turn| turn.left_out);
         assert_eq!(turn(5), Some(None));
         assert_eq!([turn(5), turn(900), turn(1004)], [None; 3]);
         assert_eq!(turn(1005), Some(Some(3)));
@@ -70,13 +70,13 @@ mod tests {
     fn of_threads_that_warn_at_once_one_is_heard() {
         let seldom = WarningLimiter::new();
         let heard: Vec<DueWarning> = std::thread::scope(|scope| {
-            let warn = || (0..1000).filter_map(|_| seldom.turn_at(10)).collect::<Vec<_>>();
+            let warn = || (0..1000).filter_map(|_| seldom.due_at(10)).collect::<Vec<_>>();
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(warn)).collect();
             threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
         });
         assert_eq!(heard.len(), 1);
         // Another thread may have been counted before the one that is heard reads the count.
-        let later = seldom.turn_at(5000).and_then(|turn| turn.left_out);
+        let later = seldom.due_at(5000).and_then(|turn| turn.left_out);
         assert_eq!(heard[0].left_out.unwrap_or(0) + later.unwrap_or(0), 7999);
     }
 }

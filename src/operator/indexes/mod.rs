@@ -152,7 +152,7 @@ const fn kind_of_type(edm_type: EdmType) -> Option<IndexKind> {
     }
 }
 
-/// Lists the indexes, of one account or of all, with what the database tells about each.
+/// Lists the indexes, of one account or of all, with what the database says about each.
 ///
 /// # Errors
 /// [`OperatorError::Store`].

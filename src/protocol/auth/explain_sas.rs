@@ -41,7 +41,7 @@ struct JudgedAction {
 }
 
 impl SasQuestion {
-    /// Makes a question of a URL, or of a token and an account. `is_account` tells which accounts
+    /// Makes a question of a URL, or of a token and an account. `is_account` says which accounts
     /// there are.
     pub(crate) fn new(url: &str, account: Option<&str>, is_account: impl Fn(&str) -> bool) -> Option<Self> {
         let (address, token) = url.split_once('?').unwrap_or(("", url));

@@ -75,7 +75,7 @@ fn push_member(out: &mut String, name: &str, value: BorrowedValue<'_>) {
     }
 }
 
-/// Whether JSON alone tells the type. A string may still have an annotation, see [`escape`].
+/// Whether JSON alone shows the type. A string may still have an annotation, see [`escape`].
 const fn has_type_of_json(edm_type: EdmType) -> bool {
     matches!(edm_type, EdmType::String | EdmType::Boolean | EdmType::Int32)
 }
@@ -326,7 +326,7 @@ pub(crate) mod tests {
         ]
     }
 
-    /// Equality that takes NaN for itself and tells the zeros apart.
+    /// Equality that takes NaN for itself and distinguishes the zeros.
     pub(crate) fn same(a: &EdmValue, b: &EdmValue) -> bool {
         match (a, b) {
             (EdmValue::Double(a), EdmValue::Double(b)) => {

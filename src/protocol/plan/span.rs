@@ -329,7 +329,7 @@ fn bounded(boxes: Vec<KeyBox>) -> Vec<KeyBox> {
     if boxes.len() <= MAX_SPANS { boxes } else { vec![KeyBox::full()] }
 }
 
-/// Cuts a literal that is longer than any key, and tells whether it did: no key lies between the
+/// Cuts a literal that is longer than any key, and says whether it did: no key lies between the
 /// part and the whole. Otherwise filters of megabytes would be copied into each of a thousand
 /// spans.
 fn cut(literal: &str) -> (&str, bool) {

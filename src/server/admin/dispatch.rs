@@ -90,7 +90,7 @@ async fn answer(
 /// Logs that a request was refused, at most once a second.
 fn warn_of(refusal: &Refusal, http: &HttpRequest) {
     static REFUSED: WarningLimiter = WarningLimiter::new();
-    if let Some(DueWarning { left_out }) = REFUSED.turn() {
+    if let Some(DueWarning { left_out }) = REFUSED.due() {
         let peer = http.peer_addr();
         tracing::warn!(?peer, code = refusal.code, left_out, "the admin listener refused a request");
     }

@@ -43,7 +43,7 @@ pub struct TableExpiry {
     /// The table's name as created.
     pub table: String,
     pub rule: ExpiryRule,
-    /// When the rule was set, which tells it from a later one.
+    /// When the rule was set, which distinguishes it from a later one.
     pub made: Ticks,
     pub sweep: SweepState,
 }

@@ -81,7 +81,7 @@ pub enum BuiltIndex {
     Gone,
 }
 
-/// What a database tells about an index; `None` where it does not.
+/// What a database says about an index; `None` where it does not.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct IndexFigures {
     /// Size in the database.

@@ -68,11 +68,11 @@ pub(crate) fn judge(error: &sqlx::Error, effect: Effect) -> StatementError {
 }
 
 fn report(fault: Fault, error: &sqlx::Error) {
-    let turn = match fault {
-        Fault::Unavailable | Fault::Timeout => AWAY.turn(),
+    let warning = match fault {
+        Fault::Unavailable | Fault::Timeout => AWAY.due(),
         _ => Some(DueWarning { left_out: None }),
     };
-    let Some(DueWarning { left_out }) = turn else { return };
+    let Some(DueWarning { left_out }) = warning else { return };
     match error {
         sqlx::Error::Database(database) => {
             let state = sqlstate(database.as_ref());
@@ -244,7 +244,7 @@ pub(crate) fn told_of_definition(error: &dyn DatabaseError) -> Option<String> {
 }
 
 /// What the database says of a definition that it refuses; `None` if the definition may succeed later
-/// (`judged` tells that), or if the message quotes values.
+/// (`judged` says that), or if the message quotes values.
 pub(crate) fn reason_of_refusal(error: &sqlx::Error, judged: StatementError) -> Option<String> {
     let sqlx::Error::Database(database) = error else { return None };
     if database.message().starts_with(ONLY_COORDINATOR) {

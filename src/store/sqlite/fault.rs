@@ -22,8 +22,8 @@ pub(crate) fn fault(error: &rusqlite::Error) -> Failure {
         _ => Fault::Other,
     };
     // A full disk fails every write in the same way.
-    let turn = if fault == Fault::Other { Some(DueWarning { left_out: None }) } else { FAILED.turn() };
-    if let Some(DueWarning { left_out }) = turn {
+    let warning = if fault == Fault::Other { Some(DueWarning { left_out: None }) } else { FAILED.due() };
+    if let Some(DueWarning { left_out }) = warning {
         tracing::error!(%error, left_out, "sqlite failed");
     }
     Failure::Fault(fault)

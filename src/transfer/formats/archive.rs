@@ -5,8 +5,9 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::object::Object;
+use super::options::FileOptions;
 use super::staging::Staging;
-use super::{FileOptions, members, opening};
+use super::{members, opening};
 use crate::transfer::contract::Rejected;
 use crate::transfer::error::TransferResult;
 use crate::transfer::rows::row::Row;

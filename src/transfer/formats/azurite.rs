@@ -35,7 +35,7 @@ const MAX_ACCOUNTS: usize = 20;
 /// # Errors
 /// [`TransferError`] if it is not such a file.
 pub(super) fn import(path: &Path, staging: &mut Staging) -> TransferResult<()> {
-    staging.tells_settings();
+    staging.note_settings();
     let account = staging.account.clone().unwrap_or_else(|| DEVELOPMENT_ACCOUNT.to_owned());
     let mut workspace =
         Workspace { account, tables: HashMap::new(), has_tables: false, others: BTreeSet::new(), staging };

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::members;
 use super::object::Object;
 use super::opening::{self, MAX_ENTITY_TEXT};
+use super::options::FileOptions;
 use super::splitter::Splitter;
 use super::staging::Staging;
-use super::{FileOptions, members};
 use crate::transfer::contract::Rejected;
 use crate::transfer::error::TransferResult;
 

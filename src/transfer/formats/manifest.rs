@@ -53,6 +53,6 @@ impl AzCopyManifest {
             return Ok(());
         }
         let (path, total) = (self.path.display(), self.total_data_files);
-        Err(TransferError::Failed(format!("{path} tells of {total} data files, and there are {files}")))
+        Err(TransferError::Failed(format!("{path} lists {total} data files, and there are {files}")))
     }
 }

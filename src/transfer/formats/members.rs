@@ -2,9 +2,9 @@
 
 use serde_json::value::RawValue;
 
-use super::FileOptions;
 use super::assembly::{Assembly, known_type};
 use super::object::Object;
+use super::options::FileOptions;
 use crate::protocol::codec::json_object;
 use crate::protocol::codec::stored::ANNOTATION;
 use crate::protocol::model::EdmType;

@@ -11,17 +11,19 @@ mod manifest;
 mod members;
 mod object;
 mod opening;
+mod options;
 mod splitter;
 mod spool;
 mod staging;
 
 use std::path::Path;
 
-use crate::protocol::model::{EdmType, TableName};
+use crate::protocol::model::TableName;
 use crate::transfer::error::{TransferError, TransferResult};
 use manifest::AzCopyManifest;
-use staging::Staging;
-pub(super) use staging::{Staged, StagingOptions, stage, stage_source};
+pub(crate) use options::{FileFormat, FileOptions};
+pub(super) use staging::{Staged, StagingOptions, stage_source};
+use staging::{Staging, staged};
 
 /// Extensions of files that are read in a folder.
 const EXTENSIONS: [&str; 10] =
@@ -30,35 +32,20 @@ const EXTENSIONS: [&str; 10] =
 /// Why other files of a folder are not read.
 const NO_EXTENSION: &str = "its name has no extension of a format that is known";
 
-/// The format of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum FileFormat {
-    /// By the content
-    Auto,
-    /// Azurite's workspace file, __azurite_db_table__.json
-    Azurite,
-    /// Arrays, lists or lines of entities: AzCopy, Storage Explorer, az, parts of dumps, and others
-    Json,
-    /// CSV of Storage Explorer or AzCopy, with or without types
-    Csv,
-}
-
-/// How to read files.
-#[derive(Debug, Clone)]
-pub(crate) struct FileOptions {
-    pub format: FileFormat,
-    /// The table of files whose names do not contain it.
-    pub table: Option<String>,
-    /// Types of properties for which the file has none.
-    pub types: Vec<(String, EdmType)>,
-}
-
 /// The kind of a file, recognized by its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Recognized {
     Format(FileFormat),
     Manifest,
     ArchivedEntity,
+}
+
+/// Reads files into a temporary database.
+///
+/// # Errors
+/// [`TransferError`] if a file cannot be read or its format is unknown, or if it is interrupted.
+pub(super) fn stage(path: &Path, files: &FileOptions, options: StagingOptions) -> TransferResult<Staged> {
+    staged(options, |staging| import(path, files, staging))
 }
 
 /// Reads a file, or all files of a folder, into the staging database.
@@ -163,7 +150,7 @@ fn import_archived(
     Ok(true)
 }
 
-/// Reads a file, of a table that its name or a manifest tells.
+/// Reads a file, of a table that its name or a manifest states.
 fn import_file(
     path: &Path,
     options: &FileOptions,

@@ -154,7 +154,7 @@ impl Splitter {
         self.scan(&mut |_| true)
     }
 
-    /// Passes the parts of the next value to `keep`, which tells whether there may be more.
+    /// Passes the parts of the next value to `keep`, which says whether there may be more.
     fn scan(&mut self, keep: &mut dyn FnMut(&[u8]) -> bool) -> TransferResult<()> {
         self.peek()?;
         let (begun, mut nesting) = (self.offset, Nesting::default());

@@ -1,7 +1,7 @@
 //! The temporary database that files are read into.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,6 @@ use tokio::runtime::Runtime;
 
 use super::folder::{DATABASE, StagingFolder, failed};
 use super::spool::{RejectedSpool, SpooledRejects};
-use super::{FileOptions, import};
 use crate::protocol::codec::policies::Policy;
 use crate::protocol::codec::properties::ServiceProperties;
 use crate::protocol::model::Key;
@@ -54,7 +53,7 @@ pub(super) struct Staging {
     no_entities: u64,
     progress: Progress,
     stop: Arc<AtomicBool>,
-    tells_settings: bool,
+    has_settings: bool,
 }
 
 impl Staging {
@@ -117,8 +116,8 @@ impl Staging {
     }
 
     /// Notes that the file has policies and service properties, perhaps empty ones.
-    pub(super) fn tells_settings(&mut self) {
-        self.tells_settings = true;
+    pub(super) fn note_settings(&mut self) {
+        self.has_settings = true;
     }
 
     /// Sets the policies of the table.
@@ -163,7 +162,7 @@ pub(crate) struct Staged {
     rejected: SpooledRejects,
     inferences: Inferences,
     /// Whether the files have policies and service properties.
-    tells_settings: bool,
+    has_settings: bool,
     /// How many entities each table has, unless a filter selects some.
     entities: Option<BTreeMap<String, u64>>,
     /// Dropped last.
@@ -185,14 +184,6 @@ pub(crate) struct StagingOptions {
     pub filter: Option<Predicate>,
     pub progress: ProgressForm,
     pub stop: Arc<AtomicBool>,
-}
-
-/// Reads files into a temporary database.
-///
-/// # Errors
-/// [`TransferError`] if a file cannot be read or its format is unknown, or if it is interrupted.
-pub(crate) fn stage(path: &Path, files: &FileOptions, options: StagingOptions) -> TransferResult<Staged> {
-    staged(options, |staging| import(path, files, staging))
 }
 
 /// Reads the tables of another source, which has no order, into a temporary database.
@@ -217,7 +208,8 @@ pub(crate) fn stage_source(
     })
 }
 
-fn staged(
+/// Reads with `read` into a temporary database.
+pub(super) fn staged(
     options: StagingOptions,
     read: impl FnOnce(&mut Staging) -> TransferResult<()>,
 ) -> TransferResult<Staged> {
@@ -236,7 +228,7 @@ fn staged(
         database: database(filter),
         rejected,
         inferences,
-        tells_settings: false,
+        has_settings: false,
         entities: None,
         _folder: folder,
     };
@@ -254,13 +246,13 @@ fn staged(
         no_entities: 0,
         progress: Progress::start(progress, "read"),
         stop,
-        tells_settings: false,
+        has_settings: false,
     };
     read(&mut staging)?;
     staging.flush()?;
     staged.rejected = staging.rejected.finish().map_err(|error| failed(&path, &error))?;
     staged.inferences = staging.inferences;
-    staged.tells_settings = staging.tells_settings;
+    staged.has_settings = staging.has_settings;
     staged.entities = is_whole.then_some(staging.entities);
     Ok(staged)
 }
@@ -288,11 +280,11 @@ impl TransferSource for Staged {
     }
 
     fn policies(&self, table: &str) -> TransferResult<Option<Vec<Policy>>> {
-        if self.tells_settings { self.database.policies(table) } else { Ok(None) }
+        if self.has_settings { self.database.policies(table) } else { Ok(None) }
     }
 
     fn properties(&self) -> TransferResult<Option<ServiceProperties>> {
-        if self.tells_settings { TransferSource::properties(&self.database) } else { Ok(None) }
+        if self.has_settings { TransferSource::properties(&self.database) } else { Ok(None) }
     }
 
     fn expected(&self, table: &str) -> TransferResult<Option<u64>> {

@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
+use super::comparison::{Comparison, DifferenceKind, Found};
 use super::reordered::{ReorderedRows, Side};
-use super::{Comparison, DifferenceKind, Found};
 use crate::protocol::model::Key;
 use crate::transfer::contract::Counts;
 use crate::transfer::contract::RowReader;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{code, sources};
 
 /// Words that the code had for what the field has a word for, and what to say.
-const BANNED: [(&str, &str); 13] = [
+const BANNED: [(&str, &str); 16] = [
     ("told", "`stated` in a file, `reported` to somebody, `database_message` of an error"),
     ("looked", "`examined` of rows, `read` of keys"),
     ("felt", "`blocking` of a step for which requests wait"),
@@ -19,6 +19,9 @@ const BANNED: [(&str, &str); 13] = [
     ("carry_over", "`checkpoint`"),
     ("glimpse", "`borrowed`"),
     ("linger", "`busy_poll`"),
+    ("fn turn", "`due` of a warning, `permit` of what is limited"),
+    ("tells", "`states` of a file, `has` of what it contains"),
+    ("Elsewhere", "say what is there, as `Running`"),
 ];
 
 /// Whether a word, or words, stands in a text by itself.

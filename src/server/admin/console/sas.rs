@@ -1,4 +1,4 @@
-//! `/sas` and `/sas/inspect`: makes shared access signatures, and tells why one is refused.
+//! `/sas` and `/sas/inspect`: makes shared access signatures, and says why one is refused.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -25,11 +25,11 @@ const PIECE: usize = 16 * 1024;
 /// A client did not take an answer in time.
 pub(crate) struct Stalled;
 
-/// Waits for a turn, gets the answer and sends it. A client that resets the stream ends the wait,
+/// Waits for a permit, gets the answer and sends it. A client that resets the stream ends the wait,
 /// but not the work that was begun.
 pub(crate) async fn exchange<S>(
     service: &S,
-    turns: &Semaphore,
+    permits: &Semaphore,
     request: http::Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
     peer: Option<SocketAddr>,
@@ -40,11 +40,11 @@ where
     S::Response: Into<Response<BoxBody>>,
     S::Error: Into<Response<BoxBody>>,
 {
-    let turn = tokio::select! {
+    let permit = tokio::select! {
         _ = poll_fn(|cx| respond.poll_reset(cx)) => return Ok(()),
-        turn = timeout(write_timeout, turns.acquire()) => turn,
+        permit = timeout(write_timeout, permits.acquire()) => permit,
     };
-    let Ok(Ok(turn)) = turn else {
+    let Ok(Ok(permit)) = permit else {
         // Tells the client that it may retry.
         respond.send_reset(Reason::REFUSED_STREAM);
         return Ok(());
@@ -57,15 +57,15 @@ where
             Err(answer) => answer.into(),
         },
     };
-    send(answer, without_body, &mut respond, turn, write_timeout).await
+    send(answer, without_body, &mut respond, permit, write_timeout).await
 }
 
-/// Sends an answer, or resets the stream if there is none. A large one keeps its turn until it is taken.
+/// Sends an answer, or resets the stream if there is none. A large one keeps its permit until it is taken.
 async fn send(
     answer: Response<BoxBody>,
     without_body: bool,
     respond: &mut SendResponse<Bytes>,
-    turn: SemaphorePermit<'_>,
+    permit: SemaphorePermit<'_>,
     write_timeout: Duration,
 ) -> Result<(), Stalled> {
     if answer.status().as_u16() == NO_ANSWER {
@@ -85,9 +85,9 @@ async fn send(
         stream.send_reset(Reason::INTERNAL_ERROR);
         return Ok(());
     };
-    let turn = Some(turn).filter(|_| body.len() > SEND_BUFFER);
+    let permit = Some(permit).filter(|_| body.len() > SEND_BUFFER);
     let outcome = send_body(body, &mut stream, write_timeout).await;
-    drop(turn);
+    drop(permit);
     outcome
 }
 

@@ -278,7 +278,7 @@ impl Connector {
     }
 
     fn fell_silent(&self) {
-        if let Some(DueWarning { left_out }) = SILENT.turn() {
+        if let Some(DueWarning { left_out }) = SILENT.due() {
             tracing::warn!(left_out, "the database does not answer");
         }
         // Another host may be there.

@@ -358,7 +358,7 @@ impl Lease {
                 Err(silent(effect))
             }
             Err(Ended::Late) => {
-                if let Some(DueWarning { left_out }) = NO_ANSWER.turn() {
+                if let Some(DueWarning { left_out }) = NO_ANSWER.due() {
                     tracing::warn!(left_out, "the database did not answer a statement in time");
                 }
                 self.session = None;

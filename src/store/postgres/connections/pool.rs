@@ -147,7 +147,7 @@ impl Pool {
             if sessions.is_away() {
                 return Err(Fault::Unavailable.into());
             }
-            let Some(_turn) = sessions.turn() else { continue };
+            let Some(_permit) = sessions.try_opening_permit() else { continue };
             match self.open(wait, until).await {
                 Ok(session) => sessions.give(session),
                 Err(failed) if !failed.may_wait => return Err(failed.fault.into()),
@@ -184,7 +184,7 @@ impl Pool {
         // A timeout is not retried at once.
         let Some(error) = error else { return NotOpened { fault: Fault::Busy, may_wait: false } };
         if self.connector.is_member()
-            && let Some(DueWarning { left_out }) = NO_CONNECTION.turn()
+            && let Some(DueWarning { left_out }) = NO_CONNECTION.due()
         {
             tracing::warn!(%error, left_out, "cannot connect to the database");
         }

@@ -181,13 +181,13 @@ impl Sessions {
     }
 
     /// The permission to open a session; `None` if another caller has it, or during the back-off.
-    pub(crate) fn turn(&self) -> Option<OpeningTurn<'_>> {
+    pub(crate) fn try_opening_permit(&self) -> Option<OpeningPermit<'_>> {
         let mut state = self.state();
         if state.is_opening || state.retry_at.is_some_and(|at| Instant::now() < at) {
             return None;
         }
         state.is_opening = true;
-        Some(OpeningTurn { sessions: self })
+        Some(OpeningPermit { sessions: self })
     }
 
     pub(crate) fn opened(&self) {
@@ -250,11 +250,11 @@ impl State {
 }
 
 /// The permission to open a session while the database may refuse it.
-pub(crate) struct OpeningTurn<'s> {
+pub(crate) struct OpeningPermit<'s> {
     sessions: &'s Sessions,
 }
 
-impl Drop for OpeningTurn<'_> {
+impl Drop for OpeningPermit<'_> {
     fn drop(&mut self) {
         self.sessions.state().is_opening = false;
     }

@@ -52,7 +52,7 @@ impl CheckpointThread {
 }
 
 /// Gives the calling thread the lowest priority (nice 19), on Linux. A system that refuses it
-/// leaves the priority as it is. Elsewhere a priority belongs to the whole process.
+/// leaves the priority as it is. On other systems a priority belongs to the whole process.
 fn lower_priority() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19) {

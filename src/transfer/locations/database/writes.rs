@@ -1,11 +1,10 @@
 //! Writing entities with their existing Timestamps.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures_util::future::join_all;
 
-use super::{ATTEMPTS, Counts, LocalDatabase, Row, TransferResult, WritePage, failed, is, name, repeated};
+use super::account::{ATTEMPTS, LocalDatabase, failed, is, name, repeated};
 use crate::error::{Code, Error};
 use crate::protocol::codec::stored;
 use crate::protocol::codec::validated::ValidatedProperties;
@@ -14,34 +13,16 @@ use crate::protocol::model::ticks::TICKS_PER_SECOND;
 use crate::protocol::model::{EdmValue, IfMatch, Key, Stored, TableName, Ticks};
 use crate::protocol::plan::{Write, WriteKind};
 use crate::store::{Failure, Fault, Load, LoadMark, Store};
-use crate::transfer::contract::Mode;
-use crate::transfer::error::TransferError;
+use crate::transfer::contract::{Counts, Mode, WritePage};
+use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::locations::page_outcome::PageOutcome;
-use crate::transfer::rows::row::Version;
+use crate::transfer::rows::row::{Row, Version};
 
 /// How far behind now a Timestamp may be: clocks differ. The version of a later one could only grow from
 /// there.
 const MAX_AHEAD: i64 = 24 * 3600 * TICKS_PER_SECOND;
 /// Maximum writes of a page in flight: no more than fit into the queues of the stores.
 const IN_FLIGHT: usize = 256;
-
-/// The versions of writes in flight. Concurrent writes may share a statement, which identifies them by
-/// version. If two had the same version, one would become a tick newer.
-#[derive(Debug, Default)]
-pub(super) struct Versions(Mutex<HashSet<Ticks>>);
-
-impl Versions {
-    fn take(&self, version: Ticks) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(version)
-    }
-
-    fn release(&self, merges: &[RowMerge]) {
-        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        merges.iter().for_each(|merge| {
-            taken.remove(&merge.version);
-        });
-    }
-}
 
 pub(super) fn write(database: &LocalDatabase, page: &mut WritePage<'_>) -> TransferResult<Counts> {
     let table = name(page.table)?;
@@ -194,7 +175,7 @@ impl LoadWriter<'_, '_> {
             .iter()
             .map(|merge| store.write(self.table.in_account(account), &merge.write, merge.version));
         let outcomes = runtime.block_on(join_all(work));
-        versions.release(&round);
+        versions.release(round.iter().map(|merge| merge.version));
         for (merge, outcome) in round.into_iter().zip(outcomes) {
             match outcome {
                 Ok(_) => self.outcome.counts.written += 1,

@@ -28,7 +28,7 @@ pub(super) struct OpenPart {
     last: Option<Key>,
 }
 
-/// What a line tells about its place.
+/// What a line says of its place.
 #[derive(Deserialize)]
 struct LineKey {
     #[serde(rename = "PartitionKey")]

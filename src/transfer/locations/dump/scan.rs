@@ -23,7 +23,7 @@ const PIECE_BYTES: u64 = 4 << 20;
 /// A frame of the file, to be read to its end.
 type Frame = BufReader<Decoder<'static, BufReader<File>>>;
 
-/// What an entity's line tells about its place.
+/// What an entity's line says of its place.
 #[derive(Deserialize)]
 struct EntityPlace<'a> {
     #[serde(rename = "odata.type", borrow)]

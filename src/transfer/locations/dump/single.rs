@@ -27,7 +27,7 @@ pub(super) struct FirstLine {
     pub about: AboutDump,
 }
 
-/// What the first line tells.
+/// What the first line says.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct AboutDump {
     pub version: u32,

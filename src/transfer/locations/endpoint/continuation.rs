@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::{TransferError, TransferResult};
 use crate::transfer::client::{ClientAnswer, ClientCall};
+use crate::transfer::error::{TransferError, TransferResult};
 
 /// Names of continuation parameters, and of the headers that carry them, in lower case.
 const CONTINUATION: [(&str, &str); 3] = [

@@ -1,10 +1,9 @@
 //! A Table endpoint over HTTP: Rowhouse or any other server.
 
+mod account;
 mod continuation;
 mod pages;
 mod writes;
-
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -12,48 +11,19 @@ use serde::de::IgnoredAny;
 use crate::protocol::codec::policies::{self, Policy};
 use crate::protocol::codec::properties::{self, Layout, ServiceProperties};
 use crate::protocol::codec::uri::{entity_address, escape};
-use crate::protocol::codec::xml;
 use crate::protocol::model::Key;
-use crate::transfer::client::{Client, ClientAnswer, ClientCall, ServiceError};
-use crate::transfer::contract::{
-    Counts, Page, Rejected, RowReader, TransferSource, TransferTarget, WritePage,
-};
+use crate::transfer::client::{ClientAnswer, ClientCall};
+use crate::transfer::contract::{Counts, RowReader, TransferSource, TransferTarget, WritePage};
 use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::rows::range::RowRange;
 use crate::transfer::rows::row::{Row, Version};
-use crate::transfer::rows::selection::Selection;
+pub(crate) use account::Endpoint;
+use account::{INSERTED, is_forbidden};
 use continuation::{Continuation, next};
 use pages::EndpointPages;
 
 /// Tables that an account may have: each is held in memory.
 const MAX_TABLES: usize = 1_000_000;
-/// The statuses for an insert; a server may ignore the preference for no content.
-const INSERTED: &[u16] = &[201, 204];
-
-/// A Table endpoint.
-pub(crate) struct Endpoint {
-    client: Client,
-    filter: Option<String>,
-    /// Tables that are selected by their names, without patterns.
-    named: Vec<String>,
-    /// Entities in a row that the server failed for.
-    failures: AtomicU32,
-    /// Threads that help others with their writes.
-    helping: AtomicUsize,
-}
-
-/// Threads that help with a write, until it is done.
-struct Helpers<'a> {
-    helping: &'a AtomicUsize,
-    count: usize,
-}
-
-impl Drop for Helpers<'_> {
-    fn drop(&mut self) {
-        self.helping.fetch_sub(self.count, Ordering::Relaxed);
-    }
-}
-
 #[derive(Deserialize)]
 struct TableList {
     value: Vec<TableMember>,
@@ -63,75 +33,6 @@ struct TableList {
 struct TableMember {
     #[serde(rename = "TableName")]
     name: String,
-}
-
-impl Endpoint {
-    /// Returns the endpoint of a client. Reading it returns the entities that the selection's filter
-    /// selects.
-    ///
-    /// # Errors
-    /// [`TransferError::Usage`] for `since` on Cosmos, which returns no rows for such a filter, and for
-    /// a filter with more than the service knows.
-    pub(crate) fn new(client: Client, selection: &Selection) -> TransferResult<Self> {
-        if client.address.is_cosmos() && selection.since.is_some() {
-            let text = "--since: Cosmos DB answers filters on Timestamp with no rows; copy without it";
-            return Err(TransferError::Usage(text.into()));
-        }
-        selection.check_for_endpoint().map_err(|reason| {
-            TransferError::Usage(format!(
-                "the filter: {reason} An endpoint takes filters of the service only."
-            ))
-        })?;
-        let is_name = |name: &&String| !name.contains(['*', '?']);
-        let named = selection.include.iter().filter(is_name).cloned().collect();
-        let (failures, helping) = (AtomicU32::new(0), AtomicUsize::new(0));
-        Ok(Self { client, filter: selection.filter_text(), named, failures, helping })
-    }
-
-    /// Takes the threads that may help with a write: as many over all as there may be other requests.
-    fn helpers(&self) -> Helpers<'_> {
-        let most = self.client.concurrency() - 1;
-        let before = self.helping.fetch_max(most, Ordering::Relaxed);
-        Helpers { helping: &self.helping, count: most.saturating_sub(before) }
-    }
-
-    /// Reads a page of entities, and the call for the next one.
-    fn page(&self, call: &ClientCall) -> TransferResult<(Page, Option<ClientCall>)> {
-        Ok(self.client.read(call, |answer| Ok((pages::read(&answer.body)?, next(call, answer))))??)
-    }
-
-    /// Reads policies or service properties, which Cosmos DB does not have, and some servers and
-    /// credentials do not allow.
-    fn settings(&self, call: &ClientCall, root: &str) -> TransferResult<Option<Vec<u8>>> {
-        if self.client.address.is_cosmos() {
-            return Ok(None);
-        }
-        let read = self.client.read(call, |answer| match xml::parse_strictly(&answer.body) {
-            Ok(element) if element.name == root => Ok(answer.body.clone()),
-            _ => Err(format!("the answer is no {root}")),
-        })?;
-        match read {
-            Err(refused) if is_forbidden(&refused) || refused.is_absent() || refused.status == 501 => {
-                Ok(None)
-            }
-            body => Ok(Some(body?)),
-        }
-    }
-
-    /// Returns the query for a filter combined with that of the selection.
-    fn query(&self, table: &str, filter: &str, extra: Option<&str>) -> ClientCall {
-        let parts: Vec<&str> =
-            [Some(filter), extra].into_iter().flatten().filter(|part| !part.is_empty()).collect();
-        let call = ClientCall::get(format!("/{}()", escape(table)));
-        match parts.as_slice() {
-            [] => call,
-            [only] => call.query("$filter", *only),
-            several => {
-                let several: Vec<String> = several.iter().map(|part| format!("({part})")).collect();
-                call.query("$filter", several.join(" and "))
-            }
-        }
-    }
 }
 
 fn first_entity(table: &str) -> ClientCall {
@@ -219,11 +120,6 @@ impl TransferSource for Endpoint {
     fn retries(&self) -> (u64, u64) {
         (self.client.throttled(), self.client.retried())
     }
-}
-
-/// Whether the credentials do not permit the request, as with some SAS.
-fn is_forbidden(refused: &ServiceError) -> bool {
-    refused.status == 403 && !refused.code.is_empty()
 }
 
 /// Returns a body that is JSON to its end.

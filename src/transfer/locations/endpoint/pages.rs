@@ -8,11 +8,22 @@ use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::{Continuation, Endpoint, Page, Rejected, Row, RowReader, TransferError, TransferResult, next};
+use super::account::Endpoint;
+use super::continuation::{Continuation, next};
 use crate::protocol::model::Key;
-use crate::transfer::client::ClientAnswer;
+use crate::transfer::client::{ClientAnswer, ClientCall};
+use crate::transfer::contract::{Page, Rejected, RowReader};
+use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::locations::no_entities::NoEntities;
 use crate::transfer::rows::range::{Lower, RowRange, order_in_both};
+use crate::transfer::rows::row::Row;
+
+impl Endpoint {
+    /// Reads a page of entities, and the call for the next one.
+    pub(super) fn page(&self, call: &ClientCall) -> TransferResult<(Page, Option<ClientCall>)> {
+        Ok(self.client.read(call, |answer| Ok((read(&answer.body)?, next(call, answer))))??)
+    }
+}
 
 /// Entities of the first page, and of each after a page whose entities were large.
 const SOME_ROWS: usize = 500;

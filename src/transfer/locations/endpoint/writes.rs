@@ -3,15 +3,15 @@
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-use super::{Counts, Endpoint, INSERTED, Row, TransferResult, WritePage};
+use super::account::{Endpoint, INSERTED};
 use crate::protocol::codec::uri::{entity_address, escape};
 use crate::protocol::model::Key;
 use crate::protocol::model::version::etag;
 use crate::transfer::client::{ChangeSetBody, ClientCall, MAX_BODY, MAX_OPERATIONS, ServiceError, SetVerb};
-use crate::transfer::contract::Mode;
-use crate::transfer::error::TransferError;
+use crate::transfer::contract::{Counts, Mode, WritePage};
+use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::locations::page_outcome::PageOutcome;
-use crate::transfer::rows::row::Version;
+use crate::transfer::rows::row::{Row, Version};
 use crate::transfer::work::at_once::at_once;
 
 /// The status for an entity that was merged or replaced.

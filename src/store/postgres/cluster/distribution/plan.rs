@@ -158,7 +158,7 @@ pub(crate) enum CannotDistribute {
     #[error("the schema is version {0}, newer than this program's {1}: use the newer program")]
     Newer(i64, i64),
     #[error("{0} is distributed in another way: see citus_tables, and run SELECT undistribute_table('{0}')")]
-    Elsewhere(&'static str),
+    PlacedDifferently(&'static str),
     #[error("--concurrently is not possible: {0}")]
     NotConcurrently(String),
 }
@@ -227,7 +227,7 @@ pub(crate) fn placements(
             continue;
         }
         if !in_place && !will_be {
-            return Err(CannotDistribute::Elsewhere(table.name));
+            return Err(CannotDistribute::PlacedDifferently(table.name));
         }
         if will_be {
             plan.together.push(match table.name {
@@ -398,7 +398,7 @@ mod tests {
         let mut other = cluster();
         table(&mut other, "tables").placement = TablePlacement::Begun;
         let refused = plan(Some(&other), KNOWN, &settings());
-        assert_eq!(refused.expect_err("refused"), CannotDistribute::Elsewhere("tables"));
+        assert_eq!(refused.expect_err("refused"), CannotDistribute::PlacedDifferently("tables"));
     }
 
     #[test]
@@ -447,7 +447,7 @@ mod tests {
         let mut elsewhere = placed(cluster());
         table(&mut elsewhere, "buckets").placement =
             TablePlacement::ByHash { column: "bucket".into(), group: 7 };
-        assert_eq!(refused(Some(&elsewhere), KNOWN), CannotDistribute::Elsewhere("buckets"));
+        assert_eq!(refused(Some(&elsewhere), KNOWN), CannotDistribute::PlacedDifferently("buckets"));
     }
 
     #[test]

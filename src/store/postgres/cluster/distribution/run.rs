@@ -227,7 +227,7 @@ fn is_locked(error: &sqlx::Error) -> bool {
     matches!(code.as_deref(), Some("55P03" | "40P01"))
 }
 
-/// Carries out a step that may take long, and tells how far it has come.
+/// Carries out a step that may take long, and says how far it has come.
 async fn carry_out_watched(
     db: &mut PgConnection,
     watch: &mut PgConnection,

@@ -27,7 +27,7 @@ pub(crate) enum RespreadError {
     )]
     HasView,
     #[error("another `rowhouse table respread` is running on this database")]
-    Elsewhere,
+    Running,
     #[error("this is a worker: give the coordinator's URL as --migrate-url, or as --database-url")]
     OnWorker,
     #[error("the schema is not that of this program: run `rowhouse migrate` first")]

@@ -240,7 +240,7 @@ async fn lock(db: &mut PgConnection) -> RespreadResult {
     let end = Instant::now() + LOCK_WAIT;
     while !sqlx::query(texts::LOCK).fetch_one(&mut *db).await?.try_get::<bool, _>("locked")? {
         if Instant::now() > end {
-            return Err(RespreadError::Elsewhere);
+            return Err(RespreadError::Running);
         }
         tokio::time::sleep(PAUSE).await;
     }

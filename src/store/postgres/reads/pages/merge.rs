@@ -12,7 +12,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream;
 
-use super::{Reading, StreamedPage};
+use super::reading::Reading;
+use super::streamed::StreamedPage;
 use crate::protocol::model::{Key, PageOrder, Stored};
 use crate::protocol::plan::{PageEnd, Scan, Span};
 use crate::store::postgres::PgStore;

@@ -6,7 +6,8 @@ use std::cmp::Ordering;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::ordered_part::{Ordered, OrderedRow, PartRead, PartRows};
-use super::{Reading, StreamedPage};
+use super::reading::Reading;
+use super::streamed::StreamedPage;
 use crate::protocol::model::{Key, PageOrder};
 use crate::protocol::plan::index::{IndexPosition, IndexValue};
 use crate::protocol::plan::{PageEnd, Span};

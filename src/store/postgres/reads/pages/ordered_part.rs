@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use super::{Reading, Residual, walk::Windows};
+use super::reading::Reading;
+use super::streamed::{Residual, stream};
+use super::walk::Windows;
 use crate::protocol::model::{Key, PageOrder, Stored, Ticks};
 use crate::protocol::plan::index::{
     IndexKind, IndexPosition, IndexValue, OrderPart, PropertyIndex, ValueOrder,
@@ -185,7 +187,7 @@ impl PartRead<'_> {
                 keys.push(Span::point(key(row)?));
                 Ok(ControlFlow::Continue(()))
             };
-            super::stream(lease, source, PageOrder::Ascending, &mut visit).await?;
+            stream(lease, source, PageOrder::Ascending, &mut visit).await?;
             if keys.len() > MAX_ENTRIES {
                 dense.put(filter);
                 return Ok(None);
@@ -380,7 +382,7 @@ impl Windowed<'_> {
             read.offer(row, entry, (with_properties, local.as_ref()), found)
         };
         // The statement is composed in its order.
-        super::stream(lease, source, PageOrder::Ascending, &mut visit).await?;
+        stream(lease, source, PageOrder::Ascending, &mut visit).await?;
         Ok(edge)
     }
 }

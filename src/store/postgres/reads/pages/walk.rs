@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 
 use sqlx::Row;
 
-use super::Residual;
-use super::StreamedPage;
-use super::stream;
+use super::streamed::{Residual, StreamedPage, stream};
 use crate::protocol::model::{Key, PageOrder};
 use crate::protocol::plan::predicate::Prepared;
 use crate::protocol::plan::{Predicate, Projection, Scan, Span};

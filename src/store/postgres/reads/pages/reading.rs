@@ -1,0 +1,171 @@
+//! Reading a page of one part of a table.
+
+use std::time::Duration;
+
+use super::streamed::{Residual, StreamedPage, stream};
+use super::walk::{Windows, first_window};
+use crate::protocol::plan::index::IndexChoice;
+use crate::protocol::plan::span::points_within;
+use crate::protocol::plan::{PageEnd, Scan, Span};
+use crate::store::Fault;
+use crate::store::contract::indexes::{choices_of, filter_number};
+use crate::store::postgres::PgStore;
+use crate::store::postgres::connections::lease::Lease;
+use crate::store::postgres::connections::sessions::LockWait;
+use crate::store::postgres::fault::StatementError;
+use crate::store::postgres::reads::narrow::look_up;
+use crate::store::postgres::reads::sources::Step;
+use crate::store::postgres::reads::{filter, sources};
+use crate::store::postgres::state::table_ids::{TableId, TablePart, exists};
+
+/// What a page reads, and how.
+#[derive(Clone, Copy)]
+pub(super) struct Reading<'a> {
+    pub scan: &'a Scan,
+    pub residual: Residual<'a>,
+}
+
+impl<'a> Reading<'a> {
+    pub(super) fn of(scan: &'a Scan) -> Self {
+        let residual = match &scan.residual {
+            None => Residual::None,
+            Some(predicate) if filter::is_pushable(predicate) => Residual::Pushed(predicate),
+            Some(predicate) => Residual::Local(predicate),
+        };
+        Self { scan, residual }
+    }
+
+    /// Reads a page of a part of the table; `None` if the table is gone.
+    pub(super) async fn of_part(
+        self,
+        store: &PgStore,
+        part: TablePart,
+        mut page: StreamedPage<'_>,
+        lock_wait: Option<LockWait>,
+    ) -> Result<Option<PageEnd>, StatementError> {
+        let mut lease = match part.bucket {
+            Some(bucket) => store.nodes.acquire_at(bucket, lock_wait).await?,
+            None => store.nodes.acquire_for(lock_wait).await?,
+        };
+        let limit = self.time_limit(store.operation_timeout);
+        let mut walk = Windows::new(part, self.residual, self.scan, limit);
+        // The keys of a page that is merged from buckets are read before it.
+        let points = match part.bucket {
+            None => self.narrowed(store, part.table_id, &walk, &mut lease, &mut page.end).await?,
+            Some(_) => None,
+        };
+        let steps = sources::steps(points.as_deref().unwrap_or(&self.scan.spans));
+        if !lease.is_in_transaction() && !self.is_one_statement(&steps) {
+            walk.begin(&mut lease).await?;
+        }
+        for (at, step) in steps.iter().enumerate() {
+            if at > 0 && page.is_out_of_time() {
+                page.end.next = page.end.next.or_else(|| step.start(self.scan.order).cloned());
+            }
+            if page.end.next.is_some() {
+                break;
+            }
+            match self.residual {
+                Residual::None => self.all(&mut lease, part, step, &mut page).await?,
+                Residual::Pushed(_) | Residual::Local(_) => walk.step(&mut lease, step, &mut page).await?,
+            }
+        }
+        lease.end_snapshot().await;
+        // A row proves that the table existed.
+        if !page.has_seen_rows && !exists(&mut lease, part.table_id).await? {
+            return Ok(None);
+        }
+        Ok(Some(page.end))
+    }
+
+    /// As [`Reading::narrowed`], for a page that is merged from buckets and has no snapshot.
+    pub(super) async fn narrowed_before(
+        self,
+        store: &PgStore,
+        table_id: TableId,
+        lock_wait: Option<LockWait>,
+        end: &mut PageEnd,
+    ) -> Result<Option<Vec<Span>>, StatementError> {
+        if self.scan.indexed.is_empty() {
+            return Ok(None);
+        }
+        let mut lease = store.nodes.acquire_for(lock_wait).await?;
+        let limit = self.time_limit(store.operation_timeout);
+        let whole = TablePart { table_id, bucket: None };
+        let walk = Windows::new(whole, self.residual, self.scan, limit);
+        let spans = self.narrowed(store, table_id, &walk, &mut lease, end).await?;
+        lease.end_snapshot().await;
+        Ok(spans)
+    }
+
+    /// Looks the keys of matches up in indexes, in the snapshot that the page is then read in. `None` if no
+    /// index helps; then the page is read in the order of keys.
+    pub(super) async fn narrowed(
+        self,
+        store: &PgStore,
+        table_id: TableId,
+        walk: &Windows<'_>,
+        lease: &mut Lease,
+        end: &mut PageEnd,
+    ) -> Result<Option<Vec<Span>>, StatementError> {
+        if self.scan.indexed.is_empty() {
+            return Ok(None);
+        }
+        let (filter, memory) = (filter_number(table_id.table_no, self.scan), &store.narrowing);
+        let is_dense = |(_, choice): (usize, &IndexChoice)| memory.bounds.has(choice);
+        if memory.dense.has(filter) || choices_of(self.scan, table_id.table_no).all(is_dense) {
+            return Ok(None);
+        }
+        let dense = &memory.dense;
+        if !lease.is_in_transaction() {
+            walk.begin(lease).await?;
+        }
+        let best = match look_up(lease, table_id, self.scan, memory).await {
+            // An index that the database has lost just now.
+            Err(StatementError::Fault(Fault::Timeout)) => {
+                lease.roll_back().await;
+                dense.put(filter);
+                return Ok(None);
+            }
+            best => best?,
+        };
+        end.examined += best.entries;
+        let is_dense = best.is_dense();
+        let named = best.into_named();
+        end.narrowed_by = named.as_ref().map(|named| named.choice);
+        if is_dense {
+            dense.put(filter);
+        }
+        Ok(named.map(|named| points_within(named.keys, &self.scan.spans, self.scan.order)))
+    }
+
+    /// The timeout of a statement of a walk, if it is shorter than the general one.
+    pub(super) fn time_limit(self, any: Duration) -> Option<Duration> {
+        let is_walk = !matches!(self.residual, Residual::None);
+        (is_walk && self.scan.time < any).then_some(self.scan.time)
+    }
+
+    pub(super) fn is_one_statement(self, steps: &[Step<'_>]) -> bool {
+        match (steps, self.residual) {
+            ([], _) | ([_], Residual::None) => true,
+            ([Step::Points(spans)], residual) => spans.len() <= first_window(residual),
+            _ => false,
+        }
+    }
+
+    /// Reads a step without a residual filter.
+    pub(super) async fn all(
+        self,
+        lease: &mut Lease,
+        part: TablePart,
+        step: &Step<'_>,
+        page: &mut StreamedPage<'_>,
+    ) -> Result<(), StatementError> {
+        let (limit, projection) = (page.missing(), self.scan.projection);
+        let source = match step {
+            Step::Range(span) => sources::range(part, span, limit, projection)?,
+            Step::Points(spans) => sources::points(part, spans, limit, projection)?,
+        };
+        stream(lease, source, self.scan.order, &mut |row| page.offer_row(row)).await
+    }
+}

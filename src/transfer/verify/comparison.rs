@@ -1,0 +1,194 @@
+//! What to compare, and what has been found.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::protocol::model::Key;
+use crate::transfer::contract::{Rejected, TransferSource, TransferTarget};
+use crate::transfer::error::{TransferError, TransferResult};
+use crate::transfer::rows::row::Row;
+use crate::transfer::rows::selection::Selection;
+use crate::transfer::work::progress::Progress;
+
+/// Maximum differences that are checked again and listed; further ones are only counted.
+const MAX_LISTED: usize = 1000;
+
+/// What is wrong with an entity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum DifferenceKind {
+    /// The target lacks it.
+    Missing,
+    /// The source lacks it.
+    Extra,
+    /// Its properties differ.
+    Different,
+}
+
+impl DifferenceKind {
+    /// Returns its name in reports.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            DifferenceKind::Missing => "missing",
+            DifferenceKind::Extra => "extra",
+            DifferenceKind::Different => "different",
+        }
+    }
+}
+
+/// An entity that differs.
+#[derive(Debug, Clone)]
+pub(crate) struct Difference {
+    pub table: String,
+    pub key: Key,
+    pub kind: DifferenceKind,
+    /// The properties that differ.
+    pub properties: Vec<String>,
+}
+
+/// How many entities of a table are equal, missing, extra and different.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Tally {
+    pub equal: u64,
+    pub missing: u64,
+    pub extra: u64,
+    pub different: u64,
+    /// Extra ones that were deleted.
+    pub deleted: u64,
+    /// Entities of either place that are not understood, and so not compared.
+    pub unreadable: u64,
+}
+
+impl Tally {
+    pub(super) fn of(&mut self, kind: DifferenceKind) -> &mut u64 {
+        match kind {
+            DifferenceKind::Missing => &mut self.missing,
+            DifferenceKind::Extra => &mut self.extra,
+            DifferenceKind::Different => &mut self.different,
+        }
+    }
+}
+
+/// What a comparison found.
+#[derive(Debug, Default)]
+pub(crate) struct Compared {
+    pub tables: BTreeMap<String, Tally>,
+    /// Tables that the target lacks.
+    pub missing_tables: Vec<String>,
+    /// Tables that the source lacks.
+    pub extra_tables: Vec<String>,
+    /// Access policies and service properties that differ.
+    pub settings: Vec<String>,
+    /// The first differences.
+    pub differences: Vec<Difference>,
+    /// The first entities that are not understood, with their tables.
+    pub unreadable: Vec<(String, Rejected)>,
+}
+
+impl Compared {
+    /// Whether both places have the same tables, entities and settings. If there is nothing to compare,
+    /// nothing is proved.
+    pub(crate) fn is_equal(&self) -> bool {
+        !self.tables.is_empty()
+            && self.settings.is_empty()
+            && self.missing_tables.is_empty()
+            && self.extra_tables.is_empty()
+            && self
+                .tables
+                .values()
+                .all(|tally| tally.missing + tally.extra + tally.different + tally.unreadable == 0)
+    }
+}
+
+/// How to compare two places.
+pub(crate) struct Comparison<'a> {
+    pub source: &'a dyn TransferSource,
+    pub target: &'a dyn TransferSource,
+    /// Names that tables have in the target, by their names in the source.
+    pub renames: &'a [(String, String)],
+    pub selection: &'a Selection,
+    /// Whether to compare Timestamps too.
+    pub with_timestamps: bool,
+    /// Where to delete extra entities instead of reporting them. Properties are then not compared.
+    pub delete_extra: Option<&'a dyn TransferTarget>,
+    pub concurrency: usize,
+    /// How long to wait before differences are checked again: a writer may be at work.
+    pub recheck_delay: Duration,
+    pub progress: &'a Progress,
+    pub stop: &'a AtomicBool,
+}
+
+/// What has been found so far.
+#[derive(Default)]
+pub(super) struct Found {
+    pub tables: BTreeMap<String, Tally>,
+    pub candidates: Vec<Difference>,
+    pub unreadable: Vec<(String, Rejected)>,
+}
+
+impl Comparison<'_> {
+    /// Returns the name of a table in the target.
+    pub(super) fn in_target<'t>(&'t self, table: &'t str) -> &'t str {
+        let renamed = self.renames.iter().find(|(source, _)| source.eq_ignore_ascii_case(table));
+        renamed.map_or(table, |(_, target)| target)
+    }
+
+    pub(super) fn with<T>(&self, found: &Mutex<Found>, change: impl FnOnce(&mut Found) -> T) -> T {
+        change(&mut found.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn check_stop(&self) -> TransferResult<()> {
+        if self.stop.load(Ordering::Relaxed) { Err(TransferError::Interrupted) } else { Ok(()) }
+    }
+
+    pub(super) fn compare(&self, table: &str, a: &Row, b: &Row, found: &Mutex<Found>) {
+        if self.delete_extra.is_some() || self.is_same(a, b) {
+            self.with(found, |found| found.tables.entry(table.to_owned()).or_default().equal += 1);
+        } else {
+            self.differs(table, a.key.clone(), DifferenceKind::Different, found);
+        }
+    }
+
+    pub(super) fn is_same(&self, a: &Row, b: &Row) -> bool {
+        (!self.with_timestamps || a.modified == b.modified) && a.has_properties_of(b)
+    }
+
+    /// Notes entities that are not understood.
+    pub(super) fn unreadable(&self, table: &str, rejected: Vec<Rejected>, found: &Mutex<Found>) {
+        if rejected.is_empty() {
+            return;
+        }
+        self.with(found, |found| {
+            found.tables.entry(table.to_owned()).or_default().unreadable += rejected.len() as u64;
+            let room = MAX_LISTED.saturating_sub(found.unreadable.len());
+            found.unreadable.extend(rejected.into_iter().take(room).map(|entity| (table.to_owned(), entity)));
+        });
+    }
+
+    /// Refuses to delete if an entity is not understood: what seems extra may be its former version.
+    pub(super) fn refuse_unreadable(&self, found: &Mutex<Found>) -> TransferResult<()> {
+        let unreadable: u64 =
+            self.with(found, |found| found.tables.values().map(|tally| tally.unreadable).sum());
+        if unreadable == 0 {
+            return Ok(());
+        }
+        let text = format!(
+            "--delete-extra: {unreadable} entities are not understood, and what seems extra may be a former \
+             version of one; nothing more is deleted"
+        );
+        Err(TransferError::Failed(text))
+    }
+
+    /// Remembers a difference, to be checked again.
+    pub(super) fn differs(&self, table: &str, key: Key, kind: DifferenceKind, found: &Mutex<Found>) {
+        self.with(found, |found| {
+            if found.candidates.len() < MAX_LISTED {
+                let table = table.to_owned();
+                found.candidates.push(Difference { table, key, kind, properties: Vec::new() });
+            } else {
+                *found.tables.entry(table.to_owned()).or_default().of(kind) += 1;
+            }
+        });
+    }
+}
