@@ -163,9 +163,17 @@ pub fn lookup(
 /// The first characters of both keys, as an index has them.
 const SHORT_KEYS: &str = "left(pk, 64), left(rk, 64)";
 
+/// Characters of a key that an index has.
+const SHORT_CHARS: usize = 64;
+
+/// Whether an index has the whole of a key, and no longer key looks like it.
+pub(crate) fn is_short(key: &str) -> bool {
+    key.chars().nth(SHORT_CHARS - 1).is_none()
+}
+
 /// Returns the start of a key that an index has.
 pub(crate) fn short_key(key: &str) -> &str {
-    key.char_indices().nth(64).map_or(key, |(end, _)| &key[..end])
+    key.char_indices().nth(SHORT_CHARS).map_or(key, |(end, _)| &key[..end])
 }
 
 /// Where a page in the order of an index starts: placeholders.
@@ -174,6 +182,8 @@ pub struct OrderedFrom {
     pub entry: Option<String>,
     pub pk: String,
     pub rk: String,
+    /// Whether both keys are so short that the index has the whole of them.
+    pub is_short: bool,
 }
 
 /// What a statement reads in the order of an index. Its texts are placeholders and fragments of them.
@@ -226,18 +236,18 @@ impl OrderedRows<'_> {
                 let _ = write!(text, " AND {entry} {operator} {bound}");
             }
         }
-        if let Some(OrderedFrom { entry: value, pk, rk }) = &self.from {
+        if let Some(OrderedFrom { entry: value, pk, rk, is_short }) = &self.from {
             let operator = if self.order == PageOrder::Ascending { ">=" } else { "<=" };
             let short = format!("left({pk}, 64), left({rk}, 64)");
             let (columns, values) = match value {
                 Some(value) => (format!("{entry}, {SHORT_KEYS}"), format!("{value}, {short}")),
                 None => (SHORT_KEYS.to_owned(), short),
             };
-            // The first comparison finds the place in the index, the second the row.
-            let _ = write!(
-                text,
-                " AND ({columns}) {operator} ({values}) AND ({columns}, pk, rk) {operator} ({values}, {pk}, {rk})"
-            );
+            let _ = write!(text, " AND ({columns}) {operator} ({values})");
+            // That finds the place in the index. Among long keys, the row is still to be found.
+            if !is_short {
+                let _ = write!(text, " AND ({columns}, pk, rk) {operator} ({values}, {pk}, {rk})");
+            }
         }
         text
     }

@@ -31,7 +31,7 @@ use crate::store::postgres::reads::narrow::{bind, is_there};
 use crate::store::postgres::reads::{filter, sources};
 use crate::store::postgres::rows::{entity, key};
 use crate::store::postgres::state::table_ids::{TableId, TablePart};
-use crate::store::postgres::statements::indexes::{OrderedFrom, OrderedRows, ordered_columns};
+use crate::store::postgres::statements::indexes::{OrderedFrom, OrderedRows, is_short, ordered_columns};
 
 /// Rows of the first window with a filter, and of the largest.
 const FIRST: usize = 256;
@@ -234,6 +234,7 @@ impl PartRead<'_> {
                 entry: entry.as_ref().map(|value| bind(&mut binds, value)).transpose()?,
                 pk: binds.add(key.partition.as_str())?,
                 rk: binds.add(key.row.as_str())?,
+                is_short: is_short(&key.partition) && is_short(&key.row),
             }),
             None => None,
         };
