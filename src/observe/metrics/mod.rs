@@ -42,6 +42,13 @@ pub(crate) struct Metrics {
     pub write_rounds: Rounds,
     /// Writes per commit of SQLite's writer.
     pub sqlite_rounds: Rounds,
+    /// Nodes of clusters that answer nobody, and what was refused because of them.
+    pub open_breakers: Gauge,
+    pub refused_by_breakers: Counter,
+    /// Lanes that use another node than the one that has their buckets.
+    pub substituted_lanes: Gauge,
+    /// When the map of buckets was read last, in seconds since 1970; 0 if there is none.
+    pub bucket_map_read: Gauge,
     /// Writes whose shared statement failed, so that each was retried alone.
     pub retried_alone: Counter,
     /// Deleted tables that can be brought back.
@@ -123,6 +130,10 @@ impl Metrics {
             read_rounds: Histogram::new(&ROUNDS),
             write_rounds: Histogram::new(&ROUNDS),
             sqlite_rounds: Histogram::new(&ROUNDS),
+            open_breakers: Gauge::new(),
+            refused_by_breakers: Counter::new(),
+            substituted_lanes: Gauge::new(),
+            bucket_map_read: Gauge::new(),
             retried_alone: Counter::new(),
             deleted_tables: Gauge::new(),
             deleted_bytes: Gauge::new(),

@@ -149,6 +149,7 @@ fn database_metrics(page: &mut MetricsText, metrics: &Metrics) {
     }
     let about = "Writes whose shared statement failed, each then retried alone.";
     page.counter("rowhouse_writes_handed_back", about, metrics.retried_alone.get());
+    cluster_metrics(page, metrics);
     let about = "Deleted tables that can be brought back.";
     page.single("rowhouse_deleted_tables", "gauge", about, metrics.deleted_tables.get() as f64);
     let about = "Bytes of keys and properties in deleted tables that can be brought back.";
@@ -164,6 +165,23 @@ fn database_metrics(page: &mut MetricsText, metrics: &Metrics) {
     page.single("rowhouse_expiry_tables", "gauge", about, metrics.expiry_tables.get() as f64);
     let about = "Time since the pass over the table that is most behind should have begun; 0 if none is.";
     page.single("rowhouse_expiry_lag_seconds", "gauge", about, metrics.expiry_lag.get() as f64);
+}
+
+fn cluster_metrics(page: &mut MetricsText, metrics: &Metrics) {
+    let about = "Nodes of a cluster that answer nobody, so that what needs them is refused.";
+    page.single("rowhouse_circuit_breakers_open", "gauge", about, metrics.open_breakers.get() as f64);
+    let about = "Round trips that were not begun because a node answers nobody.";
+    page.counter("rowhouse_circuit_breaker_refusals", about, metrics.refused_by_breakers.get());
+    let about = "Lanes on another node of a cluster than the one that has their buckets.";
+    page.single("rowhouse_substituted_lanes", "gauge", about, metrics.substituted_lanes.get() as f64);
+    let about =
+        "When the map of buckets of a cluster was read last, in seconds since 1970; 0 without a cluster.";
+    page.single(
+        "rowhouse_bucket_map_timestamp_seconds",
+        "gauge",
+        about,
+        metrics.bucket_map_read.get() as f64,
+    );
 }
 
 fn pool_metrics(page: &mut MetricsText, metrics: &Metrics) {

@@ -71,7 +71,8 @@ pub fn refused(raw: &Raw, status: u16, code: &str) {
     assert!(body["error"]["message"].as_str().is_some_and(|text| !text.is_empty()), "{body}");
 }
 
-fn metrics(admin: &Wire) -> String {
+/// The page of metrics.
+pub fn metrics(admin: &Wire) -> String {
     let raw = get(admin, "/metrics");
     assert_eq!(raw.status, 200);
     String::from_utf8(raw.body).expect("text")

@@ -11,6 +11,7 @@ mod draining;
 mod entity;
 mod failover;
 mod framing;
+mod frozen;
 mod histories;
 mod http2;
 mod line;

@@ -15,9 +15,11 @@ use thread_local::ThreadLocal;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::observe::metrics;
+use crate::observe::metrics::{self, METRICS};
 use crate::store::Fault;
 use crate::store::postgres::cluster::nodes::{LaneKey, Nodes};
+use crate::store::postgres::connections::breaker::Breaker;
+use crate::store::postgres::connections::connector::Connector;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::pool::Pool;
 use crate::store::postgres::connections::sessions::LockWait;
@@ -148,25 +150,63 @@ async fn gather<S: Shared>(queue: &mut mpsc::Receiver<Job<S>>, waiting: &mut Lan
         }
     }
 }
+
+/// The connection of a lane.
+struct OpenLane {
+    pool: Pool,
+    is_substitute: bool,
+}
+
+impl OpenLane {
+    fn new<S: Shared>((connector, is_substitute): (Arc<Connector>, bool)) -> Self {
+        METRICS.substituted_lanes.add(i64::from(is_substitute));
+        Self { pool: Pool::new(connector, 1, S::metrics().0), is_substitute }
+    }
+}
+
+impl Drop for OpenLane {
+    fn drop(&mut self) {
+        METRICS.substituted_lanes.add(-i64::from(self.is_substitute));
+    }
+}
+
+/// A connection for a round. `breaker`: that of the server that has the buckets.
+async fn acquire<S: Shared>(pool: &Pool, breaker: Option<&Arc<Breaker>>) -> Result<Lease, StatementError> {
+    let lease = pool.acquire_for(S::LOCK_WAIT);
+    let Some(breaker) = breaker else { return lease.await };
+    let mut lease = breaker.guard(lease).await??;
+    lease.guard_by(Arc::clone(breaker));
+    Ok(lease)
+}
+
+/// The next request. A lane with a substitute ends the wait now and then, to look for the owner.
+async fn next<S: Shared>(queue: &mut mpsc::Receiver<Job<S>>, is_substitute: bool) -> Option<Option<Job<S>>> {
+    if !is_substitute {
+        return queue.recv().await.map(Some);
+    }
+    tokio::time::timeout(LOOK, queue.recv()).await.map_or(Some(None), |first| first.map(Some))
+}
+
 /// Runs rounds until the last sender is dropped, or another server is the right one.
 async fn serve<S: Shared>(nodes: Arc<Nodes>, key: LaneKey, mut queue: mpsc::Receiver<Job<S>>) {
-    let open = || Pool::new(nodes.connector_of(key), 1, S::metrics().0);
-    let mut pool = open();
+    let open = || OpenLane::new::<S>(nodes.connector_of(key));
+    let breaker = nodes.breaker_of(key);
+    let mut lane = open();
     let mut look_at = Instant::now() + LOOK;
     let mut waiting = LaneQueue::<S>::new();
-    while let Some(first) = queue.recv().await {
-        waiting.push_back(first);
+    while let Some(first) = next(&mut queue, lane.is_substitute).await {
+        waiting.extend(first);
         if key.has_owner() && look_at <= Instant::now() {
             look_at = Instant::now() + LOOK;
-            if nodes.is_owner_back(key, pool.connector()) {
-                pool = open();
+            if nodes.is_owner_back(key, lane.pool.connector()) {
+                lane = open();
             }
         }
-        if !pool.connector().is_member() {
-            pool = open();
+        if !lane.pool.connector().is_member() {
+            lane = open();
         }
         while !waiting.is_empty() {
-            let lease = pool.acquire_for(S::LOCK_WAIT).await;
+            let lease = acquire::<S>(&lane.pool, breaker.as_ref()).await;
             gather(&mut queue, &mut waiting).await;
             waiting.retain(|job| !job.reply.is_closed());
             match lease {

@@ -6,5 +6,8 @@ pub(crate) mod distribution;
 pub(crate) mod members;
 mod node;
 pub(crate) mod nodes;
+mod owners;
+mod probe;
 pub(crate) mod respread;
 mod shards;
+mod topology;

@@ -68,6 +68,11 @@ impl Node {
         self.answers.load(Ordering::Relaxed)
     }
 
+    /// Has statements go to it, or through others.
+    pub(crate) fn set_answers(&self, answers: bool) {
+        self.answers.store(answers, Ordering::Relaxed);
+    }
+
     /// Whether only statements of the buckets that it still has should go there.
     pub(crate) fn is_drained(&self) -> bool {
         self.is_drained.load(Ordering::Relaxed)
@@ -90,7 +95,7 @@ impl Node {
         }
         let view = self.ask().await;
         // Without a free connection, nothing is known.
-        self.answers.store(view.is_some() || !self.is_away(), Ordering::Relaxed);
+        self.set_answers(view.is_some() || !self.is_away());
         view
     }
 
@@ -128,7 +133,7 @@ impl Node {
                     tracing::warn!(%server, "a server is not used until it answers as a node of the cluster")
                 }
             }
-            self.answers.store(has_answered, Ordering::Relaxed);
+            self.set_answers(has_answered);
         }
         if let Some((number, row)) = role {
             let is_drained = number != COORDINATOR && !row.holds_shards;

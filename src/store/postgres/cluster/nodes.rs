@@ -10,21 +10,24 @@
 //! is read again every few seconds. A node that a URL leads to is reached by that URL, others by the address
 //! that the catalogue has. What cannot be read or reached changes nothing.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures_util::future::join_all;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
 
+use crate::observe::metrics::METRICS;
 use crate::store::Fault;
 use crate::store::postgres::cluster::catalogue::{
     Catalogue, ClusterView, NodeRow, Way, believed, ways_to_members,
 };
 use crate::store::postgres::cluster::node::Node;
+use crate::store::postgres::cluster::owners::{BucketOwner, Owners};
+use crate::store::postgres::cluster::probe::watched_owner;
 use crate::store::postgres::cluster::shards::{ServerNumber, ShardMap};
+use crate::store::postgres::cluster::topology::{Topology, UsedNodes};
+use crate::store::postgres::connections::breaker::Breaker;
 use crate::store::postgres::connections::connector::Connector;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::options::{PgOptions, StartError};
@@ -48,37 +51,12 @@ pub(crate) struct Nodes {
     seeds: Vec<Arc<Node>>,
     /// Those of the catalogue that no URL leads to, in use or not. Whoever holds the lock refreshes.
     named: tokio::sync::Mutex<Vec<Arc<Node>>>,
-    used: ArcSwap<UsedNodes>,
-    map: RwLock<ShardMap>,
-    /// Limits the statements for a server that are routed through another one.
-    routing_permits: Mutex<HashMap<ServerNumber, Arc<Semaphore>>>,
+    topology: Arc<Topology>,
+    /// Maximum statements for one server that are routed through others.
     max_routed: usize,
     options: PgOptions,
     path: SearchPath,
     is_read_only: bool,
-}
-
-/// The nodes that statements go to; at least one.
-struct UsedNodes(Vec<Arc<Node>>);
-
-impl UsedNodes {
-    /// Those that may be in reach: the owner of these buckets first, then those that answered when they
-    /// were last asked.
-    fn in_order(&self, server: Option<ServerNumber>) -> impl Iterator<Item = &Arc<Node>> {
-        let rank = move |node: &Node| match node.answers() {
-            true if server.is_some() && server == node.number() => 0,
-            true if !node.is_drained() => 1,
-            true => 2,
-            false => 3,
-        };
-        let of = move |wanted: u8| self.0.iter().filter(move |node| rank(node) == wanted);
-        (0..=3).flat_map(of).filter(|node| !node.is_away())
-    }
-
-    /// The node of this number, if it is in reach.
-    fn owner(&self, server: ServerNumber) -> Option<&Arc<Node>> {
-        self.in_order(Some(server)).next().filter(|node| node.answers() && node.number() == Some(server))
-    }
 }
 
 /// The lane of a request: requests of one lane share a connection.
@@ -113,11 +91,12 @@ impl Nodes {
         };
         let seeds = options.urls().into_iter().map(seed).collect::<Result<Vec<_>, _>>()?;
         let nodes = Arc::new(Self {
-            used: ArcSwap::from_pointee(UsedNodes(seeds.clone())),
+            topology: Arc::new(Topology {
+                used: ArcSwap::from_pointee(UsedNodes(seeds.clone())),
+                owners: ArcSwap::default(),
+            }),
             seeds,
             named: tokio::sync::Mutex::default(),
-            map: RwLock::default(),
-            routing_permits: Mutex::default(),
             max_routed: (connections / PART).max(1),
             options: options.clone(),
             path: path.clone(),
@@ -134,12 +113,17 @@ impl Nodes {
 
     /// Whether the entities are distributed, as far as is known.
     pub(crate) fn is_distributed(&self) -> bool {
-        self.used.load().0.iter().any(|node| node.connector().placement().get() == Placement::Distributed)
+        self.topology
+            .used
+            .load()
+            .0
+            .iter()
+            .any(|node| node.connector().placement().get() == Placement::Distributed)
     }
 
     /// Whether the database allows more connections, as far as is known.
     pub(crate) fn may_open(&self) -> bool {
-        self.used.load().0.iter().any(|node| node.pool.may_open())
+        self.topology.used.load().0.iter().any(|node| node.pool.may_open())
     }
 
     /// A connection to any server, for statements that wait this long for locks; `None` for
@@ -170,19 +154,29 @@ impl Nodes {
     /// A connection for statements about one bucket: to the server that has it, if that is in reach.
     ///
     /// # Errors
-    /// As [`Nodes::acquire_for`], and [`Fault::Busy`] if too many statements for that server
-    /// wait on others.
+    /// As [`Nodes::acquire_for`], [`Fault::Busy`] if too many statements for that server wait on others, and
+    /// [`Fault::Unavailable`] if it answers nobody.
     pub(crate) async fn acquire_at(
         &self,
         bucket: i64,
         wait: Option<LockWait>,
     ) -> Result<Lease, StatementError> {
-        let Some(server) = self.server_of(bucket) else { return self.acquire_for(wait).await };
-        if self.used.load().owner(server).is_some() {
-            return self.acquire_of(Some(server), wait).await;
+        let Some(owner) = self.owner_of(bucket) else { return self.acquire_for(wait).await };
+        let mut lease = owner.breaker.guard(self.acquire_of_owner(&owner, wait)).await??;
+        lease.guard_by(Arc::clone(&owner.breaker));
+        Ok(lease)
+    }
+
+    async fn acquire_of_owner(
+        &self,
+        owner: &BucketOwner,
+        wait: Option<LockWait>,
+    ) -> Result<Lease, StatementError> {
+        if self.topology.used.load().owner(owner.number).is_some() {
+            return self.acquire_of(Some(owner.number), wait).await;
         }
-        let permit = self.routing_permit(server).await?;
-        let mut lease = self.acquire_of(Some(server), wait).await?;
+        let permit = owner.routing_permit(self.options.acquire_timeout).await?;
+        let mut lease = self.acquire_of(Some(owner.number), wait).await?;
         lease.hold_permit(permit);
         Ok(lease)
     }
@@ -192,23 +186,29 @@ impl Nodes {
         if !self.is_distributed() {
             return LaneKey { server: None, slot: 0 };
         }
-        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        let slots = (LANES_IN_ALL / map.servers().max(1)).max(1) as u64;
+        let owners = self.topology.owners.load();
+        let slots = (LANES_IN_ALL / owners.len().max(1)).max(1) as u64;
         // The share is in the low bits, the random table number above.
         let mixed = bucket as u64 ^ (bucket as u64 >> 16);
-        LaneKey { server: map.server_of(bucket), slot: (mixed % slots) as u8 }
+        LaneKey { server: owners.of_bucket(bucket).map(|owner| owner.number), slot: (mixed % slots) as u8 }
     }
 
-    /// The connector that a lane should use now.
-    pub(crate) fn connector_of(&self, lane: LaneKey) -> Arc<Connector> {
-        let used = self.used.load();
+    /// The connector that a lane should use now, and whether it is a substitute for that of the owner.
+    pub(crate) fn connector_of(&self, lane: LaneKey) -> (Arc<Connector>, bool) {
+        let used = self.topology.used.load();
         let node = used.in_order(lane.server).next().unwrap_or(&used.0[0]);
-        Arc::clone(node.connector())
+        (Arc::clone(node.connector()), lane.has_owner() && node.number() != lane.server)
+    }
+
+    /// The breaker of the server that has the buckets of a lane, if it is known.
+    pub(crate) fn breaker_of(&self, lane: LaneKey) -> Option<Arc<Breaker>> {
+        let owners = self.topology.owners.load();
+        owners.get(lane.server?).map(|owner| Arc::clone(&owner.breaker))
     }
 
     /// Whether a lane that uses another server should change, because the owner of its buckets is there.
     pub(crate) fn is_owner_back(&self, lane: LaneKey, used_by_lane: &Arc<Connector>) -> bool {
-        let used = self.used.load();
+        let used = self.topology.used.load();
         let owner = lane.server.and_then(|server| used.owner(server));
         owner.is_some_and(|owner| !Arc::ptr_eq(owner.connector(), used_by_lane))
     }
@@ -218,7 +218,7 @@ impl Nodes {
         server: Option<ServerNumber>,
         wait: Option<LockWait>,
     ) -> Result<Lease, StatementError> {
-        let used = self.used.load_full();
+        let used = self.topology.used.load_full();
         let mut last = StatementError::Fault(Fault::Unavailable);
         let all = used.in_order(server).chain(used.0.iter().take(1));
         for (tried, node) in all.enumerate() {
@@ -230,23 +230,11 @@ impl Nodes {
         Err(last)
     }
 
-    fn server_of(&self, bucket: i64) -> Option<ServerNumber> {
+    fn owner_of(&self, bucket: i64) -> Option<Arc<BucketOwner>> {
         if !self.is_distributed() {
             return None;
         }
-        self.map.read().unwrap_or_else(PoisonError::into_inner).server_of(bucket)
-    }
-
-    /// A permit to route a statement for a server through another one.
-    async fn routing_permit(&self, server: ServerNumber) -> Result<OwnedSemaphorePermit, StatementError> {
-        let permits = {
-            let mut routing_permits = self.routing_permits.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(
-                routing_permits.entry(server).or_insert_with(|| Arc::new(Semaphore::new(self.max_routed))),
-            )
-        };
-        let permit = timeout(self.options.acquire_timeout, permits.acquire_owned()).await;
-        permit.map_err(|_| Fault::Busy)?.map_err(|_| Fault::Unavailable.into())
+        self.topology.owners.load().of_bucket(bucket).map(Arc::clone)
     }
 
     /// Refreshes the map and the nodes periodically, where there is Citus, until the store is dropped.
@@ -256,8 +244,13 @@ impl Nodes {
         runtime.spawn(async move {
             loop {
                 let Some(nodes) = nodes.upgrade() else { return };
-                let is_known =
-                    nodes.used.load().0.iter().any(|node| node.connector().placement().may_be_distributed());
+                let is_known = nodes
+                    .topology
+                    .used
+                    .load()
+                    .0
+                    .iter()
+                    .any(|node| node.connector().placement().may_be_distributed());
                 // Requests report faults; this task only logs them.
                 if is_known && let Err(error) = nodes.refresh().await {
                     tracing::debug!(?error, "the map of buckets was not read");
@@ -285,7 +278,10 @@ impl Nodes {
         lease.look_at_placement().await?;
         if self.is_distributed() {
             let map = ShardMap::read(&mut lease).await?;
-            *self.map.write().unwrap_or_else(PoisonError::into_inner) = map;
+            let new =
+                |number| watched_owner(&self.topology, number, self.max_routed, self.options.acquire_timeout);
+            METRICS.bucket_map_read.set(chrono::Utc::now().timestamp());
+            self.topology.owners.rcu(|known| Owners::of_map(map.clone(), known, new));
         }
         Ok(())
     }
@@ -304,7 +300,7 @@ impl Nodes {
             return;
         }
         let used = members.keys().map(|at| Arc::clone(&nodes[*at])).collect();
-        self.used.store(Arc::new(UsedNodes(used)));
+        self.topology.used.store(Arc::new(UsedNodes(used)));
         for (at, node) in nodes.iter().enumerate() {
             let role = members.get(&at).and_then(|number| Some((*number, catalogue.get(number)?)));
             node.set_role(role, views[at].is_some());

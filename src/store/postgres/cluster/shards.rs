@@ -24,15 +24,15 @@ pub(crate) type ServerNumber = i32;
 pub(crate) struct ShardMap {
     /// The last hash of each range, ascending.
     ranges: Vec<(i32, ServerNumber)>,
-    /// How many servers have buckets.
-    servers: usize,
+    /// The servers that have buckets.
+    servers: BTreeSet<ServerNumber>,
 }
 
 impl ShardMap {
-    fn new(mut ranges: Vec<(i32, ServerNumber)>) -> Self {
+    pub(super) fn new(mut ranges: Vec<(i32, ServerNumber)>) -> Self {
         ranges.sort_unstable();
-        let servers: BTreeSet<ServerNumber> = ranges.iter().map(|(_, server)| *server).collect();
-        Self { ranges, servers: servers.len() }
+        let servers = ranges.iter().map(|(_, server)| *server).collect();
+        Self { ranges, servers }
     }
 
     /// Reads the map; empty if the database's hash is not ours.
@@ -59,9 +59,9 @@ impl ShardMap {
         self.ranges.get(at).map(|(_, server)| *server)
     }
 
-    /// How many servers have buckets.
-    pub(crate) const fn servers(&self) -> usize {
-        self.servers
+    /// The servers that have buckets.
+    pub(crate) const fn servers(&self) -> &BTreeSet<ServerNumber> {
+        &self.servers
     }
 }
 
@@ -108,7 +108,7 @@ mod tests {
     fn a_bucket_is_on_the_server_of_its_range() {
         let middle = ShardMap::new(vec![(hash_of(5) - 1, 1), (hash_of(5), 2), (i32::MAX, 3)]);
         assert_eq!(middle.server_of(5), Some(2));
-        assert_eq!(middle.servers(), 3);
+        assert_eq!(middle.servers().len(), 3);
         assert_eq!(ShardMap::default().server_of(5), None);
         let part = ShardMap::new(vec![(hash_of(5) - 1, 1)]);
         assert_eq!(part.server_of(5), None, "beyond the last range");

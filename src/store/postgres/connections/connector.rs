@@ -79,6 +79,8 @@ pub(crate) enum Ended {
     Late,
     /// The database does not answer at all.
     Silent,
+    /// The breaker of the server that has the data opened.
+    Refused,
 }
 
 impl Connector {
@@ -275,6 +277,12 @@ impl Connector {
             self.fell_silent();
         }
         answers
+    }
+
+    /// Whether the server answers a new connection within a limit. A refusal is an answer too.
+    pub(crate) async fn is_reachable(&self, limit: Duration) -> bool {
+        let connected = timeout(limit, self.hosts.connect()).await;
+        matches!(connected, Ok(Ok(_) | Err(sqlx::Error::Database(_))))
     }
 
     fn fell_silent(&self) {

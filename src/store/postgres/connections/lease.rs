@@ -20,6 +20,7 @@ use tokio::time::{Instant, timeout};
 use crate::observe::metrics;
 use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::store::Fault;
+use crate::store::postgres::connections::breaker::Breaker;
 use crate::store::postgres::connections::connector::{CHECKED, Connector, Ended};
 use crate::store::postgres::connections::hosts::ChosenHost;
 use crate::store::postgres::connections::placement::Placement;
@@ -58,6 +59,24 @@ impl Drop for SessionPermit {
     }
 }
 
+/// Waits for a statement of a session.
+#[derive(Clone, Copy)]
+struct StatementWatch<'l> {
+    connector: &'l Connector,
+    host: ChosenHost,
+    breaker: Option<&'l Breaker>,
+}
+
+impl StatementWatch<'_> {
+    async fn until_done<T>(self, work: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, Ended> {
+        let done = self.connector.watch(self.host, work);
+        match self.breaker {
+            Some(breaker) => breaker.guard(done).await.unwrap_or(Err(Ended::Refused)),
+            None => done.await,
+        }
+    }
+}
+
 /// A leased connection.
 pub(crate) struct Lease {
     connector: Arc<Connector>,
@@ -70,6 +89,8 @@ pub(crate) struct Lease {
     in_transaction: bool,
     /// Held by statements that another server passes on.
     permit: Option<OwnedSemaphorePermit>,
+    /// That of the server that has the data, if there are several.
+    breaker: Option<Arc<Breaker>>,
 }
 
 impl Drop for Lease {
@@ -96,6 +117,7 @@ impl Lease {
             running: false,
             in_transaction: false,
             permit: None,
+            breaker: None,
         }
     }
 
@@ -104,10 +126,15 @@ impl Lease {
         self.permit = Some(permit);
     }
 
+    /// Ends waits for statements when a breaker opens.
+    pub(crate) fn guard_by(&mut self, breaker: Arc<Breaker>) {
+        self.breaker = Some(breaker);
+    }
+
     /// Looks where the entities are now.
     pub(crate) async fn look_at_placement(&mut self) -> Result<Placement, StatementError> {
-        let (connector, host, connection) = self.start()?;
-        let inspected = connector.watch(host, connector.placement().look(connection)).await;
+        let (watch, connection) = self.start()?;
+        let inspected = watch.until_done(watch.connector.placement().look(connection)).await;
         let placement = self.settle(inspected, Effect::Undone)?;
         if let Some(session) = &self.session
             && session.placement != placement
@@ -139,8 +166,8 @@ impl Lease {
         statement: Statement<'_>,
         effect: Effect,
     ) -> Result<Vec<PgRow>, StatementError> {
-        let (connector, host, connection) = self.start()?;
-        let result = connector.watch(host, statement.fetch_all(connection)).await;
+        let (watch, connection) = self.start()?;
+        let result = watch.until_done(statement.fetch_all(connection)).await;
         self.settle(result, effect)
     }
 
@@ -150,8 +177,8 @@ impl Lease {
         statement: Statement<'_>,
         effect: Effect,
     ) -> Result<Option<PgRow>, StatementError> {
-        let (connector, host, connection) = self.start()?;
-        let result = connector.watch(host, statement.fetch_optional(connection)).await;
+        let (watch, connection) = self.start()?;
+        let result = watch.until_done(statement.fetch_optional(connection)).await;
         self.settle(result, effect)
     }
 
@@ -161,8 +188,8 @@ impl Lease {
         statement: Statement<'_>,
         effect: Effect,
     ) -> Result<usize, StatementError> {
-        let (connector, host, connection) = self.start()?;
-        let result = connector.watch(host, statement.execute(connection)).await;
+        let (watch, connection) = self.start()?;
+        let result = watch.until_done(statement.execute(connection)).await;
         let done = self.settle(result, effect)?;
         usize::try_from(done.rows_affected()).map_err(|_| Fault::Other.into())
     }
@@ -170,9 +197,9 @@ impl Lease {
     /// Runs a definition of a schema, view or privilege inside a transaction. What the database says
     /// about the definition itself is returned as text.
     pub(crate) async fn define(&mut self, text: String) -> Result<Result<(), String>, StatementError> {
-        let (connector, host, connection) = self.start()?;
+        let (watch, connection) = self.start()?;
         // Names and texts in it are quoted by `store::quoting`.
-        let result = connector.watch(host, sqlx::raw_sql(AssertSqlSafe(text)).execute(connection)).await;
+        let result = watch.until_done(sqlx::raw_sql(AssertSqlSafe(text)).execute(connection)).await;
         match result {
             Err(Ended::Failed(error)) => match error.as_database_error().and_then(told_of_definition) {
                 Some(error) => {
@@ -191,8 +218,8 @@ impl Lease {
         statement: Statement<'_>,
         visit: &mut (dyn FnMut(&PgRow) -> Result<ControlFlow<()>, sqlx::Error> + Send),
     ) -> Result<(), StatementError> {
-        let (connector, host, connection) = self.start()?;
-        let drained = connector.watch(host, async {
+        let (watch, connection) = self.start()?;
+        let drained = watch.until_done(async {
             let mut rows = statement.fetch(connection);
             while let Some(row) = rows.try_next().await? {
                 if visit(&row)?.is_continue() {
@@ -302,8 +329,8 @@ impl Lease {
     }
 
     async fn control(&mut self, text: impl SqlSafeStr, effect: Effect) -> Result<(), StatementError> {
-        let (connector, host, connection) = self.start()?;
-        let result = connector.watch(host, sqlx::raw_sql(text).execute(connection)).await;
+        let (watch, connection) = self.start()?;
+        let result = watch.until_done(sqlx::raw_sql(text).execute(connection)).await;
         self.settle(result, effect).map(|_| ())
     }
 
@@ -311,7 +338,7 @@ impl Lease {
     /// another.
     pub(super) async fn answers(&mut self) -> bool {
         let limit = self.connector.hosts().at_most(self.connector.acquire_timeout / 2);
-        let Ok((.., connection)) = self.start() else { return false };
+        let Ok((_, connection)) = self.start() else { return false };
         let result = timeout(limit, connection.ping()).await;
         let result = result.map_or(Err(Ended::Silent), |done| done.map_err(Ended::Failed));
         self.settle(result, Effect::Undone).is_ok()
@@ -328,11 +355,12 @@ impl Lease {
         }
     }
 
-    fn start(&mut self) -> Result<(&Connector, ChosenHost, &mut PgConnection), StatementError> {
+    fn start(&mut self) -> Result<(StatementWatch<'_>, &mut PgConnection), StatementError> {
         let session = self.session.as_mut().ok_or(Fault::Unavailable)?;
         session.losses = self.connector.losses();
         self.running = true;
-        Ok((&self.connector, session.host, &mut session.connection))
+        let (connector, host, breaker) = (&*self.connector, session.host, self.breaker.as_deref());
+        Ok((StatementWatch { connector, host, breaker }, &mut session.connection))
     }
 
     fn settle<T>(&mut self, result: Result<T, Ended>, effect: Effect) -> Result<T, StatementError> {
@@ -355,6 +383,11 @@ impl Lease {
             }
             Err(Ended::Silent) => {
                 self.discard_all();
+                Err(silent(effect))
+            }
+            Err(Ended::Refused) => {
+                self.connector.node().unreachable.one();
+                self.session = None;
                 Err(silent(effect))
             }
             Err(Ended::Late) => {

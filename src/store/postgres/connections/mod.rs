@@ -6,7 +6,9 @@
 //! - `connector` opens sessions to one server, finds the schema (`schema`, `search_path`), and looks whether the
 //!   entities are distributed (`placement`); `sessions` counts them and keeps those that are idle
 //! - `pool` lends sessions and limits how many are lent; a `lease` is one that was lent
+//! - a `breaker` refuses what needs a server that answers nobody
 
+pub(crate) mod breaker;
 pub(crate) mod capacity;
 pub(crate) mod connector;
 mod host_list;

@@ -1,0 +1,43 @@
+//! Which nodes statements go to, and which of them has which buckets, as far as is known.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use crate::store::postgres::cluster::node::Node;
+use crate::store::postgres::cluster::owners::Owners;
+use crate::store::postgres::cluster::shards::ServerNumber;
+
+/// What is read again every few seconds.
+pub(crate) struct Topology {
+    pub used: ArcSwap<UsedNodes>,
+    pub owners: ArcSwap<Owners>,
+}
+
+/// The nodes that statements go to; at least one.
+pub(crate) struct UsedNodes(pub Vec<Arc<Node>>);
+
+impl UsedNodes {
+    /// Those that may be in reach: the owner of these buckets first, then those that answered when they
+    /// were last asked.
+    pub(crate) fn in_order(&self, server: Option<ServerNumber>) -> impl Iterator<Item = &Arc<Node>> {
+        let rank = move |node: &Node| match node.answers() {
+            true if server.is_some() && server == node.number() => 0,
+            true if !node.is_drained() => 1,
+            true => 2,
+            false => 3,
+        };
+        let of = move |wanted: u8| self.0.iter().filter(move |node| rank(node) == wanted);
+        (0..=3).flat_map(of).filter(|node| !node.is_away())
+    }
+
+    /// The node of this number, if it is in reach.
+    pub(crate) fn owner(&self, server: ServerNumber) -> Option<&Arc<Node>> {
+        self.in_order(Some(server)).next().filter(|node| node.answers() && node.number() == Some(server))
+    }
+
+    /// The node of this number, in reach or not.
+    pub(crate) fn of_number(&self, server: ServerNumber) -> Option<&Arc<Node>> {
+        self.0.iter().find(|node| node.number() == Some(server))
+    }
+}

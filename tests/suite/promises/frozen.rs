@@ -1,0 +1,101 @@
+//! A node of a cluster that is frozen: its processes are there, its connections stay open, and nothing
+//! answers. Statements through other nodes wait for it too.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::line::Line;
+use super::outages::{answer, is_busy, until_well};
+use super::sharded::{distributed, is_there, on_node};
+use super::site::{End, Site};
+use crate::operators::{metrics, sample};
+use crate::support::http::Raw;
+use crate::support::*;
+
+/// Few, so that those that wait for the frozen node are missed by the others.
+const CONNECTIONS: usize = 4;
+const BEFORE: Duration = Duration::from_secs(5);
+const FROZEN: Duration = Duration::from_secs(30);
+
+fn metric(site: &Site, name: &str) -> f64 {
+    sample(&metrics(&site.admin()), name)
+}
+
+/// Waits until a metric has a value; the number of tries only stops a hang.
+fn until_metric(site: &Site, name: &str, wanted: f64) {
+    for _ in 0..600 {
+        if metric(site, name) == wanted {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("{name} is {}, not {wanted}", metric(site, name));
+}
+
+/// Whether an answer says that nothing was done, or that this is not known.
+fn is_refused(raw: &Raw) -> bool {
+    is_busy(raw) || String::from_utf8_lossy(&raw.body).contains("OperationTimedOut")
+}
+
+/// Reads and writes both tables by turns on a few connections; returns how often the healthy one was answered.
+fn traffic(site: &Site, healthy: &Table, struck: &Table, time: Duration, is_frozen: &AtomicBool) -> usize {
+    let (over, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for connection in 0..CONNECTIONS {
+            let (over, answered) = (&over, &answered);
+            scope.spawn(move || {
+                let mut line = Line::new(&site.address);
+                let row = format!("row{connection}");
+                while !over.load(Ordering::Relaxed) {
+                    for method in ["GET", "PUT"] {
+                        let ask = |line: &mut Line, table: &Table| match method {
+                            "GET" => answer(line, &table.on("GET", "insert0", "first")),
+                            _ => answer(line, &table.on("PUT", "insert0", &row).json(&json!({}))),
+                        };
+                        let raw = ask(&mut line, healthy);
+                        assert!(raw.status < 300, "{method}: {raw:?} {}", site.log());
+                        answered.fetch_add(1, Ordering::Relaxed);
+                        let raw = ask(&mut line, struck);
+                        let may_fail = is_frozen.load(Ordering::Relaxed) && is_refused(&raw);
+                        assert!(raw.status < 300 || may_fail, "{method}: {raw:?}");
+                    }
+                }
+            });
+        }
+        let end = End(&over);
+        std::thread::sleep(time);
+        drop(end);
+    });
+    answered.into_inner()
+}
+
+#[test]
+fn what_a_frozen_node_has_is_refused_at_once_until_it_answers() {
+    let Some((mut cluster, nodes)) = is_there(distributed()) else { return };
+    let site = Site::start(&nodes.coordinator, &["--admin-listen", "127.0.0.1:0"]);
+    let client = site.client();
+    let [healthy, struck] = [0, 1].map(|n: usize| on_node(&client, &nodes, &nodes.workers[n]));
+    let is_frozen = AtomicBool::new(false);
+    let begun = Instant::now();
+    let before = traffic(&site, &healthy, &struck, BEFORE, &is_frozen) as f64 / begun.elapsed().as_secs_f64();
+    is_frozen.store(true, Ordering::Relaxed);
+    cluster.freeze(2);
+    let begun = Instant::now();
+    let frozen = traffic(&site, &healthy, &struck, FROZEN, &is_frozen) as f64 / begun.elapsed().as_secs_f64();
+    println!("answers of the healthy node a second: {before:.0}, with the other one frozen {frozen:.0}");
+    until_metric(&site, "rowhouse_circuit_breakers_open", 1.0);
+    assert!(metric(&site, "rowhouse_circuit_breaker_refusals_total") > 0.0);
+    let mut line = Line::new(&site.address);
+    for n in 0..10 {
+        let raw = answer(&mut line, &struck.on("GET", "insert0", "first"));
+        assert!(is_busy(&raw), "{n}: {raw:?}");
+    }
+    cluster.thaw(2);
+    until_well(&mut line, &struck.on("GET", "insert0", "first"));
+    until_metric(&site, "rowhouse_circuit_breakers_open", 0.0);
+    is_frozen.store(false, Ordering::Relaxed);
+    traffic(&site, &healthy, &struck, BEFORE, &is_frozen);
+    until_metric(&site, "rowhouse_substituted_lanes", 0.0);
+}
