@@ -2,7 +2,7 @@
 //!
 //! - `options`, `parameters`, `host_list`, `host_map`: what the settings say, and how many connections follow
 //!   from it (`capacity`)
-//! - `hosts` chooses among the hosts of one server
+//! - `hosts` chooses among the hosts of one server, and connects without delays (`no_delay`)
 //! - `connector` opens sessions to one server, finds the schema (`schema`, `search_path`), and looks whether the
 //!   entities are distributed (`placement`); `sessions` counts them and keeps those that are idle
 //! - `pool` lends sessions and limits how many are lent; a `lease` is one that was lent
@@ -15,6 +15,7 @@ mod host_list;
 pub(crate) mod host_map;
 pub(crate) mod hosts;
 pub(crate) mod lease;
+mod no_delay;
 pub(crate) mod options;
 mod parameters;
 pub(crate) mod placement;
