@@ -1,10 +1,11 @@
-// Pictures of the last hour: rate, latency, errors, time in the database, and sizes of tables.
+// Pictures of the last hour: rate, latency, errors, time in the database, and sizes of tables; and the nodes of a cluster.
 
 import { connection } from "../core/connection.js";
 import { h } from "../core/dom.js";
 import { isCancelled } from "../core/errors.js";
 import { session } from "../core/session.js";
 import { View } from "../core/view.js";
+import { ClusterNodes } from "../parts/cluster-nodes.js";
 import { bytes, count, empty, errorBox, paneHead } from "../parts/controls.js";
 import { LineChart } from "../parts/line-chart.js";
 
@@ -32,6 +33,7 @@ class ActivityPane extends View {
       paneHead("Activity", h("span", { class: "quiet" }, "The last hour of this server")),
       this.#message,
       this.#pictures,
+      new ClusterNodes(),
     ];
   }
 

@@ -9,9 +9,10 @@ use super::database::{self, DatabaseArguments};
 use super::distribute::on_progress;
 use super::output::{Problem, block_on, interruption};
 use super::transfer::TransferEnd;
+use crate::operator::to_json;
 use crate::server::config::Database;
 use crate::server::database::DatabaseError;
-use crate::store::contract::cluster::{COORDINATOR, Cluster, ClusterNode};
+use crate::store::contract::cluster::Cluster;
 use crate::store::postgres::{ClusterChange, ClusterEvent, ClusterOutcome, NodeAddress, PgOptions, members};
 
 const STATUS_EXAMPLE: &str = "Example:
@@ -182,22 +183,18 @@ fn status(of: &DatabaseArguments) -> Result<(), TransferEnd> {
     let Some(cluster) = cluster else {
         return Err(Problem("the database has no extension citus: it is a single server".into()).into());
     };
-    of.form.print(&listed(&cluster), &to_json(&cluster))?;
+    of.form.print(&listed(&cluster), &to_json::cluster(&cluster))?;
     match cluster.silent().count() {
         0 => Ok(()),
         silent => Err(Problem(format!("{silent} of {} nodes do not answer", cluster.nodes.len())).into()),
     }
 }
 
-fn role(node: &ClusterNode) -> &'static str {
-    if node.group == COORDINATOR { "coordinator" } else { "worker" }
-}
-
 fn listed(cluster: &Cluster) -> String {
     let mut text = format!("Citus {}", cluster.version);
     for node in &cluster.nodes {
         // Writing to a string cannot fail.
-        let _ = write!(text, "\n{}: {}", node.address, role(node));
+        let _ = write!(text, "\n{}: {}", node.address, to_json::role(node));
         let _ = match &node.answer {
             Err(reason) => write!(text, ", does not answer: {reason}"),
             Ok(facts) => write!(
@@ -216,26 +213,4 @@ fn listed(cluster: &Cluster) -> String {
         let _ = write!(text, "\n{address}: a standby, or disabled");
     }
     text
-}
-
-fn to_json(cluster: &Cluster) -> Value {
-    let node = |node: &ClusterNode| {
-        let mut value = json!({
-            "address": node.address, "group": node.group, "role": role(node), "holdsShards": node.holds_shards,
-            "answers": node.answer.is_ok(),
-        });
-        match &node.answer {
-            Err(reason) => value["reason"] = reason.as_str().into(),
-            Ok(facts) => {
-                value["inRecovery"] = facts.is_standby.into();
-                value["standbys"] = facts.standbys.into();
-                value["shards"] = facts.shards.into();
-                value["bytes"] = facts.bytes.into();
-                value["entitiesAbout"] = facts.entities.into();
-            }
-        }
-        value
-    };
-    let nodes: Vec<Value> = cluster.nodes.iter().map(node).collect();
-    json!({ "citus": cluster.version, "nodes": nodes, "unused": cluster.unused })
 }

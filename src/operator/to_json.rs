@@ -10,6 +10,7 @@ use super::expiry::behind;
 use super::totals::{TableTotal, TotalBasis};
 use crate::protocol::model::Ticks;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
+use crate::store::contract::cluster::{COORDINATOR, Cluster, ClusterNode};
 use crate::store::{
     AccountOptions, DeletedTable, IndexFigures, IndexState, SqlView, StoredAccount, StoredIndex, TableExpiry,
     TableSize, ViewDefinition,
@@ -136,4 +137,32 @@ pub(crate) fn total(total: &TableTotal) -> Value {
         "countBegan": times.map(|(started, _)| started.to_canonical()),
         "countEnded": times.map(|(_, ended)| ended.to_canonical()),
     })
+}
+
+/// What a node of a cluster is.
+pub(crate) const fn role(node: &ClusterNode) -> &'static str {
+    if node.group == COORDINATOR { "coordinator" } else { "worker" }
+}
+
+/// The nodes of a cluster.
+pub(crate) fn cluster(cluster: &Cluster) -> Value {
+    let node = |node: &ClusterNode| {
+        let mut value = json!({
+            "address": node.address, "group": node.group, "role": role(node), "holdsShards": node.holds_shards,
+            "answers": node.answer.is_ok(),
+        });
+        match &node.answer {
+            Err(reason) => value["reason"] = reason.as_str().into(),
+            Ok(facts) => {
+                value["inRecovery"] = facts.is_standby.into();
+                value["standbys"] = facts.standbys.into();
+                value["shards"] = facts.shards.into();
+                value["bytes"] = facts.bytes.into();
+                value["entitiesAbout"] = facts.entities.into();
+            }
+        }
+        value
+    };
+    let nodes: Vec<Value> = cluster.nodes.iter().map(node).collect();
+    json!({ "citus": cluster.version, "nodes": nodes, "unused": cluster.unused })
 }

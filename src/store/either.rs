@@ -1,6 +1,7 @@
 //! One type for either store: an enum, not a trait object.
 
-use super::postgres::PgStore;
+use super::contract::cluster::Cluster;
+use super::postgres::{ClusterError, PgStore, members};
 use super::sqlite::SqliteStore;
 
 /// The database of a server. The traits of the contract are implemented where they are defined.
@@ -29,6 +30,18 @@ impl Store {
     /// Whether SQL views are in schemas, and roles may be granted to read them.
     pub(crate) const fn has_schemas(&self) -> bool {
         matches!(self, Store::Postgres(_))
+    }
+
+    /// The cluster that the database is a node of, of which each node is asked; `None` for a single server.
+    ///
+    /// # Errors
+    /// [`ClusterError`] if the node that requests use first does not answer. What others report is part of the
+    /// result.
+    pub(crate) async fn cluster(&self) -> Result<Option<Cluster>, ClusterError> {
+        match self {
+            Store::Postgres(store) => members::status(store.options()).await,
+            Store::Sqlite(_) => Ok(None),
+        }
     }
 
     /// Closes the database at shutdown. No data is lost without it.

@@ -7,6 +7,7 @@ mod about;
 mod accounts;
 mod audit;
 mod call;
+mod cluster;
 mod connections;
 mod console;
 mod deleted;

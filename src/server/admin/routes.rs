@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use super::call::{Call, Outcome};
 use super::console::{assets, explain, history, requests, sas, session};
-use super::{about, accounts, deleted, expiry, faults, indexes, reset, tables, views};
+use super::{about, accounts, cluster, deleted, expiry, faults, indexes, reset, tables, views};
 use crate::protocol::codec::uri::percent_decode;
 
 /// The future of an answer.
@@ -67,6 +67,7 @@ pub(crate) const ROUTES: &[Route] = &[
     guarded("GET", "/metrics", |call| Box::pin(about::metrics(call))),
     guarded("GET", "/version", |call| Box::pin(about::version(call))),
     guarded("GET", "/openapi.json", |call| Box::pin(about::openapi(call))),
+    guarded("GET", "/cluster", |call| Box::pin(cluster::status(call))),
     guarded("GET", "/tables", |call| Box::pin(tables::tables(call))),
     guarded("GET", "/deleted-tables", |call| Box::pin(deleted::list(call))),
     token("POST", "/deleted-tables/{id}/undelete", |call| Box::pin(deleted::undelete(call))).changing(),

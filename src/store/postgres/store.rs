@@ -46,6 +46,11 @@ pub struct PgStore {
 }
 
 impl PgStore {
+    /// The settings of its connections.
+    pub(crate) fn options(&self) -> &PgOptions {
+        self.nodes.options()
+    }
+
     /// Migrates the database and opens the store.
     ///
     /// # Errors

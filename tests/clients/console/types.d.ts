@@ -51,6 +51,26 @@ interface Column {
   compare?: (a: any, b: any) => number;
 }
 
+interface Cluster {
+  citus: string;
+  nodes: ClusterNode[];
+  unused: string[];
+  server: { silentNodes: number; substitutedLanes: number; bucketMapRead: string | null };
+}
+
+interface ClusterNode {
+  address: string;
+  role: "coordinator" | "worker";
+  holdsShards: boolean;
+  answers: boolean;
+  reason?: string;
+  inRecovery?: boolean;
+  standbys?: number;
+  shards?: number;
+  bytes?: number;
+  entitiesAbout?: number;
+}
+
 type CorsRule = { origins: string; methods: string; headers: string; exposed: string; maxAge: string };
 
 type Cost = {

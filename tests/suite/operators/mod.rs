@@ -55,7 +55,8 @@ pub fn ask(admin: &Wire, verb: &str, path: &str, headers: &str) -> Raw {
     admin.exchange(verb, format!("{verb} {path} HTTP/1.1\r\nHost: {host}\r\n{headers}\r\n").as_bytes())
 }
 
-fn get(admin: &Wire, path: &str) -> Raw {
+/// Asks for a page.
+pub fn get(admin: &Wire, path: &str) -> Raw {
     ask(admin, "GET", path, "")
 }
 

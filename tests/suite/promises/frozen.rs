@@ -4,13 +4,13 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::line::Line;
 use super::outages::{answer, is_busy, until_well};
 use super::sharded::{distributed, is_there, on_node};
 use super::site::{End, Site};
-use crate::operators::{metrics, sample};
+use crate::operators::{get, json_of, metrics, sample};
 use crate::support::http::Raw;
 use crate::support::*;
 
@@ -32,6 +32,21 @@ fn until_metric(site: &Site, name: &str, wanted: f64) {
         std::thread::sleep(Duration::from_millis(100));
     }
     panic!("{name} is {}, not {wanted}", metric(site, name));
+}
+
+fn owned((role, answers): (&str, bool)) -> (String, bool) {
+    (role.to_owned(), answers)
+}
+
+/// What operators are shown of the nodes: the role of each, and whether it answers.
+fn nodes_of(site: &Site) -> Vec<(String, bool)> {
+    let raw = get(&site.admin(), "/cluster");
+    assert_eq!(raw.status, 200, "{raw:?}");
+    let cluster = json_of(&raw);
+    let node = |node: &Value| {
+        (node["role"].as_str().expect("a role").to_owned(), node["answers"].as_bool().expect("it is said"))
+    };
+    cluster["nodes"].as_array().expect("nodes").iter().map(node).collect()
 }
 
 /// Whether an answer says that nothing was done, or that this is not known.
@@ -87,6 +102,7 @@ fn what_a_frozen_node_has_is_refused_at_once_until_it_answers() {
     println!("answers of the healthy node a second: {before:.0}, with the other one frozen {frozen:.0}");
     until_metric(&site, "rowhouse_circuit_breakers_open", 1.0);
     assert!(metric(&site, "rowhouse_circuit_breaker_refusals_total") > 0.0);
+    assert_eq!(nodes_of(&site), [("coordinator", true), ("worker", true), ("worker", false)].map(owned));
     let mut line = Line::new(&site.address);
     for n in 0..10 {
         let raw = answer(&mut line, &struck.on("GET", "insert0", "first"));
@@ -95,6 +111,7 @@ fn what_a_frozen_node_has_is_refused_at_once_until_it_answers() {
     cluster.thaw(2);
     until_well(&mut line, &struck.on("GET", "insert0", "first"));
     until_metric(&site, "rowhouse_circuit_breakers_open", 0.0);
+    assert!(nodes_of(&site).iter().all(|(_, answers)| *answers));
     is_frozen.store(false, Ordering::Relaxed);
     traffic(&site, &healthy, &struck, BEFORE, &is_frozen);
     until_metric(&site, "rowhouse_substituted_lanes", 0.0);

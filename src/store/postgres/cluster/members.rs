@@ -7,7 +7,7 @@ use sqlx::{Executor, PgConnection, Row};
 
 use crate::store::contract::cluster::Cluster;
 use crate::store::postgres::cluster::distribution::{
-    CannotDistribute, ClusterError, ClusterEvent, OnClusterProgress, catalogue, cluster,
+    CannotDistribute, ClusterError, ClusterEvent, OnClusterProgress, catalogue, with_nodes,
 };
 use crate::store::postgres::connections::host_map::NodeAddress;
 use crate::store::postgres::connections::hosts::Hosts;
@@ -101,7 +101,7 @@ impl ClusterChange {
 pub(crate) async fn status(options: &PgOptions) -> Result<Option<Cluster>, ClusterError> {
     let mut db = schema::connect(options).await?;
     let role = Hosts::of(options.first_url(), options.acquire_timeout)?.role().to_owned();
-    Ok(cluster(&mut db, &role).await?)
+    Ok(with_nodes(&mut db, &role).await?)
 }
 
 /// Changes the cluster, by its coordinator. Moves of shards go on by themselves when nobody waits for them any more;

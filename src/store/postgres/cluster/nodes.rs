@@ -106,6 +106,11 @@ impl Nodes {
         Ok(nodes)
     }
 
+    /// The settings of its connections.
+    pub(crate) const fn options(&self) -> &PgOptions {
+        &self.options
+    }
+
     /// The connector of the first listed server.
     pub(crate) fn first(&self) -> &Arc<Connector> {
         self.seeds[0].connector()

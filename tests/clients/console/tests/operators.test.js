@@ -247,6 +247,27 @@ test("the last hour is drawn", async () => {
   await picture(page, "activity");
 });
 
+test("the nodes of a cluster are shown, and which of them are silent", async () => {
+  const answers = { holdsShards: true, answers: true, inRecovery: false, standbys: 1, shards: 16, bytes: 4096 };
+  const nodes = [
+    { address: "coordinator:5432", group: 0, role: "coordinator", ...answers, entitiesAbout: 0, holdsShards: false },
+    { address: "worker-1:5432", group: 1, role: "worker", ...answers, entitiesAbout: 1200 },
+    { address: "worker-2:5432", group: 2, role: "worker", holdsShards: true, answers: false, reason: "timeout" },
+  ];
+  const server = { silentNodes: 1, substitutedLanes: 2, bucketMapRead: "2026-01-02T03:04:05Z" };
+  const page = await open(our, "#/activity");
+  await page.route("**/cluster", (route) =>
+    route.fulfill({ json: { citus: "13.0.5", nodes, unused: ["standby:5432"], server } }),
+  );
+  await page.reload();
+  await page.getByRole("heading", { name: "Nodes" }).waitFor();
+  await page.getByText(/worker · 16 shards · about 1,200 entities/).waitFor();
+  await page.getByText("worker · does not answer: timeout").waitFor();
+  await page.getByText(/it refuses what needs 1 of them · 2 of its lanes use another node/).waitFor();
+  await page.getByText("Standbys, or disabled: standby:5432").waitFor();
+  await picture(page, "nodes");
+});
+
 test("snapshots are taken and restored, and a reset asks first", async () => {
   const table = await our.server.table([{ PartitionKey: "p", RowKey: "r" }]);
   const page = await open(our, "#/snapshots");

@@ -110,13 +110,22 @@ pub(crate) async fn catalogue(db: &mut PgConnection) -> Result<Option<Cluster>, 
 /// # Errors
 /// Those of the node that is asked first. What others report is part of the result.
 pub(crate) async fn cluster(db: &mut PgConnection, role: &str) -> Result<Option<Cluster>, sqlx::Error> {
-    let Some(mut cluster) = catalogue(db).await? else { return Ok(None) };
-    (cluster.nodes, cluster.unused) = nodes(db, role).await?;
+    let Some(mut cluster) = with_nodes(db, role).await? else { return Ok(None) };
     cluster.columns_with_statistics = statistics(db, cluster.is_distributed()).await?;
     let is_migrated = cluster.tables.iter().all(|table| table.placement != TablePlacement::Missing);
     if is_migrated {
         cluster.view_schemas = view_schemas(db).await?;
     }
+    Ok(Some(cluster))
+}
+
+/// As [`cluster`], but shards are not asked: each would wait for a node that is silent.
+///
+/// # Errors
+/// Those of the node that is asked first.
+pub(crate) async fn with_nodes(db: &mut PgConnection, role: &str) -> Result<Option<Cluster>, sqlx::Error> {
+    let Some(mut cluster) = catalogue(db).await? else { return Ok(None) };
+    (cluster.nodes, cluster.unused) = nodes(db, role).await?;
     Ok(Some(cluster))
 }
 

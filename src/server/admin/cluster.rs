@@ -1,0 +1,44 @@
+//! `/cluster`: the nodes of a Citus cluster, like `rowhouse cluster status`, and what this server makes of them.
+
+use chrono::{DateTime, SecondsFormat};
+use serde_json::{Value, json};
+
+use super::call::{CALL_TIMEOUT, Outcome, within};
+use super::{Call, Refusal, Reply};
+use crate::observe::metrics::METRICS;
+use crate::operator::to_json;
+use crate::store::postgres::ClusterError;
+
+/// Answers with the nodes; `null` where the database is a single server.
+///
+/// # Errors
+/// 503 if the database does not answer, or too many requests wait.
+pub(crate) async fn status(call: &Call<'_>) -> Outcome {
+    // It opens a connection of its own.
+    let _permit = call.admin.permit().await?;
+    let found = within(CALL_TIMEOUT, call.store().cluster()).await?;
+    let cluster = found.map_or(Value::Null, |cluster| {
+        let mut value = to_json::cluster(&cluster);
+        value["server"] = of_this_server();
+        value
+    });
+    Ok(Reply::json(200, &cluster))
+}
+
+/// What the metrics say, too.
+fn of_this_server() -> Value {
+    let read = Some(METRICS.bucket_map_read.get()).filter(|read| *read > 0);
+    let read = read.and_then(|seconds| DateTime::from_timestamp(seconds, 0));
+    json!({
+        "silentNodes": METRICS.open_breakers.get(),
+        "substitutedLanes": METRICS.substituted_lanes.get(),
+        "bucketMapRead": read.map(|read| read.to_rfc3339_opts(SecondsFormat::Secs, true)),
+    })
+}
+
+impl From<ClusterError> for Refusal {
+    fn from(error: ClusterError) -> Self {
+        tracing::warn!(%error, "the nodes of the cluster were not read");
+        Refusal::new(503, "DatabaseUnavailable", "The database does not answer.")
+    }
+}
