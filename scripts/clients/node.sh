@@ -32,7 +32,11 @@ run_node() {
         cd "$CLIENTS/$1"
         # Node.js 18, which Debian 12 has, keeps the global that the SDK needs behind a flag.
         if (($(node_major) == 18)); then export NODE_OPTIONS=--experimental-global-webcrypto; fi
-        ROWHOUSE_BIN="$target/debug/rowhouse" DATABASE_URL=${4:-} node --test --test-reporter=tap tests/*.test.js
+        # Releases before 18.19 do not know it.
+        concurrency=(--test-concurrency="$(nproc)")
+        node "${concurrency[@]}" --version >/dev/null 2>&1 || concurrency=()
+        ROWHOUSE_BIN="$target/debug/rowhouse" DATABASE_URL=${4:-} \
+            node --test "${concurrency[@]}" --test-reporter=tap tests/*.test.js
     ) >"$report" || status=$?
     failures=$(($(tap fail "$report") + $(tap cancelled "$report")))
     if ((status != 0)); then cat "$report"; fi
