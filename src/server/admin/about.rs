@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::call::Outcome;
-use super::{Call, Refusal, Reply};
+use super::call::Call;
+use super::reply::Outcome;
+use super::reply::{Refusal, Reply};
 use crate::observe::metrics::{process, text};
 use crate::store::Store;
 

@@ -8,8 +8,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::call::{CALL_TIMEOUT, Outcome, within};
-use super::{Call, Refusal, Reply};
+use super::call::Call;
+use super::call::{CALL_TIMEOUT, within};
+use super::reply::Outcome;
+use super::reply::{Refusal, Reply};
 use crate::operator::accounts::{self, Follower};
 use crate::operator::{OperatorError, to_json};
 use crate::protocol::auth::accounts::connection_string;

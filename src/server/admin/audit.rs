@@ -4,8 +4,9 @@
 
 use std::net::IpAddr;
 
-use super::call::{Call, Outcome};
+use super::call::Call;
 use super::console::service::ServiceAnswer;
+use super::reply::Outcome;
 
 /// The target of the lines, by which a filter of the log selects them.
 pub(crate) const AUDIT: &str = "rowhouse::audit";

@@ -3,8 +3,10 @@
 use chrono::{DateTime, SecondsFormat};
 use serde_json::{Value, json};
 
-use super::call::{CALL_TIMEOUT, Outcome, within};
-use super::{Call, Refusal, Reply};
+use super::call::Call;
+use super::call::{CALL_TIMEOUT, within};
+use super::reply::Outcome;
+use super::reply::{Refusal, Reply};
 use crate::observe::metrics::METRICS;
 use crate::operator::to_json;
 use crate::store::postgres::ClusterError;

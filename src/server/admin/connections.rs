@@ -3,22 +3,13 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
-use std::io;
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use actix_web::dev::Server;
 use actix_web::rt::net::TcpStream as Accepted;
-use actix_web::web::{self, Data};
-use actix_web::{App, HttpServer};
 
-use super::Admin;
-use super::dispatch::serve;
-
-/// Maximum number of connections, when none is idle and could be closed.
-const MAX_CONNECTIONS: usize = 256;
 /// At this number of connections, a new one closes an idle one.
 const MANY: usize = 128;
 
@@ -75,21 +66,4 @@ impl Drop for Busy<'_> {
     fn drop(&mut self) {
         self.0.is_busy.store(false, Ordering::Relaxed);
     }
-}
-
-/// Serves the admin routes on this socket, on a thread of its own, so that probes do not wait for
-/// table requests.
-///
-/// # Errors
-/// Errors of the operating system.
-pub(crate) fn listen(listener: TcpListener, admin: Data<Admin>) -> io::Result<Server> {
-    let app = move || App::new().app_data(admin.clone()).default_service(web::to(serve));
-    let open = OpenConnections::default();
-    let server = HttpServer::new(app).workers(1).disable_signals().max_connections(MAX_CONNECTIONS);
-    let server = server.on_connect(move |connection, data| {
-        if let Some(entered) = open.enter(connection) {
-            data.insert(entered);
-        }
-    });
-    Ok(server.shutdown_timeout(1).listen(listener)?.run())
 }

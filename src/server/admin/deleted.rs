@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::call::{CALL_TIMEOUT, Outcome, within};
-use super::{Call, Refusal, Reply};
+use super::call::Call;
+use super::call::{CALL_TIMEOUT, within};
+use super::reply::Outcome;
+use super::reply::{Refusal, Reply};
 use crate::operator::{OperatorError, deleted, durations, table_name, to_json};
 use crate::protocol::model::Ticks;
 use crate::store::{DeletedScan, DeletedTable};

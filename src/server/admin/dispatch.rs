@@ -13,13 +13,14 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::audit::{self, Operator};
-use super::call::{Call, Outcome, Refusal, Reply};
+use super::call::Call;
 use super::connections::OpenConnection;
-use super::console::ConsoleMode;
 use super::console::service;
 use super::guard::{self, GuardedRequest};
+use super::reply::{Outcome, Refusal, Reply};
 use super::routes::{Access, Handler, ListenerPart, Parameters, ROUTES, Route};
-use super::{Admin, MAX_BODY};
+use super::state::ConsoleMode;
+use super::state::{Admin, MAX_BODY};
 use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::server::http::head_of;
 

@@ -2,9 +2,10 @@
 
 use serde_json::json;
 
-use super::call::Outcome;
+use super::call::Call;
+use super::reply::Outcome;
+use super::reply::{Refusal, Reply};
 use super::reset::account;
-use super::{Call, Refusal, Reply};
 use crate::service::{FaultRuleDocument, FaultRuleError};
 
 /// Lists the rules of the account that the query names, or all rules, with their counts.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use super::Refusal;
+use super::reply::Refusal;
 
 /// Minimum characters of a token.
 pub(crate) const MIN_TOKEN: usize = 16;

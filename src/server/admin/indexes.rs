@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::call::Outcome;
-use super::{Call, Reply};
+use super::call::Call;
+use super::reply::Outcome;
+use super::reply::Reply;
 use crate::observe::metrics::METRICS;
 use crate::operator::indexes::{self, IndexRequest};
 use crate::operator::{OperatorError, to_json};

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::call::Outcome;
-use super::{Call, Refusal, Reply};
+use super::call::Call;
+use super::reply::Outcome;
+use super::reply::{Refusal, Reply};
 use crate::error::Result;
 use crate::service::Service;
 use crate::store::contract::reset::MAX_SNAPSHOTS;

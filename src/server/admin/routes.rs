@@ -3,8 +3,9 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use super::call::{Call, Outcome};
+use super::call::Call;
 use super::console::{assets, explain, history, requests, sas, session};
+use super::reply::Outcome;
 use super::{about, accounts, cluster, deleted, expiry, faults, indexes, reset, tables, views};
 use crate::protocol::codec::uri::percent_decode;
 

@@ -7,8 +7,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::call::{CALL_TIMEOUT, Outcome, within};
-use super::{Call, Refusal, Reply};
+use super::call::Call;
+use super::call::{CALL_TIMEOUT, within};
+use super::reply::Outcome;
+use super::reply::{Refusal, Reply};
 use crate::error::{Code, Error};
 use crate::operator::totals::{self, CountPace, TableTotal};
 use crate::operator::{table_name, to_json};

@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::call::{CALL_TIMEOUT, Outcome, within};
-use super::{Call, Reply};
+use super::call::Call;
+use super::call::{CALL_TIMEOUT, within};
+use super::reply::Outcome;
+use super::reply::Reply;
 use crate::operator::to_json;
 use crate::operator::views::{self, NewView};
 use crate::protocol::model::Ticks;

@@ -2,7 +2,8 @@
 
 use rust_embed::{EmbeddedFile, RustEmbed};
 
-use crate::server::admin::call::{Call, Outcome, Refusal, Reply};
+use crate::server::admin::call::Call;
+use crate::server::admin::reply::{Outcome, Refusal, Reply};
 
 #[derive(RustEmbed)]
 #[folder = "console/"]

@@ -1,7 +1,8 @@
 //! `/explain`: how a query will be answered, and what it costs.
 
 use crate::protocol::odata::Grammar;
-use crate::server::admin::call::{CALL_TIMEOUT, Call, Outcome, Reply, within};
+use crate::server::admin::call::{CALL_TIMEOUT, Call, within};
+use crate::server::admin::reply::{Outcome, Reply};
 use crate::service::{ExplainRequest, explain_query};
 
 /// Explains a query.

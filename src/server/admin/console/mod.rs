@@ -12,20 +12,7 @@ pub(super) mod sas;
 pub(super) mod service;
 pub(super) mod session;
 
-use clap::ValueEnum;
-
-use super::call::Refusal;
-
-/// What the console may be used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ConsoleMode {
-    /// There is no console.
-    Off,
-    /// It shows, and nothing can be changed from a browser.
-    ReadOnly,
-    /// It shows and changes.
-    On,
-}
+use super::reply::Refusal;
 
 /// The refusal of a change while the console is read-only.
 pub(super) fn read_only() -> Refusal {

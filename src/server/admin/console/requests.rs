@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::server::admin::call::{Call, Outcome, Refusal, Reply};
+use crate::server::admin::call::Call;
+use crate::server::admin::reply::{Outcome, Refusal, Reply};
 use crate::service::{KEPT, RecentRequest};
 
 /// Maximum and default number of requests of an answer.

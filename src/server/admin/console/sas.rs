@@ -7,14 +7,15 @@ use chrono::Utc;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::ConsoleMode;
 use crate::error::Error;
 use crate::protocol::auth::explain_sas::SasQuestion;
 use crate::protocol::auth::issue::{Grant, GrantError, SasSubject, at_or_after};
 use crate::protocol::auth::sas::Use;
 use crate::protocol::model::Ticks;
 use crate::protocol::request::target::Accounts as _;
-use crate::server::admin::call::{Call, Outcome, Refusal, Reply, within};
+use crate::server::admin::call::{Call, within};
+use crate::server::admin::reply::{Outcome, Refusal, Reply};
+use crate::server::admin::state::ConsoleMode;
 use crate::service::stored_policies;
 
 /// Timeout for reading the stored policies of a table.

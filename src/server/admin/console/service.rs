@@ -7,10 +7,10 @@ use actix_web::http::header::{CACHE_CONTROL, HeaderValue};
 use actix_web::web::Payload;
 use actix_web::{HttpRequest, HttpResponse};
 
-use super::ConsoleMode;
 use crate::protocol::request::Head;
-use crate::server::admin::Admin;
-use crate::server::admin::call::Refusal;
+use crate::server::admin::reply::Refusal;
+use crate::server::admin::state::Admin;
+use crate::server::admin::state::ConsoleMode;
 use crate::server::http::{Incoming, head_of, respond};
 use crate::service::{ObservedOperation, Served};
 

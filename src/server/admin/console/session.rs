@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::ConsoleMode;
 use crate::server::admin::about::database;
-use crate::server::admin::call::{Call, Outcome, Reply};
+use crate::server::admin::call::Call;
+use crate::server::admin::reply::{Outcome, Reply};
+use crate::server::admin::state::ConsoleMode;
 
 /// Maximum number of accounts that are listed.
 const MAX_ACCOUNTS: usize = 1000;

@@ -1,0 +1,200 @@
+//! The last hour of this server, a point for every ten seconds.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::observe::metrics::METRICS;
+use crate::observe::metrics::requests::RequestTotals;
+use crate::protocol::model::Ticks;
+use crate::store::TableSize;
+
+/// Time between two points.
+pub(super) const STEP: Duration = Duration::from_secs(10);
+/// Maximum number of points: an hour.
+const MAX_POINTS: usize = 360;
+/// Maximum number of tables with a history of their size. A new one takes the place of the one that
+/// was measured longest ago.
+const MAX_TABLES: usize = 100;
+
+/// The state of the server over time. Sizes of tables are those that operators have asked for:
+/// measuring costs too much to do it unasked.
+pub(crate) struct History {
+    requests: Mutex<RequestHistory>,
+    sizes: Mutex<HashMap<(String, String), TableHistory>>,
+}
+
+struct RequestHistory {
+    last: RequestTotals,
+    points: VecDeque<HistoryPoint>,
+}
+
+/// What happened in one step.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct HistoryPoint {
+    /// The end of the step.
+    time: String,
+    requests: u64,
+    errors: ErrorClasses,
+    /// Milliseconds; `None` without requests.
+    p50: Option<f64>,
+    p99: Option<f64>,
+    /// Mean time that a request waited for the database.
+    store_milliseconds: Option<f64>,
+}
+
+/// The numbers of requests with an error.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct ErrorClasses {
+    client: u64,
+    server: u64,
+}
+
+struct TableHistory {
+    measured: Instant,
+    points: VecDeque<SizePoint>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct SizePoint {
+    time: String,
+    entities: u64,
+    bytes: u64,
+    complete: bool,
+}
+
+impl History {
+    /// A history that begins now.
+    pub(crate) fn new() -> Self {
+        let requests = RequestHistory { last: METRICS.requests.totals(), points: VecDeque::new() };
+        Self { requests: Mutex::new(requests), sizes: Mutex::default() }
+    }
+
+    /// Records the size of a table, unless it was recorded a moment ago.
+    pub(crate) fn measured(&self, account: &str, table: &str, size: TableSize) {
+        let mut sizes = locked(&self.sizes);
+        let key = (account.to_owned(), table.to_owned());
+        if !sizes.contains_key(&key) && sizes.len() >= MAX_TABLES {
+            let oldest = sizes.iter().min_by_key(|(_, table)| table.measured).map(|(key, _)| key.clone());
+            oldest.and_then(|key| sizes.remove(&key));
+        }
+        let now = Instant::now();
+        let table =
+            sizes.entry(key).or_insert_with(|| TableHistory { measured: now, points: VecDeque::new() });
+        if !table.points.is_empty() && now.duration_since(table.measured) < STEP {
+            return;
+        }
+        table.measured = now;
+        let TableSize { entities, bytes, complete } = size;
+        let time = Ticks::now().to_canonical();
+        push(&mut table.points, SizePoint { time, entities, bytes, complete });
+    }
+
+    /// Ends a step.
+    pub(super) fn step(&self, totals: RequestTotals) {
+        let mut requests = locked(&self.requests);
+        let point = point(&requests.last, &totals);
+        push(&mut requests.points, point);
+        requests.last = totals;
+    }
+
+    /// All points, the oldest first.
+    pub(super) fn to_json(&self) -> Value {
+        let points: Vec<HistoryPoint> = locked(&self.requests).points.iter().cloned().collect();
+        let sizes = locked(&self.sizes);
+        let mut tables: Vec<_> = sizes.iter().collect();
+        tables.sort_unstable_by_key(|(key, _)| *key);
+        let tables: Vec<_> = tables
+            .iter()
+            .map(|((account, table), history)| {
+                json!({ "account": account, "table": table, "points": history.points })
+            })
+            .collect();
+        json!({ "secondsPerPoint": STEP.as_secs(), "points": points, "tables": tables })
+    }
+}
+
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn push<T>(points: &mut VecDeque<T>, point: T) {
+    if points.len() == MAX_POINTS {
+        points.pop_front();
+    }
+    points.push_back(point);
+}
+
+fn point(before: &RequestTotals, now: &RequestTotals) -> HistoryPoint {
+    let durations = now.durations.since(&before.durations);
+    let requests = durations.count();
+    let milliseconds = |micros: f64| micros / 1000.0;
+    let database = now.database.saturating_sub(before.database) as f64;
+    HistoryPoint {
+        time: Ticks::now().to_canonical(),
+        requests,
+        errors: ErrorClasses {
+            client: now.client_errors.saturating_sub(before.client_errors),
+            server: now.server_errors.saturating_sub(before.server_errors),
+        },
+        p50: durations.quantile(0.5).map(milliseconds),
+        p99: durations.quantile(0.99).map(milliseconds),
+        store_milliseconds: (requests > 0).then(|| milliseconds(database / requests as f64)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::metrics::Ending;
+    use crate::observe::metrics::OperationLabel;
+    use crate::observe::metrics::requests::Requests;
+
+    static REQUESTS: Requests = Requests::new();
+
+    fn answer(micros: u64, status: u16, refusal: Option<crate::error::Code>) {
+        let ending = Ending {
+            operation: OperationLabel::GetEntity,
+            status,
+            refusal,
+            database: Duration::from_micros(micros / 2),
+            received: 0,
+            sent: 0,
+            slow: false,
+        };
+        REQUESTS.begin().end(Duration::from_micros(micros), &ending);
+    }
+
+    #[test]
+    fn a_point_has_what_happened_since_the_last_one() {
+        let before = REQUESTS.totals();
+        let empty = point(&before, &before);
+        assert_eq!((empty.requests, empty.p50, empty.store_milliseconds), (0, None, None));
+        (0..98).for_each(|_| answer(2_000, 200, None));
+        answer(400_000, 404, Some(crate::error::Code::ResourceNotFound));
+        answer(400_000, 503, Some(crate::error::Code::ServerBusy));
+        let found = point(&before, &REQUESTS.totals());
+        assert_eq!((found.requests, found.errors.client, found.errors.server), (100, 1, 1));
+        assert!(found.p50.is_some_and(|value| (1.0..=2.5).contains(&value)), "{found:?}");
+        assert!(found.p99.is_some_and(|value| (250.0..=500.0).contains(&value)), "{found:?}");
+        assert!(found.store_milliseconds.is_some_and(|value| (4.9..5.0).contains(&value)), "{found:?}");
+    }
+
+    #[test]
+    fn a_history_has_an_hour_and_so_many_tables_at_most() {
+        let history = History::new();
+        (0..MAX_POINTS + 5).for_each(|_| history.step(METRICS.requests.totals()));
+        assert_eq!(locked(&history.requests).points.len(), MAX_POINTS);
+        let size = TableSize { entities: 1, bytes: 2, complete: true };
+        (0..MAX_TABLES + 5).for_each(|at| history.measured("acct", &format!("t{at}"), size));
+        history.measured("acct", "t104", size);
+        let sizes = locked(&history.sizes);
+        assert_eq!(sizes.len(), MAX_TABLES);
+        assert!(!sizes.contains_key(&("acct".into(), "t0".into())));
+        assert_eq!(sizes[&("acct".into(), "t104".into())].points.len(), 1);
+    }
+}

@@ -1,0 +1,89 @@
+//! Settings and state of the admin listener.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clap::ValueEnum;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+
+use super::guard::AdminToken;
+use super::history::History;
+use super::reply::Refusal;
+use crate::error::{Code, Error};
+use crate::server::http::Proxies;
+use crate::service::Service;
+
+/// What the console may be used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ConsoleMode {
+    /// There is no console.
+    Off,
+    /// It shows, and nothing can be changed from a browser.
+    ReadOnly,
+    /// It shows and changes.
+    On,
+}
+
+/// Maximum bytes of a body, except of requests to the Table service.
+pub(crate) const MAX_BODY: usize = 256 * 1024;
+
+/// Maximum number of requests to the data of tables at once. The thread that answers them also
+/// answers the probes.
+const MAX_REQUESTS: usize = 16;
+/// How long such a request waits for a permit.
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The settings of the admin listener.
+#[derive(Debug, Clone)]
+pub(crate) struct AdminSettings {
+    /// The token that operators must send, if one is configured.
+    pub token: Option<AdminToken>,
+    /// Whether the routes for test suites exist, which reset and restore all data.
+    pub test_mode: bool,
+    pub console: ConsoleMode,
+    /// Scheme, host and port by which this machine reaches the Tables port.
+    pub tables_endpoint: String,
+    /// Proxies whose reports about operators' addresses are trusted.
+    pub proxies: Proxies,
+}
+
+/// The state of the admin listener.
+pub(crate) struct Admin {
+    pub service: Arc<Service>,
+    pub settings: AdminSettings,
+    /// Limits the requests to the service at once.
+    permits: Semaphore,
+    pub history: History,
+    stopping: AtomicBool,
+}
+
+impl Admin {
+    /// The state for a running server.
+    pub(crate) fn new(service: Arc<Service>, settings: AdminSettings) -> Self {
+        let permits = Semaphore::new(MAX_REQUESTS);
+        Self { service, settings, permits, history: History::new(), stopping: AtomicBool::new(false) }
+    }
+
+    /// Waits until a request may access the data of tables; it holds the permit until it is done.
+    ///
+    /// # Errors
+    /// 503 if too many are ahead.
+    pub(crate) async fn permit(&self) -> Result<SemaphorePermit<'_>, Refusal> {
+        match timeout(PERMIT_TIMEOUT, self.permits.acquire()).await {
+            Ok(Ok(permit)) => Ok(permit),
+            _ => Err(Error::from(Code::ServerBusy).into()),
+        }
+    }
+
+    /// Makes the readiness probe fail from now on: the server is shutting down.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the server is shutting down.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+}
