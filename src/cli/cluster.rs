@@ -194,7 +194,7 @@ fn listed(cluster: &Cluster) -> String {
     let mut text = format!("Citus {}", cluster.version);
     for node in &cluster.nodes {
         // Writing to a string cannot fail.
-        let _ = write!(text, "\n{}: {}", node.address, to_json::role(node));
+        let _ = write!(text, "\n{}: {}", node.address, node.role());
         let _ = match &node.answer {
             Err(reason) => write!(text, ", does not answer: {reason}"),
             Ok(facts) => write!(

@@ -10,7 +10,7 @@ use super::expiry::behind;
 use super::totals::{TableTotal, TotalBasis};
 use crate::protocol::model::Ticks;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
-use crate::store::contract::cluster::{COORDINATOR, Cluster, ClusterNode};
+use crate::store::contract::cluster::{Cluster, ClusterNode};
 use crate::store::{
     AccountOptions, DeletedTable, IndexFigures, IndexState, SqlView, StoredAccount, StoredIndex, TableExpiry,
     TableSize, ViewDefinition,
@@ -139,16 +139,11 @@ pub(crate) fn total(total: &TableTotal) -> Value {
     })
 }
 
-/// What a node of a cluster is.
-pub(crate) const fn role(node: &ClusterNode) -> &'static str {
-    if node.group == COORDINATOR { "coordinator" } else { "worker" }
-}
-
 /// The nodes of a cluster.
 pub(crate) fn cluster(cluster: &Cluster) -> Value {
     let node = |node: &ClusterNode| {
         let mut value = json!({
-            "address": node.address, "group": node.group, "role": role(node), "holdsShards": node.holds_shards,
+            "address": node.address, "group": node.group, "role": node.role(), "holdsShards": node.holds_shards,
             "answers": node.answer.is_ok(),
         });
         match &node.answer {

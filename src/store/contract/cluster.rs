@@ -45,6 +45,13 @@ pub(crate) struct ClusterNode {
     pub answer: Result<NodeFacts, String>,
 }
 
+impl ClusterNode {
+    /// Its role in reports.
+    pub(crate) const fn role(&self) -> &'static str {
+        if self.group == COORDINATOR { "coordinator" } else { "worker" }
+    }
+}
+
 /// What a node says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
 pub(crate) struct NodeFacts {

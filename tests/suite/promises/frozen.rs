@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::line::Line;
-use super::outages::{answer, is_busy, until_well};
+use super::outages::{answer, is_busy, is_refused, until_well};
 use super::sharded::{distributed, is_there, on_node};
 use super::site::{End, Site};
 use crate::operators::{get, json_of, metrics, sample};
-use crate::support::http::Raw;
 use crate::support::*;
 
 /// Few, so that those that wait for the frozen node are missed by the others.
@@ -47,11 +46,6 @@ fn nodes_of(site: &Site) -> Vec<(String, bool)> {
         (node["role"].as_str().expect("a role").to_owned(), node["answers"].as_bool().expect("it is said"))
     };
     cluster["nodes"].as_array().expect("nodes").iter().map(node).collect()
-}
-
-/// Whether an answer says that nothing was done, or that this is not known.
-fn is_refused(raw: &Raw) -> bool {
-    is_busy(raw) || String::from_utf8_lossy(&raw.body).contains("OperationTimedOut")
 }
 
 /// Reads and writes both tables by turns on a few connections; returns how often the healthy one was answered.

@@ -70,13 +70,18 @@ pub fn is_busy(raw: &Raw) -> bool {
     inner || outer
 }
 
+/// Whether an answer says that nothing was done, or that this is not known.
+pub fn is_refused(raw: &Raw) -> bool {
+    is_busy(raw) || String::from_utf8_lossy(&raw.body).contains("OperationTimedOut")
+}
+
 /// Asks until the first success; the number of tries only stops a hang. A write
 /// on a connection that went while it rested cannot know.
 pub fn until_well(line: &mut Line, request: &Request) {
     for _ in 0..600 {
         let raw = answer(line, request);
-        let text = String::from_utf8_lossy(&raw.body);
-        if !is_busy(&raw) && !text.contains("OperationTimedOut") {
+        if !is_refused(&raw) {
+            let text = String::from_utf8_lossy(&raw.body);
             assert!(raw.status < 300 && !text.contains("odata.error"), "{raw:?}");
             return;
         }

@@ -18,7 +18,6 @@ use tokio::sync::{mpsc, oneshot};
 use crate::observe::metrics::{self, METRICS};
 use crate::store::Fault;
 use crate::store::postgres::cluster::nodes::{LaneKey, Nodes};
-use crate::store::postgres::connections::breaker::Breaker;
 use crate::store::postgres::connections::connector::Connector;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::pool::Pool;
@@ -170,15 +169,6 @@ impl Drop for OpenLane {
     }
 }
 
-/// A connection for a round. `breaker`: that of the server that has the buckets.
-async fn acquire<S: Shared>(pool: &Pool, breaker: Option<&Arc<Breaker>>) -> Result<Lease, StatementError> {
-    let lease = pool.acquire_for(S::LOCK_WAIT);
-    let Some(breaker) = breaker else { return lease.await };
-    let mut lease = breaker.guard(lease).await??;
-    lease.guard_by(Arc::clone(breaker));
-    Ok(lease)
-}
-
 /// The next request. A lane with a substitute ends the wait now and then, to look for the owner.
 async fn next<S: Shared>(queue: &mut mpsc::Receiver<Job<S>>, is_substitute: bool) -> Option<Option<Job<S>>> {
     if !is_substitute {
@@ -206,7 +196,11 @@ async fn serve<S: Shared>(nodes: Arc<Nodes>, key: LaneKey, mut queue: mpsc::Rece
             lane = open();
         }
         while !waiting.is_empty() {
-            let lease = acquire::<S>(&lane.pool, breaker.as_ref()).await;
+            let acquiring = lane.pool.acquire_for(S::LOCK_WAIT);
+            let lease = match &breaker {
+                Some(breaker) => Lease::guarded(breaker, acquiring).await,
+                None => acquiring.await,
+            };
             gather(&mut queue, &mut waiting).await;
             waiting.retain(|job| !job.reply.is_closed());
             match lease {

@@ -118,17 +118,12 @@ impl Nodes {
 
     /// Whether the entities are distributed, as far as is known.
     pub(crate) fn is_distributed(&self) -> bool {
-        self.topology
-            .used
-            .load()
-            .0
-            .iter()
-            .any(|node| node.connector().placement().get() == Placement::Distributed)
+        self.topology.is_any_used(|node| node.connector().placement().get() == Placement::Distributed)
     }
 
     /// Whether the database allows more connections, as far as is known.
     pub(crate) fn may_open(&self) -> bool {
-        self.topology.used.load().0.iter().any(|node| node.pool.may_open())
+        self.topology.is_any_used(|node| node.pool.may_open())
     }
 
     /// A connection to any server, for statements that wait this long for locks; `None` for
@@ -167,9 +162,7 @@ impl Nodes {
         wait: Option<LockWait>,
     ) -> Result<Lease, StatementError> {
         let Some(owner) = self.owner_of(bucket) else { return self.acquire_for(wait).await };
-        let mut lease = owner.breaker.guard(self.acquire_of_owner(&owner, wait)).await??;
-        lease.guard_by(Arc::clone(&owner.breaker));
-        Ok(lease)
+        Lease::guarded(&owner.breaker, self.acquire_of_owner(&owner, wait)).await
     }
 
     async fn acquire_of_owner(
@@ -195,7 +188,7 @@ impl Nodes {
         let slots = (LANES_IN_ALL / owners.len().max(1)).max(1) as u64;
         // The share is in the low bits, the random table number above.
         let mixed = bucket as u64 ^ (bucket as u64 >> 16);
-        LaneKey { server: owners.of_bucket(bucket).map(|owner| owner.number), slot: (mixed % slots) as u8 }
+        LaneKey { server: owners.server_of(bucket), slot: (mixed % slots) as u8 }
     }
 
     /// The connector that a lane should use now, and whether it is a substitute for that of the owner.
@@ -249,13 +242,8 @@ impl Nodes {
         runtime.spawn(async move {
             loop {
                 let Some(nodes) = nodes.upgrade() else { return };
-                let is_known = nodes
-                    .topology
-                    .used
-                    .load()
-                    .0
-                    .iter()
-                    .any(|node| node.connector().placement().may_be_distributed());
+                let may_be_distributed = |node: &Node| node.connector().placement().may_be_distributed();
+                let is_known = nodes.topology.is_any_used(may_be_distributed);
                 // Requests report faults; this task only logs them.
                 if is_known && let Err(error) = nodes.refresh().await {
                     tracing::debug!(?error, "the map of buckets was not read");

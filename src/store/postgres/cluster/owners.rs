@@ -55,14 +55,19 @@ impl Owners {
         known: &Self,
         new: impl Fn(ServerNumber) -> Arc<BucketOwner>,
     ) -> Self {
-        let owner = |number: &ServerNumber| known.get(*number).map_or_else(|| new(*number), Arc::clone);
-        let owners = map.servers().iter().map(|number| (*number, owner(number))).collect();
+        let owner = |number| known.get(number).map_or_else(|| new(number), Arc::clone);
+        let owners = map.servers().into_iter().map(|number| (number, owner(number))).collect();
         Self { map, owners }
     }
 
-    /// The owner of a bucket; `None` if that is not known.
+    /// The number of the server that has a bucket; `None` if that is not known.
+    pub(crate) fn server_of(&self, bucket: i64) -> Option<ServerNumber> {
+        self.map.server_of(bucket)
+    }
+
+    /// That server.
     pub(crate) fn of_bucket(&self, bucket: i64) -> Option<&Arc<BucketOwner>> {
-        self.get(self.map.server_of(bucket)?)
+        self.get(self.server_of(bucket)?)
     }
 
     pub(crate) fn get(&self, number: ServerNumber) -> Option<&Arc<BucketOwner>> {
@@ -76,7 +81,7 @@ impl Owners {
 
     /// A bucket that this server has.
     pub(crate) fn bucket_on(&self, number: ServerNumber) -> Option<i64> {
-        (0..MAX_TRIED).find(|bucket| self.map.server_of(*bucket) == Some(number))
+        (0..MAX_TRIED).find(|bucket| self.server_of(*bucket) == Some(number))
     }
 }
 

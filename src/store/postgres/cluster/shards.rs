@@ -24,15 +24,12 @@ pub(crate) type ServerNumber = i32;
 pub(crate) struct ShardMap {
     /// The last hash of each range, ascending.
     ranges: Vec<(i32, ServerNumber)>,
-    /// The servers that have buckets.
-    servers: BTreeSet<ServerNumber>,
 }
 
 impl ShardMap {
     pub(super) fn new(mut ranges: Vec<(i32, ServerNumber)>) -> Self {
         ranges.sort_unstable();
-        let servers = ranges.iter().map(|(_, server)| *server).collect();
-        Self { ranges, servers }
+        Self { ranges }
     }
 
     /// Reads the map; empty if the database's hash is not ours.
@@ -60,8 +57,8 @@ impl ShardMap {
     }
 
     /// The servers that have buckets.
-    pub(crate) const fn servers(&self) -> &BTreeSet<ServerNumber> {
-        &self.servers
+    pub(crate) fn servers(&self) -> BTreeSet<ServerNumber> {
+        self.ranges.iter().map(|(_, server)| *server).collect()
     }
 }
 

@@ -14,6 +14,13 @@ pub(crate) struct Topology {
     pub owners: ArcSwap<Owners>,
 }
 
+impl Topology {
+    /// Whether any of the nodes in use is like this.
+    pub(crate) fn is_any_used(&self, is_like_this: impl Fn(&Node) -> bool) -> bool {
+        self.used.load().0.iter().any(|node| is_like_this(node))
+    }
+}
+
 /// The nodes that statements go to; at least one.
 pub(crate) struct UsedNodes(pub Vec<Arc<Node>>);
 

@@ -126,9 +126,17 @@ impl Lease {
         self.permit = Some(permit);
     }
 
-    /// Ends waits for statements when a breaker opens.
-    pub(crate) fn guard_by(&mut self, breaker: Arc<Breaker>) {
-        self.breaker = Some(breaker);
+    /// A lease whose waits end when a breaker opens, from that for the lease itself on.
+    ///
+    /// # Errors
+    /// Those of `acquiring`, and [`Fault::Unavailable`] if the breaker is open.
+    pub(crate) async fn guarded(
+        breaker: &Arc<Breaker>,
+        acquiring: impl Future<Output = Result<Self, StatementError>>,
+    ) -> Result<Self, StatementError> {
+        let mut lease = breaker.guard(acquiring).await??;
+        lease.breaker = Some(Arc::clone(breaker));
+        Ok(lease)
     }
 
     /// Looks where the entities are now.

@@ -238,7 +238,7 @@ impl OrderedRows<'_> {
         }
         if let Some(OrderedFrom { entry: value, pk, rk, is_short }) = &self.from {
             let operator = if self.order == PageOrder::Ascending { ">=" } else { "<=" };
-            let short = format!("left({pk}, 64), left({rk}, 64)");
+            let short = format!("left({pk}, {SHORT_CHARS}), left({rk}, {SHORT_CHARS})");
             let (columns, values) = match value {
                 Some(value) => (format!("{entry}, {SHORT_KEYS}"), format!("{value}, {short}")),
                 None => (SHORT_KEYS.to_owned(), short),
