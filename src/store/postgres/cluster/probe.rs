@@ -4,11 +4,9 @@
 //! connection, and at the same time by a statement that another node passes on. If neither gets an answer,
 //! its breaker opens, and it is asked again until it answers.
 
-use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -74,15 +72,12 @@ fn report(server: ServerNumber, answers: bool) {
 }
 
 impl Topology {
-    /// Whether a server answers within a limit: by itself, or through another node.
+    /// Whether a server answers within a limit: by itself, or through another node. Both are found out: the
+    /// first decides which way statements go.
     async fn answers(&self, server: ServerNumber, limit: Duration) -> bool {
-        let direct = pin!(self.answers_directly(server, limit));
-        let routed = pin!(timeout(limit, self.answers_through_another(server)));
-        match select(direct, routed).await {
-            Either::Left((true, _)) | Either::Right((Ok(true), _)) => true,
-            Either::Left((false, routed)) => routed.await.unwrap_or(false),
-            Either::Right((_, direct)) => direct.await,
-        }
+        let routed = timeout(limit, self.answers_through_another(server));
+        let (direct, routed) = tokio::join!(self.answers_directly(server, limit), routed);
+        direct || routed.unwrap_or(false)
     }
 
     /// Opens a connection. If that fails, statements are routed through other nodes.
