@@ -9,6 +9,7 @@ use super::indexes::IndexCatalog;
 use super::{OperatorError, durations, table_name};
 use crate::error::Code;
 use crate::observe::metrics::METRICS;
+use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::protocol::model::names::check_property_name;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
 use crate::protocol::model::{CompareOp, EdmValue, Key, Stored, TableName, Ticks};
@@ -138,6 +139,8 @@ pub(crate) fn expired(rule: &ExpiryRule, now: Ticks) -> Option<Predicate> {
     })
 }
 
+static NOT_SWEPT: WarningLimiter = WarningLimiter::new();
+
 /// What a step of the sweep has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SweepStep {
@@ -149,15 +152,19 @@ pub(crate) struct SweepStep {
 /// and was not written meanwhile. A table whose step fails waits, so that other tables are not blocked.
 ///
 /// # Errors
-/// Failures of the database.
+/// Failures of the database for which not even that can be stored.
 pub(crate) async fn step(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<SweepStep> {
-    let done = try_step(store, of, now).await;
-    if done.is_err() {
-        let due = now.later(SWEEP_RETRY_PAUSE);
-        // The database may be unreachable here as well.
-        let _ = store.record_sweep(of, &SweepState { due, ..of.sweep.clone() }).await;
+    let failure = match try_step(store, of, now).await {
+        Ok(done) => return Ok(done),
+        Err(failure) => failure,
+    };
+    let due = now.later(SWEEP_RETRY_PAUSE);
+    store.record_sweep(of, &SweepState { due, ..of.sweep.clone() }).await?;
+    if let Some(DueWarning { left_out }) = NOT_SWEPT.due() {
+        let TableExpiry { account, table, .. } = of;
+        tracing::warn!(account, table, ?failure, left_out, "what has expired was not deleted; will retry");
     }
-    done
+    Ok(SweepStep { is_full: false })
 }
 
 async fn try_step(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<SweepStep> {

@@ -56,8 +56,10 @@ pub(crate) async fn total(
         (size.entities, TotalBasis::Exact)
     } else {
         let stored = store.stored_total(table).await?;
-        if stored.is_none_or(|stored| is_stale(stored, now)) {
-            store.want_total(table, now).await?;
+        if stored.is_none_or(|stored| is_stale(stored, now))
+            && let Err(failure) = store.want_total(table, now).await
+        {
+            tracing::debug!(?failure, "a count could not be asked for");
         }
         match stored {
             Some(StoredTotal { entities, started, ended }) => {

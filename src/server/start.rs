@@ -19,7 +19,8 @@ use crate::observe::trace::Tracer;
 use crate::operator::OperatorError;
 use crate::operator::accounts::Follower;
 use crate::operator::upkeep::{
-    IndexBuilds, IndexRemoval, OnFailure, Purge, STOP_TIMEOUT, TableUpkeep, ViewUpkeep, Worker, follow,
+    DeletedUpkeep, IndexBuilds, IndexRemoval, ON_PURGE_FAILURE, OnFailure, STOP_TIMEOUT, TableUpkeep,
+    ViewUpkeep, Worker, follow, purge,
 };
 use crate::protocol::model::Ticks;
 use crate::server::admin::{self, Admin, AdminSettings, ConsoleMode};
@@ -143,8 +144,11 @@ async fn start(config: &Config) -> Result<Running, ServeError> {
 /// Starts the background work.
 fn start_jobs(config: &Config, service: &Arc<Service>) -> Worker {
     let mut worker = Worker::default();
-    let mut purge = Purge::default();
-    worker.run(service, Purge::ON_FAILURE, async move |service: &Service| purge.step(&service.primary).await);
+    worker.run(service, ON_PURGE_FAILURE, async |service: &Service| purge(&service.primary).await);
+    let mut deleted = DeletedUpkeep::default();
+    worker.run(service, ON_PURGE_FAILURE, async move |service: &Service| {
+        deleted.step(&service.primary, Ticks::now()).await
+    });
     let mut upkeep = TableUpkeep::default();
     worker.run(service, TableUpkeep::ON_FAILURE, async move |service: &Service| {
         upkeep.step(&service.primary, Ticks::now()).await

@@ -1,19 +1,19 @@
 //! Upkeep of tables: sweeping what has expired, counting tables whose totals are wanted, and removing what
 //! belonged to deleted tables.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
-use super::{IDLE, LONGEST_PAUSE, OnFailure, PAUSE_FACTOR, PAUSES, is_due, pause_after};
+use super::{IDLE, LONGEST_PAUSE, OnFailure, PAUSE_FACTOR, is_due, pause_after};
 use crate::observe::metrics::METRICS;
 use crate::operator::deleted::DeletedSizes;
 use crate::operator::expiry;
 use crate::operator::totals::CountPace;
 use crate::protocol::model::Ticks;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
-use crate::store::{Failure, Store, UntidyView};
+use crate::store::{Failure, Store, TotalPass, UntidyView};
 
 /// As [`PAUSE_FACTOR`], while every entity that is read has expired: entities must be deleted as fast as
 /// they are written, so the work takes a fifth of one connection.
@@ -23,40 +23,55 @@ const FORGET: Duration = Duration::from_secs(10);
 /// How long this server leads after a step; longer than any pause but that after failures.
 const LEAD: i64 = 15 * TICKS_PER_SECOND;
 
-/// Purges the entities of deleted tables that cannot be brought back any more. Several servers may do so at once.
+/// What follows a failure to purge or to forget.
+pub(crate) const ON_PURGE_FAILURE: OnFailure =
+    OnFailure { message: "purging deleted tables failed; will retry", pauses: (IDLE, IDLE) };
+
+/// Purges some entities of deleted tables that cannot be brought back any more, and returns the pause after it.
+/// Several servers may do so at once.
+///
+/// # Errors
+/// Failures of the database.
+pub(crate) async fn purge(store: &Store) -> Result<Duration, Failure> {
+    let begun = Instant::now();
+    let is_more_due = store.purge(Ticks::now()).await?;
+    Ok(if is_more_due { pause_after(begun, PAUSE_FACTOR).min(IDLE) } else { IDLE })
+}
+
+/// Ends the time for which deleted tables can be brought back, forgets what belonged to tables that no longer exist,
+/// and counts what is kept and what is to be purged.
 #[derive(Default)]
-pub(crate) struct Purge {
-    /// When the tables that are to be purged were counted last.
-    counted: Option<Instant>,
+pub(crate) struct DeletedUpkeep {
+    forgotten: Option<Instant>,
     kept: DeletedSizes,
 }
 
-impl Purge {
-    pub(crate) const ON_FAILURE: OnFailure =
-        OnFailure { message: "purging deleted tables failed; will retry", pauses: (IDLE, IDLE) };
-
-    /// Purges some entities, and returns the pause after it.
+impl DeletedUpkeep {
+    /// Does what is due, and returns the pause after it.
     ///
     /// # Errors
     /// Failures of the database.
-    pub(crate) async fn step(&mut self, store: &Store) -> Result<Duration, Failure> {
-        if is_due(self.counted, IDLE) {
-            store.end_keeping(Ticks::now()).await?;
-            if let Ok(tables) = store.count_deleted().await {
-                METRICS.deleted_tables.set(i64::try_from(tables).unwrap_or(i64::MAX));
-                let bytes = if tables == 0 { Ok(0) } else { self.kept.refresh(store).await };
-                if let Ok(bytes) = bytes {
-                    METRICS.deleted_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
-                }
-            }
-            if let Ok(tables) = store.backlog().await {
-                METRICS.purge_backlog.set(i64::try_from(tables).unwrap_or(i64::MAX));
-            }
-            self.counted = Some(Instant::now());
+    pub(crate) async fn step(&mut self, store: &Store, now: Ticks) -> Result<Duration, Failure> {
+        self.measure(store).await;
+        store.end_keeping(now).await?;
+        if is_due(self.forgotten, FORGET) {
+            store.forget_stale(now).await?;
+            self.forgotten = Some(Instant::now());
         }
-        let begun = Instant::now();
-        let has_purged = store.purge(Ticks::now()).await?;
-        Ok(if has_purged { pause_after(begun, PAUSE_FACTOR).min(IDLE) } else { IDLE })
+        Ok(IDLE)
+    }
+
+    async fn measure(&mut self, store: &Store) {
+        if let Ok(tables) = store.count_deleted().await {
+            METRICS.deleted_tables.set(i64::try_from(tables).unwrap_or(i64::MAX));
+            let bytes = if tables == 0 { Ok(0) } else { self.kept.refresh(store).await };
+            if let Ok(bytes) = bytes {
+                METRICS.deleted_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+            }
+        }
+        if let Ok(tables) = store.backlog().await {
+            METRICS.purge_backlog.set(i64::try_from(tables).unwrap_or(i64::MAX));
+        }
     }
 }
 
@@ -66,13 +81,14 @@ pub(crate) struct TableUpkeep {
     holder: i64,
     pace: CountPace,
     summarized: Option<Instant>,
-    forgotten: Option<Instant>,
+    /// When a count failed; it delays no other one.
+    failed: BTreeMap<i64, Instant>,
 }
 
 impl Default for TableUpkeep {
     fn default() -> Self {
         let holder = Uuid::new_v4().as_u64_pair().0.cast_signed();
-        Self { holder, pace: CountPace::default(), summarized: None, forgotten: None }
+        Self { holder, pace: CountPace::default(), summarized: None, failed: BTreeMap::new() }
     }
 }
 
@@ -91,12 +107,9 @@ impl TableUpkeep {
             summarize(store, now).await?;
             self.summarized = Some(Instant::now());
         }
-        let (expiry, total) = (store.due_expiry(now).await?, store.due_total().await?);
-        if is_due(self.forgotten, FORGET) {
-            store.forget_stale(now).await?;
-            self.forgotten = Some(Instant::now());
-            return Ok(PAUSES.0);
-        }
+        self.failed.retain(|_, at| at.elapsed() < LONGEST_PAUSE);
+        let left_out: Vec<i64> = self.failed.keys().copied().collect();
+        let (expiry, total) = (store.due_expiry(now).await?, store.due_total(&left_out).await?);
         if expiry.is_none() && total.is_none() {
             return Ok(IDLE);
         }
@@ -109,8 +122,12 @@ impl TableUpkeep {
         if let Some(of) = expiry {
             is_full = expiry::step(store, &of, now).await?.is_full;
         }
-        if let Some(pass) = total {
-            self.pace.step_total(store, &pass, now).await?;
+        if let Some(pass) = total
+            && let Err(failure) = self.pace.step_total(store, &pass, now).await
+        {
+            let TotalPass { account, table, .. } = &pass;
+            tracing::debug!(account, table, ?failure, "a table could not be counted; will retry");
+            self.failed.insert(pass.table_no, Instant::now());
         }
         Ok(pause_after(begun, if is_full { FULL_PAUSE_FACTOR } else { PAUSE_FACTOR }))
     }

@@ -75,8 +75,8 @@ pub trait Totals {
     /// Asks for a new count, unless one is under way.
     async fn want_total(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()>;
 
-    /// Returns the count that has been under way for the longest.
-    async fn due_total(&self) -> StoreResult<Option<TotalPass>>;
+    /// Returns the count that has been under way for the longest, but of none of these tables.
+    async fn due_total(&self, left_out: &[i64]) -> StoreResult<Option<TotalPass>>;
 
     /// Stores a step of a count, and at the end its result.
     async fn record_total(

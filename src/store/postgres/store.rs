@@ -17,6 +17,7 @@ use super::migrations;
 use super::state::purge_progress::PurgeProgress;
 use super::state::row_locks::RowLocks;
 use super::state::table_ids::TableCache;
+use super::state::unrecorded::Unrecorded;
 use crate::observe::metrics::METRICS;
 use crate::store::contract::indexes::NarrowingMemory;
 /// A store in PostgreSQL. Statements check everything that it caches, so any number of stores may share
@@ -34,6 +35,7 @@ pub struct PgStore {
     pub(super) row_locks: RowLocks,
     pub(super) table_cache: TableCache,
     pub(super) purge_progress: PurgeProgress,
+    pub(super) unrecorded: Unrecorded,
     pub(super) spread: u16,
     /// Timeout of a statement.
     pub(super) operation_timeout: Duration,
@@ -119,6 +121,7 @@ impl PgStore {
             row_locks: RowLocks::new(options.max_connections as usize, options.acquire_timeout),
             table_cache: TableCache::default(),
             purge_progress: PurgeProgress::default(),
+            unrecorded: Unrecorded::default(),
             spread: options.spread,
             operation_timeout: options.operation_timeout,
             narrowing: NarrowingMemory::default(),

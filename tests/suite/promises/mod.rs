@@ -26,3 +26,4 @@ mod rolling;
 mod sharded;
 mod silence;
 mod site;
+mod upkeep;

@@ -248,6 +248,36 @@ async fn purging_removes_rows_of_deleted_tables_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_table_that_cannot_be_purged_delays_no_other() {
+    let url = fresh_database();
+    let store = open(&url, 1).await;
+    let account = account();
+    let stuck = (name("Stuck"), now(), "stuck");
+    let later = (name("Later"), Ticks::from_raw(now().raw() + 1).unwrap(), "later");
+    for (table, _, rk) in [&stuck, &later] {
+        store.create_table(table.in_account(&account), now()).await.unwrap();
+        fill(&store, &account, table, (0..50).map(|i| insert(&i.to_string(), rk)).collect()).await;
+    }
+    crate::support::postgres::execute(
+        &url,
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';
+         CREATE TRIGGER stuck BEFORE DELETE ON entities FOR EACH ROW WHEN (old.rk = 'stuck') EXECUTE FUNCTION refuse()",
+    );
+    for (table, deleted, _) in [&stuck, &later] {
+        store.delete_table(table.in_account(&account), *deleted).await.unwrap();
+    }
+    let rows = async |of| count(&url, of).await;
+    while store.purge(later.1).await.unwrap() {}
+    assert_eq!(rows("SELECT count(*) FROM entities WHERE rk = 'later'").await, 0);
+    assert_eq!(rows("SELECT count(*) FROM entities WHERE rk = 'stuck'").await, 50);
+    crate::support::postgres::execute(&url, "DROP TRIGGER stuck ON entities");
+    assert!(!store.purge(later.1).await.unwrap(), "it is left alone for a minute");
+    let other = open(&url, 1).await;
+    while other.purge(later.1).await.unwrap() {}
+    assert_eq!(rows("SELECT count(*) FROM entities").await, 0);
+}
+
+#[tokio::test]
 async fn a_walk_over_large_entities_keeps_its_connections() {
     let store = open(plain_url(), 1).await;
     let (account, table) = super::contract::table(&store).await;

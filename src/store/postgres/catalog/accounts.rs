@@ -49,7 +49,7 @@ impl PgStore {
     }
 
     pub(crate) async fn merge_properties(&self, account: &str, members: &str) -> StoreResult<()> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_for_all_nodes().await?;
         let query = sqlx::query(statements::MERGE_PROPERTIES).bind(account).bind(JsonText(members));
         lease.row(query, Effect::Unknown).await?;
         Ok(())
@@ -112,7 +112,7 @@ impl PgStore {
                 sqlx::query(statements::RESEAL_ACCOUNTS).bind(seen).bind(names).bind(key(0)).bind(key(1))
             }
         };
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_for_all_nodes().await?;
         Ok(lease.row(query, Effect::Unknown).await?.is_some())
     }
 }

@@ -73,7 +73,7 @@ impl PgStore {
         now: Ticks,
         kept_until: Ticks,
     ) -> StoreResult<()> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_for_all_nodes().await?;
         lease.begin().await?;
         let take = sqlx::query(texts::TAKE).bind(table.account).bind(table.name.lower());
         let Some(row) = lease.row(take, Effect::Undone).await? else {
@@ -112,7 +112,7 @@ impl PgStore {
         now: Ticks,
     ) -> StoreResult<Undeletion> {
         let (table_no, deleted) = (table.table_no, table.deleted.raw());
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_for_all_nodes().await?;
         lease.begin().await?;
         let list = sqlx::query(texts::RETURN).bind(table_no).bind(deleted);
         let listed = lease.row(list.bind(name.lower()).bind(name.as_given()), Effect::Undone).await?;
@@ -130,7 +130,7 @@ impl PgStore {
     }
 
     pub(crate) async fn try_purge_deleted(&self, table: &DeletedTable, now: Ticks) -> StoreResult<bool> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_for_all_nodes().await?;
         lease.begin().await?;
         let take = sqlx::query(texts::TAKE_RECORD).bind(table.table_no).bind(table.deleted.raw());
         let Some(row) = lease.row(take, Effect::Undone).await? else {

@@ -24,7 +24,7 @@ impl PgStore {
 
     pub(crate) async fn try_add_index(&self, index: NewIndex<'_>, now: Ticks) -> StoreResult<AddedIndex> {
         let NewIndex { table, property, kind } = index;
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_for_all_nodes().await?;
         lease.begin().await?;
         let table = sqlx::query(texts::LOCK_TABLE).bind(table.account).bind(table.name.lower());
         let Some(row) = lease.row(table, Effect::Undone).await? else {
@@ -52,7 +52,7 @@ impl PgStore {
     }
 
     pub(crate) async fn mark_dropped(&self, index_no: i64, now: Ticks) -> StoreResult<bool> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_for_all_nodes().await?;
         let drop = sqlx::query(texts::DROP).bind(index_no).bind(now.raw());
         Ok(lease.row(drop, Effect::Unknown).await?.is_some())
     }

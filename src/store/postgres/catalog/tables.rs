@@ -65,7 +65,7 @@ impl PgStore {
     }
 
     pub(crate) async fn write_policies(&self, table: TableRef<'_>, policies: &str) -> StoreResult<()> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_for_all_nodes().await?;
         let query = sqlx::query(statements::WRITE_POLICIES)
             .bind(table.account)
             .bind(table.name.lower())
@@ -101,7 +101,7 @@ impl PgStore {
     }
 
     pub(crate) async fn try_create(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_for_all_nodes().await?;
         for _ in 0..NUMBERS_TRIED {
             let table_id = TableId::new(bucket::new_table_no(), self.spread);
             let insert = sqlx::query(statements::CREATE_TABLE)
@@ -126,7 +126,7 @@ impl PgStore {
     }
 
     pub(crate) async fn try_delete(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_for_all_nodes().await?;
         lease.begin().await?;
         let drop = sqlx::query(statements::DROP_TABLE).bind(table.account).bind(table.name.lower());
         let Some(row) = lease.row(drop, Effect::Undone).await? else {

@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use futures_util::future::join_all;
 
 use crate::observe::metrics::METRICS;
@@ -24,7 +23,7 @@ use crate::store::postgres::cluster::catalogue::{
 };
 use crate::store::postgres::cluster::node::Node;
 use crate::store::postgres::cluster::owners::{BucketOwner, Owners};
-use crate::store::postgres::cluster::probe::watched_owner;
+use crate::store::postgres::cluster::probe::{new_topology, watched_owner};
 use crate::store::postgres::cluster::shards::{ServerNumber, ShardMap};
 use crate::store::postgres::cluster::topology::{Topology, UsedNodes};
 use crate::store::postgres::connections::breaker::Breaker;
@@ -91,10 +90,7 @@ impl Nodes {
         };
         let seeds = options.urls().into_iter().map(seed).collect::<Result<Vec<_>, _>>()?;
         let nodes = Arc::new(Self {
-            topology: Arc::new(Topology {
-                used: ArcSwap::from_pointee(UsedNodes(seeds.clone())),
-                owners: ArcSwap::default(),
-            }),
+            topology: new_topology(UsedNodes(seeds.clone()), options.acquire_timeout),
             seeds,
             named: tokio::sync::Mutex::default(),
             max_routed: (connections / PART).max(1),
@@ -149,6 +145,17 @@ impl Nodes {
     /// As [`Nodes::acquire_for`].
     pub(crate) async fn acquire_to_lock(&self) -> Result<Lease, StatementError> {
         self.acquire_for(Some(LockWait::Long)).await
+    }
+
+    /// As [`Nodes::acquire_to_lock`], for statements that write what each node has a copy of: they need all.
+    ///
+    /// # Errors
+    /// As [`Nodes::acquire_for`], and [`Fault::Unavailable`] while a server with buckets answers nobody.
+    pub(crate) async fn acquire_for_all_nodes(&self) -> Result<Lease, StatementError> {
+        if !self.is_distributed() {
+            return self.acquire_to_lock().await;
+        }
+        Lease::guarded(&self.topology.breaker_of_all, self.acquire_to_lock()).await
     }
 
     /// A connection for statements about one bucket: to the server that has it, if that is in reach.
@@ -275,6 +282,7 @@ impl Nodes {
                 |number| watched_owner(&self.topology, number, self.max_routed, self.options.acquire_timeout);
             METRICS.bucket_map_read.set(chrono::Utc::now().timestamp());
             self.topology.owners.rcu(|known| Owners::of_map(map.clone(), known, new));
+            self.topology.update_breaker_of_all();
         }
         Ok(())
     }

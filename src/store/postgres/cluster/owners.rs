@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use crate::observe::metrics::METRICS;
 use crate::store::Fault;
 use crate::store::postgres::cluster::shards::{ServerNumber, ShardMap};
 use crate::store::postgres::connections::breaker::Breaker;
@@ -28,6 +29,15 @@ impl BucketOwner {
         Self { number, breaker: Arc::new(breaker), routing_permits: Arc::new(Semaphore::new(max_routed)) }
     }
 
+    /// Notes whether it answers; returns whether that is news.
+    pub(crate) fn note(&self, answers: bool) -> bool {
+        let is_news = self.breaker.set_open(!answers);
+        if is_news {
+            METRICS.open_breakers.add(if answers { -1 } else { 1 });
+        }
+        is_news
+    }
+
     /// A permit to route a statement through another node.
     ///
     /// # Errors
@@ -38,6 +48,12 @@ impl BucketOwner {
     ) -> Result<OwnedSemaphorePermit, StatementError> {
         let permit = timeout(limit, Arc::clone(&self.routing_permits).acquire_owned()).await;
         permit.map_err(|_| Fault::Busy)?.map_err(|_| Fault::Unavailable.into())
+    }
+}
+
+impl Drop for BucketOwner {
+    fn drop(&mut self) {
+        self.note(true);
     }
 }
 
@@ -74,6 +90,10 @@ impl Owners {
         self.owners.get(&number)
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<BucketOwner>> {
+        self.owners.values()
+    }
+
     /// How many servers have buckets.
     pub(crate) fn len(&self) -> usize {
         self.owners.len()
@@ -97,7 +117,7 @@ mod tests {
     #[test]
     fn an_owner_stays_the_same_when_shards_move() {
         let before = owners(vec![(0, 1), (i32::MAX, 2)], &Owners::default());
-        before.get(2).expect("server 2").breaker.set_open(true);
+        assert!(before.get(2).expect("server 2").note(false));
         let after = owners(vec![(0, 2), (i32::MAX, 3)], &before);
         assert!(after.get(2).expect("server 2").breaker.is_open());
         assert!(!after.get(3).expect("server 3").breaker.is_open());

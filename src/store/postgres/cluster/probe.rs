@@ -7,12 +7,14 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::store::postgres::cluster::owners::BucketOwner;
 use crate::store::postgres::cluster::shards::ServerNumber;
-use crate::store::postgres::cluster::topology::Topology;
+use crate::store::postgres::cluster::topology::{Topology, UsedNodes};
 use crate::store::postgres::connections::breaker::Breaker;
 use crate::store::postgres::fault::Effect;
 use crate::store::postgres::statements;
@@ -23,6 +25,27 @@ const PATIENCE: u32 = 5;
 const PROBE: u32 = 4;
 /// How long to wait before a server that did not answer is probed again.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// What is known before anything was read. When a wait for all servers takes long, each is probed.
+pub(crate) fn new_topology(used: UsedNodes, acquire_timeout: Duration) -> Arc<Topology> {
+    let (breaker, suspicions) = Breaker::new(acquire_timeout / PATIENCE);
+    let topology = Arc::new(Topology {
+        used: ArcSwap::from_pointee(used),
+        owners: ArcSwap::default(),
+        breaker_of_all: Arc::new(breaker),
+    });
+    if let Ok(runtime) = Handle::try_current() {
+        runtime.spawn(suspect_each(Arc::downgrade(&topology), suspicions));
+    }
+    topology
+}
+
+async fn suspect_each(topology: Weak<Topology>, mut suspicions: mpsc::Receiver<()>) {
+    while suspicions.recv().await.is_some() {
+        let Some(topology) = topology.upgrade() else { return };
+        topology.owners.load().iter().for_each(|owner| owner.breaker.suspect());
+    }
+}
 
 /// A new owner of buckets, which is probed when a wait for it takes long.
 pub(crate) fn watched_owner(
@@ -48,8 +71,9 @@ async fn probe_if_suspected(
         loop {
             let (Some(topology), Some(owner)) = (topology.upgrade(), owner.upgrade()) else { return };
             let answers = topology.answers(owner.number, limit).await;
-            if owner.breaker.set_open(!answers) {
+            if owner.note(answers) {
                 report(owner.number, answers);
+                topology.update_breaker_of_all();
             }
             if answers {
                 break;

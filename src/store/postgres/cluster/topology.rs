@@ -7,14 +7,22 @@ use arc_swap::ArcSwap;
 use crate::store::postgres::cluster::node::Node;
 use crate::store::postgres::cluster::owners::Owners;
 use crate::store::postgres::cluster::shards::ServerNumber;
+use crate::store::postgres::connections::breaker::Breaker;
 
 /// What is read again every few seconds.
 pub(crate) struct Topology {
     pub used: ArcSwap<UsedNodes>,
     pub owners: ArcSwap<Owners>,
+    /// That of statements which need all servers with buckets: open while that of any is.
+    pub breaker_of_all: Arc<Breaker>,
 }
 
 impl Topology {
+    /// Opens or closes the breaker of all.
+    pub(crate) fn update_breaker_of_all(&self) {
+        self.breaker_of_all.set_open(self.owners.load().iter().any(|owner| owner.breaker.is_open()));
+    }
+
     /// Whether any of the nodes in use is like this.
     pub(crate) fn is_any_used(&self, is_like_this: impl Fn(&Node) -> bool) -> bool {
         self.used.load().0.iter().any(|node| is_like_this(node))

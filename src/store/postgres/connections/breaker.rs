@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use crate::observe::metrics::METRICS;
 use crate::store::Fault;
 
-/// The breaker of one server.
+/// The breaker of one server, or of several for statements that need all of them.
 pub(crate) struct Breaker {
     is_open: AtomicBool,
     opened: Notify,
@@ -40,13 +40,15 @@ impl Breaker {
     /// Opens or closes it; returns whether that is a change.
     pub(crate) fn set_open(&self, is_open: bool) -> bool {
         let changes = self.is_open.swap(is_open, Ordering::AcqRel) != is_open;
-        if changes {
-            METRICS.open_breakers.add(if is_open { 1 } else { -1 });
-        }
         if is_open {
             self.opened.notify_waiters();
         }
         changes
+    }
+
+    /// Asks for a probe. If one was asked for already, that is enough.
+    pub(crate) fn suspect(&self) {
+        let _ = self.suspicions.try_send(());
     }
 
     /// Waits for work that needs the server. It is abandoned when the breaker opens.
@@ -68,8 +70,7 @@ impl Breaker {
             if self.is_open() {
                 return Err(Fault::Unavailable);
             }
-            // If there is one already, that is enough.
-            let _ = self.suspicions.try_send(());
+            self.suspect();
             tokio::select! {
                 biased;
                 done = work.as_mut() => return Ok(done),
@@ -77,12 +78,6 @@ impl Breaker {
                 () = tokio::time::sleep(self.patience) => {}
             }
         }
-    }
-}
-
-impl Drop for Breaker {
-    fn drop(&mut self) {
-        self.set_open(false);
     }
 }
 

@@ -255,7 +255,7 @@ impl Connector {
             tokio::select! {
                 biased;
                 done = work.as_mut() => return done.map_err(Ended::Failed),
-                answers = self.answers(host) => if !answers { return Err(Ended::Silent) },
+                answers = Box::pin(self.answers(host)) => if !answers { return Err(Ended::Silent) },
             }
             quiet = self.acquire_timeout;
         }

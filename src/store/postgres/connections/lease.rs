@@ -71,7 +71,8 @@ impl StatementWatch<'_> {
     async fn until_done<T>(self, work: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, Ended> {
         let done = self.connector.watch(self.host, work);
         match self.breaker {
-            Some(breaker) => breaker.guard(done).await.unwrap_or(Err(Ended::Refused)),
+            // Boxed, as each layer around a future holds it more than once.
+            Some(breaker) => breaker.guard(Box::pin(done)).await.unwrap_or(Err(Ended::Refused)),
             None => done.await,
         }
     }
@@ -134,7 +135,7 @@ impl Lease {
         breaker: &Arc<Breaker>,
         acquiring: impl Future<Output = Result<Self, StatementError>>,
     ) -> Result<Self, StatementError> {
-        let mut lease = breaker.guard(acquiring).await??;
+        let mut lease = breaker.guard(Box::pin(acquiring)).await??;
         lease.breaker = Some(Arc::clone(breaker));
         Ok(lease)
     }

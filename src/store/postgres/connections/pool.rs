@@ -160,7 +160,8 @@ impl Pool {
         if self.connector.is_silent() {
             return Err(NotOpened { fault: Fault::Busy, may_wait: false });
         }
-        let opened = self.connector.open(self.owner, wait.unwrap_or(LockWait::Long), until).await;
+        // Boxed: it is large and rare, and part of every request's future.
+        let opened = Box::pin(self.connector.open(self.owner, wait.unwrap_or(LockWait::Long), until)).await;
         match opened {
             Some(Ok(session)) => {
                 self.connector.sessions().opened();

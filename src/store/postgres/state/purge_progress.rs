@@ -1,6 +1,13 @@
-//! How far this process has come with the rows of a deleted table.
+//! How far this process has come with the rows of deleted tables.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a table whose step failed is left alone.
+const RETRY_PAUSE: Duration = Duration::from_secs(60);
+/// Maximum tables that are left alone.
+const MAX_SET_ASIDE: usize = 1000;
 
 /// Where the next call resumes: at the last key that was removed from this bucket. Without it, each
 /// call would scan the dead index entries of all rows that were removed before.
@@ -20,7 +27,11 @@ impl PurgePosition {
 
 /// The progress of this process with the table that it purges. Each server has its own.
 #[derive(Debug, Default)]
-pub(crate) struct PurgeProgress(Mutex<Option<(PurgePass, PurgePosition)>>);
+pub(crate) struct PurgeProgress {
+    last: Mutex<Option<(PurgePass, PurgePosition)>>,
+    /// The tables whose step failed, and when they are tried again.
+    set_aside: Mutex<BTreeMap<i64, Instant>>,
+}
 
 /// One of the two passes over a table, which differ in when they are due. The second starts from the
 /// beginning, because late writes may be anywhere.
@@ -32,11 +43,28 @@ pub(crate) struct PurgePass {
 
 impl PurgeProgress {
     pub(crate) fn position(&self, of: PurgePass) -> Option<PurgePosition> {
-        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.as_ref().filter(|(pass, _)| *pass == of).map(|(_, position)| position.clone())
     }
 
     pub(crate) fn set(&self, last: Option<(PurgePass, PurgePosition)>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = last;
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
+    }
+
+    /// Leaves a table alone for a minute, so that it delays no other; `false` if there is no room.
+    pub(crate) fn set_aside(&self, table_no: i64) -> bool {
+        let mut all = self.set_aside.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_room = all.len() < MAX_SET_ASIDE;
+        if has_room {
+            all.insert(table_no, Instant::now() + RETRY_PAUSE);
+        }
+        has_room
+    }
+
+    /// The tables that are left alone now.
+    pub(crate) fn tables_set_aside(&self) -> Vec<i64> {
+        let mut all = self.set_aside.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, until| *until > Instant::now());
+        all.keys().copied().collect()
     }
 }

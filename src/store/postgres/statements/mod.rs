@@ -252,7 +252,7 @@ pub(crate) const REPLAYED: &str = "SELECT pg_is_in_recovery() AS is_replica, \
 
 /// $1 now; $2 the latest time that may be due, beyond what a clock ahead has recorded.
 pub(crate) const DUE: &str = "SELECT table_no, spread, deleted_at, due FROM doomed \
-     WHERE due <= $1 OR due > $2 ORDER BY due, table_no LIMIT 1";
+     WHERE (due <= $1 OR due > $2) AND table_no <> ALL($3::bigint[]) ORDER BY due, table_no LIMIT 1";
 pub(crate) const COUNT_DOOMED: &str = "SELECT count(*) AS n FROM doomed WHERE due = deleted_at";
 pub(crate) const POSTPONE: &str = "UPDATE doomed SET due = $2 WHERE table_no = $1";
 pub(crate) const FORGET: &str = "DELETE FROM doomed WHERE table_no = $1";

@@ -22,10 +22,13 @@ macro_rules! expiries {
 
 pub(crate) const LIST_EXPIRIES: &str =
     expiries!("WHERE t.account = coalesce($1, t.account) ORDER BY t.account, t.name_lower");
-/// $1 now, $2 the longest pause besides that of the rule. What a clock ahead has recorded comes first.
+/// $1 now, $2 the longest pause besides that of the rule. What a clock ahead has recorded comes first. Sweeps that
+/// could not be stored, side by side: $3 tables, $4 when their rules were set, $5 when they are due.
 pub(crate) const DUE_EXPIRY: &str = expiries!(
-    "WHERE (e.due <= $1 OR e.due > $1 + greatest(e.pause, $2)) AND t.spread > 0 \
-     ORDER BY e.due <= $1, e.due, e.table_no LIMIT 1"
+    "LEFT JOIN unnest($3::bigint[], $4::bigint[], $5::bigint[]) AS u (table_no, made, due) \
+     ON u.table_no = e.table_no AND u.made = e.made \
+     WHERE (coalesce(u.due, e.due) <= $1 OR coalesce(u.due, e.due) > $1 + greatest(e.pause, $2)) AND t.spread > 0 \
+     ORDER BY coalesce(u.due, e.due) <= $1, coalesce(u.due, e.due), e.table_no LIMIT 1"
 );
 /// $1 now.
 pub(crate) const SUMMARIZE_EXPIRIES: &str = "SELECT count(*) AS rules, \
@@ -52,6 +55,9 @@ pub(crate) const FORGET_DELETED: [&str; 2] = [
 pub(crate) const LEAD_UPKEEP: &str = "INSERT INTO upkeep_lease AS l (id, holder, until) VALUES (1, $1, $3) \
      ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, until = excluded.until \
      WHERE l.holder = excluded.holder OR l.until <= $2 OR l.until > $3 + ($3 - $2) RETURNING id";
+/// Whether the time of another holder than $1 runs. $2 and $3 as above.
+pub(crate) const IS_LED_BY_ANOTHER: &str = "SELECT holder FROM upkeep_lease \
+     WHERE holder <> $1 AND until > $2 AND until <= $3 + ($3 - $2)";
 
 // Totals.
 
@@ -62,9 +68,10 @@ pub(crate) const WANT_TOTAL: &str = "INSERT INTO table_totals AS c (table_no, be
      SELECT table_no, $3, 0, $4, $4, 0 FROM tables WHERE account = $1 AND name_lower = $2 \
      ON CONFLICT (table_no) DO UPDATE SET began = excluded.began, share = 0, pk = excluded.pk, rk = excluded.rk, \
      so_far = 0 WHERE c.began IS NULL RETURNING table_no";
+/// $1 tables that are left out.
 pub(crate) const DUE_TOTAL: &str = "SELECT c.table_no, t.account, t.name, c.began, c.share, c.pk, c.rk, c.so_far \
-     FROM table_totals AS c JOIN tables AS t ON t.table_no = c.table_no WHERE c.began IS NOT NULL \
-     ORDER BY c.began, c.table_no LIMIT 1";
+     FROM table_totals AS c JOIN tables AS t ON t.table_no = c.table_no \
+     WHERE c.began IS NOT NULL AND c.table_no <> ALL($1::bigint[]) ORDER BY c.began, c.table_no LIMIT 1";
 /// $2 when the count began; also of the next.
 pub(crate) const RECORD_PART: &str = "UPDATE table_totals SET share = $3, pk = $4, rk = $5, so_far = $6 \
      WHERE table_no = $1 AND began = $2";
@@ -122,7 +129,7 @@ pub(crate) const LOCKERS: &str = "SELECT DISTINCT a.pid, a.application_name FROM
      AND n.nspname = $1 AND c.relname = $2 ORDER BY a.pid";
 
 /// Every text here.
-pub(crate) const ALL: [&str; 26] = [
+pub(crate) const ALL: [&str; 27] = [
     SET_EXPIRY,
     CLEAR_EXPIRY,
     LIST_EXPIRIES,
@@ -133,6 +140,7 @@ pub(crate) const ALL: [&str; 26] = [
     FORGET_DELETED[0],
     FORGET_DELETED[1],
     LEAD_UPKEEP,
+    IS_LED_BY_ANOTHER,
     COUNT_REST,
     STORED_TOTAL,
     WANT_TOTAL,

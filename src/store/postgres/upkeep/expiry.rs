@@ -20,7 +20,7 @@ use crate::store::{
 impl Expiry for PgStore {
     async fn set_expiry(&self, table: TableRef<'_>, rule: &ExpiryRule, now: Ticks) -> StoreResult<()> {
         let set = retry(|| async {
-            let mut lease = self.nodes.acquire_to_lock().await?;
+            let mut lease = self.nodes.acquire_for_all_nodes().await?;
             let set = sqlx::query(texts::SET_EXPIRY)
                 .bind(table.account)
                 .bind(table.name.lower())
@@ -35,7 +35,7 @@ impl Expiry for PgStore {
 
     async fn clear_expiry(&self, table: TableRef<'_>) -> StoreResult<bool> {
         retry(|| async {
-            let mut lease = self.nodes.acquire_to_lock().await?;
+            let mut lease = self.nodes.acquire_for_all_nodes().await?;
             let clear = sqlx::query(texts::CLEAR_EXPIRY).bind(table.account).bind(table.name.lower());
             Ok(lease.row(clear, Effect::Unknown).await?.is_some())
         })
@@ -62,9 +62,16 @@ impl Expiry for PgStore {
 
     async fn due_expiry(&self, now: Ticks) -> StoreResult<Option<TableExpiry>> {
         let mut lease = self.nodes.acquire().await?;
-        let due = sqlx::query(texts::DUE_EXPIRY).bind(now.raw()).bind(SWEEP_RETRY_PAUSE);
+        let unrecorded = self.unrecorded.due_sweeps();
+        let due = sqlx::query(texts::DUE_EXPIRY)
+            .bind(now.raw())
+            .bind(SWEEP_RETRY_PAUSE)
+            .bind(unrecorded.tables)
+            .bind(unrecorded.made)
+            .bind(unrecorded.due);
         let row = lease.row(due, Effect::Undone).await?;
-        Ok(row.as_ref().map(expiry).transpose()?)
+        let due = row.as_ref().map(expiry).transpose()?;
+        Ok(due.map(|of| self.unrecorded.newest_sweep(of)))
     }
 
     async fn delete_expired(&self, of: &TableExpiry, entities: &[(Key, Ticks)]) -> StoreResult<u64> {
@@ -93,7 +100,42 @@ impl Expiry for PgStore {
     }
 
     async fn record_sweep(&self, of: &TableExpiry, sweep: &SweepState) -> StoreResult<()> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        match self.store_sweep(of, sweep).await {
+            Err(_) if self.nodes.is_distributed() && self.unrecorded.keep_sweep(of, sweep) => Ok(()),
+            stored => {
+                stored?;
+                self.unrecorded.forget_sweep(of.table_no);
+                Ok(())
+            }
+        }
+    }
+
+    async fn forget_stale(&self, now: Ticks) -> StoreResult<()> {
+        let mut lease = self.nodes.acquire_for_all_nodes().await?;
+        for text in texts::FORGET_DELETED {
+            lease.row(sqlx::query(text), Effect::Unknown).await?;
+        }
+        let (before, version) = stale_copies(now);
+        let marks = sqlx::query(FORGET_STALE_MARKS).bind(before).bind(COPY_VERSION_AT).bind(version);
+        lease.row(marks, Effect::Unknown).await?;
+        Ok(())
+    }
+
+    async fn leads_upkeep(&self, holder: i64, now: Ticks, until: Ticks) -> StoreResult<bool> {
+        let leads = match self.take_lead(holder, now, until).await {
+            Err(_) if self.nodes.is_distributed() => !self.is_led_by_another(holder, now, until).await?,
+            taken => taken?,
+        };
+        if !leads {
+            self.unrecorded.clear();
+        }
+        Ok(leads)
+    }
+}
+
+impl PgStore {
+    async fn store_sweep(&self, of: &TableExpiry, sweep: &SweepState) -> StoreResult<()> {
+        let mut lease = self.nodes.acquire_for_all_nodes().await?;
         let record = sqlx::query(texts::RECORD_SWEEP)
             .bind(of.table_no)
             .bind(of.made.raw())
@@ -107,21 +149,18 @@ impl Expiry for PgStore {
         Ok(())
     }
 
-    async fn forget_stale(&self, now: Ticks) -> StoreResult<()> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
-        for text in texts::FORGET_DELETED {
-            lease.row(sqlx::query(text), Effect::Unknown).await?;
-        }
-        let (before, version) = stale_copies(now);
-        let marks = sqlx::query(FORGET_STALE_MARKS).bind(before).bind(COPY_VERSION_AT).bind(version);
-        lease.row(marks, Effect::Unknown).await?;
-        Ok(())
-    }
-
-    async fn leads_upkeep(&self, holder: i64, now: Ticks, until: Ticks) -> StoreResult<bool> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+    async fn take_lead(&self, holder: i64, now: Ticks, until: Ticks) -> StoreResult<bool> {
+        let mut lease = self.nodes.acquire_for_all_nodes().await?;
         let lead = sqlx::query(texts::LEAD_UPKEEP).bind(holder).bind(now.raw()).bind(until.raw());
         Ok(lease.row(lead, Effect::Unknown).await?.is_some())
+    }
+
+    /// For a server that could not take the lead because a node is away. The others cannot either: once the time
+    /// of the last one has run out, all work, and do some of it more than once.
+    async fn is_led_by_another(&self, holder: i64, now: Ticks, until: Ticks) -> StoreResult<bool> {
+        let mut lease = self.nodes.acquire().await?;
+        let led = sqlx::query(texts::IS_LED_BY_ANOTHER).bind(holder).bind(now.raw()).bind(until.raw());
+        Ok(lease.row(led, Effect::Undone).await?.is_some())
     }
 }
 

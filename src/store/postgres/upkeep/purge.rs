@@ -3,10 +3,12 @@
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
+use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::protocol::model::Ticks;
 use crate::store::bucket::buckets;
 use crate::store::postgres::connections::capacity;
 use crate::store::postgres::connections::lease::Lease;
+use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::retry::{retry, retry_or_reconnect};
 use crate::store::postgres::rows::broken_row;
@@ -23,6 +25,8 @@ const RANGE: i64 = 100;
 /// One hour, which is longer than any of our transactions.
 const GRACE: i64 = 3600 * 10_000_000;
 
+static NOT_PURGED: WarningLimiter = WarningLimiter::new();
+
 impl Upkeep for PgStore {
     async fn current_until(&self, now: Ticks) -> StoreResult<Option<Ticks>> {
         retry(|| self.replayed_until(now)).await
@@ -37,7 +41,17 @@ impl Upkeep for PgStore {
     }
 
     async fn purge(&self, now: Ticks) -> StoreResult<bool> {
-        retry(|| self.try_purge(now)).await
+        let Some(row) = self.due_for_purge(now).await? else { return Ok(false) };
+        let table_no: i64 = row.try_get("table_no").map_err(broken_row)?;
+        if let Err(failure) = retry(|| self.purge_table(table_no, &row, now)).await {
+            if !self.purge_progress.set_aside(table_no) {
+                return Err(failure);
+            }
+            if let Some(DueWarning { left_out }) = NOT_PURGED.due() {
+                tracing::warn!(table_no, ?failure, left_out, "a deleted table was not purged; will retry");
+            }
+        }
+        Ok(self.due_for_purge(now).await?.is_some())
     }
 }
 
@@ -93,28 +107,34 @@ impl PgStore {
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
-    /// Removes one range of the table that has been due for the longest. A table without rows gets a second
-    /// pass after its grace period.
-    pub(crate) async fn try_purge(&self, now: Ticks) -> StoreResult<bool> {
+    /// The table that has been due for the longest. One that a step failed for delays no other.
+    async fn due_for_purge(&self, now: Ticks) -> Result<Option<PgRow>, StatementError> {
+        let latest = now.raw().saturating_add(GRACE);
         let mut lease = self.nodes.acquire_to_lock().await?;
-        let Some(row) = due(&mut lease, now).await? else { return Ok(false) };
-        let table_no: i64 = row.try_get("table_no").map_err(broken_row)?;
+        let due = sqlx::query(statements::DUE).bind(now.raw()).bind(latest);
+        lease.row(due.bind(self.purge_progress.tables_set_aside()), Effect::Undone).await
+    }
+
+    /// Removes one range of a table. One without rows gets a second pass after its grace period.
+    async fn purge_table(&self, table_no: i64, row: &PgRow, now: Ticks) -> StoreResult<()> {
         let spread: i32 = row.try_get("spread").map_err(broken_row)?;
         let deleted_at: i64 = row.try_get("deleted_at").map_err(broken_row)?;
         let pass = PurgePass { table_no, due: row.try_get("due").map_err(broken_row)? };
         let Ok(spread) = u16::try_from(spread) else {
-            doom_both_layouts(&mut lease, table_no, now).await?;
-            return Ok(true);
+            let mut lease = self.nodes.acquire_for_all_nodes().await?;
+            return Ok(doom_both_layouts(&mut lease, table_no, now).await?);
         };
         let start = self.purge_progress.position(pass).unwrap_or_else(|| PurgePosition::first(i64::MIN));
         for bucket in buckets(table_no, spread).filter(|bucket| *bucket >= start.bucket) {
             let from = if bucket == start.bucket { start.clone() } else { PurgePosition::first(bucket) };
+            let mut lease = self.nodes.acquire_at(bucket, Some(LockWait::Long)).await?;
             if let Some(last) = purge_range(&mut lease, from).await? {
                 self.purge_progress.set(Some((pass, last)));
-                return Ok(true);
+                return Ok(());
             }
         }
         self.purge_progress.set(None);
+        let mut lease = self.nodes.acquire_for_all_nodes().await?;
         let settle = if pass.due != deleted_at {
             let all: Vec<i64> = buckets(table_no, spread).collect();
             for text in [statements::REMOVE_CHANGES, statements::REMOVE_BUCKETS] {
@@ -126,14 +146,8 @@ impl PgStore {
             sqlx::query(statements::POSTPONE).bind(table_no).bind(after_grace)
         };
         lease.row(settle, Effect::Unknown).await?;
-        Ok(due(&mut lease, now).await?.is_some())
+        Ok(())
     }
-}
-
-/// The table that has been due for the longest.
-async fn due(lease: &mut Lease, now: Ticks) -> Result<Option<PgRow>, StatementError> {
-    let latest = now.raw().saturating_add(GRACE);
-    lease.row(sqlx::query(statements::DUE).bind(now.raw()).bind(latest), Effect::Undone).await
 }
 
 /// Replaces a table that was deleted while it was being respread by its two layouts, which are purged each

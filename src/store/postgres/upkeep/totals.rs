@@ -38,7 +38,7 @@ impl Totals for PgStore {
     }
 
     async fn want_total(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_for_all_nodes().await?;
         let want = sqlx::query(texts::WANT_TOTAL)
             .bind(table.account)
             .bind(table.name.lower())
@@ -48,27 +48,52 @@ impl Totals for PgStore {
         Ok(())
     }
 
-    async fn due_total(&self) -> StoreResult<Option<TotalPass>> {
+    async fn due_total(&self, left_out: &[i64]) -> StoreResult<Option<TotalPass>> {
         let mut lease = self.nodes.acquire().await?;
-        let row = lease.row(sqlx::query(texts::DUE_TOTAL), Effect::Undone).await?;
-        Ok(row.as_ref().map(pass).transpose()?)
+        let row = lease.row(sqlx::query(texts::DUE_TOTAL).bind(left_out), Effect::Undone).await?;
+        let due = row.as_ref().map(pass).transpose()?;
+        Ok(due.map(|pass| self.unrecorded.newest_count(pass)))
     }
 
     async fn record_total(&self, pass: &TotalPass, part: &CountedPart, now: Ticks) -> StoreResult<()> {
-        let sum = pass.so_far.saturating_add(part.entities).cast_signed();
-        let mut lease = self.nodes.acquire_to_lock().await?;
-        let record = match &part.next {
+        let sum = pass.so_far.saturating_add(part.entities);
+        let stored = self.store_total(pass, part.next.as_ref(), sum, now).await;
+        match (&part.next, stored) {
+            (Some(next), Err(_))
+                if self.nodes.is_distributed() && self.unrecorded.keep_count(pass, next, sum) =>
+            {
+                Ok(())
+            }
+            (_, stored) => {
+                stored?;
+                self.unrecorded.forget_count(pass.table_no);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl PgStore {
+    async fn store_total(
+        &self,
+        pass: &TotalPass,
+        next: Option<&CountPosition>,
+        sum: u64,
+        now: Ticks,
+    ) -> StoreResult<()> {
+        let mut lease = self.nodes.acquire_for_all_nodes().await?;
+        let record = match next {
             Some(CountPosition { share, key }) => sqlx::query(texts::RECORD_PART)
                 .bind(pass.table_no)
                 .bind(pass.began.raw())
                 .bind(i32::from(*share))
                 .bind(&key.partition)
                 .bind(&key.row)
-                .bind(sum),
+                .bind(sum.cast_signed()),
             None => sqlx::query(texts::RECORD_TOTAL)
                 .bind(pass.table_no)
                 .bind(pass.began.raw())
-                .bind(sum)
+                .bind(sum.cast_signed())
                 .bind(now.raw()),
         };
         lease.row(record, Effect::Unknown).await?;
@@ -86,14 +111,16 @@ impl Attempt for CountPart<'_> {
     type Done = CountedPart;
 
     async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<CountedPart>> {
-        let mut lease = store.nodes.acquire().await?;
+        let CountPosition { share, key } = self.from;
+        let bucket = table_id.buckets().nth(usize::from(*share));
+        let mut lease = match bucket {
+            Some(bucket) => store.nodes.acquire_at(bucket, None).await?,
+            None => store.nodes.acquire().await?,
+        };
         if !exists(&mut lease, table_id).await? {
             return Ok(None);
         }
-        let CountPosition { share, key } = self.from;
-        let Some(bucket) = table_id.buckets().nth(usize::from(*share)) else {
-            return Ok(Some(CountedPart { entities: 0, next: None }));
-        };
+        let Some(bucket) = bucket else { return Ok(Some(CountedPart { entities: 0, next: None })) };
         // Rows before a row that stands so far behind need not be counted one by one.
         let bound = sqlx::query(statements::PURGE_BOUND)
             .bind(bucket)
@@ -128,12 +155,12 @@ impl Attempt for Estimate {
     type Done = u64;
 
     async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<u64>> {
-        let mut lease = store.nodes.acquire().await?;
-        if !exists(&mut lease, table_id).await? {
-            return Ok(None);
-        }
         let mut sum = 0;
         for bucket in table_id.buckets() {
+            let mut lease = store.nodes.acquire_at(bucket, None).await?;
+            if !exists(&mut lease, table_id).await? {
+                return Ok(None);
+            }
             // The statistics of a value are read by the value, which is a number of ours.
             let text = format!("EXPLAIN (FORMAT JSON) SELECT pk FROM entities WHERE bucket = {bucket}");
             let explain = sqlx::query(sqlx::AssertSqlSafe(text)).persistent(false);

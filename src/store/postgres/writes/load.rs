@@ -153,7 +153,7 @@ impl PgStore {
     }
 
     pub(crate) async fn remove_marks(&self, copy: &str) -> StoreResult<()> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_for_all_nodes().await?;
         lease.changed(sqlx::query(statements::FORGET_MARKS).bind(copy), Effect::Unknown).await?;
         Ok(())
     }

@@ -63,16 +63,17 @@ impl Totals for SqliteStore {
         self.writer.submit(want).await
     }
 
-    async fn due_total(&self) -> StoreResult<Option<TotalPass>> {
+    async fn due_total(&self, left_out: &[i64]) -> StoreResult<Option<TotalPass>> {
         self.readers.with(|db| {
-            db.prepare_cached(
+            let mut due = db.prepare_cached(
                 "SELECT c.table_no, t.account, t.name, c.began, c.share, c.pk, c.rk, c.so_far
                  FROM table_totals AS c JOIN tables AS t ON t.table_no = c.table_no
-                 WHERE c.began IS NOT NULL ORDER BY c.began, c.table_no LIMIT 1",
-            )?
-            .query_row([], pass)
-            .optional()
-            .map(Ok)
+                 WHERE c.began IS NOT NULL ORDER BY c.began, c.table_no",
+            )?;
+            let is_wanted = |pass: &rusqlite::Result<TotalPass>| {
+                pass.as_ref().map_or(true, |pass| !left_out.contains(&pass.table_no))
+            };
+            due.query_map([], pass)?.find(is_wanted).transpose().map(Ok)
         })
     }
 
