@@ -1,7 +1,6 @@
 // What operators do besides entities: signing in, accounts, tables, policies, service properties, signatures, live figures, test mode.
 
 import assert from "node:assert/strict";
-import { createHmac } from "node:crypto";
 import { test } from "node:test";
 import { column, consoleForThisFile, eventually, newName, open, openTable, picture, TOKEN } from "./console.js";
 
@@ -285,69 +284,4 @@ test("snapshots are taken and restored, and a reset asks first", async () => {
   assert.equal((await our.server.entities(table)).length, 1);
   await page.getByRole("button", { name: /^Delete / }).click();
   await page.getByText("No snapshots yet").waitFor();
-});
-
-/** The status of a GET by a client, which is no operator. */
-async function statusForClients(address) {
-  const { account, endpoint, keys } = our.server;
-  const date = new Date().toUTCString();
-  const signature = createHmac("sha256", Buffer.from(keys[0], "base64"))
-    .update(`${date}\n/${account}${new URL(`${endpoint}/${address}`).pathname}`)
-    .digest("base64");
-  const authorization = `SharedKeyLite ${account}:${signature}`;
-  const headers = { authorization, "x-ms-date": date, accept: "application/json" };
-  return (await fetch(`${endpoint}/${address}`, { headers })).status;
-}
-
-test("faults are ordered, counted and removed", async () => {
-  const table = await our.server.table([{ PartitionKey: "p", RowKey: "r" }]);
-  const page = await open(our, "#/snapshots");
-  await page.getByText("No faults").waitFor();
-  const add = async () => {
-    await page.getByRole("button", { name: "Add fault" }).click();
-    await dialog(page).waitFor();
-  };
-  const confirm = () => dialog(page).getByRole("button", { name: "Add" }).click();
-  await add();
-  await dialog(page).getByLabel("Operation").fill("Get");
-  await confirm();
-  await dialog(page).getByRole("alert").getByText(/no operation "Get"/).waitFor();
-  await dialog(page).getByLabel("Operation").fill("GetEntity");
-  await dialog(page).getByLabel("Table", { exact: true }).fill(table);
-  await dialog(page).getByLabel("RowKey").fill("r");
-  await dialog(page).getByLabel("Skip").fill("1");
-  await picture(page, "fault");
-  await confirm();
-  const rule = page.getByRole("article").filter({ hasText: `ServerBusy: GetEntity ${table} (*,"r")` });
-  await rule.getByText("0 of 1 met it, 0 matched, skips 1").waitFor();
-  const path = `${table}(PartitionKey='p',RowKey='r')`;
-  const statuses = [];
-  for (let turn = 0; turn < 3; turn += 1) {
-    statuses.push(await statusForClients(path));
-    // What the console asks for meets no fault.
-    await our.server.send("GET", path);
-  }
-  assert.deepEqual(statuses, [200, 503, 200]);
-  // Without being asked for.
-  await rule.getByText("1 of 1 met it, 3 matched").waitFor();
-  await add();
-  await dialog(page).getByLabel("Fault", { exact: true }).selectOption("after");
-  await dialog(page).getByLabel("Times").fill("2");
-  await confirm();
-  await page.getByRole("heading", { name: "dropped after: any request" }).waitFor();
-  await rule.getByText("0 of 1 met it, 0 matched").waitFor();
-  await picture(page, "faults");
-  await page.getByRole("button", { name: /^Remove ServerBusy/ }).click();
-  await rule.waitFor({ state: "detached" });
-  await page.getByRole("button", { name: /^Remove dropped/ }).click();
-  await page.getByText("No faults").waitFor();
-  await add();
-  await dialog(page).getByLabel("Fault", { exact: true }).selectOption("delay");
-  await dialog(page).getByLabel("Milliseconds").fill("1");
-  await confirm();
-  await page.getByRole("heading", { name: "1 ms: any request" }).waitFor();
-  await page.getByRole("button", { name: "Reset" }).click();
-  await dialog(page).getByLabel("Type reset to go on").fill("reset");
-  await dialog(page).getByRole("button", { name: "Reset" }).click();
-  await page.getByText("No faults").waitFor();
 });
