@@ -356,16 +356,8 @@ mod tests {
             known_schema: 3,
             encoding: Some("UTF8".into()),
             allowed_connections: Some(100),
-            is_standby: false,
-            missing: Vec::new(),
-            migration_obstacle: None,
             skew: Some(TimeDelta::milliseconds(-200)),
-            cluster: None,
-            hosts: None,
-            left_respreads: Vec::new(),
-            hidden_schemas: Vec::new(),
-            missing_indexes: Vec::new(),
-            accounts: Vec::new(),
+            ..Inspection::default()
         }
     }
 

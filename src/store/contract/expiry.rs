@@ -2,6 +2,7 @@
 //! after a date that they carry.
 
 use super::StoreResult;
+use super::unrecorded::Unrecorded;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
 use crate::protocol::model::{Key, TableRef, Ticks};
 
@@ -33,6 +34,9 @@ pub struct SweepState {
     /// Entities deleted since the rule was set.
     pub expired: u64,
 }
+
+/// Sweeps that could not be recorded, since their rules were set.
+pub(crate) type UnrecordedSweeps = Unrecorded<SweepState>;
 
 /// A table with its rule.
 #[derive(Debug, Clone, PartialEq, Eq)]

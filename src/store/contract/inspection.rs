@@ -55,7 +55,7 @@ pub(crate) struct HostsFound {
 }
 
 /// The state of a database, for its operator.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Inspection {
     /// Name and version of the database.
     pub product: String,

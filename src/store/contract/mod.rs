@@ -42,13 +42,14 @@ mod accounts;
 pub(crate) mod cluster;
 pub mod deleted;
 mod entities;
-mod expiry;
+pub(crate) mod expiry;
 pub(crate) mod indexes;
 mod inspection;
 pub(crate) mod load;
 pub mod reset;
 mod tables;
-mod totals;
+pub(crate) mod totals;
+mod unrecorded;
 mod upkeep;
 pub mod views;
 

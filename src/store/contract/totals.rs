@@ -1,6 +1,7 @@
 //! How many entities tables have.
 
 use super::StoreResult;
+use super::unrecorded::Unrecorded;
 use crate::protocol::model::{Key, TableRef, Ticks};
 
 /// Where counting goes on: tables are counted bucket by bucket.
@@ -46,6 +47,9 @@ pub struct TotalPass {
     /// Entities counted so far.
     pub so_far: u64,
 }
+
+/// Counts that could not be recorded, since they began: where they go on, and how many so far.
+pub(crate) type UnrecordedCounts = Unrecorded<(CountPosition, u64)>;
 
 store_trait! {
 /// Counts of entities: of a part, exactly, and stored ones of whole tables, for a first answer

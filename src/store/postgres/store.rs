@@ -17,9 +17,11 @@ use super::migrations;
 use super::state::purge_progress::PurgeProgress;
 use super::state::row_locks::RowLocks;
 use super::state::table_ids::TableCache;
-use super::state::unrecorded::Unrecorded;
 use crate::observe::metrics::METRICS;
+use crate::store::contract::expiry::UnrecordedSweeps;
 use crate::store::contract::indexes::NarrowingMemory;
+use crate::store::contract::totals::UnrecordedCounts;
+
 /// A store in PostgreSQL. Statements check everything that it caches, so any number of stores may share
 /// one database.
 pub struct PgStore {
@@ -35,7 +37,9 @@ pub struct PgStore {
     pub(super) row_locks: RowLocks,
     pub(super) table_cache: TableCache,
     pub(super) purge_progress: PurgeProgress,
-    pub(super) unrecorded: Unrecorded,
+    /// What could not be written while a node of the cluster was away.
+    pub(super) unrecorded_sweeps: UnrecordedSweeps,
+    pub(super) unrecorded_counts: UnrecordedCounts,
     pub(super) spread: u16,
     /// Timeout of a statement.
     pub(super) operation_timeout: Duration,
@@ -121,7 +125,8 @@ impl PgStore {
             row_locks: RowLocks::new(options.max_connections as usize, options.acquire_timeout),
             table_cache: TableCache::default(),
             purge_progress: PurgeProgress::default(),
-            unrecorded: Unrecorded::default(),
+            unrecorded_sweeps: UnrecordedSweeps::default(),
+            unrecorded_counts: UnrecordedCounts::default(),
             spread: options.spread,
             operation_timeout: options.operation_timeout,
             narrowing: NarrowingMemory::default(),

@@ -24,13 +24,7 @@ pub(super) fn is_entity(beginning: &str) -> bool {
 ///
 /// # Errors
 /// [`TransferError`](crate::transfer::TransferError) if the file cannot be read.
-pub(super) fn import(
-    path: &Path,
-    table: &str,
-    options: &FileOptions,
-    staging: &mut Staging,
-) -> TransferResult<()> {
-    staging.begin(table)?;
+pub(super) fn import(path: &Path, options: &FileOptions, staging: &mut Staging) -> TransferResult<()> {
     let text = opening::whole(path)?;
     let row = read(path, &text, options, staging);
     staging.add(row.map_err(|reason| Rejected { entity: path.display().to_string(), reason }))

@@ -20,13 +20,7 @@ const LISTS: [&[u8]; 3] = [br#""value""#, br#""items""#, br#""entities""#];
 ///
 /// # Errors
 /// [`TransferError`](crate::transfer::TransferError) if it is not JSON.
-pub(super) fn import(
-    path: &Path,
-    table: &str,
-    options: &FileOptions,
-    staging: &mut Staging,
-) -> TransferResult<()> {
-    staging.begin(table)?;
+pub(super) fn import(path: &Path, options: &FileOptions, staging: &mut Staging) -> TransferResult<()> {
     let mut about = AboutFile { before: staging.taken(), documents: 0, last: None };
     let mut file = Splitter::open(path)?;
     let mut documents = Documents { options, staging };

@@ -146,7 +146,8 @@ fn import_archived(
         return Ok(false);
     }
     let table = table_of(&std::path::absolute(folder)?, options)?;
-    archive::import(path, &table, options, staging)?;
+    staging.begin(&table)?;
+    archive::import(path, options, staging)?;
     Ok(true)
 }
 
@@ -165,13 +166,14 @@ fn import_file(
         (Some(table), None) => Ok(table.to_owned()),
         _ => table_of(path, options),
     };
+    if format == Recognized::Format(FileFormat::Azurite) {
+        return azurite::import(path, staging);
+    }
+    staging.begin(&table()?)?;
     match format {
-        Recognized::Format(FileFormat::Azurite) => azurite::import(path, staging),
-        Recognized::Format(FileFormat::Csv) => csv::import(path, &table()?, options, staging),
-        Recognized::Format(FileFormat::Json | FileFormat::Auto) | Recognized::Manifest => {
-            json::import(path, &table()?, options, staging)
-        }
-        Recognized::ArchivedEntity => archive::import(path, &table()?, options, staging),
+        Recognized::Format(FileFormat::Csv) => csv::import(path, options, staging),
+        Recognized::ArchivedEntity => archive::import(path, options, staging),
+        Recognized::Format(_) | Recognized::Manifest => json::import(path, options, staging),
     }
 }
 

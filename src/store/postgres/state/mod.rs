@@ -3,4 +3,3 @@
 pub(crate) mod purge_progress;
 pub(crate) mod row_locks;
 pub(crate) mod table_ids;
-pub(crate) mod unrecorded;

@@ -62,16 +62,19 @@ impl Expiry for PgStore {
 
     async fn due_expiry(&self, now: Ticks) -> StoreResult<Option<TableExpiry>> {
         let mut lease = self.nodes.acquire().await?;
-        let unrecorded = self.unrecorded.due_sweeps();
-        let due = sqlx::query(texts::DUE_EXPIRY)
-            .bind(now.raw())
-            .bind(SWEEP_RETRY_PAUSE)
-            .bind(unrecorded.tables)
-            .bind(unrecorded.made)
-            .bind(unrecorded.due);
-        let row = lease.row(due, Effect::Undone).await?;
+        let (mut tables, mut made, mut dues) = (Vec::new(), Vec::new(), Vec::new());
+        for (table_no, since, sweep) in self.unrecorded_sweeps.all() {
+            tables.push(table_no);
+            made.push(since.raw());
+            dues.push(sweep.due.raw());
+        }
+        let due = sqlx::query(texts::DUE_EXPIRY).bind(now.raw()).bind(SWEEP_RETRY_PAUSE);
+        let row = lease.row(due.bind(tables).bind(made).bind(dues), Effect::Undone).await?;
         let due = row.as_ref().map(expiry).transpose()?;
-        Ok(due.map(|of| self.unrecorded.newest_sweep(of)))
+        Ok(due.map(|of| match self.unrecorded_sweeps.of(of.table_no, of.made) {
+            Some(sweep) => TableExpiry { sweep, ..of },
+            None => of,
+        }))
     }
 
     async fn delete_expired(&self, of: &TableExpiry, entities: &[(Key, Ticks)]) -> StoreResult<u64> {
@@ -100,14 +103,12 @@ impl Expiry for PgStore {
     }
 
     async fn record_sweep(&self, of: &TableExpiry, sweep: &SweepState) -> StoreResult<()> {
-        match self.store_sweep(of, sweep).await {
-            Err(_) if self.nodes.is_distributed() && self.unrecorded.keep_sweep(of, sweep) => Ok(()),
-            stored => {
-                stored?;
-                self.unrecorded.forget_sweep(of.table_no);
-                Ok(())
-            }
+        let written = self.write_sweep(of, sweep).await;
+        if written.is_ok() {
+            self.unrecorded_sweeps.forget(of.table_no);
         }
+        let keep = || self.unrecorded_sweeps.keep(of.table_no, of.made, sweep.clone());
+        if written.is_err() && self.nodes.is_distributed() && keep() { Ok(()) } else { written }
     }
 
     async fn forget_stale(&self, now: Ticks) -> StoreResult<()> {
@@ -127,14 +128,15 @@ impl Expiry for PgStore {
             taken => taken?,
         };
         if !leads {
-            self.unrecorded.clear();
+            self.unrecorded_sweeps.clear();
+            self.unrecorded_counts.clear();
         }
         Ok(leads)
     }
 }
 
 impl PgStore {
-    async fn store_sweep(&self, of: &TableExpiry, sweep: &SweepState) -> StoreResult<()> {
+    async fn write_sweep(&self, of: &TableExpiry, sweep: &SweepState) -> StoreResult<()> {
         let mut lease = self.nodes.acquire_for_all_nodes().await?;
         let record = sqlx::query(texts::RECORD_SWEEP)
             .bind(of.table_no)

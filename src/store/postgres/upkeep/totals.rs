@@ -52,29 +52,29 @@ impl Totals for PgStore {
         let mut lease = self.nodes.acquire().await?;
         let row = lease.row(sqlx::query(texts::DUE_TOTAL).bind(left_out), Effect::Undone).await?;
         let due = row.as_ref().map(pass).transpose()?;
-        Ok(due.map(|pass| self.unrecorded.newest_count(pass)))
+        Ok(due.map(|pass| match self.unrecorded_counts.of(pass.table_no, pass.began) {
+            Some((position, so_far)) => TotalPass { position, so_far, ..pass },
+            None => pass,
+        }))
     }
 
     async fn record_total(&self, pass: &TotalPass, part: &CountedPart, now: Ticks) -> StoreResult<()> {
         let sum = pass.so_far.saturating_add(part.entities);
-        let stored = self.store_total(pass, part.next.as_ref(), sum, now).await;
-        match (&part.next, stored) {
-            (Some(next), Err(_))
-                if self.nodes.is_distributed() && self.unrecorded.keep_count(pass, next, sum) =>
-            {
-                Ok(())
-            }
-            (_, stored) => {
-                stored?;
-                self.unrecorded.forget_count(pass.table_no);
-                Ok(())
-            }
+        let written = self.write_total(pass, part.next.as_ref(), sum, now).await;
+        if written.is_ok() {
+            self.unrecorded_counts.forget(pass.table_no);
         }
+        let keep = |next: &CountPosition| {
+            self.unrecorded_counts.keep(pass.table_no, pass.began, (next.clone(), sum))
+        };
+        // The end is not kept: its part is counted again until the total can be written.
+        let is_kept = written.is_err() && self.nodes.is_distributed() && part.next.as_ref().is_some_and(keep);
+        if is_kept { Ok(()) } else { written }
     }
 }
 
 impl PgStore {
-    async fn store_total(
+    async fn write_total(
         &self,
         pass: &TotalPass,
         next: Option<&CountPosition>,

@@ -23,20 +23,8 @@ impl SqliteStore {
 fn inspect(location: &Location) -> Result<Inspection, OpenError> {
     let mut found = Inspection {
         product: format!("SQLite {}", rusqlite::version()),
-        schema: None,
         known_schema: schema::known(),
-        encoding: None,
-        allowed_connections: None,
-        is_standby: false,
-        missing: Vec::new(),
-        migration_obstacle: None,
-        skew: None,
-        cluster: None,
-        hosts: None,
-        left_respreads: Vec::new(),
-        hidden_schemas: Vec::new(),
-        missing_indexes: Vec::new(),
-        accounts: Vec::new(),
+        ..Inspection::default()
     };
     let Location::File(path) = location else { return Ok(found) };
     if !path.exists() {

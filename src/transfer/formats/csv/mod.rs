@@ -35,14 +35,8 @@ struct Column {
 /// # Errors
 /// [`TransferError`](crate::transfer::TransferError) if it is not CSV with the keys among its columns, or ends
 /// within a value.
-pub(super) fn import(
-    path: &Path,
-    table: &str,
-    options: &FileOptions,
-    staging: &mut Staging,
-) -> TransferResult<()> {
+pub(super) fn import(path: &Path, options: &FileOptions, staging: &mut Staging) -> TransferResult<()> {
     let no_keys = || named(path, &"it has no columns PartitionKey and RowKey");
-    staging.begin(table)?;
     let form = CsvForm::of(&opening::beginning(path)?).ok_or_else(no_keys)?;
     let mut records = Records::open(path, form)?;
     let mut record = Record::default();
