@@ -146,7 +146,7 @@ fn start_jobs(config: &Config, service: &Arc<Service>) -> Worker {
     let mut worker = Worker::default();
     worker.run(service, ON_PURGE_FAILURE, async |service: &Service| purge(&service.primary).await);
     let mut deleted = DeletedUpkeep::default();
-    worker.run(service, ON_PURGE_FAILURE, async move |service: &Service| {
+    worker.run(service, DeletedUpkeep::ON_FAILURE, async move |service: &Service| {
         deleted.step(&service.primary, Ticks::now()).await
     });
     let mut upkeep = TableUpkeep::default();

@@ -23,7 +23,7 @@ const FORGET: Duration = Duration::from_secs(10);
 /// How long this server leads after a step; longer than any pause but that after failures.
 const LEAD: i64 = 15 * TICKS_PER_SECOND;
 
-/// What follows a failure to purge or to forget.
+/// What follows a failure to purge.
 pub(crate) const ON_PURGE_FAILURE: OnFailure =
     OnFailure { message: "purging deleted tables failed; will retry", pauses: (IDLE, IDLE) };
 
@@ -47,6 +47,9 @@ pub(crate) struct DeletedUpkeep {
 }
 
 impl DeletedUpkeep {
+    pub(crate) const ON_FAILURE: OnFailure =
+        OnFailure { message: "what belonged to deleted tables stays; will retry", pauses: (IDLE, IDLE) };
+
     /// Does what is due, and returns the pause after it.
     ///
     /// # Errors

@@ -42,13 +42,13 @@ mod accounts;
 pub(crate) mod cluster;
 pub mod deleted;
 mod entities;
-pub(crate) mod expiry;
+mod expiry;
 pub(crate) mod indexes;
 mod inspection;
 pub(crate) mod load;
 pub mod reset;
 mod tables;
-pub(crate) mod totals;
+mod totals;
 mod unrecorded;
 mod upkeep;
 pub mod views;
@@ -58,8 +58,8 @@ use crate::error::{Code, Error};
 pub use accounts::{AccountChange, AccountOptions, ChangeCounts, Resealed, StoredAccount, StoredAccounts};
 pub use deleted::{DeletedScan, DeletedTable, DeletedTables, TableRecords, Undeletion};
 pub use entities::{Collect, Entities};
-pub(crate) use expiry::SWEEP_RETRY_PAUSE;
 pub use expiry::{Expiry, ExpiryRule, ExpirySummary, SweepState, TableExpiry};
+pub(crate) use expiry::{SWEEP_RETRY_PAUSE, UnrecordedSweeps};
 pub use indexes::{
     AddedIndex, BuiltIndex, IndexFigures, IndexState, Indexes, MAX_INDEXES, MAX_TABLE_INDEXES, NewIndex,
     StoredIndex,
@@ -68,6 +68,7 @@ pub(crate) use inspection::{HostRole, HostsFound, Inspection, ListedHost, Migrat
 pub use load::{Load, LoadMark, Loads};
 pub use reset::{Reset, StoreSnapshot};
 pub use tables::{TableSize, Tables};
+pub(crate) use totals::UnrecordedCounts;
 pub use totals::{CountPosition, CountedPart, StoredTotal, TotalPass, Totals};
 pub use upkeep::Upkeep;
 pub use views::{ColumnKind, SqlView, SqlViews, UntidyView, ViewColumn, ViewDefinition, ViewFailure};

@@ -18,6 +18,7 @@ pub trait Upkeep {
     /// requests, so that it succeeds under load.
     async fn answers(&self) -> StoreResult<()>;
 
-    /// Removes some rows of deleted tables. Returns whether more are left.
+    /// Removes some rows of a deleted table. Returns whether more are left. A table for which that failed is left
+    /// alone for a minute; an error means that it failed for all.
     async fn purge(&self, now: Ticks) -> StoreResult<bool>;
 }}

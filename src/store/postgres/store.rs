@@ -18,9 +18,8 @@ use super::state::purge_progress::PurgeProgress;
 use super::state::row_locks::RowLocks;
 use super::state::table_ids::TableCache;
 use crate::observe::metrics::METRICS;
-use crate::store::contract::expiry::UnrecordedSweeps;
 use crate::store::contract::indexes::NarrowingMemory;
-use crate::store::contract::totals::UnrecordedCounts;
+use crate::store::{UnrecordedCounts, UnrecordedSweeps};
 
 /// A store in PostgreSQL. Statements check everything that it caches, so any number of stores may share
 /// one database.

@@ -41,17 +41,19 @@ impl Upkeep for PgStore {
     }
 
     async fn purge(&self, now: Ticks) -> StoreResult<bool> {
-        let Some(row) = self.due_for_purge(now).await? else { return Ok(false) };
-        let table_no: i64 = row.try_get("table_no").map_err(broken_row)?;
-        if let Err(failure) = retry(|| self.purge_table(table_no, &row, now)).await {
-            if !self.purge_progress.set_aside(table_no) {
-                return Err(failure);
+        let mut last = Ok(false);
+        while let Some(row) = self.due_for_purge(now).await? {
+            let table_no: i64 = row.try_get("table_no").map_err(broken_row)?;
+            match retry(|| self.purge_table(table_no, &row, now)).await {
+                Ok(()) => return Ok(self.due_for_purge(now).await?.is_some()),
+                Err(failure) if !self.purge_progress.set_aside(table_no) => return Err(failure),
+                Err(failure) => last = Err(failure),
             }
             if let Some(DueWarning { left_out }) = NOT_PURGED.due() {
-                tracing::warn!(table_no, ?failure, left_out, "a deleted table was not purged; will retry");
+                tracing::warn!(table_no, ?last, left_out, "a deleted table was not purged; will retry");
             }
         }
-        Ok(self.due_for_purge(now).await?.is_some())
+        last
     }
 }
 
