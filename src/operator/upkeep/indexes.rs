@@ -1,30 +1,29 @@
 //! Building the property indexes that were asked for, and removing those that nothing uses any more.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::{IDLE, LONGEST_PAUSE, POLL_PAUSE};
 use crate::operator::accounts::Follower;
 use crate::protocol::model::Ticks;
 use crate::protocol::plan::index::PropertyIndex;
-use crate::store::{BuiltIndex, Store};
+use crate::store::{BuiltIndex, SetAside, Store};
 
 /// Builds the indexes that operators have asked for, or that a server has left incomplete. Several servers
 /// may try to; one of them does.
 #[derive(Default)]
 pub(crate) struct IndexBuilds {
-    /// When an index could not be built; it delays no other one.
-    failed: BTreeMap<i64, Instant>,
+    /// The indexes that could not be built.
+    failed: SetAside,
 }
 
 impl IndexBuilds {
     /// Builds what is not built yet, and returns the pause after it.
     pub(crate) async fn step(&mut self, store: &Store, follower: &Follower) -> Duration {
-        self.failed.retain(|_, at| at.elapsed() < LONGEST_PAUSE);
+        let left_out = self.failed.current();
         let catalog = follower.indexes();
         for index in catalog.unbuilt() {
-            if !self.failed.contains_key(&index.index_no) && !build(store, follower, index).await {
-                self.failed.insert(index.index_no, Instant::now());
+            if !left_out.contains(&index.index_no) && !build(store, follower, index).await {
+                self.failed.add(index.index_no);
             }
         }
         POLL_PAUSE

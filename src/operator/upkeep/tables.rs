@@ -1,7 +1,7 @@
 //! Upkeep of tables: sweeping what has expired, counting tables whose totals are wanted, and removing what
 //! belonged to deleted tables.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use uuid::Uuid;
@@ -13,7 +13,7 @@ use crate::operator::expiry;
 use crate::operator::totals::CountPace;
 use crate::protocol::model::Ticks;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
-use crate::store::{Failure, Store, TotalPass, UntidyView};
+use crate::store::{Failure, SetAside, Store, TotalPass, UntidyView};
 
 /// As [`PAUSE_FACTOR`], while every entity that is read has expired: entities must be deleted as fast as
 /// they are written, so the work takes a fifth of one connection.
@@ -84,14 +84,14 @@ pub(crate) struct TableUpkeep {
     holder: i64,
     pace: CountPace,
     summarized: Option<Instant>,
-    /// When a count failed; it delays no other one.
-    failed: BTreeMap<i64, Instant>,
+    /// The tables whose count failed.
+    failed: SetAside,
 }
 
 impl Default for TableUpkeep {
     fn default() -> Self {
         let holder = Uuid::new_v4().as_u64_pair().0.cast_signed();
-        Self { holder, pace: CountPace::default(), summarized: None, failed: BTreeMap::new() }
+        Self { holder, pace: CountPace::default(), summarized: None, failed: SetAside::default() }
     }
 }
 
@@ -110,8 +110,7 @@ impl TableUpkeep {
             summarize(store, now).await?;
             self.summarized = Some(Instant::now());
         }
-        self.failed.retain(|_, at| at.elapsed() < LONGEST_PAUSE);
-        let left_out: Vec<i64> = self.failed.keys().copied().collect();
+        let left_out = self.failed.current();
         let (expiry, total) = (store.due_expiry(now).await?, store.due_total(&left_out).await?);
         if expiry.is_none() && total.is_none() {
             return Ok(IDLE);
@@ -130,7 +129,9 @@ impl TableUpkeep {
         {
             let TotalPass { account, table, .. } = &pass;
             tracing::debug!(account, table, ?failure, "a table could not be counted; will retry");
-            self.failed.insert(pass.table_no, Instant::now());
+            if !self.failed.add(pass.table_no) {
+                return Err(failure);
+            }
         }
         Ok(pause_after(begun, if is_full { FULL_PAUSE_FACTOR } else { PAUSE_FACTOR }))
     }

@@ -47,6 +47,7 @@ pub(crate) mod indexes;
 mod inspection;
 pub(crate) mod load;
 pub mod reset;
+mod set_aside;
 mod tables;
 mod totals;
 mod unrecorded;
@@ -67,6 +68,7 @@ pub use indexes::{
 pub(crate) use inspection::{HostRole, HostsFound, Inspection, ListedHost, MigrationObstacle};
 pub use load::{Load, LoadMark, Loads};
 pub use reset::{Reset, StoreSnapshot};
+pub(crate) use set_aside::SetAside;
 pub use tables::{TableSize, Tables};
 pub(crate) use totals::UnrecordedCounts;
 pub use totals::{CountPosition, CountedPart, StoredTotal, TotalPass, Totals};

@@ -24,8 +24,24 @@ impl<T: Clone> Unrecorded<T> {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// After an attempt to record progress: forgets the table if that was done. Otherwise `progress` is kept, if
+    /// there is any to keep and room for it, and the failure is none.
+    pub(crate) fn settle<E>(
+        &self,
+        recorded: Result<(), E>,
+        (table_no, since): (i64, Ticks),
+        progress: impl FnOnce() -> Option<T>,
+    ) -> Result<(), E> {
+        if recorded.is_ok() {
+            self.forget(table_no);
+            return recorded;
+        }
+        let is_kept = progress().is_some_and(|progress| self.keep(table_no, since, progress));
+        if is_kept { Ok(()) } else { recorded }
+    }
+
     /// Remembers how far the work on a table has come; `false` if there is no room.
-    pub(crate) fn keep(&self, table_no: i64, since: Ticks, progress: T) -> bool {
+    fn keep(&self, table_no: i64, since: Ticks, progress: T) -> bool {
         self.with(|all| {
             let has_room = all.len() < MAX_TABLES || all.contains_key(&table_no);
             if has_room {
@@ -35,8 +51,7 @@ impl<T: Clone> Unrecorded<T> {
         })
     }
 
-    /// Forgets a table, whose progress was recorded.
-    pub(crate) fn forget(&self, table_no: i64) {
+    fn forget(&self, table_no: i64) {
         self.with(|all| all.remove(&table_no));
     }
 
@@ -81,6 +96,16 @@ mod tests {
         assert!(unrecorded.keep(2, at(5), "half"));
         unrecorded.clear();
         assert_eq!(unrecorded.all(), []);
+    }
+
+    #[test]
+    fn only_what_was_not_recorded_is_kept_and_only_what_is_kept_is_no_failure() {
+        let (unrecorded, table) = (Unrecorded::default(), (1, at(5)));
+        assert_eq!(unrecorded.settle(Err("away"), table, || None), Err("away"));
+        assert_eq!(unrecorded.settle(Err("away"), table, || Some("half")), Ok(()));
+        assert_eq!(unrecorded.of(1, at(5)), Some("half"));
+        assert_eq!(unrecorded.settle(Ok::<_, &str>(()), table, || Some("more")), Ok(()));
+        assert_eq!(unrecorded.of(1, at(5)), None);
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! While a node of a cluster is away, expiry, counts and purges go on for the tables whose nodes answer.
 
 use std::process::Command;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::sharded::{is_there, on_node};
 use super::site::Site;
+use crate::commands::soon;
 use crate::support::nodes::{Nodes, PrivateCluster};
 use crate::support::postgres::{execute, text};
 use crate::support::*;
@@ -21,17 +21,6 @@ fn command(nodes: &Nodes, arguments: &[&str]) -> Value {
     let output = program.args([arguments, &url].concat()).output().expect("it runs");
     assert!(output.status.success(), "{arguments:?}: {output:?}");
     serde_json::from_slice(&output.stdout).expect("JSON")
-}
-
-/// Waits until something is so; the number of tries only stops a hang.
-fn soon(site: &Site, what: &str, mut is_so: impl FnMut() -> bool) {
-    for _ in 0..1200 {
-        if is_so() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    panic!("{what}: {}", site.log());
 }
 
 fn number(nodes: &Nodes, query: &str) -> i64 {
@@ -97,16 +86,16 @@ fn goes_on(
     assert!(rows(&nodes, gone) > 0, "the purge had not ended");
     for n in 0..3 {
         swept.insert(&expired(&format!("expired{n}"))).expect(201);
-        soon(&site, "what expired while the node was away", || swept.count() == 1);
+        soon("what expired while the node was away", || swept.count() == 1);
     }
-    soon(&site, "the purge of a table", || rows(&nodes, gone) == 0);
+    soon("the purge of a table", || rows(&nodes, gone) == 0);
     come_back(cluster, 2);
-    soon(&site, "the node that is back", || matches!(struck.insert(&expired("late")).status, 201 | 409));
-    soon(&site, "the sweep of the node that is back", || struck.count() == 1);
-    soon(&site, "the purge of the node that is back", || rows(&nodes, there) == 0);
-    soon(&site, "what was not recorded meanwhile", || counted(&nodes, &swept) >= 3);
+    soon("the node that is back", || matches!(struck.insert(&expired("late")).status, 201 | 409));
+    soon("the sweep of the node that is back", || struck.count() == 1);
+    soon("the purge of the node that is back", || rows(&nodes, there) == 0);
+    soon("what was not recorded meanwhile", || counted(&nodes, &swept) >= 3);
     let left = "SELECT count(*)::text FROM table_totals WHERE ended IS NULL";
-    soon(&site, "the counts", || number(&nodes, left) == 0);
+    soon("the counts", || number(&nodes, left) == 0);
 }
 
 #[test]

@@ -1,13 +1,8 @@
 //! How far this process has come with the rows of deleted tables.
 
-use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
-/// How long a table whose step failed is left alone.
-const RETRY_PAUSE: Duration = Duration::from_secs(60);
-/// Maximum tables that are left alone.
-const MAX_SET_ASIDE: usize = 1000;
+use crate::store::SetAside;
 
 /// Where the next call resumes: at the last key that was removed from this bucket. Without it, each
 /// call would scan the dead index entries of all rows that were removed before.
@@ -29,8 +24,8 @@ impl PurgePosition {
 #[derive(Debug, Default)]
 pub(crate) struct PurgeProgress {
     last: Mutex<Option<(PurgePass, PurgePosition)>>,
-    /// The tables whose step failed, and when they are tried again.
-    set_aside: Mutex<BTreeMap<i64, Instant>>,
+    /// The tables whose step failed.
+    set_aside: Mutex<SetAside>,
 }
 
 /// One of the two passes over a table, which differ in when they are due. The second starts from the
@@ -53,18 +48,11 @@ impl PurgeProgress {
 
     /// Leaves a table alone for a minute, so that it delays no other; `false` if there is no room.
     pub(crate) fn set_aside(&self, table_no: i64) -> bool {
-        let mut all = self.set_aside.lock().unwrap_or_else(PoisonError::into_inner);
-        let has_room = all.len() < MAX_SET_ASIDE;
-        if has_room {
-            all.insert(table_no, Instant::now() + RETRY_PAUSE);
-        }
-        has_room
+        self.set_aside.lock().unwrap_or_else(PoisonError::into_inner).add(table_no)
     }
 
     /// The tables that are left alone now.
     pub(crate) fn tables_set_aside(&self) -> Vec<i64> {
-        let mut all = self.set_aside.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|_, until| *until > Instant::now());
-        all.keys().copied().collect()
+        self.set_aside.lock().unwrap_or_else(PoisonError::into_inner).current()
     }
 }

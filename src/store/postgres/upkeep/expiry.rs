@@ -104,11 +104,8 @@ impl Expiry for PgStore {
 
     async fn record_sweep(&self, of: &TableExpiry, sweep: &SweepState) -> StoreResult<()> {
         let written = self.write_sweep(of, sweep).await;
-        if written.is_ok() {
-            self.unrecorded_sweeps.forget(of.table_no);
-        }
-        let keep = || self.unrecorded_sweeps.keep(of.table_no, of.made, sweep.clone());
-        if written.is_err() && self.nodes.is_distributed() && keep() { Ok(()) } else { written }
+        let kept = || self.nodes.is_distributed().then(|| sweep.clone());
+        self.unrecorded_sweeps.settle(written, (of.table_no, of.made), kept)
     }
 
     async fn forget_stale(&self, now: Ticks) -> StoreResult<()> {

@@ -42,10 +42,11 @@ impl Upkeep for PgStore {
 
     async fn purge(&self, now: Ticks) -> StoreResult<bool> {
         let mut last = Ok(false);
-        while let Some(row) = self.due_for_purge(now).await? {
+        let due = || retry(|| async { Ok(self.due_for_purge(now).await?) });
+        while let Some(row) = due().await? {
             let table_no: i64 = row.try_get("table_no").map_err(broken_row)?;
             match retry(|| self.purge_table(table_no, &row, now)).await {
-                Ok(()) => return Ok(self.due_for_purge(now).await?.is_some()),
+                Ok(()) => return Ok(due().await?.is_some()),
                 Err(failure) if !self.purge_progress.set_aside(table_no) => return Err(failure),
                 Err(failure) => last = Err(failure),
             }

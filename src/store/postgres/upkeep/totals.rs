@@ -61,15 +61,10 @@ impl Totals for PgStore {
     async fn record_total(&self, pass: &TotalPass, part: &CountedPart, now: Ticks) -> StoreResult<()> {
         let sum = pass.so_far.saturating_add(part.entities);
         let written = self.write_total(pass, part.next.as_ref(), sum, now).await;
-        if written.is_ok() {
-            self.unrecorded_counts.forget(pass.table_no);
-        }
-        let keep = |next: &CountPosition| {
-            self.unrecorded_counts.keep(pass.table_no, pass.began, (next.clone(), sum))
-        };
         // The end is not kept: its part is counted again until the total can be written.
-        let is_kept = written.is_err() && self.nodes.is_distributed() && part.next.as_ref().is_some_and(keep);
-        if is_kept { Ok(()) } else { written }
+        let kept =
+            || part.next.clone().filter(|_| self.nodes.is_distributed()).map(|position| (position, sum));
+        self.unrecorded_counts.settle(written, (pass.table_no, pass.began), kept)
     }
 }
 
