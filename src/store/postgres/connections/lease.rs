@@ -37,8 +37,14 @@ pub(crate) type Statement<'q> = Query<'q, Postgres, PgArguments>;
 /// Maximum bytes of unwanted rows that are read to keep a connection. For more, a new connection is
 /// cheaper.
 const DRAIN: usize = 512 * 1024;
+/// The minimum timeout of a statement in a snapshot, however late it begins.
+const SHORTEST_LIMIT: Duration = Duration::from_millis(100);
 
 static NO_ANSWER: WarningLimiter = WarningLimiter::new();
+
+fn local_timeout(limit: Duration) -> String {
+    format!("SET LOCAL statement_timeout = {}", limit.max(SHORTEST_LIMIT).as_millis())
+}
 
 /// The permission to have one session of the database.
 pub(super) struct SessionPermit {
@@ -266,23 +272,19 @@ impl Lease {
         self.open_transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await
     }
 
-    /// The same, with a statement timeout.
+    /// The same, with a statement timeout, of [`SHORTEST_LIMIT`] at least.
     pub(crate) async fn begin_snapshot_within(&mut self, limit: Duration) -> Result<(), StatementError> {
-        let millis = limit.as_millis().max(1);
-        let text = format!(
-            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = {millis}"
-        );
+        let text = format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {}", local_timeout(limit));
         // A fixed text that contains only our own number.
         self.control(sqlx::AssertSqlSafe(text), Effect::Undone).await?;
         self.in_transaction = true;
         Ok(())
     }
 
-    /// Sets the timeout of the following statements of the transaction.
+    /// Sets the timeout of the following statements of the transaction, to [`SHORTEST_LIMIT`] at least.
     pub(crate) async fn limit_statements(&mut self, limit: Duration) -> Result<(), StatementError> {
-        let text = format!("SET LOCAL statement_timeout = {}", limit.as_millis().max(1));
-        // Fixed text with a number of ours in it.
-        self.control(sqlx::AssertSqlSafe(text), Effect::Undone).await
+        // A fixed text that contains only our own number.
+        self.control(sqlx::AssertSqlSafe(local_timeout(limit)), Effect::Undone).await
     }
 
     /// Has the statements of the transaction read an index in its order, however few rows the database

@@ -40,8 +40,6 @@ const LARGEST: usize = 8192;
 const GROWTH: usize = 8;
 /// A window that took less time is followed by a larger one.
 const QUICK: Duration = Duration::from_millis(200);
-/// The minimum timeout of a statement, however late it begins.
-const SHORTEST_LIMIT: Duration = Duration::from_millis(100);
 /// Ranges of keys that a statement compares rows with; more are compared here alone.
 const MAX_RANGES: usize = 16;
 
@@ -354,7 +352,7 @@ impl Windowed<'_> {
             return Ok(());
         }
         let left = self.read.ordered.scan.time.saturating_sub(self.started.elapsed());
-        lease.limit_statements(left.max(SHORTEST_LIMIT)).await
+        lease.limit_statements(left).await
     }
 
     /// Reads one window; returns the position of the row after it, if there is one. The page may end before.

@@ -43,8 +43,6 @@ const SLOW: Duration = Duration::from_millis(400);
 const RETREAT: usize = 16;
 /// The clock is checked once in this many rows that are evaluated here.
 const CLOCK_EVERY: usize = 16;
-/// The minimum timeout of a statement, however late it begins.
-const SHORTEST_LIMIT: Duration = Duration::from_millis(100);
 
 /// Rows of the first window.
 pub(crate) const fn first_window(residual: Residual<'_>) -> usize {
@@ -157,7 +155,6 @@ impl<'a> Windows<'a> {
     /// Makes statements end with the page's time, except those of single rows.
     async fn keep_to(&mut self, left: Duration, lease: &mut Lease) -> Result<(), StatementError> {
         let Some(limit) = self.limit.filter(|_| self.rows > 1) else { return Ok(()) };
-        let left = left.max(SHORTEST_LIMIT);
         if left >= limit / 8 * 7 {
             return Ok(());
         }
