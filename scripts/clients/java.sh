@@ -11,11 +11,12 @@ require_java() {
     has_java || die "Java 17 or newer with Maven was not found, and CI needs it."
 }
 
-# maven CLIENT GOAL: Maven, which leaves nothing in the repository.
+# maven CLIENT GOAL: Maven, which leaves nothing in the repository. Two at a time may damage the files that they
+# fetch, and the tests of images run beside.
 maven() {
     (
         cd "$CLIENTS/$1"
-        mvn -B -q -ntp -Dstyle.color=never -Drowhouse.target="$target/$1-client" "$2"
+        flock "$target/maven.lock" mvn -B -q -ntp -Dstyle.color=never -Drowhouse.target="$target/$1-client" "$2"
     )
 }
 
