@@ -78,6 +78,8 @@ class Debian(Machine):
     def remove(self):
         self.run("dpkg", "--remove", "rowhouse")
         assert self.has(SETTINGS)
+        self.install()
+        eventually("it answers when it is installed again", self.answers)
         self.run("dpkg", "--purge", "rowhouse")
 
 
