@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::limits::{BodyMemory, Share};
+use super::client_limits::{BodyMemory, Share};
 use crate::error::{Code, Result};
 use crate::protocol::request::Head;
 

@@ -1,7 +1,7 @@
 //! Explanations of errors: in the log, if the operator has switched them on, and among the last
 //! requests.
 
-use super::observe::Observed;
+use super::telemetry::Observed;
 use crate::error::Error;
 use crate::protocol::codec::failure::ErrorContext;
 

@@ -13,8 +13,8 @@ use super::batch::Run;
 use super::body::ReceiveBody;
 use super::explain_error::explain_error;
 use super::fault_rules::{FaultRules, FaultSubject};
-use super::observe::{self, Observed, ObservedOperation};
 use super::operations::{self, Printer};
+use super::telemetry::{self, Observed, ObservedOperation};
 use super::{Issuer, Served, Service, cors};
 use crate::error::{Code, Error, Result};
 use crate::observe::metrics::{METRICS, database_time};
@@ -165,7 +165,7 @@ impl Pipeline<'_> {
         {
             Ok(identity) => identity,
             Err(error) => {
-                observe::authentication_failed(head, &error);
+                telemetry::authentication_failed(head, &error);
                 return self.front_door(&error);
             }
         };

@@ -7,12 +7,12 @@
 pub(crate) mod client;
 mod contract;
 mod copy;
-mod count;
 mod error;
 mod formats;
 mod locations;
 mod opener;
 mod rows;
+mod survey;
 mod verify;
 mod work;
 
@@ -21,7 +21,6 @@ pub(crate) use copy::checkpoint::Checkpoint;
 pub(crate) use copy::rejects::Rejects;
 pub(crate) use copy::settings::{SettingsRule, SettingsStep};
 pub(crate) use copy::{CopyOptions, CopySummary, copy};
-pub(crate) use count::{PageWalk, Survey};
 pub(crate) use error::TransferError;
 pub(crate) use formats::{FileFormat, FileOptions};
 pub(crate) use locations::cosmos::name_problems;
@@ -29,5 +28,6 @@ pub(crate) use locations::location::DataLocation;
 pub(crate) use opener::{OpenLocation, Opener};
 pub(crate) use rows::selection::Selection;
 pub(crate) use rows::type_inference::Inferences;
+pub(crate) use survey::{PageWalk, Survey};
 pub(crate) use verify::{Compared, Comparison, renamed_tables};
 pub(crate) use work::progress::{Progress, ProgressForm};

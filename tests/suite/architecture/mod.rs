@@ -50,7 +50,7 @@ const ORDERS: [(&str, &[&str]); 6] = [
             "opener",
             "copy",
             "verify",
-            "count",
+            "survey",
         ],
     ),
 ];
