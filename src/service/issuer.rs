@@ -37,8 +37,8 @@ pub(crate) struct Issuer {
 }
 
 /// The cache of the issuer's keys. A fetch is single-flight and runs in the background: tokens with
-/// known keys never wait, although anybody can name an unknown key, and its result is kept even if
-/// the request that began it has gone.
+/// known keys do not wait for a fetch because of an unknown key, which anybody can name, nor again once
+/// the issuer is silent, and its result is kept even if the request that began it has gone.
 #[derive(Default)]
 struct Keys {
     fetched: Mutex<Fetched>,
@@ -53,6 +53,8 @@ struct Fetched {
     answered: Option<Instant>,
     asked: Option<Instant>,
     is_asked: bool,
+    /// Whether the last fetch failed.
+    is_silent: bool,
 }
 
 /// What to do to get the keys.
@@ -61,8 +63,10 @@ enum Look {
     Known(Option<Arc<JwkSet>>),
     /// Wait for a fetch that is under way.
     Wait,
-    /// Fetch, and record the result.
+    /// Fetch, and wait for it.
     Ask,
+    /// Fetch, but use these keys at once.
+    AskAside(Arc<JwkSet>),
 }
 
 impl Keys {
@@ -75,15 +79,16 @@ impl Keys {
         if is_known && within(fetched.answered, FRESH) {
             return Look::Known(fetched.keys.clone());
         }
+        let old = fetched.usable(now).filter(|_| is_known && fetched.is_silent);
         if fetched.is_asked && within(fetched.asked, LOOKUP_TIMEOUT) {
-            return Look::Wait;
+            return old.map_or(Look::Wait, |keys| Look::Known(Some(keys)));
         }
         if within(fetched.asked, PAUSE) {
             return Look::Known(fetched.usable(now));
         }
         fetched.asked = Some(now);
         fetched.is_asked = true;
-        Look::Ask
+        old.map_or(Look::Ask, Look::AskAside)
     }
 
     fn usable(&self) -> Option<Arc<JwkSet>> {
@@ -94,6 +99,7 @@ impl Keys {
     fn note(&self, keys: Option<JwkSet>) {
         let mut fetched = self.fetched();
         fetched.is_asked = false;
+        fetched.is_silent = keys.is_none();
         if let Some(keys) = keys {
             fetched.keys = Some(Arc::new(keys));
             fetched.answered = fetched.asked;
@@ -164,6 +170,10 @@ impl Issuer {
             Look::Known(keys) => return keys,
             Look::Wait => {}
             Look::Ask => self.ask(),
+            Look::AskAside(keys) => {
+                self.ask();
+                return Some(keys);
+            }
         }
         let _ = timeout(LOOKUP_TIMEOUT, ended).await;
         self.keys.usable()
@@ -237,5 +247,28 @@ mod tests {
             keys.note(None);
             assert!(matches!(keys.look("a", now + age), Look::Known(found) if found.is_some() == holds));
         }
+    }
+
+    #[test]
+    fn a_silent_issuer_keeps_tokens_with_known_keys_waiting_once() {
+        let keys = Keys::default();
+        let now = Instant::now();
+        assert!(matches!(keys.look("a", now), Look::Ask));
+        keys.note(Some(set("a")));
+        let mut now = now + FRESH;
+        assert!(matches!(keys.look("a", now), Look::Ask), "a key may have been withdrawn");
+        assert!(matches!(keys.look("a", now), Look::Wait));
+        keys.note(None);
+        for _ in 0..3 {
+            now += PAUSE;
+            assert!(matches!(keys.look("a", now), Look::AskAside(_)));
+            assert!(matches!(keys.look("a", now), Look::Known(Some(_))));
+            assert!(matches!(keys.look("b", now), Look::Wait), "the key may be new");
+            keys.note(None);
+        }
+        now += PAUSE;
+        assert!(matches!(keys.look("a", now), Look::AskAside(_)));
+        keys.note(Some(set("a")));
+        assert!(matches!(keys.look("a", now + FRESH), Look::Ask));
     }
 }

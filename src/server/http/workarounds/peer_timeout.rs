@@ -1,0 +1,173 @@
+//! A connection that waits for its peer for a limited time.
+//!
+//! An answer stays in memory until the client has read it. A client that asks for much and reads
+//! nothing would hold that for ever, because actix has no such limit.
+//!
+//! actix limits the time for the first head of a connection alone. A client that stops in the middle of
+//! a later one, or that has lost its power, would hold the connection for ever.
+
+use std::future::Future as _;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
+
+type Timer = Option<Pin<Box<Sleep>>>;
+
+/// Fails a write that makes no progress for too long, and a read if nothing was written for too long.
+#[derive(Debug)]
+pub(crate) struct PeerTimeout<IO> {
+    io: IO,
+    limit: Duration,
+    /// More than a request takes from the answer before it to the beginning of its own.
+    silence: Duration,
+    wrote: Instant,
+    reading: Timer,
+    /// Runs while the peer accepts nothing of what is written or buffered below.
+    writing: Timer,
+    flushing: Timer,
+}
+
+impl<IO> PeerTimeout<IO> {
+    /// Wraps a new connection. `limit` is for a write, `silence` for the time between two.
+    pub(crate) fn new(io: IO, limit: Duration, silence: Duration) -> Self {
+        Self { io, limit, silence, wrote: Instant::now(), reading: None, writing: None, flushing: None }
+    }
+
+    fn judge_read(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
+        if outcome.is_ready() {
+            return outcome;
+        }
+        let end = self.wrote + self.silence;
+        let reading = self.reading.get_or_insert_with(|| Box::pin(sleep_until(end)));
+        ready!(reading.as_mut().poll(cx));
+        if end > Instant::now() {
+            // Something was written since the timer was set.
+            reading.as_mut().reset(end);
+            ready!(reading.as_mut().poll(cx));
+        }
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    fn judge_write<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if outcome.is_pending() {
+            return wait(&mut self.writing, self.limit, cx);
+        }
+        // The peer accepts bytes, even if a buffer below is never empty.
+        (self.writing, self.flushing) = (None, None);
+        self.wrote = Instant::now();
+        outcome
+    }
+
+    fn judge_flush(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
+        if outcome.is_pending() {
+            return wait(&mut self.flushing, self.limit, cx);
+        }
+        self.flushing = None;
+        outcome
+    }
+}
+
+/// Returns pending, or an error once it was pending for too long.
+fn wait<T>(waiting: &mut Timer, limit: Duration, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+    let waiting = waiting.get_or_insert_with(|| Box::pin(sleep(limit)));
+    ready!(waiting.as_mut().poll(cx));
+    Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+}
+
+impl<IO: AsyncWrite + Unpin> AsyncWrite for PeerTimeout<IO> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let outcome = Pin::new(&mut this.io).poll_write(cx, bytes);
+        this.judge_write(cx, outcome)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let outcome = Pin::new(&mut this.io).poll_write_vectored(cx, parts);
+        this.judge_write(cx, outcome)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let outcome = Pin::new(&mut this.io).poll_flush(cx);
+        this.judge_flush(cx, outcome)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_shutdown(cx)
+    }
+}
+
+impl<IO: AsyncRead + Unpin> AsyncRead for PeerTimeout<IO> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let outcome = Pin::new(&mut this.io).poll_read(cx, buffer);
+        this.judge_read(cx, outcome)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(3600);
+    const SHORT: Duration = Duration::from_millis(30);
+
+    fn kind<T>(outcome: io::Result<T>) -> Option<io::ErrorKind> {
+        outcome.err().map(|error| error.kind())
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_sends_nothing_is_given_up_even_after_a_part_of_a_head() {
+        let (ours, mut theirs) = duplex(64);
+        let mut connection = PeerTimeout::new(ours, LONG, SHORT);
+        theirs.write_all(b"G").await.unwrap();
+        let mut byte = [0];
+        connection.read_exact(&mut byte).await.unwrap();
+        assert_eq!(kind(connection.read_exact(&mut byte).await), Some(io::ErrorKind::TimedOut));
+    }
+
+    #[tokio::test]
+    async fn each_answer_gives_the_peer_the_whole_time() {
+        let (ours, mut theirs) = duplex(64);
+        let mut connection = PeerTimeout::new(ours, LONG, LONG);
+        let mut byte = [0];
+        for _ in 0..3 {
+            let pending = tokio::time::timeout(SHORT, connection.read_exact(&mut byte)).await;
+            assert!(pending.is_err(), "nothing was sent");
+            connection.write_all(b"a").await.unwrap();
+            // That of the time before the answer.
+            connection.reading.as_mut().unwrap().as_mut().reset(Instant::now());
+        }
+        let pending = tokio::time::timeout(SHORT, connection.read_exact(&mut byte)).await;
+        assert!(pending.is_err(), "an answer was written a moment ago");
+        theirs.write_all(b"b").await.unwrap();
+        connection.read_exact(&mut byte).await.unwrap();
+        assert_eq!(byte, *b"b");
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_reads_nothing_is_given_up() {
+        let (ours, _theirs) = duplex(1);
+        let mut connection = PeerTimeout::new(ours, SHORT, LONG);
+        assert_eq!(kind(connection.write_all(b"ab").await), Some(io::ErrorKind::TimedOut));
+    }
+}
