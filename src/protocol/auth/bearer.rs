@@ -94,19 +94,37 @@ impl Assignment {
     }
 }
 
-/// Whom a token is for.
+/// A claim with one text or several. Some issuers write a list of one as its text.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum Audience {
+enum Texts {
     One(String),
     Several(Vec<String>),
 }
 
-impl Audience {
-    fn has(&self, name: &str) -> bool {
+impl Texts {
+    fn all(&self) -> &[String] {
         match self {
-            Self::One(one) => one == name,
-            Self::Several(several) => several.iter().any(|one| one == name),
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Several(several) => several,
+        }
+    }
+}
+
+/// A time in seconds, which may have a fraction.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Seconds {
+    Whole(i64),
+    Fraction(f64),
+}
+
+impl Seconds {
+    /// Without the fraction.
+    const fn whole(&self) -> i64 {
+        match self {
+            Self::Whole(seconds) => *seconds,
+            Self::Fraction(seconds) => *seconds as i64,
         }
     }
 }
@@ -118,17 +136,15 @@ struct Claims {
     #[serde(rename = "iss")]
     issuer: String,
     #[serde(rename = "aud")]
-    audience: Audience,
-    exp: i64,
-    nbf: Option<i64>,
+    audience: Texts,
+    exp: Seconds,
+    nbf: Option<Seconds>,
     sub: Option<String>,
     oid: Option<String>,
     appid: Option<String>,
     azp: Option<String>,
-    #[serde(default)]
-    roles: Vec<String>,
-    #[serde(default)]
-    groups: Vec<String>,
+    roles: Option<Texts>,
+    groups: Option<Texts>,
 }
 
 impl Claims {
@@ -136,8 +152,7 @@ impl Claims {
         [&self.sub, &self.oid, &self.appid, &self.azp]
             .into_iter()
             .flatten()
-            .chain(&self.roles)
-            .chain(&self.groups)
+            .chain([&self.roles, &self.groups].into_iter().flatten().flat_map(Texts::all))
             .map(String::as_str)
     }
 }
@@ -179,12 +194,12 @@ pub(crate) fn verify(
     }
     let payload = jws::payload(token, jwk, header.alg).ok_or_else(refused)?;
     let claims: Claims = serde_json::from_slice(&payload).map_err(|_| refused())?;
-    if claims.issuer != trust.issuer || !claims.audience.has(&trust.audience) {
+    if claims.issuer != trust.issuer || !claims.audience.all().contains(&trust.audience) {
         return Err(refused());
     }
     let now = now.unix_seconds();
-    if claims.exp.saturating_add(LEEWAY) <= now
-        || claims.nbf.is_some_and(|nbf| nbf.saturating_sub(LEEWAY) > now)
+    if claims.exp.whole().saturating_add(LEEWAY) <= now
+        || claims.nbf.as_ref().is_some_and(|nbf| nbf.whole().saturating_sub(LEEWAY) > now)
     {
         return Err(refused());
     }
@@ -284,6 +299,40 @@ mod tests {
         let mut claims = claims();
         claims["aud"] = json!(["https://other", "https://storage.azure.com"]);
         assert!(outcome(&token(Algorithm::RS256, "rsa", &rsa(), &claims), "acct").is_ok());
+    }
+
+    #[test]
+    fn roles_and_groups_may_be_one_text_a_list_or_missing() {
+        let everywhere = (Role::Reader, None);
+        let in_table = (Role::Contributor, Some("abc".to_owned()));
+        for (name, value) in
+            [("roles", json!("writers")), ("groups", json!("writers")), ("groups", json!(["x", "writers"]))]
+        {
+            let mut claims = claims();
+            claims["roles"] = Value::Null;
+            claims[name] = value;
+            let identity = outcome(&token(Algorithm::RS256, "rsa", &rsa(), &claims), "acct");
+            assert_eq!(identity, Ok(Identity::Bearer { grants: vec![everywhere.clone(), in_table.clone()] }));
+        }
+        let mut claims = claims();
+        (claims["roles"], claims["groups"]) = (Value::Null, json!([]));
+        let identity = outcome(&token(Algorithm::RS256, "rsa", &rsa(), &claims), "acct");
+        assert_eq!(identity, Ok(Identity::Bearer { grants: vec![everywhere] }));
+    }
+
+    #[test]
+    fn times_may_have_a_fraction() {
+        for (exp, nbf, is_valid) in [
+            (NOW as f64 + 0.5, NOW as f64 + 59.9, true),
+            (NOW as f64 - 61.5, NOW as f64, false),
+            (1e300, -1e300, true),
+            (NOW as f64 + 600.5, 1e300, false),
+        ] {
+            let mut claims = claims();
+            (claims["exp"], claims["nbf"]) = (json!(exp), json!(nbf));
+            let identity = outcome(&token(Algorithm::RS256, "rsa", &rsa(), &claims), "acct");
+            assert_eq!(identity.is_ok(), is_valid, "{exp} {nbf}");
+        }
     }
 
     #[test]
