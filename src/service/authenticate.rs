@@ -44,13 +44,15 @@ impl Service {
         accounts: &AccountSet,
         usage: &sas::Use,
     ) -> Result<Identity> {
+        let keys = accounts.keys(&target.account).ok_or(Code::AuthenticationFailed)?;
         let policies = match claim.policy() {
             None => Vec::new(),
             Some((table, _)) => {
+                // Strangers must not take connections to the database.
+                claim.signed_by(&target.account, keys)?;
                 Box::pin(stored_policies(self.store_of(target), &target.account, table)).await?
             }
         };
-        let keys = accounts.keys(&target.account).ok_or(Code::AuthenticationFailed)?;
         let identity = claim.verify(&target.account, keys, &policies, usage)?;
         match target.resource.table() {
             Some(table) if !identity.is_of(table) => {

@@ -237,7 +237,10 @@ impl Claim {
     }
 
     /// Returns the position of the key that signed this.
-    fn signed_by(&self, account: &str, keys: &[AccountKey]) -> Result<usize> {
+    ///
+    /// # Errors
+    /// [`Code::AuthenticationFailed`] if none of them did.
+    pub(crate) fn signed_by(&self, account: &str, keys: &[AccountKey]) -> Result<usize> {
         let text = self.string_to_sign(account);
         let signed = |key: &AccountKey| bool::from(key.sign([text.as_str()]).ct_eq(&self.signature));
         let unsigned = || failed(format!("none of the account's keys signed {text:?} so"));

@@ -121,6 +121,10 @@ fn a_server_without_its_database_is_busy_and_recovers_by_itself() {
         let _ = (answer(&mut line, &table.on("GET", "p", "r")), table.count());
         cluster.stop();
         all_are_busy(&mut line, &table);
+        // A stranger learns nothing of it, and takes no connection.
+        let forged =
+            Sas::table(&table.name, "r").with_policy("x").query_signed(&format!("{}=", "A".repeat(43)));
+        client.bearing(&forged).get(&format!("/{}()", table.name)).turned_away(NOT_AUTHENTICATED);
         cluster.start_again();
         until_well(&mut line, &table.on("GET", "p", "r"));
         // Nothing of what was refused has happened, and the server is whole.
