@@ -1,7 +1,7 @@
 //! Authorization: every plan, every write of a change set and every row of a query passes it before
 //! it reaches the store.
 
-use crate::error::{Code, Result};
+use crate::error::{Code, Error, Result};
 use crate::protocol::auth::{Action, Identity, allows};
 use crate::protocol::model::{Key, TableName};
 use crate::protocol::plan::{ChangeSet, Plan, span};
@@ -10,11 +10,12 @@ use crate::protocol::request::Target;
 /// Refuses what the identity may not do; narrows a query to the keys that it may read.
 ///
 /// # Errors
-/// Those of [`allows`], and [`Code::WriteOnSecondary`].
+/// Those of [`allows`]; [`Code::WriteOnSecondary`]; [`Code::NotImplemented`] for an order by a property
+/// within a range of keys.
 pub(crate) fn authorize(identity: &Identity, target: &Target, plan: Plan) -> Result<Plan> {
     let (action, table, key) = plan.action();
     check(identity, target, action, table, key)?;
-    Ok(narrow(identity, plan))
+    narrow(identity, plan)
 }
 
 /// Refuses a change set if the identity may not do one of its writes.
@@ -46,13 +47,19 @@ fn check(
     allows(identity, action, table, key)
 }
 
-/// The key range of a SAS becomes part of the spans, and so of the statement's WHERE clause.
-fn narrow(identity: &Identity, plan: Plan) -> Plan {
+/// The key range of a SAS becomes part of the spans, and so of the statement's WHERE clause. An order by a
+/// property reads the index of the whole table, so its continuation tokens would tell keys and values of
+/// entities outside the range.
+fn narrow(identity: &Identity, plan: Plan) -> Result<Plan> {
     match (plan, identity.range()) {
+        (Plan::QueryEntities { scan, .. }, Some(range)) if scan.by.is_some() && !range.is_everything() => {
+            let why = "a SAS with a range of keys has the order of keys alone";
+            Err(Error::from(Code::NotImplemented).because(why))
+        }
         (Plan::QueryEntities { table, mut scan, select }, Some(range)) => {
             scan.spans = span::within(scan.spans, &range.lower, range.upper.as_ref());
-            Plan::QueryEntities { table, scan, select }
+            Ok(Plan::QueryEntities { table, scan, select })
         }
-        (plan, _) => plan,
+        (plan, _) => Ok(plan),
     }
 }

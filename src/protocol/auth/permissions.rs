@@ -52,6 +52,11 @@ impl KeyRange {
         Self { lower, upper }
     }
 
+    /// Whether every key is in the range.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.lower.partition.is_empty() && self.lower.row.is_empty() && self.upper.is_none()
+    }
+
     /// Whether a key is in the range.
     pub(crate) fn contains(&self, key: &Key) -> bool {
         self.lower <= *key && self.upper.as_ref().is_none_or(|upper| key < upper)
