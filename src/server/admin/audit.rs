@@ -33,22 +33,55 @@ struct AuditLine<'a> {
     request_id: &'a str,
 }
 
-/// Writes the line of a route of this listener.
-pub(crate) fn call(operator: Operator, action: &str, call: &Call<'_>, outcome: &Outcome, request_id: &str) {
-    let named =
-        |name: &str| call.parameters.iter().find(|(n, _)| *n == name).map(|(_, value)| value.as_str());
-    let (account, target) = match named("table") {
-        Some(table) => (call.parameter("name"), table),
-        None => {
-            let account = call.account.get().map(String::as_str).unwrap_or_default();
-            (account, named("name").or(call.subject.get().map(String::as_str)).unwrap_or_default())
-        }
-    };
-    let (status, error) = match outcome {
-        Ok(reply) => (reply.status, ""),
-        Err(refusal) => (refusal.status, refusal.code),
-    };
-    AuditLine { operator, action, account, target, status, error, request_id }.write();
+/// The error of a call whose connection ended before its answer. What it changes may be done or not.
+const CUT_OFF: &str = "CutOff";
+
+/// The line of a route of this listener. It is written even if the call is cut off.
+pub(crate) struct CallAudit<'a> {
+    operator: Operator,
+    action: String,
+    call: &'a Call<'a>,
+    request_id: &'a str,
+    /// The status and the error code, once there is an answer.
+    outcome: Option<(u16, &'static str)>,
+}
+
+impl<'a> CallAudit<'a> {
+    /// Begins a call.
+    pub(crate) const fn begin(
+        operator: Operator,
+        action: String,
+        call: &'a Call<'a>,
+        request_id: &'a str,
+    ) -> Self {
+        Self { operator, action, call, request_id, outcome: None }
+    }
+
+    /// Writes the line.
+    pub(crate) fn end(mut self, outcome: &Outcome) {
+        self.outcome = Some(match outcome {
+            Ok(reply) => (reply.status, ""),
+            Err(refusal) => (refusal.status, refusal.code),
+        });
+    }
+}
+
+impl Drop for CallAudit<'_> {
+    fn drop(&mut self) {
+        let call = self.call;
+        let named =
+            |name: &str| call.parameters.iter().find(|(n, _)| *n == name).map(|(_, value)| value.as_str());
+        let (account, target) = match named("table") {
+            Some(table) => (call.parameter("name"), table),
+            None => {
+                let account = call.account.get().map(String::as_str).unwrap_or_default();
+                (account, named("name").or(call.subject.get().map(String::as_str)).unwrap_or_default())
+            }
+        };
+        let (status, error) = self.outcome.unwrap_or((0, CUT_OFF));
+        let (operator, action, request_id) = (self.operator, self.action.as_str(), self.request_id);
+        AuditLine { operator, action, account, target, status, error, request_id }.write();
+    }
 }
 
 /// Writes the line of a request of the Table protocol, unless it could change nothing.

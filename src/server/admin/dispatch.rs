@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::audit::{self, Operator};
+use super::audit::{self, CallAudit, Operator};
 use super::call::Call;
 use super::connections::OpenConnection;
 use super::console::service;
@@ -50,19 +50,25 @@ async fn answer(
     body: Payload,
     request_id: &str,
 ) -> Result<Answered, Refusal> {
-    let (route, parameters) = allowed(admin, http)?;
+    let (route, parameters) = route_of(admin, http)?;
+    let permitted = permitted(admin, http, route);
     // From here on the connection is not idle: a request of the service is received by the service.
     let busy = || http.conn_data::<Arc<OpenConnection>>().map(|seat| seat.busy());
     let operator = operator(admin, http);
     match route.handler {
         Handler::Service => {
+            permitted?;
             let _busy = busy();
             let answer = service::answer(admin, http, body).await?;
             audit::service(operator, &answer);
             Ok(Answered::Service(answer.response))
         }
         Handler::Function(function) => {
-            let body = whole(body).await?;
+            let received = match permitted {
+                Ok(()) => whole(body).await,
+                Err(refusal) => Err(refusal),
+            };
+            let body = received.as_ref().cloned().unwrap_or_default();
             let _busy = busy();
             let if_none_match = text(http.headers(), header::IF_NONE_MATCH);
             let accept_encoding = text(http.headers(), header::ACCEPT_ENCODING);
@@ -78,10 +84,14 @@ async fn answer(
                 subject,
                 account,
             };
-            let outcome: Outcome = function(&call).await;
-            if route.is_change {
-                let action = format!("{} {}", route.method, route.path);
-                audit::call(operator, &action, &call, &outcome, request_id);
+            let action = || format!("{} {}", route.method, route.path);
+            let audit = route.is_change.then(|| CallAudit::begin(operator, action(), &call, request_id));
+            let outcome: Outcome = match received {
+                Ok(_) => function(&call).await,
+                Err(refusal) => Err(refusal),
+            };
+            if let Some(audit) = audit {
+                audit.end(&outcome);
             }
             outcome.map(Answered::Reply)
         }
@@ -97,8 +107,8 @@ fn warn_of(refusal: &Refusal, http: &HttpRequest) {
     }
 }
 
-/// Returns the route of a request with its parameters, if the sender may use it.
-fn allowed(admin: &Admin, http: &HttpRequest) -> Result<(&'static Route, Parameters), Refusal> {
+/// Returns the route of a request with its parameters, if the sender may know of it.
+fn route_of(admin: &Admin, http: &HttpRequest) -> Result<(&'static Route, Parameters), Refusal> {
     let matching: Vec<_> =
         routes(admin).filter_map(|route| Some((route, route.parameters(http.path())?))).collect();
     let known = !matching.is_empty();
@@ -116,6 +126,11 @@ fn allowed(admin: &Admin, http: &HttpRequest) -> Result<(&'static Route, Paramet
             false => Refusal::new(404, "NotFound", "There is no such resource; see /openapi.json."),
         });
     };
+    Ok((route, parameters))
+}
+
+/// Refuses what this server lets nobody do, or no browser.
+fn permitted(admin: &Admin, http: &HttpRequest, route: &Route) -> Result<(), Refusal> {
     if route.access == Access::AdminToken && admin.settings.token.is_none() {
         let message = "Only a server that was given --admin-token does that.";
         return Err(Refusal::new(403, "TokenNeeded", message));
@@ -123,7 +138,7 @@ fn allowed(admin: &Admin, http: &HttpRequest) -> Result<(&'static Route, Paramet
     if route.is_change && admin.settings.console == ConsoleMode::ReadOnly && is_of_browser(http) {
         return Err(super::console::read_only());
     }
-    Ok((route, parameters))
+    Ok(())
 }
 
 /// Browsers send one of these with every request that can change something, and no page can leave

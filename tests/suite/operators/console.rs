@@ -199,6 +199,10 @@ fn a_read_only_console_changes_nothing() {
         refused(&call(&admin, "POST", "/sas", &grant.to_string()), 403, "ReadOnly");
         // Accounts are changed by programs only, not from a browser.
         refused(&json_asked(&admin, "POST", "/accounts", "", &json!({ "name": "abc" })), 403, "ReadOnly");
+        let log = server.log();
+        let is_told = |line: &str| line.contains("audit") && line.contains("POST /accounts");
+        let told = log.lines().find(|line| is_told(line)).unwrap_or_else(|| panic!("no line in {log}"));
+        assert!(told.contains("status=403") && told.contains("ReadOnly"), "{told}");
         refused(&call(&admin, "POST", "/accounts", r#"{"name":"abc"}"#), 409, "NoMasterKey");
         assert!(client.get("/Tables").expect_json().to_string().contains(&name));
         assert!(!client.get("/Tables").expect_json().to_string().contains(&other));
