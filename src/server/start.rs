@@ -1,18 +1,20 @@
 //! Starts and stops a server with its background tasks.
 
+use std::cell::Cell;
 use std::io::{self, ErrorKind, Read as _};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use actix_web::dev::Server;
 use actix_web::rt::System;
 use actix_web::web::Data;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, watch};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::observe::metrics::process;
 use crate::observe::trace::Tracer;
@@ -34,6 +36,8 @@ use crate::store::sqlite::ServerLock;
 /// for it.
 pub(crate) const READY: &str = "Rowhouse is ready at";
 
+/// Minimum time for the admin listener to stop: it looks every second whether its requests have ended.
+const ADMIN_STOP: Duration = Duration::from_millis(1100);
 /// Pause before standard input that had nothing is read again.
 const STDIN_PAUSE: Duration = Duration::from_millis(100);
 
@@ -206,7 +210,8 @@ fn start_admin(
         proxies: config.proxies.clone(),
     };
     let admin = Data::new(Admin::new(service.clone(), admin_settings));
-    let server = admin::listen(listener, admin.clone()).map_err(failed)?;
+    let server =
+        admin::listen(listener, admin.clone(), config.shutdown.shutdown_seconds.into()).map_err(failed)?;
     if has_console(config) {
         worker.run(&admin.clone().into_inner(), OnFailure::NONE, admin::record_history());
     }
@@ -314,7 +319,10 @@ async fn serve_until(
     ready(&listening)?;
     let probes = admin.as_ref().map(|(_, admin)| admin.clone());
     let drain_time = Duration::from_secs(config.shutdown.drain_seconds.into());
-    let graceful = config.shutdown.shutdown_seconds > 0;
+    let shutdown_time = Duration::from_secs(config.shutdown.shutdown_seconds.into());
+    let graceful = !shutdown_time.is_zero();
+    let shutdown = Rc::<Cell<Option<Instant>>>::default();
+    let began = Rc::clone(&shutdown);
     actix_web::rt::spawn(async move {
         let first = stop().await;
         if let Some(admin) = probes {
@@ -329,6 +337,7 @@ async fn serve_until(
             }
         }
         tracing::info!("shutting down; waiting for requests in flight");
+        began.set(Some(Instant::now()));
         // A graceful stop checks its connections only once a second, so without a grace period the
         // server stops at once.
         handle.stop(graceful).await;
@@ -336,7 +345,10 @@ async fn serve_until(
     let ended = server.await;
     // The admin listener ends last, so that probes see the shutdown until it is complete.
     if let Some((handle, _)) = admin {
-        handle.stop(false).await;
+        let spent = shutdown.get().map_or(Duration::ZERO, |began| began.elapsed());
+        // What operators have begun gets the rest of the time, at least that of the first check.
+        let rest = shutdown_time.saturating_sub(spent).max(ADMIN_STOP);
+        let _ = timeout(rest, handle.stop(graceful)).await;
     }
     if let Some(tracer) = &listening.service.tracer {
         tracer.flush();

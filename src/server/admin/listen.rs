@@ -15,11 +15,11 @@ use super::state::Admin;
 const MAX_CONNECTIONS: usize = 256;
 
 /// Serves the admin routes on this socket, on a thread of its own, so that probes do not wait for
-/// table requests.
+/// table requests. A graceful stop waits for requests in flight for `shutdown_seconds`.
 ///
 /// # Errors
 /// Errors of the operating system.
-pub(crate) fn listen(listener: TcpListener, admin: Data<Admin>) -> io::Result<Server> {
+pub(crate) fn listen(listener: TcpListener, admin: Data<Admin>, shutdown_seconds: u64) -> io::Result<Server> {
     let app = move || App::new().app_data(admin.clone()).default_service(web::to(serve));
     let open = OpenConnections::default();
     let server = HttpServer::new(app).workers(1).disable_signals().max_connections(MAX_CONNECTIONS);
@@ -28,5 +28,5 @@ pub(crate) fn listen(listener: TcpListener, admin: Data<Admin>) -> io::Result<Se
             data.insert(entered);
         }
     });
-    Ok(server.shutdown_timeout(1).listen(listener)?.run())
+    Ok(server.shutdown_timeout(shutdown_seconds).listen(listener)?.run())
 }

@@ -1,5 +1,7 @@
 //! `/accounts` of the admin listener, and what servers make of it.
 
+use sqlx::{Connection as _, Executor as _, PgConnection};
+
 use super::*;
 use crate::commands::{MASTER, OTHER_MASTER, Site, account_of, soon, status};
 use crate::support::client::Account;
@@ -223,4 +225,30 @@ fn of_accounts_that_are_added_at_once_one_is_valid() {
     others.iter().for_each(|raw| refused(raw, 409, "AccountExists"));
     assert_eq!(status(&server, &account_of(&json_of(mine[0])), 0), 200);
     assert_eq!(text(&site.url, "SELECT count(*)::text FROM accounts"), "1");
+}
+
+/// A rotated key is shown once: whoever waits for it must get it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_in_progress_is_answered_when_the_server_stops() {
+    let site = Site::postgres();
+    let (server, admin, _other) = servers(&site);
+    done(&post(&admin, "/accounts", &json!({ "name": "myaccount" })), 201);
+    let mut holder = PgConnection::connect(&site.url).await.expect("a session");
+    holder.execute("BEGIN; SELECT * FROM accounts FOR UPDATE").await.expect("a lock");
+    let rotation = tokio::task::spawn_blocking({
+        let admin = Wire::new(admin.address());
+        move || post(&admin, "/accounts/myaccount/rotate", &json!({ "slot": 1 }))
+    });
+    let waits = "SELECT count(*)::text FROM pg_locks WHERE NOT granted";
+    soon("the change waits", || tokio::task::block_in_place(|| text(&site.url, waits)) == "1");
+    server.signal("TERM");
+    soon("the server stops", || server.log().contains("shutting down"));
+    holder.execute("COMMIT").await.expect("the lock goes");
+    let rotated = done(&rotation.await.expect("an answer"), 200);
+    assert!(rotated["key"].is_string(), "{rotated}");
+    assert_eq!(server.exit_status(Duration::from_secs(60)), Some(0), "{}", server.log());
+    let log = server.log();
+    let told =
+        log.lines().find(|line| line.contains("/rotate")).unwrap_or_else(|| panic!("no line in {log}"));
+    assert!(told.contains("audit") && told.contains("status=200"), "{told}");
 }
