@@ -37,6 +37,7 @@ pub(crate) use explain_query::{ExplainRequest, explain_query};
 pub(crate) use fault_rules::{DropMoment, FaultEffect};
 pub(crate) use fault_rules::{FaultRuleDocument, FaultRuleError, FaultRules};
 pub(crate) use issuer::Issuer;
+pub(crate) use pipeline::MAX_OPERATION_TIME;
 pub(crate) use recent::{KEPT, RecentRequest, RecentRequests};
 pub(crate) use telemetry::ObservedOperation;
 pub(crate) use throttle::Throttle;

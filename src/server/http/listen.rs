@@ -8,6 +8,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix_http::error::DispatchError;
 use actix_http::{HttpService, Protocol, Request, Response};
@@ -27,12 +28,15 @@ use super::http2::serve_connection;
 use super::serve::{Edge, serve};
 use super::timeouts::{DISCONNECT_TIMEOUT, KEEP_ALIVE};
 use super::tls::Tls;
-use super::workarounds::{HeaderCase, WriteTimeout, app_config};
-use crate::service::Limits;
+use super::workarounds::{HeaderCase, PeerTimeout, app_config};
+use crate::service::{Limits, MAX_OPERATION_TIME};
 
 /// What actix serves HTTP/1.1 on.
-type Http1Connection = (HeaderCase<WriteTimeout<Connection>>, Protocol, Option<SocketAddr>);
+type Http1Connection = (HeaderCase<PeerTimeout<Connection>>, Protocol, Option<SocketAddr>);
 
+/// Maximum time between two writes on a connection, besides those for a head and a body: for the pause between
+/// two requests, and for an operation, which tests may delay by as long.
+const SILENCE: Duration = KEEP_ALIVE.saturating_add(MAX_OPERATION_TIME.saturating_mul(2));
 /// Maximum connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
@@ -162,7 +166,7 @@ where
         Some(tls) => Connection::Encrypted(Box::new(tls.accept(connection).await?)),
     };
     let is_http_2 = connection.is_http_2();
-    let connection = WriteTimeout::new(connection, limits.body);
+    let connection = PeerTimeout::new(connection, limits.body, SILENCE + limits.head + limits.body);
     if is_http_2 {
         let served = serve_connection(connection, http_2, peer, limits, drain, stop).await;
         return served.map_err(|error| DispatchError::Io(io::Error::other(error)));

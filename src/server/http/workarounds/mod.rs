@@ -6,17 +6,17 @@
 //! | `connection_info` | handlers that know whether a connection is encrypted | has a public constructor of `AppConfig` |
 //! | `header_case` | header names in the service's case, and the length of a 204 | writes both as they were set |
 //! | `header_case` | a connection that ends without an answer | lets a handler close the connection |
+//! | `peer_timeout` | clients that read nothing, or stop in the middle of a later head | has a write timeout, and one for each head |
 //! | `unread_body` | an answer before the end of a chunked body | closes a connection whose body is not read |
-//! | `write_timeout` | clients that read nothing | has a write timeout |
 //!
 //! [`super::http2`] replaces actix's HTTP/2 for the same reason: it has no limits.
 
 mod connection_info;
 mod header_case;
+mod peer_timeout;
 mod unread_body;
-mod write_timeout;
 
 pub(super) use connection_info::app_config;
 pub(super) use header_case::{HeaderCase, LENGTH_OF_NOTHING, announces_body};
+pub(super) use peer_timeout::PeerTimeout;
 pub(super) use unread_body::{close_after, closes_after_upgrade, is_endless};
-pub(super) use write_timeout::WriteTimeout;
