@@ -41,8 +41,8 @@
 {{- fail "networkPolicy.operators is required with serviceMonitor.enabled: Prometheus must reach the admin listener." -}}
 {{- end -}}
 {{- $own := dict
-  "ROWHOUSE_LISTEN" "the chart sets it"
-  "ROWHOUSE_ADMIN_LISTEN" "the chart sets it"
+  "ROWHOUSE_LISTEN" "use listenAddress"
+  "ROWHOUSE_ADMIN_LISTEN" "use listenAddress"
   "ROWHOUSE_TLS_CERT" "use tls.existingSecret"
   "ROWHOUSE_TLS_KEY" "use tls.existingSecret"
   "ROWHOUSE_MAX_CONNECTIONS" "use maxConnections"

@@ -101,6 +101,13 @@ def test_an_upgrade_leaves_no_gap(render):
     assert pod(alone)["terminationGracePeriodSeconds"] == 30 + 5
 
 
+def test_servers_listen_on_the_address_that_is_given(render):
+    for values, address in ("postgres", "0.0.0.0"), ("all", "[::]"):
+        given = environment(render(values)["Deployment", "rowhouse"])
+        assert given["ROWHOUSE_LISTEN"] == f"{address}:10002"
+        assert given["ROWHOUSE_ADMIN_LISTEN"] == f"{address}:10003"
+
+
 @pytest.mark.parametrize("values", VALUES)
 def test_pods_are_restricted(render, values):
     workloads = [document for (kind, _), document in render(values).items() if kind in ("Deployment", "Job")]
@@ -216,6 +223,7 @@ WRONG = [
     ("postgres", ["--set=replica=2"], "replica"),
     ("postgres", ["--set=store=mysql"], "store"),
     ("postgres", ["--set=drainSeconds=-1"], "drainSeconds"),
+    ("postgres", ["--set=listenAddress=10.0.0.1"], "listenAddress"),
     ("postgres", ["--set=settings.ROWHOUSE_MAX_REQUESTS_PER_SECOND=1000000"], "ROWHOUSE_MAX_REQUESTS_PER_SECOND"),
     ("postgres", ["--set=settings.DATABASE_URL=a"], "DATABASE_URL"),
 ]
