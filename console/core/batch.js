@@ -2,7 +2,7 @@
 
 import { entityAddress, segment } from "./address.js";
 import { jsonOfEntity, jsonOfProperties } from "./entity.js";
-import { RequestError } from "./errors.js";
+import { LostError, RequestError } from "./errors.js";
 
 const METHODS = { insert: "POST", replace: "PUT", merge: "MERGE", delete: "DELETE" };
 const LINE = "\r\n";
@@ -43,9 +43,10 @@ function requestOf(root, { kind, table, entity }) {
   return [...lines, "Content-Type: application/json", "Prefer: return-no-content", "", body].join(LINE);
 }
 
-/** Throws the error that a change set was refused with. @param {string} text the body of the answer */
-export function readBatch(text) {
-  for (const [, status] of text.matchAll(/^HTTP\/1\.1 (\d{3})/gm)) {
+/** Throws the error that a change set was refused with. @param {string} text the body of the answer @param {number} count the number of its writes */
+export function readBatch(text, count) {
+  const statuses = [...text.matchAll(/^HTTP\/1\.1 (\d{3})/gm)].map(([, status]) => status);
+  for (const status of statuses) {
     if (Number(status) < 400) continue;
     const found = /^\{"odata\.error".*$/m.exec(text);
     const error = found ? JSON.parse(found[0])["odata.error"] : null;
@@ -53,4 +54,6 @@ export function readBatch(text) {
     const id = /RequestId:([0-9a-f-]{36})/.exec(text)?.[1] ?? "";
     throw new RequestError(Number(status), error?.code ?? status, message.replace(/^\d+:/, ""), id);
   }
+  // Such as the page of a proxy.
+  if (statuses.length !== count) throw new LostError();
 }

@@ -25,25 +25,35 @@ async function* pages({ service, table, filter }, query, signal) {
   } while (token);
 }
 
+/** Adds writes until all are done, or until an error: then what is under way ends first. @param {Writer} writer @param {(writer: Writer) => Promise<void>} add */
+async function writing(writer, add) {
+  try {
+    await add(writer);
+    await writer.finish();
+  } finally {
+    await writer.settled();
+  }
+}
+
 /** Whether an entity that was to be deleted has changed or gone meanwhile: then it is left alone. */
 const isOvertaken = (/** @type {RequestError} */ error) =>
   error.code === "UpdateConditionNotSatisfied" || error.code === "ResourceNotFound";
 
 /** Deletes what a filter finds, except what is written meanwhile. @param {Source} source @param {Job} job */
 export async function deleteFound(source, job) {
-  const writer = new Writer(source.service, job, isOvertaken);
-  for await (const entities of pages(source, { select: "PartitionKey,RowKey" }, job.signal)) {
-    for (const entity of entities) await writer.add(deletion(source.table, entity));
-  }
-  await writer.finish();
+  await writing(new Writer(source.service, job, isOvertaken), async (writer) => {
+    for await (const entities of pages(source, { select: "PartitionKey,RowKey" }, job.signal)) {
+      for (const entity of entities) await writer.add(deletion(source.table, entity));
+    }
+  });
 }
 
 /** Deletes these, except those that were written since they were read. @param {Source} source @param {Entity[]} entities @param {Job} job */
 export async function deleteThese(source, entities, job) {
-  const writer = new Writer(source.service, job, isOvertaken);
   const inOrder = [...entities].sort((a, b) => (a.partitionKey < b.partitionKey ? -1 : 1));
-  for (const entity of inOrder) await writer.add(deletion(source.table, entity));
-  await writer.finish();
+  await writing(new Writer(source.service, job, isOvertaken), async (writer) => {
+    for (const entity of inOrder) await writer.add(deletion(source.table, entity));
+  });
 }
 
 /** @param {string} table @param {Entity} entity @returns {Placed} */
@@ -100,12 +110,12 @@ const isThere = (/** @type {RequestError} */ error) => error.code === "EntityAlr
 
 /** Reads a file into a table. @param {Source} target @param {Blob} file @param {Format} format @param {Mode} mode @param {Job} job */
 export async function imported(target, file, format, mode, job) {
-  const writer = new Writer(target.service, job, isThere);
-  for await (const { place, entity, error } of entitiesOf(file, format, job.signal)) {
-    if (entity) await writer.add({ kind: mode, table: target.table, entity, place });
-    else job.fail(`${place}: ${inWords(error)}`);
-  }
-  await writer.finish();
+  await writing(new Writer(target.service, job, isThere), async (writer) => {
+    for await (const { place, entity, error } of entitiesOf(file, format, job.signal)) {
+      if (entity) await writer.add({ kind: mode, table: target.table, entity, place });
+      else job.fail(`${place}: ${inWords(error)}`);
+    }
+  });
 }
 
 /** The first entities of a file. @param {Blob} file @param {Format} format @param {number} limit */

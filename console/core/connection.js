@@ -45,6 +45,8 @@ class Connection extends EventTarget {
       signal,
       cache: "no-store",
       credentials: "omit",
+      // Nothing of ours redirects.
+      redirect: "error",
     });
     if (response.ok) return response;
     const error = await errorOf(response);

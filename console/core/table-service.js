@@ -111,7 +111,7 @@ export class TableService {
       headers: { "content-type": type, accept: JSON_TYPE },
       signal,
     });
-    readBatch(await response.text());
+    readBatch(await response.text(), writes.length);
   }
 
   /** An XML document: policies or service properties. @param {string} path @param {Record<string, string>} query */

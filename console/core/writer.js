@@ -44,8 +44,13 @@ export class Writer {
   /** Sends what is left, and waits for all. */
   async finish() {
     await this.#send();
-    await Promise.all(this.#running.values());
+    await this.settled();
     if (this.#fault) throw this.#fault;
+  }
+
+  /** Waits for what is under way. */
+  async settled() {
+    await Promise.all(this.#running.values());
   }
 
   async #send() {

@@ -118,22 +118,24 @@ class RequestsPane extends View {
   async #poll() {
     if (this.#isPaused) return;
     try {
-      const { requests } = await connection.json("GET", "requests", {
+      const { requests, last } = await connection.json("GET", "requests", {
         query: { after: this.#after || undefined, limit: BATCH },
         signal: this.signal,
       });
       this.#message.replaceChildren();
+      // A server that was started again counts from the beginning, and so does another one.
+      if (last < this.#after) this.#after = 0;
       if (!requests.length) return;
       this.#after = Math.max(...requests.map((/** @type {any} */ request) => request.id));
-      this.requests = [...requests]
-        .sort((a, b) => b.id - a.id)
+      const known = new Set(this.requests.map(({ requestId }) => requestId));
+      this.requests = requests
+        .filter((/** @type {any} */ request) => !known.has(request.requestId))
+        .sort((/** @type {any} */ a, /** @type {any} */ b) => b.id - a.id)
         .concat(this.requests)
         .slice(0, KEPT);
       this.show();
     } catch (error) {
       if (!isCancelled(error)) this.#message.replaceChildren(errorBox(error));
-      // A server that was started again counts from the beginning.
-      this.#after = 0;
     }
   }
 

@@ -31,6 +31,7 @@ export async function runJob(title, task) {
     () => "",
     (error) => (isCancelled(error) ? "Cancelled." : inWords(error)),
   );
+  job.removeEventListener("progress", show);
   bar.hidden = true;
   state.textContent = [outcome, `${summary(job, task)}.`].filter(Boolean).join(" ");
   problems.replaceChildren(...job.problems.map((problem) => h("li", {}, problem)));

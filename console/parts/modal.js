@@ -26,6 +26,9 @@ export class Modal {
       this.footer,
     );
     this.dialog = h("dialog", { class: options.wide ? "wide" : "", "aria-labelledby": id }, form);
+    this.dialog.addEventListener("cancel", (event) => {
+      if (this.#isBusy) event.preventDefault();
+    });
     this.closed = new Promise((resolve) =>
       this.dialog.addEventListener("close", () => (this.dialog.remove(), resolve(undefined))),
     );
@@ -51,7 +54,7 @@ export class Modal {
   async #submit(event) {
     event.preventDefault();
     if (this.#isBusy || !this.action || !this.submit || this.submit.disabled) return;
-    this.#isBusy = this.submit.disabled = true;
+    this.#setBusy(this.submit, true);
     this.errors.replaceChildren();
     try {
       await this.action.act();
@@ -59,8 +62,13 @@ export class Modal {
     } catch (error) {
       if (!isCancelled(error)) this.show(error);
     } finally {
-      this.#isBusy = this.submit.disabled = false;
+      this.#setBusy(this.submit, false);
     }
+  }
+
+  /** While an action runs, its dialog stays: the answer may be shown once. @param {HTMLButtonElement} submit @param {boolean} isBusy */
+  #setBusy(submit, isBusy) {
+    this.#isBusy = submit.disabled = this.dismiss.disabled = isBusy;
   }
 }
 

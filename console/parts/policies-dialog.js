@@ -27,9 +27,14 @@ export async function editPolicies(service, table) {
         : { text: "Save", act: () => writePolicies(service, table, /** @type {any} */ (list.values)) },
     },
   );
+  // What was not read would be removed.
+  list.hidden = true;
+  if (modal.submit) modal.submit.disabled = true;
   modal.open();
   try {
     list.values = await readPolicies(service, table);
+    list.hidden = false;
+    if (modal.submit) modal.submit.disabled = false;
   } catch (error) {
     modal.show(error);
   }

@@ -137,7 +137,6 @@ export class SignatureBuilder extends View {
       .filter((letter) => this.#permissions.has(letter) && (!this.#isOfTable || OF_TABLES.includes(letter)))
       .join("");
     const ofTable = {
-      table: this.#table.value.trim(),
       policy: this.#policy.value.trim(),
       ...Object.fromEntries(this.#keys.map(({ name, box }) => [name, box.value])),
     };
@@ -152,6 +151,8 @@ export class SignatureBuilder extends View {
     };
     return {
       ...Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== "")),
+      // Without a table, it would be for the whole account.
+      ...(this.#isOfTable ? { table: this.#table.value.trim() } : {}),
       key: Number(this.#key.value),
     };
   }

@@ -79,10 +79,15 @@ impl RecentRequests {
         }
     }
 
+    /// Returns the id of the newest request, or of one that is being added; 0 if there is none.
+    pub(crate) fn newest(&self) -> u64 {
+        self.placed.load(Ordering::Relaxed)
+    }
+
     /// Returns up to `limit` requests in the order of their ids: the first ones after `after`, or
     /// the last ones if `after` is `None`. Requests that are no longer kept are left out.
     pub(crate) fn read(&self, after: Option<u64>, limit: usize) -> Vec<RecentRequest> {
-        let last = self.placed.load(Ordering::Relaxed);
+        let last = self.newest();
         let kept = last.saturating_sub(KEPT as u64);
         let after = after.map_or(last.saturating_sub(limit as u64), |after| after.min(last)).max(kept);
         let mut found = Vec::new();

@@ -54,6 +54,10 @@ pub struct Grant {
 pub enum GrantError {
     #[error("{0:?} is not the name of a table")]
     Table(String),
+    #[error("a policy and a range of keys are of a table, which is not named")]
+    NoTable,
+    #[error("services and resource types are of a SAS for the account, and a table is named")]
+    OfAccount,
     #[error("permissions {0:?}: must be some of {1}, each once")]
     Permissions(String, &'static str),
     #[error("services {0:?}: must be some of bqtf, with t for tables")]

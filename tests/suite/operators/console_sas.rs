@@ -113,6 +113,13 @@ fn what_is_wrong_is_named_and_no_key_revealed() {
         (json!({ "expiry": "soon" }), "InvalidSas"),
         (json!({ "permissions": Value::Null }), "InvalidSas"),
         (json!({ "account": 1 }), "BadRequest"),
+        (json!({ "table": "" }), "InvalidSas"),
+        // They would be left out of a SAS for the whole account.
+        (json!({ "table": Value::Null, "policy": "readers" }), "InvalidSas"),
+        (json!({ "table": Value::Null, "startPartitionKey": "p" }), "InvalidSas"),
+        (json!({ "table": Value::Null, "endRowKey": "r" }), "InvalidSas"),
+        (json!({ "services": "t" }), "InvalidSas"),
+        (json!({ "resourceTypes": "o" }), "InvalidSas"),
     ] {
         let mut body = json!({ "account": account, "table": name, "permissions": "r", "expiry": "1h" });
         change.as_object().expect("members").iter().for_each(|(name, value)| body[name] = value.clone());

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::server::admin::call::Call;
 use crate::server::admin::reply::{Outcome, Refusal, Reply};
-use crate::service::{KEPT, RecentRequest};
+use crate::service::{KEPT, RecentRequest, RecentRequests};
 
 /// Maximum and default number of requests of an answer.
 const MAX_LIMIT: usize = 500;
@@ -27,7 +27,9 @@ pub(crate) async fn requests(call: &Call<'_>) -> Outcome {
     };
     let recent = call.admin.service.recent.as_ref();
     let found = recent.map(|recent| recent.read(after, limit)).unwrap_or_default();
-    let last = found.last().map(|request| request.id).or(after).unwrap_or_default();
+    let newest = recent.map_or(0, RecentRequests::newest);
+    let last =
+        found.last().map(|request| request.id).or(after.map(|after| after.min(newest))).unwrap_or_default();
     let requests: Vec<Value> = found.iter().map(to_json).collect();
     Ok(Reply::json(200, &json!({ "requests": requests, "last": last, "kept": KEPT })))
 }

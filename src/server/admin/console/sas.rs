@@ -84,13 +84,26 @@ pub(crate) async fn sign(call: &Call<'_>) -> Outcome {
 fn grant(asked: SasRequest) -> Result<Grant, GrantError> {
     let now = Utc::now();
     let given = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let is_of_table = [
+        &asked.policy,
+        &asked.start_partition_key,
+        &asked.start_row_key,
+        &asked.end_partition_key,
+        &asked.end_row_key,
+    ]
+    .into_iter()
+    .any(|field| field.is_some());
     let subject = match asked.table {
+        Some(_) if asked.services.is_some() || asked.resource_types.is_some() => {
+            return Err(GrantError::OfAccount);
+        }
         Some(table) => SasSubject::Table {
             table,
             policy: given(asked.policy),
             start: (given(asked.start_partition_key), given(asked.start_row_key)),
             end: (given(asked.end_partition_key), given(asked.end_row_key)),
         },
+        None if is_of_table => return Err(GrantError::NoTable),
         None => SasSubject::Account {
             services: asked.services.unwrap_or_else(|| "t".to_owned()),
             resources: asked.resource_types.unwrap_or_else(|| "sco".to_owned()),
