@@ -154,6 +154,11 @@ pub(crate) trait TransferSource: Send + Sync {
         Ok(())
     }
 
+    /// Returns which file was left out when the source was opened, and why; `None` if all were read.
+    fn left_out(&self) -> Option<&str> {
+        None
+    }
+
     /// Returns the types of properties that the source does not tell.
     fn inferences(&self) -> Option<&Inferences> {
         None

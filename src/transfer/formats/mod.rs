@@ -81,7 +81,7 @@ fn import_folder(
             // AzCopy's CSV has its types in a file beside it.
         } else if !EXTENSIONS.contains(&extension.as_str()) {
             if !is_only {
-                staging.remark(format!("{}: not read: {NO_EXTENSION}", path.display()));
+                staging.leave_out(format!("{}: not read: {NO_EXTENSION}", path.display()));
             }
         } else if recognized(&path)? != Recognized::Manifest {
             files.push(path);
@@ -134,15 +134,15 @@ fn import_archive(
     Ok(found)
 }
 
-/// Reads a file of an archive, if it is one, into the table that `folder` is called by.
+/// Reads a file of an archive, if its name is that of one, into the table that `folder` is called by.
 fn import_archived(
     path: &Path,
     folder: &Path,
     options: &FileOptions,
     staging: &mut Staging,
 ) -> TransferResult<bool> {
-    if path.is_dir() || extension(path) != "json" || recognized(path)? != Recognized::ArchivedEntity {
-        staging.remark(format!("{}: not read: it is no entity of an archive", path.display()));
+    if path.is_dir() || extension(path) != "json" {
+        staging.leave_out(format!("{}: not read: it is no entity of an archive", path.display()));
         return Ok(false);
     }
     let table = table_of(&std::path::absolute(folder)?, options)?;

@@ -54,6 +54,8 @@ pub(super) struct Staging {
     progress: Progress,
     stop: Arc<AtomicBool>,
     has_settings: bool,
+    /// The first file that is not read, and why.
+    left_out: Option<String>,
 }
 
 impl Staging {
@@ -70,6 +72,12 @@ impl Staging {
     /// Notes something about the files that is to be reported before anything is written.
     pub(super) fn remark(&mut self, text: String) {
         self.inferences.remark(text);
+    }
+
+    /// Notes a file that is not read: what it has may seem to be absent.
+    pub(super) fn leave_out(&mut self, text: String) {
+        self.left_out.get_or_insert_with(|| text.clone());
+        self.remark(text);
     }
 
     /// Begins a table.
@@ -163,6 +171,8 @@ pub(crate) struct Staged {
     inferences: Inferences,
     /// Whether the files have policies and service properties.
     has_settings: bool,
+    /// The first file that was not read, and why.
+    left_out: Option<String>,
     /// How many entities each table has, unless a filter selects some.
     entities: Option<BTreeMap<String, u64>>,
     /// Dropped last.
@@ -229,6 +239,7 @@ pub(super) fn staged(
         rejected,
         inferences,
         has_settings: false,
+        left_out: None,
         entities: None,
         _folder: folder,
     };
@@ -247,12 +258,14 @@ pub(super) fn staged(
         progress: Progress::start(progress, "read"),
         stop,
         has_settings: false,
+        left_out: None,
     };
     read(&mut staging)?;
     staging.flush()?;
     staged.rejected = staging.rejected.finish().map_err(|error| failed(&path, &error))?;
     staged.inferences = staging.inferences;
     staged.has_settings = staging.has_settings;
+    staged.left_out = staging.left_out;
     staged.entities = is_whole.then_some(staging.entities);
     Ok(staged)
 }
@@ -296,6 +309,10 @@ impl TransferSource for Staged {
         take: &mut dyn FnMut(&str, Rejected) -> TransferResult<()>,
     ) -> TransferResult<()> {
         self.rejected.each(take)
+    }
+
+    fn left_out(&self) -> Option<&str> {
+        self.left_out.as_deref()
     }
 
     fn inferences(&self) -> Option<&Inferences> {

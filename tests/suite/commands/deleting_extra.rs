@@ -90,3 +90,38 @@ fn what_is_not_understood_is_neither_counted_nor_deleted_as_if_it_were_not_there
     dump(&site, "dump", &[GOOD[0], BAD]);
     site.fails(&["count", "dump:dump"], &["People", "not understood"]);
 }
+
+#[test]
+fn archived_entities_are_copied_whatever_their_size_and_what_is_none_deletes_nothing() {
+    let site = Site::sqlite();
+    let folder = site.folder.join("in/People/p");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let text = "x".repeat(30_000);
+    let typed = json!({ "EdmType": 0, "StringValue": text });
+    let large = json!({ "A": typed, "B": typed, "C": typed }).to_string();
+    assert!(large.len() > 1 << 16);
+    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).expect("a file");
+    write("large.json", &large);
+    write("bare.json", "{}");
+    write("keys.json", r#"{"PartitionKey":"p","RowKey":"keys"}"#);
+    let output = site.run(&["copy", "in", &site.url]);
+    assert!(output.status.success(), "{output:?}");
+    let deleting = ["copy", "in", &site.url, "--mode", "replace", "--delete-extra", "--verify", "--yes"];
+    let output = site.run(&deleting);
+    assert!(output.status.success() && output.stdout.ends_with(b"\nequal\n"), "{output:?}");
+    assert_eq!(site.json(&["count", &site.url])["entities"], 3);
+    // One that was cut, one without types, one of another kind, and none.
+    for text in [&large[..large.len() - 1], r#"{"A":1}"#, r#"[{"PartitionKey":"p","RowKey":"large"}]"#, ""] {
+        write("large.json", text);
+        deletes_nothing(&site, "in", &[], 3);
+    }
+    // What is not read may have what seems extra.
+    std::fs::remove_file(folder.join("large.json")).expect("a file");
+    write("large.json.bak", &large);
+    for more in [&[][..], &["--delete-extra-tables"], &["--dry-run"]] {
+        deletes_nothing(&site, "in", more, 2);
+    }
+    std::fs::remove_file(folder.join("large.json.bak")).expect("a file");
+    assert!(site.run(&deleting).status.success());
+    assert_eq!(site.json(&["count", &site.url])["entities"], 2);
+}

@@ -55,6 +55,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     let files = CopyFiles::of(&job);
     job.resumes = arguments.resume && files.state.as_deref().is_some_and(Checkpoint::is_begun);
     job.check_names(opened.as_source()?)?;
+    job.refuse_left_out(opened.as_source()?)?;
     let sorted = match (&to, opened.as_source()?.is_ordered()) {
         (DataLocation::Dump(_), false) => {
             Some(session.opener(&job.selection, None).sorted(opened.as_source()?)?)

@@ -58,6 +58,21 @@ impl CopyJob<'_> {
         if problems.is_empty() { Ok(()) } else { Err(TransferEnd::Usage(problems.join("\n"))) }
     }
 
+    /// Refuses to delete by files of which some were not read: what seems extra may be in one of them.
+    pub(super) fn refuse_left_out(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
+        let name = match (self.arguments.delete_extra, self.arguments.delete_extra_tables) {
+            (true, _) => "--delete-extra",
+            (_, true) => "--delete-extra-tables",
+            _ => return Ok(()),
+        };
+        let Some(left_out) = source.left_out() else { return Ok(()) };
+        let text = format!(
+            "{name}: {left_out}; what seems extra may be there, so nothing is copied or deleted: move such \
+             files out of FROM"
+        );
+        Err(TransferEnd::Usage(text))
+    }
+
     /// Returns the tables of TO, if it can be read: it may not exist yet.
     fn target_tables(&self) -> Vec<String> {
         let unfiltered = Selection::default();
