@@ -174,7 +174,7 @@ impl OpenLocation {
 }
 
 impl OpenLocation {
-    /// Copies the stored accounts of a database, with their limits, to another; returns how many.
+    /// Copies the stored accounts of a database, with their limits and queries, to another; returns how many.
     /// Existing ones are left as they are.
     ///
     /// # Errors

@@ -505,6 +505,46 @@ fn accounts_are_copied_only_if_the_master_key_opens_those_of_both_places() {
 }
 
 #[test]
+fn accounts_are_copied_after_the_question_and_those_of_the_target_keep_their_options() {
+    for (from, to) in Site::both().into_iter().zip([Site::postgres(), Site::sqlite()]) {
+        for (name, limits) in [("mine", ["7", ""]), ("shared", ["500", "5"]), ("unstored", ["9", "3"])] {
+            for (site, limit) in [&from, &to].into_iter().zip(limits) {
+                if name != "unstored" && !limit.is_empty() {
+                    site.json(&["account", "add", name]);
+                }
+                if !limit.is_empty() {
+                    site.json(&["account", "limit", name, "--requests-per-second", limit]);
+                }
+            }
+            from.json(&["account", "queries", name, "extended"]);
+        }
+        for (site, row) in [(&from, "1"), (&to, "2")] {
+            let entity = format!("[{{\"PartitionKey\":\"p\",\"RowKey\":\"{row}\"}}]");
+            std::fs::write(site.folder.join("People.json"), entity).expect("a file");
+            copy(site, "People.json", &site.url, &[]);
+        }
+        let arguments = ["copy", &from.url, &to.url, "--accounts", "--mode", "replace", "--delete-extra"];
+        status_of(&from, &arguments, 2, &["--yes"]);
+        let limited = [&arguments[..], &["--yes", "--max-delete", "0"]].concat();
+        status_of(&from, &limited, 2, &["--max-delete"]);
+        let options = |name: &str| {
+            let listed = to.json(&["account", "list"]);
+            let found = listed.as_array().expect("a list").iter().find(|account| account["name"] == name);
+            found
+                .map(|account| [&account["requestsPerSecond"], &account["extendedQueries"]].map(Value::clone))
+        };
+        assert_eq!(options("mine"), None);
+        status_of(&from, &[&arguments[..], &["--yes"]].concat(), 0, &["1 accounts copied"]);
+        assert_eq!(options("mine"), Some([json!(7), json!(true)]));
+        let [limit, queries] = options("shared").expect("an account");
+        assert!(limit == 5 && queries != true, "{limit} {queries}");
+        // Of an account of the settings, too, what is chosen there stays.
+        to.json(&["account", "add", "unstored"]);
+        assert_eq!(options("unstored"), Some([json!(3), json!(true)]));
+    }
+}
+
+#[test]
 fn mistakes_are_told_before_anything_is_written() {
     let site = Site::sqlite();
     site.json(&["migrate"]);

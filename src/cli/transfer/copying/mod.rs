@@ -75,11 +75,11 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     // What the target has does not depend on the selection.
     let unfiltered = Selection::default();
     let written = session.opener(&unfiltered, to_account).target(&to)?;
+    job.confirm(source, &written)?;
     if let Some(master) = master {
         let copied = opened.copy_accounts(&written, &master)?;
         warn(&format!("{copied} accounts copied; existing ones were left as they are"));
     }
-    job.confirm(source, &written)?;
     let rejected = job.copy(source, &written, &files)?;
     drop(written);
     let is_to_delete = arguments.delete_extra || arguments.delete_extra_tables;

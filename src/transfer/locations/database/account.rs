@@ -82,29 +82,30 @@ impl LocalDatabase {
         self.runtime.block_on(self.store.close());
     }
 
-    /// Copies the stored accounts, their limits and queries; returns how many accounts are new. `master` must
-    /// open the keys of all accounts in both databases, or no server could start on the target.
+    /// Copies the stored accounts that the other database lacks, and limits and queries that it has not chosen
+    /// itself; returns how many accounts are new. `master` must open the keys of all accounts in both
+    /// databases, or no server could start on the target.
     pub(crate) fn copy_accounts(&self, to: &Self, master: &MasterKeys) -> TransferResult<u64> {
         let wrong = |failure| failed("the accounts", failure);
-        let mut copied = 0;
         let ours = self.run(|| self.store.accounts()).map_err(wrong)?;
         let theirs = to.run(|| to.store.accounts()).map_err(wrong)?;
         for (place, stored) in [("FROM", &ours), ("TO", &theirs)] {
             accounts::check(master, stored)
                 .map_err(|error| TransferError::Usage(format!("--accounts: {place}: {error}")))?;
         }
+        let is_new = |name: &str| theirs.iter().all(|there| there.name != name);
+        let chosen = to.run(|| to.store.account_options()).map_err(wrong)?;
+        let options = self.run(|| self.store.account_options()).map_err(wrong)?;
+        // Before the accounts: after an interruption an account that is there counts as an existing one.
+        for options in options.into_iter().filter(|options| is_new(&options.name)) {
+            for change in changes(options, &chosen) {
+                to.run(|| to.store.change_account(&change)).map_err(wrong)?;
+            }
+        }
+        let mut copied = 0;
         for account in ours {
             let add = AccountChange::Add(account);
             copied += u64::from(to.run(|| to.store.change_account(&add)).map_err(wrong)?);
-        }
-        for options in self.run(|| self.store.account_options()).map_err(wrong)? {
-            let AccountOptions { name, requests_per_second, extended_queries, .. } = options;
-            let limit =
-                requests_per_second.map(|_| AccountChange::Limit { name: name.clone(), requests_per_second });
-            let queries = extended_queries.map(|extended| AccountChange::Queries { name, extended });
-            for change in limit.into_iter().chain(queries) {
-                to.run(|| to.store.change_account(&change)).map_err(wrong)?;
-            }
         }
         Ok(copied)
     }
@@ -156,6 +157,20 @@ impl LocalDatabase {
         }
         Ok(scan)
     }
+}
+
+/// Returns the changes that give an account its limit and queries, but for those that are chosen already.
+fn changes(options: AccountOptions, chosen: &[AccountOptions]) -> impl Iterator<Item = AccountChange> {
+    let AccountOptions { name, requests_per_second, extended_queries, .. } = options;
+    let there = chosen.iter().find(|there| there.name == name);
+    let has_limit = there.is_some_and(|there| there.requests_per_second.is_some());
+    let has_queries = there.is_some_and(|there| there.extended_queries.is_some());
+    let limit = requests_per_second
+        .filter(|_| !has_limit)
+        .map(|_| AccountChange::Limit { name: name.clone(), requests_per_second });
+    let queries =
+        extended_queries.filter(|_| !has_queries).map(|extended| AccountChange::Queries { name, extended });
+    limit.into_iter().chain(queries)
 }
 
 /// Runs an operation, and retries it while the database is busy.
