@@ -202,9 +202,9 @@ pub(crate) trait TransferTarget: Send + Sync {
     fn write(&self, page: WritePage<'_>) -> TransferResult<Counts>;
 
     /// Returns the pages that the target has recorded itself, in the transactions that stored them:
-    /// the last one of each range of a copy.
-    fn marks(&self, _copy: &str) -> TransferResult<Vec<LoadMark>> {
-        Ok(Vec::new())
+    /// the last one of each range of a copy. `None` if it records none.
+    fn marks(&self, _copy: &str) -> TransferResult<Option<Vec<LoadMark>>> {
+        Ok(None)
     }
 
     /// Deletes versions of entities; returns how many there were. An entity that has changed since

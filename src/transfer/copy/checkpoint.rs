@@ -1,16 +1,17 @@
 //! What a copy has done so far, in a SQLite file without secrets, so that it can be resumed.
 
+use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension as _, Row as SqliteRow, params};
 
-use crate::protocol::model::Key;
+use crate::protocol::model::{Key, Ticks};
 use crate::store::LoadMark;
-use crate::store::contract::load::new_copy;
+use crate::store::contract::load::{new_copy, stale_copies};
 use crate::transfer::contract::Counts;
 use crate::transfer::error::{TransferError, TransferResult};
-use crate::transfer::rows::range::{Lower, RowRange};
+use crate::transfer::rows::range::{Lower, RowRange, order_in_both};
 use crate::transfer::work::work_queue::{Cut, Task};
 
 const SCHEMA: &str = "
@@ -94,14 +95,51 @@ impl Checkpoint {
     }
 
     /// Takes over pages that the target has recorded with their entities, and this file has not.
+    ///
+    /// # Errors
+    /// [`TransferError::Usage`] if this file has pages that the target lacks: it was restored from a backup.
     pub(crate) fn catch_up(&self, marks: Vec<LoadMark>) -> TransferResult<()> {
         let open = self.open_ranges()?;
+        // A copy that is complete or stale has no marks any more.
+        if !open.is_empty() && self.copy >= stale_copies(Ticks::now()).0 {
+            self.check_marks(&marks)?;
+        }
         for LoadMark { range, reached, counts: [written, unchanged, rejected], .. } in marks {
             if open.iter().any(|task| task.id == range && !task.range.lower.is_beyond(&reached)) {
                 self.advance(range, Some(&reached), Counts { written, unchanged, rejected })?;
             }
         }
         Ok(())
+    }
+
+    /// Checks that the target has recorded each range as far as this file has.
+    fn check_marks(&self, marks: &[LoadMark]) -> TransferResult<()> {
+        for (range, reached) in self.reached()? {
+            let mark = marks.iter().find(|mark| mark.range == range);
+            let is_behind = |mark: &LoadMark| order_in_both(&mark.reached, &reached) == Some(Ordering::Less);
+            if mark.is_none_or(is_behind) {
+                return Err(self.void("TO lacks entities that were copied, as if a backup was restored"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the ranges of which entities were written in the order of their keys, and the last key.
+    fn reached(&self) -> TransferResult<Vec<(i64, Key)>> {
+        let connection = self.lock();
+        let mut statement = connection.prepare(
+            "SELECT id, pk, rk FROM ranges WHERE is_after AND written + unchanged > 0 ORDER BY id",
+        )?;
+        let read = |row: &SqliteRow<'_>| Ok((row.get(0)?, Key { partition: row.get(1)?, row: row.get(2)? }));
+        let rows = statement.query_map([], read)?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Returns the error of a copy that cannot go on from its state.
+    pub(crate) fn void(&self, reason: &str) -> TransferError {
+        let state = self.file.as_deref().unwrap_or(Path::new("the state")).display();
+        let text = format!("{reason} since the copy was interrupted: remove {state}, and begin again");
+        TransferError::Usage(text)
     }
 
     /// Begins ranges again that are not done, for a source without an order.

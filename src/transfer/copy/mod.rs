@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::transfer::contract::{Counts, Mode, Page, TransferSource, TransferTarget, WritePage};
 use crate::transfer::error::{TransferError, TransferResult};
+use crate::transfer::rows::range::RowRange;
 use crate::transfer::rows::selection::Selection;
 use crate::transfer::work::progress::Progress;
 use crate::transfer::work::work_queue::{Task, WorkQueue};
@@ -137,7 +138,9 @@ pub(crate) fn copy(
 impl CopyRun<'_> {
     /// Creates the tables, with their settings, and finds the ranges to read.
     fn prepare(&self) -> TransferResult<()> {
-        self.checkpoint.catch_up(self.target.marks(self.checkpoint.copy())?)?;
+        if let Some(marks) = self.target.marks(self.checkpoint.copy())? {
+            self.checkpoint.catch_up(marks)?;
+        }
         if !self.source.is_ordered() {
             self.checkpoint.restart()?;
         }
@@ -216,8 +219,31 @@ impl CopyRun<'_> {
         Ok(())
     }
 
+    /// Checks that the target still has a table that an earlier run has prepared. Parts of a dump are checked
+    /// when they are written.
+    fn check_prepared(&self, table: &str) -> TransferResult<()> {
+        let Some(existing) = self.options.existing else { return Ok(()) };
+        let named = self.options.target_table(table);
+        match self.target.has_entities(named)? {
+            None => return Err(self.checkpoint.void(&format!("the table {named} has gone from TO"))),
+            Some(true) => return Ok(()),
+            Some(false) => {}
+        }
+        let was_written = |(name, counts): &(String, Counts)| name == table && counts.written > 0;
+        // The first page of a server may be empty, and others follow.
+        if self.checkpoint.counts()?.iter().any(was_written)
+            && existing.probe(named, &RowRange::everything())?.is_none()
+        {
+            return Err(self.checkpoint.void(&format!("the table {named} of TO was emptied")));
+        }
+        Ok(())
+    }
+
     fn prepare_table(&self, table: &str, is_prepared: bool) -> TransferResult<()> {
         let named = self.options.target_table(table);
+        if is_prepared {
+            self.check_prepared(table)?;
+        }
         let is_new = self.options.existing.is_none()
             || self.checkpoint.has_begun(table)?
             || (!is_prepared && self.target.has_entities(named)?.is_none());

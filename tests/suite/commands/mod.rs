@@ -27,6 +27,7 @@ mod moving;
 mod read_only;
 mod reading_files;
 mod resealing;
+mod resuming;
 mod sas;
 mod scripted_server;
 mod single_dumps;

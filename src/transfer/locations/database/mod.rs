@@ -158,8 +158,9 @@ impl TransferTarget for LocalDatabase {
         writes::write(self, &mut page)
     }
 
-    fn marks(&self, copy: &str) -> TransferResult<Vec<LoadMark>> {
-        self.run(|| self.store.marks(copy)).map_err(|failure| failed("the marks of the copy", failure))
+    fn marks(&self, copy: &str) -> TransferResult<Option<Vec<LoadMark>>> {
+        let read = self.run(|| self.store.marks(copy));
+        read.map(Some).map_err(|failure| failed("the marks of the copy", failure))
     }
 
     fn delete(&self, table: &str, entities: &[(Key, Version)]) -> TransferResult<u64> {
