@@ -105,6 +105,11 @@ pub(crate) trait TransferSource: Send + Sync {
         true
     }
 
+    /// Whether entities may change, appear or go while they are read: those of dumps and files do not.
+    fn can_change(&self) -> bool {
+        true
+    }
+
     /// Returns disjoint ranges, in ascending order, that may be read concurrently. Together they cover
     /// the whole table.
     fn ranges(&self, _table: &str) -> TransferResult<Vec<RowRange>> {

@@ -275,6 +275,10 @@ impl TransferSource for Staged {
         self.database.tables()
     }
 
+    fn can_change(&self) -> bool {
+        false
+    }
+
     fn open<'a>(
         &'a self,
         table: &str,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::protocol::model::Key;
 use crate::transfer::contract::{Rejected, TransferSource, TransferTarget};
 use crate::transfer::error::{TransferError, TransferResult};
-use crate::transfer::rows::row::Row;
+use crate::transfer::rows::row::{Row, Version};
 use crate::transfer::rows::selection::Selection;
 use crate::transfer::work::progress::Progress;
 
@@ -45,6 +45,8 @@ pub(crate) struct Difference {
     pub kind: DifferenceKind,
     /// The properties that differ.
     pub properties: Vec<String>,
+    /// The version in the source, or in the target if the source cannot change; `None` if it is not there.
+    pub(super) seen: Option<Version>,
 }
 
 /// How many entities of a table are equal, missing, extra and different.
@@ -146,7 +148,7 @@ impl Comparison<'_> {
         if self.delete_extra.is_some() || self.is_same(a, b) {
             self.with(found, |found| found.tables.entry(table.to_owned()).or_default().equal += 1);
         } else {
-            self.differs(table, a.key.clone(), DifferenceKind::Different, found);
+            self.differs(table, Some(a), Some(b), found);
         }
     }
 
@@ -180,15 +182,38 @@ impl Comparison<'_> {
         Err(TransferError::Failed(text))
     }
 
-    /// Remembers a difference, to be checked again.
-    pub(super) fn differs(&self, table: &str, key: Key, kind: DifferenceKind, found: &Mutex<Found>) {
+    /// Returns the names of the properties that differ.
+    pub(super) fn differing(&self, a: &Row, b: &Row) -> Vec<String> {
+        let mut properties = a.differing(b);
+        if self.with_timestamps && a.modified != b.modified {
+            properties.push("Timestamp".into());
+        }
+        properties
+    }
+
+    /// Remembers a difference between the entities of the places, to be checked again.
+    pub(super) fn differs(
+        &self,
+        table: &str,
+        ours: Option<&Row>,
+        theirs: Option<&Row>,
+        found: &Mutex<Found>,
+    ) {
+        let (kind, row) = match (ours, theirs) {
+            (None, None) => return,
+            (Some(row), None) => (DifferenceKind::Missing, row),
+            (None, Some(row)) => (DifferenceKind::Extra, row),
+            (Some(row), Some(_)) => (DifferenceKind::Different, row),
+        };
         self.with(found, |found| {
-            if found.candidates.len() < MAX_LISTED {
-                let table = table.to_owned();
-                found.candidates.push(Difference { table, key, kind, properties: Vec::new() });
-            } else {
+            if found.candidates.len() >= MAX_LISTED {
                 *found.tables.entry(table.to_owned()).or_default().of(kind) += 1;
+                return;
             }
+            let properties = ours.zip(theirs).map(|(a, b)| self.differing(a, b)).unwrap_or_default();
+            let seen = if self.source.can_change() { ours } else { theirs }.map(Row::version);
+            let (table, key) = (table.to_owned(), row.key.clone());
+            found.candidates.push(Difference { table, key, kind, properties, seen });
         });
     }
 }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use super::comparison::{Comparison, DifferenceKind, Found};
+use super::comparison::{Comparison, Found};
 use super::reordered::{ReorderedRows, Side};
 use crate::protocol::model::Key;
 use crate::transfer::contract::Counts;
@@ -167,8 +167,7 @@ impl<'a> Merge<'a> {
         match there {
             Some(there) if ignores || comparison.is_same(&row, there) => return 1,
             _ if ignores => {}
-            Some(_) => comparison.differs(table, row.key, DifferenceKind::Different, self.found),
-            None => comparison.differs(table, row.key, DifferenceKind::Missing, self.found),
+            _ => comparison.differs(table, Some(&row), there, self.found),
         }
         0
     }
@@ -182,7 +181,7 @@ impl<'a> Merge<'a> {
 
     fn is_extra(&mut self, row: Row) -> TransferResult<()> {
         if self.comparison.delete_extra.is_none() {
-            self.comparison.differs(&self.task.table, row.key, DifferenceKind::Extra, self.found);
+            self.comparison.differs(&self.task.table, None, Some(&row), self.found);
             return Ok(());
         }
         self.extra.push(row);
@@ -192,13 +191,14 @@ impl<'a> Merge<'a> {
     /// Deletes what is extra, unless the source has it by now, or it has changed since.
     fn delete_extra(&mut self) -> TransferResult<()> {
         let Some(target) = self.comparison.delete_extra else { return Ok(()) };
-        let table = &self.task.table;
+        let (source, table) = (self.comparison.source, &self.task.table);
         let mut gone = Vec::new();
         if !self.extra.is_empty() {
             self.comparison.refuse_unreadable(self.found)?;
         }
         for row in std::mem::take(&mut self.extra) {
-            if self.comparison.source.get(table, &row.key)?.is_none() {
+            self.comparison.check_stop()?;
+            if !source.can_change() || source.get(table, &row.key)?.is_none() {
                 let version = row.version();
                 gone.push((row.key, version));
             }

@@ -7,10 +7,12 @@ mod reordered;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::protocol::model::Key;
 use crate::transfer::contract::TransferSource;
 use crate::transfer::copy::settings::differing_settings;
 use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::rows::range::RowRange;
+use crate::transfer::rows::row::{Row, Version};
 use crate::transfer::work::work_queue::{Task, WorkQueue};
 use comparison::Found;
 pub(crate) use comparison::{Compared, Comparison, Difference, DifferenceKind, Tally};
@@ -148,7 +150,8 @@ impl Comparison<'_> {
             for row in page.rows {
                 self.check_stop()?;
                 match other.get(other_name, &row.key)? {
-                    None => self.differs(table, row.key, absent, found),
+                    None if keys_only => self.differs(table, None, Some(&row), found),
+                    None => self.differs(table, Some(&row), None, found),
                     Some(_) if keys_only => {}
                     Some(there) => self.compare(table, &row, &there, found),
                 }
@@ -160,7 +163,7 @@ impl Comparison<'_> {
     /// Checks the first differences again: a writer, or another sort order, may explain them.
     fn recheck(&self, mut candidates: Vec<Difference>, compared: &mut Compared) -> TransferResult<()> {
         candidates.sort_by(|a, b| (&a.table, &a.key).cmp(&(&b.table, &b.key)));
-        if !candidates.is_empty() {
+        if !candidates.is_empty() && (self.source.can_change() || self.target.can_change()) {
             let steps = self.recheck_delay.as_millis() / 50;
             for _ in 0..steps {
                 self.check_stop()?;
@@ -169,29 +172,42 @@ impl Comparison<'_> {
         }
         for mut difference in candidates {
             self.check_stop()?;
-            let (table, key) = (difference.table.clone(), difference.key.clone());
-            let (a, b) = (self.source.get(&table, &key)?, self.target.get(self.in_target(&table), &key)?);
-            let kind = match (&a, &b) {
-                (None, None) => continue,
-                (Some(_), None) => DifferenceKind::Missing,
-                (None, Some(_)) => DifferenceKind::Extra,
-                (Some(a), Some(b)) if self.is_same(a, b) => {
-                    compared.tables.entry(table).or_default().equal += 1;
-                    continue;
-                }
-                (Some(a), Some(b)) => {
-                    difference.properties = a.differing(b);
-                    if self.with_timestamps && a.modified != b.modified {
-                        difference.properties.push("Timestamp".into());
+            let table = difference.table.clone();
+            if !self.is_as_found(&difference)? {
+                let (ours, theirs) = self.second_look(&table, &difference.key)?;
+                difference.kind = match (&ours, &theirs) {
+                    (None, None) => continue,
+                    (Some(_), None) => DifferenceKind::Missing,
+                    (None, Some(_)) => DifferenceKind::Extra,
+                    (Some(a), Some(b)) if self.is_same(a, b) => {
+                        compared.tables.entry(table).or_default().equal += 1;
+                        continue;
                     }
-                    DifferenceKind::Different
-                }
-            };
-            *compared.tables.entry(table).or_default().of(kind) += 1;
-            difference.kind = kind;
+                    (Some(_), Some(_)) => DifferenceKind::Different,
+                };
+                let both = ours.zip(theirs);
+                difference.properties = both.map(|(a, b)| self.differing(&a, &b)).unwrap_or_default();
+            }
+            *compared.tables.entry(table).or_default().of(difference.kind) += 1;
             compared.differences.push(difference);
         }
         Ok(())
+    }
+
+    fn second_look(&self, table: &str, key: &Key) -> TransferResult<(Option<Row>, Option<Row>)> {
+        Ok((self.source.get(table, key)?, self.target.get(self.in_target(table), key)?))
+    }
+
+    /// Whether a difference is as it was found, which the only place that can change says: to look up an entity
+    /// in a dump is to read a part of it.
+    fn is_as_found(&self, found: &Difference) -> TransferResult<bool> {
+        let there = match (self.source.can_change(), self.target.can_change()) {
+            (false, false) => return Ok(true),
+            (true, true) => return Ok(false),
+            (true, false) => self.source.get(&found.table, &found.key)?,
+            (false, true) => self.target.get(self.in_target(&found.table), &found.key)?,
+        };
+        Ok(found.seen != Some(Version::Any) && there.as_ref().map(Row::version) == found.seen)
     }
 }
 
@@ -201,7 +217,10 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::transfer::rows::row::Row;
+    use crate::protocol::codec::policies::Policy;
+    use crate::protocol::codec::properties::ServiceProperties;
+    use crate::protocol::model::Ticks;
+    use crate::transfer::contract::{Counts, TransferTarget, WritePage};
     use crate::transfer::rows::selection::Selection;
     use crate::transfer::work::progress::Progress;
     use crate::transfer::work::progress::ProgressForm;
@@ -217,19 +236,28 @@ mod tests {
     }
 
     fn compared(source: &SortedSource, target: &SortedSource) -> Compared {
+        compared_with(source, target, None, &AtomicBool::new(false)).unwrap()
+    }
+
+    fn compared_with(
+        source: &SortedSource,
+        target: &SortedSource,
+        delete_extra: Option<&dyn TransferTarget>,
+        stop: &AtomicBool,
+    ) -> TransferResult<Compared> {
         let comparison = Comparison {
             source,
             target,
             renames: &[],
             selection: &Selection::default(),
             with_timestamps: false,
-            delete_extra: None,
+            delete_extra,
             concurrency: 1,
             recheck_delay: Duration::ZERO,
             progress: &Progress::start(ProgressForm::Plain, "compared"),
-            stop: &AtomicBool::new(false),
+            stop,
         };
-        comparison.run().unwrap()
+        comparison.run()
     }
 
     fn orders() -> impl Strategy<Value = KeyOrder> {
@@ -256,6 +284,106 @@ mod tests {
             // The second look is the only one at single entities: what is not found then was not equal.
             prop_assert_eq!(source.gets.into_inner(), expected.1 + expected.2);
         }
+    }
+
+    /// The keys that a comparison has deleted.
+    #[derive(Default)]
+    struct Deleted(Mutex<Vec<Key>>);
+
+    impl TransferTarget for Deleted {
+        fn create(&self, _: &str) -> TransferResult<()> {
+            Ok(())
+        }
+
+        fn write(&self, _: WritePage<'_>) -> TransferResult<Counts> {
+            Ok(Counts::default())
+        }
+
+        fn delete(&self, _: &str, entities: &[(Key, Version)]) -> TransferResult<u64> {
+            self.0.lock().unwrap().extend(entities.iter().map(|(key, _)| key.clone()));
+            Ok(entities.len() as u64)
+        }
+
+        fn set_policies(&self, _: &str, _: &[Policy]) -> TransferResult<()> {
+            Ok(())
+        }
+
+        fn set_properties(&self, _: &ServiceProperties) -> TransferResult<()> {
+            Ok(())
+        }
+    }
+
+    /// Deletes what a target has besides the source; returns how it ended, and how many were deleted.
+    fn delete_extra(source: &SortedSource, target: &SortedSource) -> (TransferResult<u64>, usize) {
+        let (deleted, no_stop) = (Deleted::default(), AtomicBool::new(false));
+        let stop = source.stop_at_get.as_ref().unwrap_or(&no_stop);
+        let ended = compared_with(source, target, Some(&deleted), stop);
+        let deleted = deleted.0.into_inner().unwrap().len();
+        (ended.map(|found| found.tables["People"].deleted), deleted)
+    }
+
+    fn numbered(numbers: std::ops::Range<u32>) -> Vec<Row> {
+        let keys: Vec<_> = numbers.map(|n| ("p".to_owned(), format!("{n:05}"))).collect();
+        rows(&keys).into_iter().map(|row| Row { modified: Some(Ticks::MIN), ..row }).collect()
+    }
+
+    #[test]
+    fn extra_entities_are_deleted_without_a_second_look_at_a_source_that_cannot_change() {
+        for can_change in [true, false] {
+            let source =
+                SortedSource { can_change, ..SortedSource::new(KeyOrder::CodePoints, numbered(0..10), 100) };
+            let target = SortedSource::new(KeyOrder::CodePoints, numbered(0..2_000), 100);
+            let (ended, deleted) = delete_extra(&source, &target);
+            assert_eq!((ended.unwrap(), deleted), (1_990, 1_990));
+            assert_eq!(source.gets.into_inner(), if can_change { 1_990 } else { 0 });
+        }
+    }
+
+    #[test]
+    fn a_stop_ends_the_second_look_before_the_next_entity() {
+        let stop_at_get = Some(AtomicBool::new(false));
+        let source = SortedSource { stop_at_get, ..SortedSource::new(KeyOrder::CodePoints, Vec::new(), 100) };
+        let target = SortedSource::new(KeyOrder::CodePoints, numbered(0..300), 100);
+        let (ended, deleted) = delete_extra(&source, &target);
+        assert!(matches!(ended, Err(TransferError::Interrupted)) && deleted == 0);
+        assert_eq!(source.gets.into_inner(), 1);
+    }
+
+    #[test]
+    fn a_place_that_cannot_change_is_not_looked_at_again() {
+        for (ours, theirs, expected) in [
+            (true, true, (201, 201)),
+            (true, false, (201, 0)),
+            (false, true, (0, 201)),
+            (false, false, (0, 0)),
+        ] {
+            let place = |can_change, rows| {
+                let place = SortedSource::new(KeyOrder::CodePoints, rows, 100);
+                SortedSource { can_change, ..place }
+            };
+            let mut there = numbered(100..400);
+            let other = r#"{"PartitionKey":"p","RowKey":"00100","Name":"other"}"#;
+            there[0] = Row { modified: Some(Ticks::MIN), ..Row::from_json(other).unwrap() };
+            let (source, target) = (place(ours, numbered(0..300)), place(theirs, there));
+            let found = compared(&source, &target);
+            let tally = found.tables["People"];
+            assert_eq!((tally.missing, tally.extra, tally.different, tally.equal), (100, 100, 1, 199));
+            let different = found.differences.iter().find(|one| one.kind == DifferenceKind::Different);
+            assert_eq!(different.unwrap().properties, ["Name"]);
+            assert_eq!((source.gets.into_inner(), target.gets.into_inner()), expected);
+        }
+    }
+
+    #[test]
+    fn an_entity_without_a_version_may_have_changed() {
+        let place = |can_change, name: &str| {
+            let entity = format!(r#"{{"PartitionKey":"p","RowKey":"1","Name":"{name}"}}"#);
+            let rows = vec![Row::from_json(&entity).unwrap()];
+            SortedSource { can_change, ..SortedSource::new(KeyOrder::CodePoints, rows, 100) }
+        };
+        let (source, target) = (place(false, "ours"), place(true, "theirs"));
+        assert_eq!(compared(&source, &target).tables["People"].different, 1);
+        assert_eq!(source.gets.into_inner(), 1);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A place in memory for tests, which sorts as a server does and counts what it is asked.
 
 use std::cmp::Ordering;
-use std::sync::atomic::{AtomicUsize, Ordering as Memory};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering as Memory};
 
 use crate::protocol::codec::policies::Policy;
 use crate::protocol::codec::properties::ServiceProperties;
@@ -32,9 +32,12 @@ impl KeyOrder {
 
 /// A place with one table.
 pub(crate) struct SortedSource {
-    order: KeyOrder,
+    pub order: KeyOrder,
     pub rows: Vec<Row>,
-    rows_of_page: usize,
+    pub rows_of_page: usize,
+    pub can_change: bool,
+    /// Set as soon as an entity is read by its key.
+    pub stop_at_get: Option<AtomicBool>,
     pub pages: AtomicUsize,
     pub gets: AtomicUsize,
     pub probes: AtomicUsize,
@@ -44,7 +47,7 @@ impl SortedSource {
     pub(crate) fn new(order: KeyOrder, mut rows: Vec<Row>, rows_of_page: usize) -> Self {
         rows.sort_by(|a, b| order.of(&a.key, &b.key));
         let [pages, gets, probes] = std::array::from_fn(|_| AtomicUsize::new(0));
-        Self { order, rows, rows_of_page, pages, gets, probes }
+        Self { order, rows, rows_of_page, can_change: true, stop_at_get: None, pages, gets, probes }
     }
 
     fn of_range<'a>(&'a self, range: &'a RowRange) -> impl Iterator<Item = &'a Row> {
@@ -78,6 +81,10 @@ impl TransferSource for SortedSource {
         Ok(vec!["People".into()])
     }
 
+    fn can_change(&self) -> bool {
+        self.can_change
+    }
+
     fn open<'a>(&'a self, _: &str, range: &RowRange, _: bool) -> TransferResult<Box<dyn RowReader + 'a>> {
         Ok(Box::new(Pages { place: self, left: self.of_range(range).cloned().collect() }))
     }
@@ -89,6 +96,7 @@ impl TransferSource for SortedSource {
 
     fn get(&self, _: &str, key: &Key) -> TransferResult<Option<Row>> {
         self.gets.fetch_add(1, Memory::Relaxed);
+        self.stop_at_get.iter().for_each(|stop| stop.store(true, Memory::Relaxed));
         Ok(self.rows.iter().find(|row| row.key == *key).cloned())
     }
 

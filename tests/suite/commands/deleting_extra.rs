@@ -125,3 +125,20 @@ fn archived_entities_are_copied_whatever_their_size_and_what_is_none_deletes_not
     assert!(site.run(&deleting).status.success());
     assert_eq!(site.json(&["count", &site.url])["entities"], 2);
 }
+
+#[test]
+fn thousands_of_entities_that_a_dump_lacks_are_deleted() {
+    let site = Site::sqlite();
+    let lines: String =
+        (0..3000).map(|n| format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"{n}\"}}\n")).collect();
+    std::fs::write(site.folder.join("People.json"), lines).expect("a file");
+    let output = site.run(&["copy", "People.json", &site.url]);
+    assert!(output.status.success(), "{output:?}");
+    dump(&site, "dump", &GOOD);
+    let deleting =
+        ["copy", "dump:dump", &site.url, "--mode", "replace", "--delete-extra", "--verify", "--yes"];
+    let output = site.run(&deleting);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("2997 extra entities deleted"), "{output:?}");
+    assert_eq!(site.json(&["count", &site.url])["entities"], 3);
+}

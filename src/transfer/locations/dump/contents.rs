@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use super::manifest::{DumpPart, Manifest};
 use crate::error::Error;
@@ -39,6 +40,7 @@ pub(super) struct DumpPiece {
     pub bytes: u64,
     /// To be checked before it is read.
     pub sha256: Option<String>,
+    pub is_checked: AtomicBool,
     pub first: Key,
     pub last: Key,
 }
@@ -53,6 +55,7 @@ impl DumpContents {
             offset: 0,
             bytes: part.bytes,
             sha256: Some(part.sha256),
+            is_checked: AtomicBool::new(false),
         };
         let tables = manifest.tables.into_iter().map(|table| DumpedTable {
             name: table.name,

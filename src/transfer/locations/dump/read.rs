@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Take};
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering as Atomic};
 
 use zstd::stream::read::Decoder;
 
@@ -65,6 +65,10 @@ impl DumpSource {
 impl TransferSource for DumpSource {
     fn tables(&self) -> TransferResult<Vec<String>> {
         Ok(self.contents.tables.iter().map(|table| table.name.clone()).collect())
+    }
+
+    fn can_change(&self) -> bool {
+        false
     }
 
     fn ranges(&self, table: &str) -> TransferResult<Vec<RowRange>> {
@@ -158,14 +162,15 @@ fn is_passed_whole(lower: &Lower, piece: &DumpPiece) -> bool {
 
 type PieceReader = BufReader<Decoder<'static, BufReader<Take<File>>>>;
 
-/// Opens a piece, after checking its hash.
+/// Opens a piece, after checking its hash the first time.
 fn open_piece(piece: &DumpPiece) -> TransferResult<PieceReader> {
     let wrong = |reason: &dyn Display| TransferError::Failed(format!("{}: {reason}", piece.file.display()));
     let mut file = File::open(&piece.file).map_err(|error| wrong(&error))?;
-    if let Some(sha256) = &piece.sha256
-        && hex(digest(&mut file).map_err(|error| wrong(&error))?) != *sha256
-    {
-        return Err(wrong(&"is damaged: its SHA-256 is not the one in the manifest"));
+    if let Some(sha256) = piece.sha256.as_ref().filter(|_| !piece.is_checked.load(Atomic::Relaxed)) {
+        if hex(digest(&mut file).map_err(|error| wrong(&error))?) != *sha256 {
+            return Err(wrong(&"is damaged: its SHA-256 is not the one in the manifest"));
+        }
+        piece.is_checked.store(true, Atomic::Relaxed);
     }
     file.seek(SeekFrom::Start(piece.offset)).map_err(|error| wrong(&error))?;
     Ok(BufReader::new(Decoder::new(file.take(piece.bytes)).map_err(|error| wrong(&error))?))
@@ -231,21 +236,49 @@ impl RowReader for Lines<'_> {
 mod tests {
     use super::*;
 
+    /// A dump of a table with these rows in one file.
+    fn dump(folder: &Path, rows: &[&str], last: &str) -> DumpSource {
+        let file = folder.join("p");
+        let line = |row: &&str| format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"{row}\"}}\n");
+        let bytes = zstd::encode_all(rows.iter().map(line).collect::<String>().as_bytes(), 1).unwrap();
+        std::fs::write(&file, &bytes).unwrap();
+        let piece = DumpPiece {
+            file,
+            offset: 0,
+            bytes: bytes.len() as u64,
+            sha256: Some(hex(digest(&mut bytes.as_slice()).unwrap())),
+            is_checked: AtomicBool::new(false),
+            first: Key::new("p", rows[0]),
+            last: Key::new("p", last),
+        };
+        let entities = rows.len() as u64;
+        let table = DumpedTable { name: "T".into(), entities, policies: None, pieces: vec![piece] };
+        DumpSource { contents: DumpContents { tables: vec![table], properties: None }, filter: None }
+    }
+
+    #[test]
+    fn the_hash_of_a_part_is_computed_before_it_is_read_and_not_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = dump(folder.path(), &["a", "b"], "b");
+        let get = |source: &DumpSource, row| source.get("T", &Key::new("p", row));
+        assert!(get(&source, "a").unwrap().is_some());
+        // What is behind the part's length is no part of it, but the file has another hash.
+        let part = folder.path().join("p");
+        let longer = [std::fs::read(&part).unwrap(), vec![0]].concat();
+        std::fs::write(&part, &longer).unwrap();
+        assert!(get(&source, "b").unwrap().is_some() && get(&source, "c").unwrap().is_none());
+        let again = dump(folder.path(), &["a", "b"], "b");
+        std::fs::write(&part, longer).unwrap();
+        assert!(get(&again, "a").is_err_and(|error| error.to_string().contains("is damaged")));
+    }
+
     #[test]
     fn a_copy_that_goes_on_reads_what_the_sources_order_has_behind_it() {
         let folder = tempfile::tempdir().unwrap();
         // By UTF-16 unit an emoji is before these; the key that a copy has reached is the greatest by code point.
         let rows = ["a", "\u{1f600}", "\u{e000}", "\u{ffee}"];
-        let file = folder.path().join("p");
-        let lines: String =
-            rows.iter().map(|row| format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"{row}\"}}\n")).collect();
-        let bytes = zstd::encode_all(lines.as_bytes(), 1).unwrap();
-        std::fs::write(&file, &bytes).unwrap();
-        let (first, last) = (Key::new("p", "a"), Key::new("p", "\u{1f600}"));
-        let piece = DumpPiece { file, offset: 0, bytes: bytes.len() as u64, sha256: None, first, last };
-        let table = DumpedTable { name: "T".into(), entities: 4, policies: None, pieces: vec![piece] };
-        let source =
-            DumpSource { contents: DumpContents { tables: vec![table], properties: None }, filter: None };
+        let source = dump(folder.path(), &rows, "\u{1f600}");
+        assert!(!source.can_change());
         let read = |lower: Lower| -> Vec<String> {
             let mut reader = source.open("T", &RowRange { lower, upper: None }, false).unwrap();
             let mut found = Vec::new();

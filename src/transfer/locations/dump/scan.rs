@@ -172,7 +172,8 @@ impl DumpScan {
             _ => {}
         }
         let (file, first, last) = (path.to_owned(), found.least, found.greatest);
-        table.pieces.push(DumpPiece { file, offset, bytes, sha256: None, first, last });
+        let is_checked = AtomicBool::new(true);
+        table.pieces.push(DumpPiece { file, offset, bytes, sha256: None, is_checked, first, last });
         Ok(())
     }
 
