@@ -294,7 +294,7 @@ fn set_disabled(arguments: &NameArguments, disabled: bool) -> Done {
 fn limit(arguments: &LimitArguments) -> Done {
     let LimitArguments { name, requests_per_second, database, .. } = arguments;
     block_on(async {
-        Ok(accounts::limit(&open_or_make(database).await?, name, *requests_per_second).await?)
+        Ok(accounts::limit(&open(database).await?, name, *requests_per_second).await?)
     })?;
     let text = match requests_per_second {
         Some(limit) => format!("Limited the account {name} to {limit} requests a second on each server."),
@@ -306,7 +306,7 @@ fn limit(arguments: &LimitArguments) -> Done {
 fn set_queries(arguments: &QueriesArguments) -> Done {
     let QueriesArguments { name, queries, database } = arguments;
     let extended = *queries == Queries::Extended;
-    block_on(async { Ok(accounts::set_queries(&open_or_make(database).await?, name, extended).await?) })?;
+    block_on(async { Ok(accounts::set_queries(&open(database).await?, name, extended).await?) })?;
     let verb = if extended { "may" } else { "may not" };
     let text = format!("Clients of the account {name} {verb} use extended queries.");
     database.form.print(&text, &json!({ "name": name, "extended": extended }))

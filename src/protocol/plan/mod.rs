@@ -185,27 +185,23 @@ pub fn plan(operation: Operation) -> Result<Plan> {
         Operation::QueryTables(options) => {
             Plan::QueryTables { scan: query::tables(&options)?, select: options.select }
         }
-        // The service keeps its metrics in such tables; here there are none (protocol §3.1).
-        Operation::GetTable { name } if name.starts_with("$Metrics") => {
-            return Err(Code::ResourceNotFound.into());
-        }
-        Operation::GetTable { name } => Plan::GetTable(TableName::parse(&name)?),
+        Operation::GetTable { name } => Plan::GetTable(existing(&name, Code::ResourceNotFound)?),
         Operation::CreateTable { name } => Plan::CreateTable(TableName::parse(&name)?),
-        Operation::DeleteTable { name } => Plan::DeleteTable(TableName::parse(&name)?),
+        Operation::DeleteTable { name } => Plan::DeleteTable(existing(&name, Code::ResourceNotFound)?),
         Operation::QueryEntities { table, partition, query } => {
             let scan = query::entities(&query, partition.as_deref())?;
-            Plan::QueryEntities { table: TableName::parse(&table)?, scan, select: query.select }
+            Plan::QueryEntities { table: existing(&table, Code::TableNotFound)?, scan, select: query.select }
         }
         Operation::GetEntity { table, key, select } => {
             check_url_key(&key.partition)?;
             check_url_key(&key.row)?;
-            Plan::GetEntity { table: TableName::parse(&table)?, key, select }
+            Plan::GetEntity { table: existing(&table, Code::TableNotFound)?, key, select }
         }
         Operation::Write(entity) => {
             let (table, write) = write::single(entity)?;
             Plan::Write { table, write }
         }
-        Operation::GetPolicies { table } => Plan::GetPolicies(TableName::parse(&table)?),
+        Operation::GetPolicies { table } => Plan::GetPolicies(existing(&table, Code::TableNotFound)?),
         Operation::SetPolicies { table, policies } => {
             Plan::SetPolicies { table: TableName::parse(&table)?, policies }
         }
@@ -216,6 +212,15 @@ pub fn plan(operation: Operation) -> Result<Plan> {
             Plan::BelowTable { table: TableName::parse(&table)?, is_query }
         }
     })
+}
+
+/// Returns the name of a table that has to exist. The service keeps its metrics in tables whose names nobody
+/// can give (protocol §3.1); here there are none.
+///
+/// # Errors
+/// `missing` for such a table; those of [`TableName::parse`].
+fn existing(name: &str, missing: Code) -> Result<TableName> {
+    if name.starts_with("$Metrics") { Err(missing.into()) } else { TableName::parse(name) }
 }
 
 /// Plans a change set; `None` for one without operations, which succeeds without the store.

@@ -54,7 +54,9 @@ pub(crate) fn respond(served: Served, head: &Head<'_>) -> HttpResponse {
     let version = version.as_ref().map_or(DEFAULT, |version| version.echo());
     insert(headers, VERSION, if version == DEFAULT { DEFAULT.into() } else { version.to_owned().into() });
     insert(headers, "Server", SERVER.into());
-    if let Some(id) = head.header(CLIENT_REQUEST_ID).filter(|id| id.len() <= MAX_CLIENT_REQUEST_ID) {
+    // Other bytes than ASCII would not come back as they were sent.
+    let is_sound = |id: &&str| id.is_ascii() && id.len() <= MAX_CLIENT_REQUEST_ID;
+    if let Some(id) = head.header(CLIENT_REQUEST_ID).filter(is_sound) {
         insert(headers, CLIENT_REQUEST_ID, id.to_owned().into());
     }
     response

@@ -235,6 +235,12 @@ fn a_key_annotated_with_another_type_is_refused(client: &Client) {
     let t = client.table();
     let entity = json!({ "PartitionKey": "1", "PartitionKey@odata.type": "Edm.Int64", "RowKey": "r" });
     t.insert(&entity).refused(INVALID_INPUT);
+    for key in [json!(5), json!(1.5), json!(true)] {
+        t.insert(&json!({ "PartitionKey": key, "RowKey": "r" })).refused(INVALID_INPUT);
+        let entity = json!({ "PartitionKey": key, "RowKey": key, "A": key });
+        t.on("PUT", "p", "r").json(&entity).send().expect(204);
+        assert_eq!(custom(t.entity("p", "r")), json!({ "A": key }));
+    }
     // An update takes its keys from the address, as recorded.
     for (at, verb) in ["PUT", "MERGE", "PATCH"].into_iter().enumerate() {
         for (kind, text) in [("DateTime", "2020-01-01T00:00:00Z"), ("Guid", "x"), ("Binary", "eA==")] {

@@ -202,7 +202,12 @@ fn get_keeps_the_case_of_creation(client: &Client) {
 
 fn get_of_a_missing_table_finds_nothing(client: &Client) {
     client.get(&format!("/Tables('{}')", fresh_name())).refused(NOT_FOUND);
-    client.get("/Tables('$MetricsHourPrimaryTransactionsFile')").refused(NOT_FOUND);
+    let metrics = "$MetricsHourPrimaryTransactionsFile";
+    client.get(&format!("/Tables('{metrics}')")).refused(NOT_FOUND);
+    client.request("DELETE", &format!("/Tables('{metrics}')")).send().refused(NOT_FOUND);
+    for path in ["()", "(PartitionKey='p',RowKey='r')"] {
+        client.get(&format!("/{metrics}{path}")).refused(NO_TABLE);
+    }
 }
 
 fn list_with_minimal_metadata_has_the_recorded_form(client: &Client) {

@@ -18,7 +18,7 @@ pub struct EntityBody<'a> {
     pub row: Option<String>,
     /// JSON text of the Timestamp, which requests ignore.
     pub timestamp: Option<&'a str>,
-    /// Whether a key is annotated as another type than String. An insert is refused then; an update
+    /// Whether a key is, or is annotated as, another type than String. An insert is refused then; an update
     /// takes its keys from the URL, as recorded.
     pub has_key_of_other_type: bool,
     /// Custom properties that are not null, in order.
@@ -42,6 +42,19 @@ impl<'a> EntityBody<'a> {
         }
     }
 
+    /// Reads a key, and notes whether it is of another type.
+    fn key(&mut self, raw: &str) -> Result<Option<String>> {
+        if raw.starts_with('"') {
+            let key = json_object::string(raw).ok_or(Code::InvalidInput)?;
+            return Ok(Some(key.into_owned()));
+        }
+        if raw.starts_with(['{', '[']) {
+            return Err(Code::InvalidInput.into());
+        }
+        self.has_key_of_other_type |= raw != "null";
+        Ok(None)
+    }
+
     /// Returns the size of the keys in the body.
     pub fn counted_keys(&self) -> usize {
         counted_keys(self.partition.as_deref().unwrap_or_default(), self.row.as_deref().unwrap_or_default())
@@ -58,7 +71,7 @@ impl<'a> EntityBody<'a> {
 /// # Errors
 /// [`Code::BodyNotUnderstood`] for anything but a JSON object of scalars, or for two annotations of
 /// one property; [`Code::DuplicatePropertiesSpecified`] or [`Code::DuplicateKeyPropertySpecified`];
-/// [`Code::InvalidInput`] for keys that are not strings. As a flaw, [`Code::BodyNotUnderstood`] for
+/// [`Code::InvalidInput`] for keys that are objects or lists. As a flaw, [`Code::BodyNotUnderstood`] for
 /// unknown types and values that do not fit their type, [`Code::OutOfRangeInput`] for dates before
 /// 1601.
 pub fn entity(body: &[u8]) -> Result<EntityBody<'_>> {
@@ -67,8 +80,8 @@ pub fn entity(body: &[u8]) -> Result<EntityBody<'_>> {
     entity.properties.reserve_exact(members.values.len());
     for (name, raw) in std::mem::take(&mut members.values) {
         match name.as_ref() {
-            "PartitionKey" => entity.partition = key(raw)?,
-            "RowKey" => entity.row = key(raw)?,
+            "PartitionKey" => entity.partition = entity.key(raw)?,
+            "RowKey" => entity.row = entity.key(raw)?,
             "Timestamp" => entity.timestamp = Some(raw),
             _ if raw.starts_with(['{', '[']) => return Err(Code::BodyNotUnderstood.into()),
             _ => {
@@ -98,15 +111,6 @@ pub fn table_name(body: &[u8]) -> Result<String> {
             .and_then(json_object::string)
             .map(Cow::into_owned)
             .ok_or_else(|| Code::PropertiesNeedValue.into()),
-    }
-}
-
-fn key(raw: &str) -> Result<Option<String>> {
-    match raw {
-        "null" => Ok(None),
-        text => json_object::string(text)
-            .map(|key| Some(key.into_owned()))
-            .ok_or_else(|| Code::InvalidInput.into()),
     }
 }
 
@@ -224,7 +228,8 @@ impl Members<'_> {
             Some(format!("{name}: '{shown}' is not {article} {edm_type}"))
         };
         match name {
-            "PartitionKey" | "RowKey" => return key(raw).err().and_then(|_| not_of(EdmType::String)),
+            "PartitionKey" | "RowKey" if raw == "null" || json_object::string(raw).is_some() => return None,
+            "PartitionKey" | "RowKey" => return not_of(EdmType::String),
             "Timestamp" => return None,
             _ if raw.starts_with(['{', '[']) => return Some(format!("{name}: it is an object or a list")),
             _ => {}
@@ -447,7 +452,12 @@ mod tests {
             refused(r#"{"PartitionKey":"a","PartitionKey":"a"}"#),
             Code::DuplicateKeyPropertySpecified
         );
-        assert_eq!(refused(r#"{"PartitionKey":5}"#), Code::InvalidInput);
+        assert_eq!(refused(r#"{"PartitionKey":[]}"#), Code::InvalidInput);
+        for other in ["5", "1.5", "true"] {
+            let body = format!(r#"{{"PartitionKey":{other}}}"#);
+            assert!(entity(body.as_bytes()).unwrap().has_key_of_other_type, "{other}");
+        }
+        assert!(!entity(br#"{"PartitionKey":null}"#).unwrap().has_key_of_other_type);
         assert!(entity(br#"{"RowKey":"5","RowKey@odata.type":"Edm.Int32"}"#).unwrap().has_key_of_other_type);
         assert_eq!(refused(r#"{"RowKey":"5","RowKey@odata.type":"Edm.None"}"#), Code::BodyNotUnderstood);
         assert!(entity(b"{\"a\":\"\xff\"}").is_err());
