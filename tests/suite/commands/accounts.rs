@@ -59,6 +59,8 @@ fn only_adding_makes_a_database() {
         &["enable", "myaccount"],
         &["remove", "myaccount"],
         &["reseal"],
+        &["limit", "myaccount", "--requests-per-second", "5"],
+        &["queries", "myaccount", "service"],
     ] {
         site.fails(&[&["account"], command].concat(), &["there is no file", "tables.db", "rowhouse migrate"]);
     }
