@@ -133,3 +133,14 @@ def test_a_service_that_cannot_start_is_installed_nevertheless(run):
     machine.install()
     assert machine.run("dpkg-query", "-W", "-f", "${db:Status-Abbrev}", "rowhouse").strip() == "ii"
     eventually("it is tried again", lambda: int(machine.service("NRestarts")) > 0)
+
+
+def test_a_masked_service_is_installed_and_stays_masked(run):
+    machine = Debian(run)
+    machine.run("systemctl", "mask", "rowhouse")
+    machine.install()
+    assert machine.run("dpkg-query", "-W", "-f", "${db:Status-Abbrev}", "rowhouse").strip() == "ii"
+    assert machine.state("systemctl", "is-active", "rowhouse") == "inactive"
+    machine.run("systemctl", "unmask", "rowhouse")
+    machine.run("systemctl", "start", "rowhouse")
+    eventually("it answers", machine.answers)
