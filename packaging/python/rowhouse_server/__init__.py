@@ -7,6 +7,7 @@ import os
 import pathlib
 import queue
 import re
+import signal
 import subprocess
 import threading
 import urllib.request
@@ -122,6 +123,8 @@ class Server:
             return
         if process.stdin:
             process.stdin.close()
+        # A process that was forked meanwhile holds standard input too.
+        process.send_signal(signal.SIGINT)
         try:
             process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:

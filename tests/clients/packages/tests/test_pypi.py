@@ -63,6 +63,25 @@ def test_a_server_ends_with_the_process_that_started_it(python, how):
     assert all(wait_until_gone(pid) for pid in pids)
 
 
+# Stops a server of which a forked process holds what it was given.
+FORKED = """
+import os, time, rowhouse_server
+server = rowhouse_server.Server().start()
+child = os.fork()
+if child == 0:
+    time.sleep(3600)
+process = server._process
+server.stop()
+os.kill(child, 9)
+os.waitpid(child, 0)
+print(process.returncode)
+"""
+
+
+def test_a_server_stops_though_a_forked_process_holds_its_input(python, tmp_path):
+    assert run([python, "-c", FORKED], tmp_path, surroundings()) == "0\n"
+
+
 def test_the_module_has_no_newer_syntax():
     for file in (REPOSITORY / "packaging" / "python").glob("rowhouse_server/*.py"):
         ast.parse(file.read_text(), feature_version=(3, 9))
