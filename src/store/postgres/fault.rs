@@ -261,10 +261,9 @@ fn quotes_values(state: &str) -> bool {
     state.starts_with("22")
 }
 
-/// Connection exceptions, shutdowns, and a transaction that was idle for too
-/// long.
+/// Connection exceptions, shutdowns, and a transaction that was idle, or lasted, for too long.
 fn ends_session(state: &str) -> bool {
-    state.starts_with("08") || state.starts_with("57P0") || state == "25P03"
+    state.starts_with("08") || state.starts_with("57P0") || matches!(state, "25P03" | "25P04")
 }
 
 fn sqlstate(error: &dyn DatabaseError) -> String {
@@ -317,6 +316,7 @@ mod tests {
             ("08006", Unavailable, Timeout),
             ("57P01", Unavailable, Timeout),
             ("25P03", Unavailable, Timeout),
+            ("25P04", Unavailable, Timeout),
             ("53300", Unavailable, Unavailable),
             ("25006", Unavailable, Unavailable),
             ("58030", Unavailable, Timeout),
