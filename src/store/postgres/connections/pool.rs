@@ -82,9 +82,12 @@ impl Pool {
             }
             let is_sure = session.idle_since.elapsed() < RESTED && session.losses == self.connector.losses();
             lease.session = Some(session);
-            if (is_sure || lease.answers().await) && lease.waits_for_locks(wait).await {
+            // Its host may be left meanwhile.
+            let works = (is_sure || lease.answers().await) && lease.waits_for_locks(wait).await;
+            if works && lease.is_in_use() {
                 return Ok(lease);
             }
+            lease.session = None;
         }
     }
 
@@ -202,5 +205,90 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::OnceLock;
+
+    use super::*;
+    use crate::observe::metrics::METRICS;
+    use crate::observe::metrics::nodes::CountedConnection;
+    use crate::store::postgres::connections::options::PgOptions;
+    use crate::store::postgres::connections::placement::Placement;
+    use crate::store::postgres::connections::search_path::SearchPath;
+
+    /// More than anything here takes, also on a slow machine.
+    const SAFETY: Duration = Duration::from_secs(60);
+    const READY: &[u8] = b"Z\0\0\0\x05I";
+
+    fn receive<const N: usize>(stream: &mut TcpStream) -> Option<[u8; N]> {
+        let mut bytes = [0; N];
+        stream.read_exact(&mut bytes).ok().map(|()| bytes)
+    }
+
+    /// Receives the rest of a message, which has its length first.
+    fn receive_body(stream: &mut TcpStream) {
+        let length = receive(stream).map(u32::from_be_bytes).expect("a length");
+        std::io::copy(&mut stream.take(u64::from(length) - 4), &mut std::io::sink()).expect("a body");
+    }
+
+    /// Lets one session in, and answers its checks, each after `meanwhile`.
+    fn serve_one(listener: TcpListener, meanwhile: impl Fn()) {
+        let (mut stream, _) = listener.accept().expect("a session");
+        drop(listener);
+        receive_body(&mut stream);
+        stream.write_all(b"R\0\0\0\x08\0\0\0\0").expect("it listens");
+        stream.write_all(READY).expect("it listens");
+        while let Some([_kind]) = receive(&mut stream) {
+            receive_body(&mut stream);
+            meanwhile();
+            let _ = stream.write_all(READY);
+        }
+    }
+
+    async fn idle_session(connector: &Connector, owner: Owner) -> Session {
+        let hosts = connector.hosts();
+        let (connection, host) = hosts.connect().await.expect("a session");
+        Session {
+            connection,
+            host,
+            home: Handle::current().id(),
+            lock_wait: LockWait::Long,
+            placement: Placement::Single,
+            expires: Instant::now() + SAFETY,
+            // Another one was lost since.
+            losses: connector.losses().wrapping_sub(1),
+            idle_since: Instant::now(),
+            owner,
+            _alive: connector.sessions().count_one(),
+            _open: CountedConnection::new(hosts.metrics_of(host)),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_session_whose_host_is_left_while_it_is_checked_is_not_lent() {
+        let [first, second] = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").expect("a port"));
+        let [one, two] = [&first, &second].map(|host| host.local_addr().expect("it is bound"));
+        drop(second);
+        let url = format!("postgres://u@{one},{two}/d?sslmode=disable");
+        let options = PgOptions { acquire_timeout: SAFETY, ..PgOptions::new(&url) };
+        let connector = Connector::new(&options, &SearchPath::default(), &url).expect("a connector");
+        let connector = Arc::new(connector);
+        let (hosts, chosen) = (Arc::clone(connector.hosts()), Arc::new(OnceLock::new()));
+        let host = Arc::clone(&chosen);
+        let server = std::thread::spawn(move || {
+            serve_one(first, || host.get().into_iter().for_each(|host| hosts.leave(*host)))
+        });
+        let pool = Pool::new(Arc::clone(&connector), 1, &METRICS.probe_pool);
+        let session = idle_session(&connector, pool.owner).await;
+        chosen.set(session.host).expect("once");
+        connector.sessions().give(session);
+        assert!(pool.acquire().await.is_err(), "no other host is there");
+        drop((pool, connector));
+        server.join().expect("the session has ended");
     }
 }
