@@ -7,6 +7,8 @@ use crate::error::Code;
 use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::store::{Failure, Fault};
 
+const READ_ONLY: &str = "25006";
+
 /// What a lost connection means for the running statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
@@ -155,8 +157,8 @@ fn judge_state(state: &str, effect: Effect) -> StatementError {
         // query_canceled; transaction_resolution_unknown, statement_completion_unknown
         "57014" | "08007" | "40003" => Fault::Timeout.into(),
         _ if ends_session(state) => lost(effect),
-        // insufficient_resources; read_only_sql_transaction: a former primary
-        _ if state.starts_with("53") || state == "25006" => Fault::Unavailable.into(),
+        // insufficient_resources
+        _ if state.starts_with("53") || state == READ_ONLY => Fault::Unavailable.into(),
         _ => Fault::Other.into(),
     }
 }
@@ -185,12 +187,16 @@ pub(crate) fn not_begun(failure: impl Into<Failure>) -> Failure {
     }
 }
 
+/// Whether the server refuses to write: read_only_sql_transaction, as a former primary reports.
+pub(crate) fn is_read_only(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(database) if sqlstate(database.as_ref()) == READ_ONLY)
+}
+
 /// Whether the connection must not be used again.
 pub(crate) fn breaks_connection(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(database) => {
-            let state = sqlstate(database.as_ref());
-            (ends_session(&state) && is_fatal(database.as_ref())) || state == "25006"
+            (ends_session(&sqlstate(database.as_ref())) && is_fatal(database.as_ref())) || is_read_only(error)
         }
         sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) => true,
         sqlx::Error::WorkerCrashed | sqlx::Error::PoolClosed => true,

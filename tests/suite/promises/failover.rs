@@ -12,6 +12,7 @@ use super::outages::{answer, until_well};
 use super::pair::Pair;
 use super::proxy::Traffic;
 use super::site::Site;
+use crate::support::postgres::execute;
 
 /// How long clients work between two faults.
 const WORK: Duration = Duration::from_millis(700);
@@ -136,6 +137,28 @@ fn a_primary_that_freezes_is_left_for_good() {
         pair.order("rewind", 0);
         work();
     });
+}
+
+/// Nobody has fenced it, so it would take writes that its rewind undoes.
+#[test]
+fn a_former_primary_that_still_runs_is_not_used_when_sessions_of_the_new_one_are_lost() {
+    let mut pair = Pair::start();
+    let site = Site::start(&pair.url([0, 1], "read-write"), &["--workers", "1"]);
+    until_written(&site, "at first");
+    pair.order("freeze", 0);
+    pair.order("promote", 1);
+    until_written(&site, "after the freeze");
+    pair.order("thaw", 0);
+    let asked = pair.roads[0].accepted();
+    let end_sessions =
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'rowhouse'";
+    execute(&pair.direct_url(1), end_sessions);
+    until_written(&site, "after the end of the sessions");
+    // Idle sessions are checked before use, and get no answer.
+    pair.roads[1].forget_connections();
+    std::thread::sleep(WORK);
+    until_written(&site, "after a firewall forgot the sessions");
+    assert_eq!(pair.roads[0].accepted(), asked, "the former primary was asked");
 }
 
 #[test]

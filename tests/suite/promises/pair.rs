@@ -10,6 +10,7 @@ use crate::support::shell::ClusterShell;
 pub struct Pair {
     shell: ClusterShell,
     pub roads: [Proxy; 2],
+    ports: [String; 2],
 }
 
 impl Pair {
@@ -24,7 +25,9 @@ impl Pair {
         command.args(["sh", "-c", script, "pair.sh"]);
         command.arg(&programs).args(&ports);
         let shell = ClusterShell::start(&mut command);
-        Self { shell, roads: ports.map(|port| Proxy::to(&format!("postgres://127.0.0.1:{port}/"))) }
+        let roads =
+            [0, 1].map(|server: usize| Proxy::to(&format!("postgres://127.0.0.1:{}/", ports[server])));
+        Self { shell, roads, ports }
     }
 
     /// A URL that lists the servers in this order, and wants such sessions.
@@ -32,6 +35,11 @@ impl Pair {
         let [first, second] = order.map(|server| self.roads[server].port());
         let hosts = format!("127.0.0.1:{first},127.0.0.1:{second}");
         format!("postgres://rowhouse@{hosts}/postgres?target_session_attrs={wanted}")
+    }
+
+    /// A URL of one server, past its road.
+    pub fn direct_url(&self, server: usize) -> String {
+        format!("postgres://rowhouse@127.0.0.1:{}/postgres", self.ports[server])
     }
 
     /// Does something to a server: `kill`, `freeze`, `thaw`, `promote`, `restrict` to have its sessions only

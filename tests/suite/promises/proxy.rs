@@ -29,6 +29,8 @@ pub enum Traffic {
     Cut,
 }
 
+/// How bytes pass over the connections that share it.
+type SharedTraffic = Arc<RwLock<Traffic>>;
 type Trap = Arc<Mutex<Option<Armed>>>;
 
 struct Armed {
@@ -43,7 +45,8 @@ struct Armed {
 pub struct Proxy {
     port: u16,
     trap: Trap,
-    traffic: Arc<RwLock<Traffic>>,
+    /// That of new connections.
+    traffic: Arc<Mutex<SharedTraffic>>,
     accepted: Arc<AtomicUsize>,
 }
 
@@ -54,14 +57,15 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("it listens").port();
         let trap = Trap::default();
-        let traffic = Arc::<RwLock<Traffic>>::default();
-        let (armed, allowed) = (Arc::clone(&trap), Arc::clone(&traffic));
+        let traffic = Arc::<Mutex<SharedTraffic>>::default();
+        let (armed, current) = (Arc::clone(&trap), Arc::clone(&traffic));
         let accepted = Arc::<AtomicUsize>::default();
         let counted = Arc::clone(&accepted);
         // Ends with the tests.
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 counted.fetch_add(1, Ordering::Relaxed);
+                let allowed = Arc::clone(&current.lock().expect("nobody panics while it is held"));
                 if *allowed.read().expect("nobody panics while it is held") == Traffic::Cut {
                     continue;
                 }
@@ -99,7 +103,14 @@ impl Proxy {
 
     /// Lets bytes pass in this way from now on.
     pub fn let_pass(&self, traffic: Traffic) {
-        *self.traffic.write().expect("nobody panics while it is held") = traffic;
+        let shared = self.traffic.lock().expect("nobody panics while it is held");
+        *shared.write().expect("nobody panics while it is held") = traffic;
+    }
+
+    /// Has nothing pass over the present connections ever again, though they stay open. New ones are free.
+    pub fn forget_connections(&self) {
+        self.let_pass(Traffic::Blocked);
+        *self.traffic.lock().expect("nobody panics while it is held") = SharedTraffic::default();
     }
 
     /// Whether the trap has closed.
@@ -126,7 +137,7 @@ fn wait(traffic: &RwLock<Traffic>) -> Traffic {
     }
 }
 
-fn carry(client: TcpStream, database: TcpStream, trap: &Trap, traffic: &Arc<RwLock<Traffic>>) {
+fn carry(client: TcpStream, database: TcpStream, trap: &Trap, traffic: &SharedTraffic) {
     let deaf = Arc::new(Mutex::new(false));
     let back = (database.try_clone().expect("a socket"), client.try_clone().expect("a socket"));
     let (trap, hears) = (Arc::clone(trap), Arc::clone(&deaf));

@@ -1,9 +1,9 @@
 //! The hosts of one PostgreSQL, and the one place that chooses among them.
 //!
 //! One host is used at a time: the last that had what the URL wants. It is left when a statement shows that
-//! it is gone, frozen or demoted; its sessions are then used no more, because an old primary may hold less
-//! than was acknowledged. The next host is searched by one caller, for whom the others wait. Hosts are tried
-//! in turn, one that kept silent last.
+//! it is frozen or demoted, and asked again when a session is lost. Its sessions are used no more then,
+//! because an old primary may hold less than was acknowledged. The next host is searched by one caller, for
+//! whom the others wait. Hosts are tried in turn, one that was left or kept silent last.
 //!
 //! A primary becomes a standby by a restart, which ends its sessions: a session that works is one of the
 //! server that was asked when it was opened, in the role that it had then.
@@ -147,6 +147,16 @@ impl Hosts {
         if self.are_several() && self.is_in_use(chosen) {
             choice.is_found = false;
             choice.put_last(chosen.host);
+            self.generation.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Ends the use of all sessions of a host that has lost one, unless it was left before or there is no
+    /// other. It is asked first what it is now: a former primary that still runs may be listed before it.
+    pub(crate) fn recheck(&self, chosen: ChosenHost) {
+        let mut choice = self.choice();
+        if self.are_several() && self.is_in_use(chosen) {
+            choice.is_found = self.wanted == self.wanted.last_resort();
             self.generation.fetch_add(1, Ordering::AcqRel);
         }
     }

@@ -26,7 +26,8 @@ use crate::store::postgres::connections::hosts::ChosenHost;
 use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::sessions::{LockWait, Owner, Session};
 use crate::store::postgres::fault::{
-    Effect, StatementError, breaks_connection, is_of_worker, judge, lacks_plan, silent, told_of_definition,
+    Effect, StatementError, breaks_connection, is_of_worker, is_read_only, judge, lacks_plan, silent,
+    told_of_definition,
 };
 use crate::store::postgres::rows::weight;
 use crate::store::postgres::statements::EntityStatements;
@@ -346,13 +347,13 @@ impl Lease {
     }
 
     /// Whether an idle connection still works. Half of the timeout for connections is left for opening
-    /// another.
+    /// another. That it does not is no sign that its host is gone: a firewall may have forgotten it.
     pub(super) async fn answers(&mut self) -> bool {
         let limit = self.connector.hosts().at_most(self.connector.acquire_timeout / 2);
         let Ok((_, connection)) = self.start() else { return false };
         let result = timeout(limit, connection.ping()).await;
-        let result = result.map_or(Err(Ended::Silent), |done| done.map_err(Ended::Failed));
-        self.settle(result, Effect::Undone).is_ok()
+        let no_answer = |_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
+        self.settle(result.unwrap_or_else(no_answer).map_err(Ended::Failed), Effect::Undone).is_ok()
     }
 
     /// Keeps the permit until the database has noticed that the connection is closed.
@@ -384,6 +385,9 @@ impl Lease {
                     self.session = None;
                     return Err(Fault::Serialization.into());
                 }
+                if is_read_only(&error) {
+                    self.leave_host();
+                }
                 if breaks_connection(&error) {
                     self.discard_all();
                 } else if is_of_worker(&error) {
@@ -393,6 +397,7 @@ impl Lease {
                 Err(judge(&error, effect))
             }
             Err(Ended::Silent) => {
+                self.leave_host();
                 self.discard_all();
                 Err(silent(effect))
             }
@@ -424,13 +429,17 @@ impl Lease {
         }
     }
 
+    fn leave_host(&self) {
+        self.session.iter().for_each(|session| self.connector.hosts().leave(session.host));
+    }
+
     /// Closes this connection and the idle ones of the pool, which most likely failed for the same reason.
-    /// Those of other pools are checked before use. If there are several hosts, this one is left, and all its
-    /// connections are closed.
+    /// Those of other pools are checked before use. If there are several hosts, all connections to this one
+    /// are closed, and it is asked again what it is.
     fn discard_all(&mut self) {
         let hosts = self.connector.hosts();
         if let Some(session) = self.session.take() {
-            hosts.leave(session.host);
+            hosts.recheck(session.host);
         }
         self.connector.node().lost.one();
         self.connector.lost_one();
