@@ -20,8 +20,8 @@ use tokio::time::{Instant, timeout};
 use crate::observe::metrics::nodes::{NodeMetrics, of_node};
 use crate::store::contract::{HostRole, ListedHost};
 use crate::store::postgres::connections::host_list::{HostList, WantedSession};
-use crate::store::postgres::connections::no_delay::set_no_delay;
 use crate::store::postgres::connections::options::{PgOptions, StartError, database_message};
+use crate::store::postgres::connections::socket_options::set_socket_options;
 use crate::store::postgres::fault::is_limit;
 use crate::store::postgres::statements;
 
@@ -256,7 +256,7 @@ impl Hosts {
         let connect = &self.hosts[host].connect;
         let mut connection = PgConnection::connect_with(connect).await?;
         if connect.get_socket().is_none() {
-            set_no_delay(connect.get_port());
+            set_socket_options(connect.get_port());
         }
         if wanted == WantedSession::Any {
             return Ok(connection);

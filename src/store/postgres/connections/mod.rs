@@ -2,7 +2,7 @@
 //!
 //! - `options`, `parameters`, `host_list`, `host_map`: what the settings say, and how many connections follow
 //!   from it (`capacity`)
-//! - `hosts` chooses among the hosts of one server, and connects without delays (`no_delay`)
+//! - `hosts` chooses among the hosts of one server, and connects (`socket_options`)
 //! - `connector` opens sessions to one server, finds the schema (`schema`, `search_path`), and looks whether the
 //!   entities are distributed (`placement`); `sessions` counts them and keeps those that are idle
 //! - `pool` lends sessions and limits how many are lent; a `lease` is one that was lent
@@ -15,7 +15,6 @@ mod host_list;
 pub(crate) mod host_map;
 pub(crate) mod hosts;
 pub(crate) mod lease;
-mod no_delay;
 pub(crate) mod options;
 mod parameters;
 pub(crate) mod placement;
@@ -23,6 +22,7 @@ pub(crate) mod pool;
 pub(crate) mod schema;
 pub(crate) mod search_path;
 pub(crate) mod sessions;
+mod socket_options;
 
 pub(crate) use capacity::ConnectionDemand;
 pub(crate) use capacity::allowed_connections;
