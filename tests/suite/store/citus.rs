@@ -1,14 +1,18 @@
 //! The contract where Citus distributes the entities, or on the stand-in where there is none.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use rowhouse::error::Code;
-use rowhouse::protocol::model::{IfMatch, Key, Ticks};
-use rowhouse::protocol::plan::{Projection, Span, WriteKind};
+use rowhouse::protocol::model::{CompareOp, EdmValue, IfMatch, Key, PageOrder, Ticks};
+use rowhouse::protocol::plan::{Field, Predicate, Projection, Scan, Span, WriteKind};
 use rowhouse::store::postgres::{PgOptions, PgStore, statements};
 use rowhouse::store::{Entities, StoreResult, Tables, Upkeep};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 
-use super::contract::{account, contract, insert, name, now, number, refusal, scan, table, walk, write};
+use super::contract::{
+    account, contract, fill, insert, name, now, number, refusal, scan, table, walk, write,
+};
 use super::explain::{hot, partitions_of_entities};
 use super::postgres::open;
 use crate::support::citus::{CATALOGUES, distributed_url, real};
@@ -25,6 +29,26 @@ async fn spread_tables() -> PgStore {
 
 contract!(distributed, super::whole_tables);
 contract!(distributed_with_spread, super::spread_tables);
+
+/// Entities that were read are in memory: that the time of their page is used up does not end it.
+#[tokio::test]
+async fn a_late_merged_page_has_all_that_its_buckets_yielded() {
+    let store = spread_tables().await;
+    let (account, table) = table(&store).await;
+    let of = |n: i32| write(WriteKind::Insert, &(n % 40).to_string(), &n.to_string(), number("N", n % 3));
+    fill(&store, &account, &table, (0..1200).map(of).collect()).await;
+    let literal = EdmValue::Int32(0);
+    let filter = Predicate::Compare { field: Field::Custom("N".into()), op: CompareOp::Eq, literal };
+    for (residual, found) in [(None, 1200), (Some(filter), 400)] {
+        for order in [PageOrder::Ascending, PageOrder::Descending] {
+            let everything = scan(vec![Span::everything()]);
+            let scan = Scan { residual: residual.clone(), order, time: Duration::ZERO, ..everything };
+            let pages = walk(&store, &account, &table, &scan).await;
+            assert!(pages.iter().any(|page| page.len() > 1), "{order:?}: {} pages", pages.len());
+            assert_eq!(pages.concat().len(), found);
+        }
+    }
+}
 
 /// Statements that store new rows, and those of several requests of one bucket: text, types and
 /// values of the parameters.

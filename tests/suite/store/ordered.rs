@@ -2,15 +2,17 @@
 //! order of their values.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use proptest::strategy::{Strategy as _, ValueTree as _};
 use proptest::test_runner::TestRunner;
 use rowhouse::error::Code;
 use rowhouse::protocol::codec::stored;
-use rowhouse::protocol::model::{EdmValue, Key, PageOrder, Stored, TableName};
+use rowhouse::protocol::model::{CompareOp, EdmValue, Key, PageOrder, Stored, TableName};
 use rowhouse::protocol::plan::index::{IndexKind, IndexValue, PropertyIndex, ValueOrder, choices};
 use rowhouse::protocol::plan::predicate::Prepared;
-use rowhouse::protocol::plan::{Predicate, Scan, Span, WriteKind};
+use rowhouse::protocol::plan::{Field, Predicate, Scan, Span, WriteKind};
+use rowhouse::store::{Entities, Tables};
 
 use super::contract::{fill, now, number, refusal, scan, table, write};
 use super::indexes::{file, filled, index, memory, partitioned, plain, predicate, spread};
@@ -253,5 +255,56 @@ pub async fn a_page_is_full_or_the_last<B: AnyStore>(store: &B) {
             assert_eq!(pages.concat().len(), count);
         }
     }
+    store.delete_table(table.in_account(&account), now()).await.unwrap();
+}
+
+/// A page whose time is used up has all that it found until then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_page_has_more_than_its_first_match() {
+    for store in [plain().await, spread().await, partitioned().await, open(distributed_url(), 8).await] {
+        let (account, table) = table(&store).await;
+        let of = |n: i32| {
+            let properties = [number("N", n), number("M", n % 5)].concat();
+            write(WriteKind::Insert, &(n % 30).to_string(), &n.to_string(), properties)
+        };
+        fill(&store, &account, &table, (0..3000).map(of).collect()).await;
+        let index = Arc::new(index(&store, &account, &table, "N", IndexKind::Number).await);
+        let literal = EdmValue::Int32(0);
+        let filter = Predicate::Compare { field: Field::Custom("M".into()), op: CompareOp::Eq, literal };
+        for order in [PageOrder::Ascending, PageOrder::Descending] {
+            let everything = ordered(&index, order, Some(&filter), vec![Span::everything()]);
+            let pages =
+                walked(&store, &account, &table, &Scan { time: Duration::ZERO, ..everything.clone() }).await;
+            assert!(pages.iter().any(|page| page.len() > 1), "{order:?}: {} pages", pages.len());
+            assert_eq!(pages.concat(), walked(&store, &account, &table, &everything).await.concat());
+        }
+        store.delete_table(table.in_account(&account), now()).await.unwrap();
+    }
+}
+
+/// Buckets that are merged share the bytes of a page, so that it does not read many times as much as it returns.
+#[tokio::test]
+async fn buckets_share_the_bytes_of_a_page() {
+    const ENTITIES: i32 = 400;
+    let store = open(distributed_url(), 8).await;
+    let (account, table) = table(&store).await;
+    let of = |n: i32| {
+        let properties = [number("N", n), vec![("T".into(), EdmValue::String("x".repeat(1000)))]].concat();
+        write(WriteKind::Insert, &(n % 40).to_string(), &n.to_string(), properties)
+    };
+    fill(&store, &account, &table, (0..ENTITIES).map(of).collect()).await;
+    let index = Arc::new(index(&store, &account, &table, "N", IndexKind::Number).await);
+    let everything = ordered(&index, PageOrder::Ascending, None, vec![Span::everything()]);
+    let scan = Scan { bytes: 64 << 10, ..everything };
+    let (page, end) =
+        store.page(table.in_account(&account), &scan, Vec::<Stored>::new()).await.expect("a page");
+    assert!(!page.is_empty());
+    assert!(end.examined < ENTITIES as u64 / 2, "{} for {} entities", end.examined, page.len());
+    assert_eq!(walked(&store, &account, &table, &scan).await.concat().len(), ENTITIES as usize);
+    // One bucket has the bytes of the page alone.
+    let partition = Span { lower: Key::new("7", ""), upper: Some(Key::new("7\u{1}", "")) };
+    let of_partition = ordered(&index, PageOrder::Ascending, None, vec![partition]);
+    let pages = walked(&store, &account, &table, &Scan { bytes: 64 << 10, ..of_partition }).await;
+    assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [10]);
     store.delete_table(table.in_account(&account), now()).await.unwrap();
 }

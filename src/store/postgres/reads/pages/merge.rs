@@ -7,13 +7,12 @@
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream;
 
 use super::reading::Reading;
-use super::streamed::StreamedPage;
+use super::streamed::{AT_ONCE, StreamedPage};
 use crate::protocol::model::{Key, PageOrder, Stored};
 use crate::protocol::plan::{PageEnd, Scan, Span};
 use crate::store::postgres::PgStore;
@@ -21,12 +20,8 @@ use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::StatementError;
 use crate::store::postgres::state::table_ids::{TableId, TablePart, exists};
 
-/// Buckets that one page reads at a time.
-const AT_ONCE: usize = 4;
 /// Rows beyond a bucket's even share: buckets are not quite even.
 const SPARE_ROWS: usize = 24;
-/// The least time for a bucket, however late it is read.
-const LEAST_TIME: Duration = Duration::from_millis(50);
 
 /// What is known of one bucket: rows in order, and what of its spans comes after them.
 struct BucketRows {
@@ -83,12 +78,17 @@ fn first(buckets: &mut [BucketRows], order: PageOrder) -> Option<&mut BucketRows
 
 /// The buckets that spans can have rows in, each with its spans.
 fn buckets_of(table_id: TableId, spans: &[Span]) -> Vec<BucketRows> {
-    let spans_of = |bucket: i64| -> Vec<Span> {
+    let rows = |(bucket, rest)| BucketRows { bucket, rows: VecDeque::new(), rest, asked: 0 };
+    spans_of_buckets(table_id, spans).map(rows).collect()
+}
+
+/// The buckets that spans can have rows in, and the spans of each.
+pub(super) fn spans_of_buckets(table_id: TableId, spans: &[Span]) -> impl Iterator<Item = (i64, Vec<Span>)> {
+    let of_bucket = move |bucket: i64| -> (i64, Vec<Span>) {
         let may_be_in = |span: &&Span| span.partition().is_none_or(|pk| table_id.bucket(pk) == bucket);
-        spans.iter().filter(may_be_in).cloned().collect()
+        (bucket, spans.iter().filter(may_be_in).cloned().collect())
     };
-    let rows = |bucket| BucketRows { bucket, rows: VecDeque::new(), rest: spans_of(bucket), asked: 0 };
-    table_id.buckets().map(rows).filter(BucketRows::is_hungry).collect()
+    table_id.buckets().map(of_bucket).filter(|(_, spans)| !spans.is_empty())
 }
 
 /// Reads a page; `None` if the table is gone.
@@ -127,12 +127,11 @@ pub(super) async fn read(
 fn share(scan: &Scan, buckets: &[BucketRows], page: &StreamedPage<'_>) -> Scan {
     let unfinished = buckets.iter().filter(|bucket| !bucket.is_finished()).count().max(1);
     let hungry = buckets.iter().filter(|bucket| bucket.is_hungry()).count();
-    let turns = u32::try_from(hungry.div_ceil(AT_ONCE).max(1)).unwrap_or(u32::MAX);
     Scan {
         spans: Vec::new(),
         rows: page.missing() / unfinished + SPARE_ROWS,
-        bytes: (page.max_bytes.saturating_sub(page.bytes) / unfinished).max(1),
-        time: (page.time_left() / turns).max(LEAST_TIME),
+        bytes: page.bytes_for_each(unfinished),
+        time: page.time_for_each(hungry),
         ..scan.clone()
     }
 }
@@ -189,7 +188,7 @@ fn hand_out(buckets: &mut [BucketRows], page: &mut StreamedPage<'_>) {
     loop {
         let Some(first) = first(buckets, page.order) else { return };
         let Some(row) = first.rows.pop_front() else { return };
-        if page.offer((&row).into()).is_break() {
+        if page.offer_held((&row).into()).is_break() {
             return;
         }
     }

@@ -5,20 +5,19 @@ use std::cmp::Ordering;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
+use super::merge::spans_of_buckets;
 use super::ordered_part::{Ordered, OrderedRow, PartRead, PartRows};
 use super::reading::Reading;
-use super::streamed::StreamedPage;
+use super::streamed::{AT_ONCE, StreamedPage};
 use crate::protocol::model::{Key, PageOrder};
 use crate::protocol::plan::index::{IndexPosition, IndexValue};
-use crate::protocol::plan::{PageEnd, Span};
+use crate::protocol::plan::{PageEnd, Scan};
 use crate::store::postgres::PgStore;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::StatementError;
 use crate::store::postgres::state::table_ids::{TableId, TablePart, exists};
 use crate::store::postgres::statements::indexes::short_key;
 
-/// Buckets that one page reads at a time.
-const AT_ONCE: usize = 4;
 impl Ordered<'_> {
     /// Reads a page; `None` if the table is gone.
     pub(super) async fn read(
@@ -29,15 +28,7 @@ impl Ordered<'_> {
         lock_wait: Option<LockWait>,
     ) -> Result<Option<PageEnd>, StatementError> {
         let parts = if store.nodes.is_distributed() {
-            let keys = self.by_keys();
-            let points =
-                Reading::of(&keys).narrowed_before(store, table_id, lock_wait, &mut page.end).await?;
-            let of_bucket = |bucket| {
-                let points = points.as_ref().map(|points| of_bucket(points, table_id, bucket));
-                PartRead { ordered: self, store, part: TablePart { table_id, bucket: Some(bucket) }, points }
-            };
-            let reads: Vec<_> = table_id.buckets().map(of_bucket).map(|part| part.read(lock_wait)).collect();
-            stream::iter(reads).buffered(AT_ONCE).try_collect::<Vec<_>>().await?
+            self.of_buckets(store, table_id, &mut page, lock_wait).await?
         } else {
             let part = TablePart { table_id, bucket: None };
             let read = PartRead { ordered: self, store, part, points: None };
@@ -49,6 +40,30 @@ impl Ordered<'_> {
         }
         self.hand_out(parts, &mut page);
         Ok(Some(page.end))
+    }
+
+    /// Reads each bucket, in its share of the page's time and bytes.
+    async fn of_buckets(
+        self,
+        store: &PgStore,
+        table_id: TableId,
+        page: &mut StreamedPage<'_>,
+        lock_wait: Option<LockWait>,
+    ) -> Result<Vec<PartRows>, StatementError> {
+        let keys = self.by_keys();
+        let points = Reading::of(&keys).narrowed_before(store, table_id, lock_wait, &mut page.end).await?;
+        let spans = points.as_ref().unwrap_or(&self.scan.spans);
+        let buckets: Vec<_> = spans_of_buckets(table_id, spans).collect();
+        let (time, bytes) = (page.time_for_each(buckets.len()), page.bytes_for_each(buckets.len()));
+        let share = Scan { time, bytes, ..self.scan.clone() };
+        let of_bucket = |(bucket, spans)| PartRead {
+            ordered: Ordered { scan: &share, ..self },
+            store,
+            part: TablePart { table_id, bucket: Some(bucket) },
+            points: points.is_some().then_some(spans),
+        };
+        let reads: Vec<_> = buckets.into_iter().map(of_bucket).map(|part| part.read(lock_wait)).collect();
+        stream::iter(reads).buffered(AT_ONCE).try_collect().await
     }
 
     /// Passes on the rows of all parts in order, up to where one of them has to be read on.
@@ -66,7 +81,7 @@ impl Ordered<'_> {
             if end.as_ref().is_some_and(is_behind) {
                 break;
             }
-            if page.offer((&row.entity).into()).is_break() {
+            if page.offer_held((&row.entity).into()).is_break() {
                 page.end.next = None;
                 page.end.next_in_index = Some(self.position(row.entry, row.entity.key));
                 return;
@@ -85,10 +100,4 @@ impl Ordered<'_> {
         let ascending = entries.then_with(|| keys(a.1).cmp(&keys(b.1)));
         if self.scan.order == PageOrder::Ascending { ascending } else { ascending.reverse() }
     }
-}
-
-/// The points that are in a bucket.
-fn of_bucket(points: &[Span], table_id: TableId, bucket: i64) -> Vec<Span> {
-    let is_in = |span: &&Span| span.partition().is_some_and(|pk| table_id.bucket(pk) == bucket);
-    points.iter().filter(is_in).cloned().collect()
 }

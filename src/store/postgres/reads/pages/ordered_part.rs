@@ -112,7 +112,7 @@ impl PartRead<'_> {
     /// Reads the first rows of the part in order.
     pub(super) async fn read(mut self, lock_wait: Option<LockWait>) -> Result<PartRows, StatementError> {
         let Ordered { scan, by, .. } = self.ordered;
-        let mut found = PartRows::default();
+        let (mut found, started) = (PartRows::default(), Instant::now());
         if scan.spans.is_empty() || self.points.as_ref().is_some_and(Vec::is_empty) {
             return Ok(found);
         }
@@ -132,7 +132,6 @@ impl PartRead<'_> {
             lease.avoid_sorts().await?;
             self.store.narrowing.uses.count_one(self.ordered.index.index_no);
         }
-        let started = Instant::now();
         for part in by.parts(scan.order) {
             let mut windows = Windowed { read: &self, limit, started, rows: self.first_window() };
             windows.walk(&mut lease, part, &mut found).await?;
@@ -185,7 +184,15 @@ impl PartRead<'_> {
                 keys.push(Span::point(key(row)?));
                 Ok(ControlFlow::Continue(()))
             };
-            stream(lease, source, PageOrder::Ascending, &mut visit).await?;
+            match stream(lease, source, PageOrder::Ascending, &mut visit).await {
+                // The order of the index has positions to go on from, and ends with the time.
+                Err(StatementError::Fault(Fault::Timeout)) => {
+                    lease.roll_back().await;
+                    dense.put(filter);
+                    return Ok(None);
+                }
+                read => read?,
+            }
             if keys.len() > MAX_ENTRIES {
                 dense.put(filter);
                 return Ok(None);

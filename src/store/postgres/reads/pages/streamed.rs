@@ -18,6 +18,11 @@ use crate::store::postgres::reads::sources::Source;
 use crate::store::postgres::rows::entity;
 use crate::store::postgres::statements;
 
+/// Buckets that one page reads at a time.
+pub(super) const AT_ONCE: usize = 4;
+/// The least time for a bucket, however late it is read.
+const LEAST_TIME: Duration = Duration::from_millis(50);
+
 /// Where the residual filter is evaluated.
 #[derive(Clone, Copy)]
 pub(super) enum Residual<'a> {
@@ -95,6 +100,17 @@ impl<'a> StreamedPage<'a> {
         self.time.saturating_sub(self.started.elapsed())
     }
 
+    /// The time for each of several buckets.
+    pub(super) fn time_for_each(&self, buckets: usize) -> Duration {
+        let turns = u32::try_from(buckets.div_ceil(AT_ONCE).max(1)).unwrap_or(u32::MAX);
+        (self.time_left() / turns).max(LEAST_TIME)
+    }
+
+    /// The bytes for each of several buckets.
+    pub(super) fn bytes_for_each(&self, buckets: usize) -> usize {
+        (self.max_bytes.saturating_sub(self.bytes) / buckets.max(1)).max(1)
+    }
+
     /// The column of a window that says whether a row matches.
     pub(super) fn matches_column(&self) -> usize {
         if self.with_properties { 4 } else { 3 }
@@ -121,15 +137,25 @@ impl<'a> StreamedPage<'a> {
         Ok(self.offer(entity))
     }
 
-    /// Adds a row, or ends the page before it.
+    /// Adds a row that the database sends, or ends the page before it.
     pub(super) fn offer(&mut self, entity: BorrowedEntity<'_>) -> ControlFlow<()> {
+        if self.end.entities > 0 && self.is_out_of_time() {
+            return self.end_before(entity);
+        }
+        self.offer_held(entity)
+    }
+
+    fn end_before(&mut self, entity: BorrowedEntity<'_>) -> ControlFlow<()> {
+        self.end.next = Some(self.order.at(Key::new(entity.partition, entity.row)));
+        ControlFlow::Break(())
+    }
+
+    /// Adds a row that is in memory, however late it is, or ends the page before it.
+    pub(super) fn offer_held(&mut self, entity: BorrowedEntity<'_>) -> ControlFlow<()> {
         self.has_seen_rows = true;
         let size = entity.weight();
-        let ends = self.is_full()
-            || (self.end.entities > 0 && (self.bytes + size > self.max_bytes || self.is_out_of_time()));
-        if ends {
-            self.end.next = Some(self.order.at(Key::new(entity.partition, entity.row)));
-            return ControlFlow::Break(());
+        if self.is_full() || (self.end.entities > 0 && self.bytes + size > self.max_bytes) {
+            return self.end_before(entity);
         }
         self.bytes += size;
         self.end.entities += 1;
@@ -138,5 +164,25 @@ impl<'a> StreamedPage<'a> {
         }
         self.into.take(entity);
         ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_share_what_a_page_has() {
+        let mut into: Vec<crate::protocol::model::Stored> = Vec::new();
+        let scan = Scan { bytes: 4096, time: Duration::from_secs(3600), ..Scan::over(Vec::new()) };
+        let page = StreamedPage::new(&scan, &mut into);
+        for buckets in [0_usize, 1, 3, 4, 5, 25, 64] {
+            let turns = u32::try_from(buckets.div_ceil(AT_ONCE)).expect("a small number");
+            assert!(page.time_for_each(buckets) * turns <= scan.time);
+            assert!(page.bytes_for_each(buckets) * buckets <= scan.bytes);
+        }
+        assert!(page.time_for_each(4) > page.time_for_each(5));
+        let late = StreamedPage::new(&Scan { bytes: 1, time: Duration::ZERO, ..scan }, &mut into);
+        assert_eq!((late.time_for_each(64), late.bytes_for_each(64)), (LEAST_TIME, 1));
     }
 }
