@@ -108,7 +108,10 @@ pub(crate) async fn count_matching(
         entities += end.entities as u64;
         let Some(next) = end.next else { return Ok(CountedPart { entities, next: None }) };
         if begun.elapsed() >= time {
-            return Ok(CountedPart { entities, next: Some(CountPosition { share: 0, key: next }) });
+            return Ok(CountedPart {
+                entities,
+                next: Some(CountPosition { key: next, ..CountPosition::start() }),
+            });
         }
         from = next;
     }
@@ -125,7 +128,7 @@ impl Default for CountPace {
 }
 
 impl CountPace {
-    /// Counts all entities of a table for a step.
+    /// Counts all entities of a table for a step; `None` if the table has got other buckets since `from`.
     ///
     /// # Errors
     /// `TableNotFound`; failures of the database, after which the next step is smaller.
@@ -134,7 +137,7 @@ impl CountPace {
         store: &Store,
         table: TableRef<'_>,
         from: &CountPosition,
-    ) -> StoreResult<CountedPart> {
+    ) -> StoreResult<Option<CountedPart>> {
         let begun = Instant::now();
         let part = store.count_part(table, from, self.0).await;
         let (least, most) = STEP_ROWS;
@@ -148,7 +151,7 @@ impl CountPace {
         part
     }
 
-    /// Counts all entities of a table from a position on, until the time has passed.
+    /// Counts all entities of a table from a position on, until the time has passed; `None` as for a step.
     ///
     /// # Errors
     /// As [`CountPace::step`].
@@ -158,17 +161,17 @@ impl CountPace {
         table: TableRef<'_>,
         from: CountPosition,
         time: Duration,
-    ) -> StoreResult<CountedPart> {
+    ) -> StoreResult<Option<CountedPart>> {
         let begun = Instant::now();
         let mut counted = CountedPart { entities: 0, next: Some(from) };
         while let Some(from) = counted.next.take() {
-            let part = self.step(store, table, &from).await?;
+            let Some(part) = self.step(store, table, &from).await? else { return Ok(None) };
             counted = CountedPart { entities: counted.entities + part.entities, next: part.next };
             if begun.elapsed() >= time {
                 break;
             }
         }
-        Ok(counted)
+        Ok(Some(counted))
     }
 
     /// Continues a stored total for a step.
@@ -182,8 +185,11 @@ impl CountPace {
         now: Ticks,
     ) -> StoreResult<()> {
         let table = TableName::parse(&pass.table)?;
-        let part = self.step(store, table.in_account(&pass.account), &pass.position).await?;
-        store.record_total(pass, &part, now).await
+        match self.step(store, table.in_account(&pass.account), &pass.position).await? {
+            Some(part) => store.record_total(pass, &part, now).await,
+            // The respread has ended this count.
+            None => Ok(()),
+        }
     }
 }
 

@@ -61,7 +61,7 @@ struct Measured {
 
 /// Where a count continues.
 #[derive(Serialize, Deserialize)]
-struct CountToken(u16, String, String);
+struct CountToken(Option<i64>, u16, String, String);
 
 /// Lists tables of an account in the order of their names, with their sizes. At most [`SAMPLE`]
 /// entities of each are counted, so that the cost of a call does not depend on the sizes.
@@ -129,7 +129,8 @@ async fn size(store: &Store, account: &str, name: &str) -> Result<Option<(TableS
 /// is not enough, `next` is the `from` of the call that counts on.
 ///
 /// # Errors
-/// 400 for an invalid filter or `from`; 404 for an unknown account or table; errors of the database.
+/// 400 for an invalid filter or `from`; 404 for an unknown account or table; 409 if the table has got other buckets
+/// since `from`; errors of the database.
 pub(crate) async fn count(call: &Call<'_>) -> Outcome {
     let (account, table) = call.table()?;
     let predicate = call.query("filter")?.map(|text| predicate(&text)).transpose()?;
@@ -139,14 +140,8 @@ pub(crate) async fn count(call: &Call<'_>) -> Outcome {
     let counting = async {
         StoreResult::Ok(match &predicate {
             Some(predicate) => {
-                totals::count_matching(
-                    call.store(),
-                    table.in_account(account),
-                    &from.key,
-                    predicate,
-                    COUNT_TIME,
-                )
-                .await?
+                let (store, table) = (call.store(), table.in_account(account));
+                Some(totals::count_matching(store, table, &from.key, predicate, COUNT_TIME).await?)
             }
             None => {
                 CountPace::default()
@@ -155,9 +150,14 @@ pub(crate) async fn count(call: &Call<'_>) -> Outcome {
             }
         })
     };
-    let CountedPart { entities, next } = within(CALL_TIMEOUT, counting).await?;
+    let CountedPart { entities, next } = within(CALL_TIMEOUT, counting).await?.ok_or_else(respread)?;
     let next = next.map(|next| token(&next));
     Ok(Reply::json(200, &json!({ "entities": entities, "complete": next.is_none(), "next": next })))
+}
+
+fn respread() -> Refusal {
+    let message = "The spread of the table was changed: count it again from the beginning.";
+    Refusal::new(409, "TableRespread", message)
 }
 
 fn predicate(text: &str) -> Result<Predicate, Refusal> {
@@ -166,16 +166,16 @@ fn predicate(text: &str) -> Result<Predicate, Refusal> {
 }
 
 fn token(position: &CountPosition) -> String {
-    let CountPosition { share, key } = position;
-    let token = CountToken(*share, key.partition.clone(), key.row.clone());
+    let CountPosition { layout, share, key } = position;
+    let token = CountToken(*layout, *share, key.partition.clone(), key.row.clone());
     URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
 }
 
 fn position(text: &str) -> Result<CountPosition, Refusal> {
     let read = URL_SAFE_NO_PAD.decode(text).ok();
     let read = read.and_then(|bytes| serde_json::from_slice::<CountToken>(&bytes).ok());
-    let token = read.filter(|token| !token.1.contains('\u{0}') && !token.2.contains('\u{0}'));
-    let CountToken(share, partition, row) =
+    let token = read.filter(|token| !token.2.contains('\u{0}') && !token.3.contains('\u{0}'));
+    let CountToken(layout, share, partition, row) =
         token.ok_or_else(|| Refusal::bad_request("from: must be the next of an earlier answer"))?;
-    Ok(CountPosition { share, key: Key { partition, row } })
+    Ok(CountPosition { layout, share, key: Key { partition, row } })
 }

@@ -7,6 +7,8 @@ use crate::protocol::model::{Key, TableRef, Ticks};
 /// Where counting goes on: tables are counted bucket by bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CountPosition {
+    /// The number that the table's buckets are made of; `None` for those that it has now.
+    pub layout: Option<i64>,
     /// The number of the bucket among those of the table.
     pub share: u16,
     pub key: Key,
@@ -15,7 +17,7 @@ pub struct CountPosition {
 impl CountPosition {
     /// Before the first entity.
     pub fn start() -> Self {
-        Self { share: 0, key: Key::new("", "") }
+        Self { layout: None, share: 0, key: Key::new("", "") }
     }
 }
 
@@ -55,7 +57,8 @@ store_trait! {
 /// Counts of entities: of a part, exactly, and stored ones of whole tables, for a first answer
 /// without a scan.
 pub trait Totals {
-    /// Counts the entities from a position on, `rows` at most.
+    /// Counts the entities from a position on, `rows` at most. `None` if the table has got other buckets since
+    /// then: what was counted says nothing of what is left, and the count has to begin anew.
     ///
     /// # Errors
     /// `TableNotFound`.
@@ -64,7 +67,7 @@ pub trait Totals {
         table: TableRef<'_>,
         from: &CountPosition,
         rows: u32,
-    ) -> StoreResult<CountedPart>;
+    ) -> StoreResult<Option<CountedPart>>;
 
     /// Returns what the statistics of the database say about the size of a table; `None` if it has
     /// none.

@@ -89,8 +89,8 @@ pub async fn what_was_written_meanwhile_stays<B: AnyStore>(store: &B) {
 async fn counted<B: Totals>(store: &B, account: &str, rows: u32) -> (u64, usize) {
     let (mut sum, mut steps, mut from) = (0, 0, Some(CountPosition::start()));
     while let Some(position) = from {
-        let part =
-            store.count_part(name("People").in_account(account), &position, rows).await.expect("a part");
+        let part = store.count_part(name("People").in_account(account), &position, rows).await;
+        let part = part.expect("an answer").expect("the same buckets");
         (sum, steps, from) = (sum + part.entities, steps + 1, part.next);
         assert!(steps < 10_000, "counting makes no progress");
     }
@@ -122,7 +122,7 @@ pub async fn counts_are_stored_until_the_table_goes<B: AnyStore>(store: &B) {
     assert_eq!(store.stored_total(table.in_account(&account)).await.expect("an answer"), None);
     let pass = pass(store, &account, began).await;
     assert_eq!((&pass.position, pass.so_far, pass.table.as_str()), (&CountPosition::start(), 0, "People"));
-    let position = CountPosition { share: 3, key: Key::new("p", "r") };
+    let position = CountPosition { layout: None, share: 3, key: Key::new("p", "r") };
     let part = CountedPart { entities: 40, next: Some(position.clone()) };
     store.record_total(&pass, &part, now()).await.expect("a record");
     let later = TotalPass { so_far: 40, position, ..pass.clone() };

@@ -10,10 +10,12 @@ use rowhouse::protocol::model::{EdmValue, IfMatch, Key, TableName, Ticks};
 use rowhouse::protocol::plan::scan::MAX_TIME;
 use rowhouse::protocol::plan::{Span, TableScan, WriteKind};
 use rowhouse::store::postgres::{PgOptions, PgStore};
-use rowhouse::store::{Entities, Failure, Tables, Upkeep};
+use rowhouse::store::{CountPosition, Entities, Failure, Tables, Totals, Upkeep};
 use sqlx::{Connection, PgConnection};
 
-use super::contract::{account, contract, fill, insert, name, now, number, refusal, scan, walk, write};
+use super::contract::{
+    account, contract, fill, insert, name, now, number, refusal, scan, table, walk, write,
+};
 use super::pages::{fill_large, is_any_of};
 use crate::support::postgres::{execute, fresh_database, migrate, named_programs, partition_entities, text};
 
@@ -404,4 +406,41 @@ async fn filters_of_any_shape_take_little_memory_of_a_backend() {
     let spied = store.list_tables("spy", &list).await.unwrap().tables;
     let kib: usize = spied[0].name.parse().unwrap();
     assert!((1..8 * 1024).contains(&kib), "{kib} KiB of plans");
+}
+
+/// A share of a former layout has other entities than the share of this number has now.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_count_does_not_go_on_in_other_buckets() {
+    let url = fresh_database();
+    let store = open(&url, 1).await;
+    let (account, table) = table(&store).await;
+    fill(
+        &store,
+        &account,
+        &table,
+        (0..200).map(|n| insert(&format!("p{:02}", n % 20), &n.to_string())).collect(),
+    )
+    .await;
+    let place = table.in_account(&account);
+    let mut before = CountPosition::start();
+    for (spread, share) in [("8", 0), ("1", 3), ("4", 0)] {
+        while before.share < share || before == CountPosition::start() {
+            let part =
+                store.count_part(place, &before, 10).await.expect("an answer").expect("the same buckets");
+            before = part.next.expect("there is more");
+        }
+        let mut respread = std::process::Command::new(env!("CARGO_BIN_EXE_rowhouse"));
+        respread.args(["table", "respread", "People", spread, "--account", &account, "--database-url", &url]);
+        let output = respread.output().expect("it runs");
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(store.count_part(place, &before, 10).await.expect("an answer"), None);
+        let (mut sum, mut from) = (0, Some(CountPosition::start()));
+        while let Some(position) = from {
+            let part =
+                store.count_part(place, &position, 10).await.expect("an answer").expect("the same buckets");
+            (sum, from) = (sum + part.entities, part.next);
+        }
+        assert_eq!(sum, 200);
+        before = CountPosition::start();
+    }
 }

@@ -19,7 +19,7 @@ impl Totals for PgStore {
         table: TableRef<'_>,
         from: &CountPosition,
         rows: u32,
-    ) -> StoreResult<CountedPart> {
+    ) -> StoreResult<Option<CountedPart>> {
         self.with_table(table, &mut CountPart { from, rows }).await
     }
 
@@ -78,7 +78,7 @@ impl PgStore {
     ) -> StoreResult<()> {
         let mut lease = self.nodes.acquire_for_all_nodes().await?;
         let record = match next {
-            Some(CountPosition { share, key }) => sqlx::query(texts::RECORD_PART)
+            Some(CountPosition { share, key, .. }) => sqlx::query(texts::RECORD_PART)
                 .bind(pass.table_no)
                 .bind(pass.began.raw())
                 .bind(i32::from(*share))
@@ -103,19 +103,29 @@ struct CountPart<'a> {
 }
 
 impl Attempt for CountPart<'_> {
-    type Done = CountedPart;
+    type Done = Option<CountedPart>;
 
-    async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<CountedPart>> {
-        let CountPosition { share, key } = self.from;
+    async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<Self::Done>> {
+        let CountPosition { layout, share, .. } = self.from;
         let bucket = table_id.buckets().nth(usize::from(*share));
         let mut lease = match bucket {
             Some(bucket) => store.nodes.acquire_at(bucket, None).await?,
             None => store.nodes.acquire().await?,
         };
-        if !exists(&mut lease, table_id).await? {
-            return Ok(None);
-        }
-        let Some(bucket) = bucket else { return Ok(Some(CountedPart { entities: 0, next: None })) };
+        let part = match bucket {
+            _ if layout.is_some_and(|layout| layout != table_id.layout_no) => None,
+            Some(bucket) => Some(self.count(&mut lease, table_id, bucket).await?),
+            None => Some(CountedPart { entities: 0, next: None }),
+        };
+        // Afterwards: the rows of a table that is gone, or has other buckets, may be purged while they are counted.
+        Ok(exists(&mut lease, table_id).await?.then_some(part))
+    }
+}
+
+impl CountPart<'_> {
+    async fn count(&self, lease: &mut Lease, table_id: TableId, bucket: i64) -> StoreResult<CountedPart> {
+        let CountPosition { share, key, .. } = self.from;
+        let layout = Some(table_id.layout_no);
         // Rows before a row that stands so far behind need not be counted one by one.
         let bound = sqlx::query(statements::PURGE_BOUND)
             .bind(bucket)
@@ -127,13 +137,13 @@ impl Attempt for CountPart<'_> {
                 partition: row.try_get("pk").map_err(broken_row)?,
                 row: row.try_get("rk").map_err(broken_row)?,
             };
-            let next = Some(CountPosition { share: *share, key });
-            return Ok(Some(CountedPart { entities: u64::from(self.rows), next }));
+            let next = Some(CountPosition { layout, share: *share, key });
+            return Ok(CountedPart { entities: u64::from(self.rows), next });
         }
-        let entities = rest(&mut lease, bucket, key).await?;
+        let entities = rest(lease, bucket, key).await?;
         let is_last = usize::from(*share) + 1 >= table_id.buckets().count();
-        let next = CountPosition { share: share.saturating_add(1), ..CountPosition::start() };
-        Ok(Some(CountedPart { entities, next: (!is_last).then_some(next) }))
+        let next = CountPosition { layout, share: share.saturating_add(1), ..CountPosition::start() };
+        Ok(CountedPart { entities, next: (!is_last).then_some(next) })
     }
 }
 
@@ -188,7 +198,8 @@ fn pass(row: &PgRow) -> Result<TotalPass, StatementError> {
         account: row.try_get("account").map_err(broken_row)?,
         table: row.try_get("name").map_err(broken_row)?,
         began: ticks(number("began")?)?,
-        position: CountPosition { share: u16::try_from(share).map_err(|_| Fault::Other)?, key },
+        // A respread ends the count, so that the position is one of the buckets that the table has.
+        position: CountPosition { layout: None, share: u16::try_from(share).map_err(|_| Fault::Other)?, key },
         so_far: number("so_far")?.cast_unsigned(),
     })
 }

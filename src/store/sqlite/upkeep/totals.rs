@@ -16,13 +16,13 @@ impl Totals for SqliteStore {
         table: TableRef<'_>,
         from: &CountPosition,
         rows: u32,
-    ) -> StoreResult<CountedPart> {
+    ) -> StoreResult<Option<CountedPart>> {
         let (table, from) = (table.into_owned(), from.key.clone());
         self.read_apart(move |db| {
             let Some(bucket) = bucket_of(db, table.as_ref())? else {
                 return Ok(Err(Code::TableNotFound.into()));
             };
-            part(db, bucket, &from, u64::from(rows)).map(Ok)
+            part(db, bucket, &from, u64::from(rows)).map(|part| Ok(Some(part)))
         })
         .await
     }
@@ -82,7 +82,7 @@ impl Totals for SqliteStore {
         let (table_no, began, next) = (pass.table_no, pass.began.raw(), part.next.clone());
         let record = move |db: &Connection| {
             let recorded = match &next {
-                Some(CountPosition { share, key }) => db
+                Some(CountPosition { share, key, .. }) => db
                     .prepare_cached(
                         "UPDATE table_totals SET share = ?3, pk = ?4, rk = ?5, so_far = ?6
                          WHERE table_no = ?1 AND began = ?2",
@@ -124,7 +124,7 @@ fn step(mut rows: rusqlite::Rows<'_>, limit: u64, counted: &mut CountedPart) -> 
     while let Some(row) = rows.next()? {
         if counted.entities == limit {
             let key = Key { partition: row.get(0)?, row: row.get(1)? };
-            counted.next = Some(CountPosition { share: 0, key });
+            counted.next = Some(CountPosition { key, ..CountPosition::start() });
             return Ok(true);
         }
         counted.entities += 1;
@@ -139,7 +139,7 @@ fn pass(row: &Row<'_>) -> Sqlite<TotalPass> {
         account: row.get(1)?,
         table: row.get(2)?,
         began: ticks(row, 3)?,
-        position: CountPosition { share: row.get(4)?, key },
+        position: CountPosition { layout: None, share: row.get(4)?, key },
         so_far: row.get::<_, i64>(7)?.cast_unsigned(),
     })
 }

@@ -118,13 +118,14 @@ impl LocalDatabase {
         self.runtime.block_on(repeated(work))
     }
 
-    /// Counts a part of a table; a part that takes too long is made smaller.
+    /// Counts a part of a table; a part that takes too long is made smaller. `None` if the table has got other
+    /// buckets since `from`.
     pub(super) fn run_paced(
         &self,
         pace: &mut CountPace,
         table: &TableName,
         from: &CountPosition,
-    ) -> StoreResult<CountedPart> {
+    ) -> StoreResult<Option<CountedPart>> {
         for _ in 1..ATTEMPTS {
             match self.runtime.block_on(pace.step(&self.store, table.in_account(&self.account), from)) {
                 Err(Failure::Fault(_)) => {}

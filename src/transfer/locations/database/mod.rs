@@ -18,6 +18,24 @@ use crate::transfer::rows::row::{Row, Version};
 pub(crate) use account::LocalDatabase;
 use account::{COUNT_TIME, ROWS, TIME, failed, is, name};
 
+/// The sum of all parts. Where one says that the table has got other buckets, counting begins anew.
+fn sum(
+    part: &mut dyn FnMut(&CountPosition) -> TransferResult<Option<CountedPart>>,
+    counted: &mut dyn FnMut(u64) -> TransferResult<()>,
+) -> TransferResult<u64> {
+    let (mut sum, mut from) = (0, Some(CountPosition::start()));
+    while let Some(position) = from {
+        match part(&position)? {
+            Some(CountedPart { entities, next }) => {
+                counted(entities)?;
+                (sum, from) = (sum + entities, next);
+            }
+            None => (sum, from) = (0, Some(CountPosition::start())),
+        }
+    }
+    Ok(sum)
+}
+
 /// The pages of a range.
 struct DatabasePages<'a> {
     database: &'a LocalDatabase,
@@ -63,23 +81,18 @@ impl TransferSource for LocalDatabase {
         counted: &mut dyn FnMut(u64) -> TransferResult<()>,
     ) -> TransferResult<Option<u64>> {
         let (table, mut pace) = (name(table)?, CountPace::default());
-        let (mut sum, mut from) = (0, Some(CountPosition::start()));
-        while let Some(position) = from {
-            let LocalDatabase { store, account, filter, .. } = self;
+        let LocalDatabase { store, account, filter, .. } = self;
+        let mut part = |position: &CountPosition| {
             let part = match filter {
                 Some(filter) => {
-                    let key = &position.key;
-                    self.run(|| {
-                        totals::count_matching(store, table.in_account(account), key, filter, COUNT_TIME)
-                    })
+                    let (table, key) = (table.in_account(account), &position.key);
+                    self.run(|| totals::count_matching(store, table, key, filter, COUNT_TIME)).map(Some)
                 }
-                None => self.run_paced(&mut pace, &table, &position),
+                None => self.run_paced(&mut pace, &table, position),
             };
-            let CountedPart { entities, next } = part.map_err(|failure| failed(table.as_given(), failure))?;
-            counted(entities)?;
-            (sum, from) = (sum + entities, next);
-        }
-        Ok(Some(sum))
+            part.map_err(|failure| failed(table.as_given(), failure))
+        };
+        sum(&mut part, counted).map(Some)
     }
 
     fn open<'a>(
@@ -184,5 +197,31 @@ impl TransferTarget for LocalDatabase {
             properties::to_stored(wanted).map_err(|error| failed("the service properties", error.into()))?;
         let set = self.run(|| self.store.set_properties(&self.account, &text));
         set.map_err(|failure| failed("the service properties", failure))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_begins_anew_when_the_table_has_got_other_buckets() {
+        let at = |layout, share| CountPosition { layout: Some(layout), share, ..CountPosition::start() };
+        let part = |entities, next| Some(CountedPart { entities, next });
+        let (start, first, second) = (CountPosition::start(), at(1, 3), at(2, 1));
+        let mut parts = vec![
+            (start.clone(), part(5, Some(first.clone()))),
+            (first, None),
+            (start, part(4, Some(second.clone()))),
+            (second, part(3, None)),
+        ]
+        .into_iter();
+        let mut next = |position: &CountPosition| {
+            let (expected, part) = parts.next().expect("the count has ended");
+            assert_eq!(*position, expected);
+            Ok(part)
+        };
+        assert_eq!(sum(&mut next, &mut |_| Ok(())).unwrap(), 7);
+        assert!(parts.next().is_none());
     }
 }
