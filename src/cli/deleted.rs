@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::database::{DatabaseArguments, TableDatabase};
 use super::output::block_on;
 use super::transfer::{TransferEnd, confirmed};
-use crate::operator::deleted::{self, DeletedChoice, MAX_COUNTED, MAX_LISTED, UndeletedTable};
+use crate::operator::deleted::{self, DeletedChoice, MAX_LISTED, UndeletedTable};
 use crate::operator::{OperatorError, to_json};
 use crate::protocol::model::{TableName, Ticks};
 use crate::store::{DeletedScan, DeletedTable, TableSize};
@@ -186,18 +186,19 @@ pub(super) fn purge(arguments: &PurgeArguments) -> Result<(), TransferEnd> {
     let found = block_on(async {
         let store = of.database.open_to_read().await?;
         let found = deleted::find(&store, &of.account, &name, named.choice()).await?;
-        let size = deleted::size(&store, &found, MAX_COUNTED).await?;
+        let size = deleted::size_in_time(&store, &found).await?;
         Ok((found, size))
     })?;
     let (found, size) = found;
+    let held = size.map_or_else(|| "an unknown number of entities".to_owned(), described);
     let question = format!(
         "this removes the table {}, deleted {}, with {}, for good",
         found.name,
         found.deleted.to_canonical(),
-        described(size)
+        held
     );
     confirmed(&question, *yes)?;
     block_on(async { Ok(deleted::purge(&of.database.open().await?, &found, Ticks::now()).await?) })?;
-    let text = format!("The table {} is being purged, with {}.", found.name, described(size));
-    Ok(of.database.form.print(&text, &to_json::deleted_table(&found, Some(size)))?)
+    let text = format!("The table {} is being purged, with {held}.", found.name);
+    Ok(of.database.form.print(&text, &to_json::deleted_table(&found, size))?)
 }

@@ -1,12 +1,13 @@
 //! Deleted tables: finding them, bringing them back, and having them purged.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use super::OperatorError;
 use crate::protocol::model::{TableName, Ticks};
 use crate::store::{
-    DeletedScan, DeletedTable, Failure, Store, TableRecords, TableSize, Undeletion, ViewFailure,
+    DeletedScan, DeletedTable, Failure, Fault, Store, StoreResult, TableRecords, TableSize, Undeletion,
+    ViewFailure,
 };
 
 /// Maximum deleted tables of a list, which has the last deleted ones.
@@ -17,6 +18,8 @@ pub(crate) const MAX_COUNTED: u32 = 1_000_000;
 const MAX_NAMED: usize = 10;
 /// Time after which the remaining tables are measured at the next refresh.
 const REFRESH_TIME: Duration = Duration::from_millis(100);
+/// A table that could not be measured is measured again after this time.
+const MEASURE_AGAIN: Duration = Duration::from_secs(3600);
 
 /// Which of the deleted tables of a name is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +97,20 @@ pub(crate) async fn size(store: &Store, table: &DeletedTable, most: u32) -> Resu
     store.deleted_size(table.table_no, most).await?.ok_or(OperatorError::DeletedTableNotFound)
 }
 
+/// Measures a deleted table before it is purged; `None` if that takes longer than a statement may take.
+///
+/// # Errors
+/// As [`size`].
+pub(crate) async fn size_in_time(
+    store: &Store,
+    table: &DeletedTable,
+) -> Result<Option<TableSize>, OperatorError> {
+    match size(store, table, MAX_COUNTED).await {
+        Err(OperatorError::Store(Fault::Timeout)) => Ok(None),
+        size => size.map(Some),
+    }
+}
+
 /// Brings a table back under a free name, or under its last one, and makes its view again.
 ///
 /// # Errors
@@ -137,27 +154,96 @@ pub(crate) async fn purge(store: &Store, table: &DeletedTable, now: Ticks) -> Re
 /// The sizes of the deleted tables that can be brought back, by number and time of deletion. Each is measured once:
 /// nothing writes to a table until it is brought back.
 #[derive(Debug, Default)]
-pub(crate) struct DeletedSizes(HashMap<(i64, i64), u64>);
+pub(crate) struct DeletedSizes(HashMap<(i64, i64), DeletedSize>);
+
+#[derive(Debug, Clone, Copy)]
+enum DeletedSize {
+    Bytes(u64),
+    UnknownUntil(Instant),
+}
+
+fn deletion(table: &DeletedTable) -> (i64, i64) {
+    (table.table_no, table.deleted.raw())
+}
 
 impl DeletedSizes {
     /// Measures tables that were deleted since the last call, and returns the bytes of all that are measured, at
     /// most of the [`MAX_LISTED`] last deleted ones.
     ///
     /// # Errors
-    /// Failures of the database.
+    /// The deleted tables cannot be listed.
     pub(crate) async fn refresh(&mut self, store: &Store) -> Result<u64, Failure> {
         let begun = Instant::now();
         let kept = store.deleted_tables(DeletedScan { most: MAX_LISTED, ..DeletedScan::default() }).await?;
-        let mut known = std::mem::take(&mut self.0);
-        for table in &kept {
-            let deletion = (table.table_no, table.deleted.raw());
-            let bytes = match known.remove(&deletion) {
-                Some(bytes) => Some(bytes),
-                None if begun.elapsed() >= REFRESH_TIME => None,
-                None => store.deleted_size(table.table_no, MAX_COUNTED).await?.map(|size| size.bytes),
-            };
-            self.0.extend(bytes.map(|bytes| (deletion, bytes)));
+        for table in self.unmeasured(&kept) {
+            if begun.elapsed() >= REFRESH_TIME {
+                break;
+            }
+            let size = store.deleted_size(table.table_no, MAX_COUNTED).await;
+            self.note(table, size);
         }
-        Ok(self.0.values().sum())
+        Ok(self.bytes())
+    }
+
+    /// Forgets tables that are no longer kept, and returns those that are to be measured.
+    fn unmeasured<'a>(&mut self, kept: &'a [DeletedTable]) -> Vec<&'a DeletedTable> {
+        let deletions: HashSet<_> = kept.iter().map(deletion).collect();
+        let now = Instant::now();
+        self.0.retain(|deletion, size| {
+            deletions.contains(deletion) && !matches!(size, DeletedSize::UnknownUntil(end) if *end <= now)
+        });
+        kept.iter().filter(|table| !self.0.contains_key(&deletion(table))).collect()
+    }
+
+    /// Remembers a size, and leaves a table alone for a time that could not be measured.
+    fn note(&mut self, table: &DeletedTable, size: StoreResult<Option<TableSize>>) {
+        let size = match size {
+            Ok(Some(size)) => DeletedSize::Bytes(size.bytes),
+            Ok(None) => return,
+            Err(failure) => {
+                let DeletedTable { table_no, account, name, .. } = table;
+                tracing::debug!(table_no, account, name, ?failure, "a deleted table could not be measured");
+                DeletedSize::UnknownUntil(Instant::now() + MEASURE_AGAIN)
+            }
+        };
+        self.0.insert(deletion(table), size);
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.values().map(|size| if let DeletedSize::Bytes(bytes) = size { *bytes } else { 0 }).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_measured_neither_costs_other_sizes_nor_is_tried_at_once_again() {
+        let table = |table_no| DeletedTable {
+            table_no,
+            account: "account".to_owned(),
+            name: "People".to_owned(),
+            created: Ticks::MIN,
+            deleted: Ticks::MIN,
+            kept_until: Ticks::MAX,
+        };
+        let kept = [table(1), table(2), table(3)];
+        let measured = |bytes| Ok(Some(TableSize { entities: 1, bytes, complete: true }));
+        let mut sizes = DeletedSizes::default();
+        assert_eq!(sizes.unmeasured(&kept), [&kept[0], &kept[1], &kept[2]]);
+        sizes.note(&kept[0], measured(5));
+        sizes.note(&kept[1], Err(Fault::Timeout.into()));
+        assert_eq!((sizes.unmeasured(&kept), sizes.bytes()), (vec![&kept[2]], 5));
+        sizes.note(&kept[2], measured(7));
+        assert_eq!((sizes.unmeasured(&kept), sizes.bytes()), (vec![], 12));
+        // Its time has come.
+        sizes.0.insert(deletion(&kept[1]), DeletedSize::UnknownUntil(Instant::now()));
+        assert_eq!(sizes.unmeasured(&kept), [&kept[1]]);
+        sizes.note(&kept[1], measured(100));
+        assert_eq!(sizes.bytes(), 112);
+        // What was brought back, and deleted again.
+        let again = [DeletedTable { deleted: Ticks::MAX, ..table(1) }, table(2)];
+        assert_eq!((sizes.unmeasured(&again), sizes.bytes()), (vec![&again[0]], 100));
     }
 }

@@ -3,6 +3,8 @@
 use serde_json::json;
 
 use super::*;
+use crate::operators::accounts::call;
+use crate::operators::{TOKEN, admin_of, sample};
 use crate::support::postgres::execute;
 use crate::support::server::account;
 
@@ -150,6 +152,64 @@ fn a_purge_is_confirmed_and_final() {
         assert_eq!(site.json(&of_account(&["deleted"], &account))["tables"], json!([]));
         client.get(&format!("/Tables('{}')", t.name)).expect(404);
     }
+}
+
+/// The entities of these deleted tables cannot be counted in the time that a statement has.
+fn slow_down(site: &Site, name: &str) {
+    let script = format!(
+        "CREATE FUNCTION late(table_no bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN \
+         IF EXISTS (SELECT FROM deleted_tables AS d WHERE d.table_no = late.table_no AND d.name = '{name}') THEN \
+         RAISE EXCEPTION USING ERRCODE = '57014'; END IF; RETURN false; END $$; \
+         ALTER TABLE entities RENAME TO all_entities; \
+         CREATE VIEW entities AS SELECT * FROM all_entities WHERE NOT late(bucket >> 16)"
+    );
+    execute(&site.url, &script);
+}
+
+#[test]
+fn a_table_that_takes_too_long_to_count_is_purged_all_the_same() {
+    let site = Site::postgres();
+    let (server, client) = server_and_client(&site, "4w");
+    let account = account(1).name;
+    let t = client.table();
+    t.seed_rows("p", ["1", "2"]);
+    client.delete_table(&t.name).expect(204);
+    drop(server);
+    slow_down(&site, &t.name);
+    let purge = of_account(&["purge", &t.name], &account);
+    let output = site.run(&purge);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("with an unknown number of entities, for good; confirm with --yes"), "{said}");
+    let purged = site.json(&[&purge[..], &["--yes"]].concat());
+    assert_eq!((&purged["table"], &purged["entities"]), (&json!(t.name), &Value::Null));
+    assert_eq!(site.json(&of_account(&["deleted"], &account))["tables"], json!([]));
+}
+
+#[test]
+fn a_table_that_takes_too_long_to_count_hides_no_others_size() {
+    let site = Site::postgres();
+    let accounts = account(1).setting();
+    let more = ["--admin-listen", "127.0.0.1:0", "--admin-token", TOKEN];
+    let server = site.server(&[&["--accounts", &accounts, "--keep-deleted", "4w"][..], &more].concat());
+    let client = Client::path_style(server.address(), account(1));
+    let admin = admin_of(&server);
+    let bytes = || {
+        let metrics = String::from_utf8(call(&admin, "GET", "/metrics", "").body).expect("text");
+        sample(&metrics, "rowhouse_deleted_tables_bytes")
+    };
+    let [first, slow, last] = [(); 3].map(|()| client.table());
+    for table in [&first, &slow, &last] {
+        table.seed_rows("p", ["1", "2"]);
+    }
+    slow_down(&site, &slow.name);
+    client.delete_table(&first.name).expect(204);
+    soon("the first is measured", || bytes() > 0.0);
+    let of_first = bytes();
+    for table in [&slow, &last] {
+        client.delete_table(&table.name).expect(204);
+    }
+    soon("the last is measured", || bytes() == 2.0 * of_first);
 }
 
 #[test]
