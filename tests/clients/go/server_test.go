@@ -38,9 +38,9 @@ var ready = regexp.MustCompile(`^Rowhouse is ready at (http://[^ ,]+),? `)
 var rowhouse *server
 
 type server struct {
-	folder   string
-	account  string
-	keys     [2]string
+	folder  string
+	account string
+	keys    [2]string
 	// more are settings beside those of every server, such as "ROWHOUSE_X=1".
 	more     []string
 	origin   string
