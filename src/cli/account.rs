@@ -293,9 +293,7 @@ fn set_disabled(arguments: &NameArguments, disabled: bool) -> Done {
 
 fn limit(arguments: &LimitArguments) -> Done {
     let LimitArguments { name, requests_per_second, database, .. } = arguments;
-    block_on(async {
-        Ok(accounts::limit(&open(database).await?, name, *requests_per_second).await?)
-    })?;
+    block_on(async { Ok(accounts::limit(&open(database).await?, name, *requests_per_second).await?) })?;
     let text = match requests_per_second {
         Some(limit) => format!("Limited the account {name} to {limit} requests a second on each server."),
         None => format!("Ended the limit of the account {name}."),
