@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
+use uuid::Uuid;
 
 use crate::store::sqlite::connections::options::BUSY_TIMEOUT;
 
@@ -54,6 +55,24 @@ pub(crate) struct Backup {
 /// The unfinished copy, which is removed on drop.
 struct Partial(PathBuf);
 
+impl Partial {
+    /// Creates it beside `file`. Its name is a new one: in containers every process may have the same number.
+    fn create(file: &Path, mode: u32) -> Result<Self, BackupError> {
+        let mut name = file.as_os_str().to_owned();
+        name.push(format!(".{:08x}.partial", Uuid::new_v4().as_fields().0));
+        let path = PathBuf::from(name);
+        match OpenOptions::new().write(true).create_new(true).mode(mode).open(&path) {
+            Ok(_) => Ok(Self(path)),
+            Err(error) => Err(BackupError::File(path.display().to_string(), error)),
+        }
+    }
+
+    fn sync(&self) -> Result<(), BackupError> {
+        let synced = File::open(&self.0).and_then(|copy| copy.sync_all());
+        synced.map_err(|error| BackupError::File(self.0.display().to_string(), error))
+    }
+}
+
 impl Drop for Partial {
     fn drop(&mut self) {
         // A complete copy has been renamed, so this fails. A full disk leaves SQLite's journal, too.
@@ -76,10 +95,7 @@ impl Backup {
         }
         let file = absolute(file).map_err(failed)?;
         let mode = source.metadata().map_or(0o600, |found| found.mode() & 0o777);
-        let mut name = file.as_os_str().to_owned();
-        name.push(format!(".{}.partial", std::process::id()));
-        let partial = Partial(name.into());
-        OpenOptions::new().write(true).create_new(true).mode(mode).open(&partial.0).map_err(failed)?;
+        let partial = Partial::create(&file, mode)?;
         Ok(Self { source: source.to_owned(), file, partial, stop: Arc::default() })
     }
 
@@ -101,7 +117,7 @@ impl Backup {
         self.copy()?;
         let copied = self.check()?;
         let failed = |error| BackupError::File(self.file.display().to_string(), error);
-        File::open(&self.partial.0).and_then(|copy| copy.sync_all()).map_err(failed)?;
+        self.partial.sync()?;
         if self.stop.load(Ordering::Relaxed) {
             return Err(BackupError::Stopped);
         }
@@ -218,6 +234,29 @@ mod tests {
         assert!(matches!(Backup::new(&source, &file), Err(BackupError::Exists(_))));
         fs::remove_file(&file).unwrap();
         assert_eq!(names(folder.path()), before);
+    }
+
+    #[test]
+    fn what_a_killed_backup_has_left_stays_and_stands_in_no_later_ones_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, file) = (source(folder.path()), folder.path().join("b.db"));
+        let killed = Backup::new(&source, &file).unwrap();
+        let left = killed.partial();
+        std::mem::forget(killed);
+        let copied = Backup::new(&source, &file).unwrap().run().unwrap();
+        assert_eq!(file.metadata().unwrap().len(), copied.bytes);
+        assert!(left.exists(), "it may be the file of a backup that runs");
+    }
+
+    #[test]
+    fn the_file_that_cannot_be_written_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = source(folder.path());
+        let Err(error) = Backup::new(&source, &folder.path().join("none").join("b.db")) else {
+            panic!("there is no such folder")
+        };
+        let text = error.to_string();
+        assert!(text.contains("none/b.db.") && text.contains(".partial: "), "{text}");
     }
 
     #[test]
