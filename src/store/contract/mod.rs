@@ -86,8 +86,8 @@ pub enum Fault {
     Serialization,
     /// The database cannot be reached or refuses work; nothing was done.
     Unavailable,
-    /// The time for the operation ran out, or the connection was lost while a
-    /// commit was under way: the outcome is unknown.
+    /// The time for the operation ran out, the connection was lost while a commit was under way, or the disk
+    /// failed in one: the outcome is unknown.
     Timeout,
     /// Anything else: a bug in this program or in the database.
     Other,

@@ -14,7 +14,7 @@ use crate::store::sqlite::checkpoint::{Checkpoints, QUIET};
 use crate::store::sqlite::connections::options::{OpenError, SqliteOptions};
 use crate::store::sqlite::connections::pool::{SharedConnection, lock};
 use crate::store::sqlite::connections::transaction::Transaction;
-use crate::store::sqlite::fault::fault;
+use crate::store::sqlite::fault::{fault, unknown_commit};
 use crate::store::{Failure, Fault, StoreResult};
 
 /// Maximum writes that wait; further ones are refused as busy.
@@ -157,33 +157,48 @@ fn next(checkpoints: &mut Checkpoints, waiting: &Receiver<Box<dyn WriteJob>>) ->
     waiting.recv().ok()
 }
 
-/// Commits a group. If that fails, each of its jobs is committed alone, so that a bad row fails only its
-/// own request.
-fn commit(db: &Connection, mut group: Vec<Box<dyn WriteJob>>) {
-    match run(db, &mut group) {
-        Ok(()) => group.into_iter().for_each(|job| job.answer(Ok(()))),
-        Err(error) if group.len() == 1 => {
-            let failure = fault(&error);
-            group.into_iter().for_each(|job| job.answer(Err(failure.clone())));
-        }
-        Err(error) => {
-            tracing::warn!(%error, writes = group.len(), "a group of writes failed; trying one by one");
-            group.into_iter().for_each(|job| commit(db, vec![job]));
-        }
-    }
+/// Why a group is not committed.
+#[derive(Debug)]
+enum GroupFailure {
+    RolledBack(rusqlite::Error),
+    /// Its COMMIT failed so that it may be durable nevertheless.
+    Unknown(Failure),
 }
 
-fn run(db: &Connection, group: &mut [Box<dyn WriteJob>]) -> rusqlite::Result<()> {
-    let transaction = Transaction::of_writes(db)?;
+fn commit(db: &Connection, mut group: Vec<Box<dyn WriteJob>>) {
+    let outcome = run(db, &mut group);
+    answer(db, group, outcome);
+}
+
+/// Answers the jobs of a group. If it was rolled back, each of them is committed alone first, so that a bad row
+/// fails only its own request.
+fn answer(db: &Connection, group: Vec<Box<dyn WriteJob>>, outcome: Result<(), GroupFailure>) {
+    let durable = match outcome {
+        Ok(()) => Ok(()),
+        Err(GroupFailure::Unknown(failure)) => Err(failure),
+        Err(GroupFailure::RolledBack(error)) if group.len() == 1 => Err(fault(&error)),
+        Err(GroupFailure::RolledBack(error)) => {
+            tracing::warn!(%error, writes = group.len(), "a group of writes failed; trying one by one");
+            return group.into_iter().for_each(|job| commit(db, vec![job]));
+        }
+    };
+    group.into_iter().for_each(|job| job.answer(durable.clone()));
+}
+
+fn run(db: &Connection, group: &mut [Box<dyn WriteJob>]) -> Result<(), GroupFailure> {
+    let transaction = Transaction::of_writes(db).map_err(GroupFailure::RolledBack)?;
     for job in group {
-        job.run(db)?;
+        job.run(db).map_err(GroupFailure::RolledBack)?;
     }
-    transaction.commit()
+    transaction.commit().map_err(|error| match unknown_commit(&error) {
+        Some(failure) => GroupFailure::Unknown(failure),
+        None => GroupFailure::RolledBack(error),
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use futures_util::FutureExt as _;
 
@@ -242,6 +257,43 @@ mod tests {
         go_on.0.send(()).unwrap();
         while writer.submit(|_| Ok(Ok(()))).await.is_err() {}
         assert!(!done.load(Ordering::SeqCst));
+    }
+
+    struct Counted {
+        runs: Arc<AtomicUsize>,
+        answers: SyncSender<Result<(), Failure>>,
+    }
+
+    impl WriteJob for Counted {
+        fn run(&mut self, _: &Connection) -> rusqlite::Result<()> {
+            self.runs.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        }
+
+        fn answer(self: Box<Self>, durable: Result<(), Failure>) {
+            self.answers.send(durable).unwrap();
+        }
+    }
+
+    #[test]
+    fn writes_whose_commit_may_be_durable_are_not_done_again() {
+        let db = open(&SqliteOptions::new(Location::Memory)).unwrap();
+        let interrupted = || {
+            let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_INTERRUPT);
+            GroupFailure::RolledBack(rusqlite::Error::SqliteFailure(code, None))
+        };
+        let unknown: Failure = Fault::Timeout.into();
+        for (failure, each, times) in
+            [(GroupFailure::Unknown(unknown.clone()), Err(unknown), 0), (interrupted(), Ok(()), 2)]
+        {
+            let (runs, (answers, answered)) = (Arc::default(), sync_channel(2));
+            let job = || -> Box<dyn WriteJob> {
+                Box::new(Counted { runs: Arc::clone(&runs), answers: answers.clone() })
+            };
+            answer(&db, vec![job(), job()], Err(failure));
+            assert_eq!(answered.try_iter().collect::<Vec<_>>(), [each.clone(), each]);
+            assert_eq!(runs.load(Ordering::SeqCst), times);
+        }
     }
 
     #[tokio::test]
