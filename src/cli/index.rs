@@ -126,8 +126,10 @@ fn create(arguments: &CreateIndexArguments) -> Done {
             () = interrupted => Err(Problem("interrupted; the index is dropped".into())),
         };
         if let Err(problem) = built {
-            let dropped = indexes::drop(&store, index_no, Ticks::now()).await;
-            return Err(dropped.err().map_or(problem, Problem::from));
+            return Err(match indexes::drop(&store, index_no, Ticks::now()).await {
+                Ok(()) | Err(OperatorError::IndexNotFound) => problem,
+                Err(error) => Problem(format!("the index could not be dropped, and may be built: {error}")),
+            });
         }
         Ok((
             indexes::find_by_number(&store, index_no).await?,

@@ -75,7 +75,7 @@ pub enum BuiltIndex {
     Ready,
     /// The database does not make it, for this reason.
     Refused(String),
-    /// Another process builds or removes an index.
+    /// Another process builds or removes an index, or somebody waits to drop this one.
     Busy,
     /// It was dropped, or its table deleted.
     Gone,

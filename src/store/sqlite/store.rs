@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
+use super::connections::cancelled_builds::CancelledBuilds;
 use super::connections::open;
 use super::connections::pool::Readers;
 use super::connections::scan_limit::{ScanCounter, ScanLimit, ScanStep};
@@ -13,22 +14,6 @@ use super::writer::Writer;
 use crate::store::contract::indexes::NarrowingMemory;
 use crate::store::sqlite::checkpoint;
 use crate::store::{Fault, StoreResult};
-use std::sync::atomic::{AtomicI64, Ordering};
-/// The number of the index whose build was cancelled last. Its build, if one is under way, ends early.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct CancelledBuild(Arc<AtomicI64>);
-
-impl CancelledBuild {
-    /// Cancels the build of an index.
-    pub(crate) fn set(&self, index_no: i64) {
-        self.0.store(index_no, Ordering::SeqCst);
-    }
-
-    /// Whether the build of this index was cancelled last.
-    pub(crate) fn is(&self, index_no: i64) -> bool {
-        self.0.load(Ordering::SeqCst) == index_no
-    }
-}
 
 /// An open SQLite database.
 pub struct SqliteStore {
@@ -36,7 +21,7 @@ pub struct SqliteStore {
     pub(super) writer: Writer,
     pub(super) scan_limit: ScanLimit,
     pub(super) narrowing: Arc<NarrowingMemory>,
-    pub(super) cancelled_build: CancelledBuild,
+    pub(super) cancelled_builds: CancelledBuilds,
 }
 
 /// Maximum time of a scan on the only connection of a database in memory.
@@ -52,7 +37,7 @@ impl SqliteStore {
         let (readers, writing) = Readers::new(options, first);
         let is_memory = options.location == Location::Memory;
         let scan_time = if is_memory { MEMORY_SCAN } else { Duration::MAX };
-        Ok(Self::over(readers, Writer::start(writing, options)?, scan_time))
+        Ok(Self::over(&options.location, readers, Writer::start(writing, options)?, scan_time))
     }
 
     /// Opens a file that is only read: it is neither created nor migrated, and writes are refused.
@@ -65,16 +50,16 @@ impl SqliteStore {
         }
         let options = SqliteOptions { reads_only: true, ..options.clone() };
         let (readers, _) = Readers::new(&options, open::connect(&options)?);
-        Ok(Self::over(readers, Writer::refusing(&options), Duration::MAX))
+        Ok(Self::over(&options.location, readers, Writer::refusing(&options), Duration::MAX))
     }
 
-    fn over(readers: Readers, writer: Writer, scan_time: Duration) -> Self {
+    fn over(location: &Location, readers: Readers, writer: Writer, scan_time: Duration) -> Self {
         Self {
             readers,
             writer,
             scan_limit: ScanLimit::new(scan_time),
             narrowing: Arc::default(),
-            cancelled_build: CancelledBuild::default(),
+            cancelled_builds: CancelledBuilds::new(location),
         }
     }
 

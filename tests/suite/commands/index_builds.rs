@@ -1,5 +1,7 @@
 //! What happens to property indexes, and to their builds, when something else happens meanwhile.
 
+use std::process::{Child, Command, Stdio};
+
 use rusqlite::Connection;
 use serde_json::json;
 
@@ -118,6 +120,33 @@ impl SlowBuilds {
         found(&self.server, &self.table, filter)
     }
 
+    /// Runs `rowhouse index`, in the background.
+    fn index_command(&self, verb: &str, more: &[&str]) -> Child {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rowhouse"));
+        command.args(["index", verb, &self.table, "N", "--account", &account(1).name]).args(more);
+        command.env_clear().env("DATABASE_URL", &self.site.url);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs")
+    }
+
+    /// Lets the server go on once a command waits to drop the index, and returns how the command has ended.
+    fn cancelled_by(&self, command: Child) -> Output {
+        soon("the cancellation", || self.cancellations() == 1);
+        std::thread::sleep(Duration::from_secs(2));
+        self.server.signal("CONT");
+        let ended = command.wait_with_output().expect("it ends");
+        assert_eq!((self.list(), self.cancellations()), (json!([]), 0));
+        let log = self.server.log();
+        assert!(!log.contains("built an index"), "{log}");
+        self.log_is_calm();
+        ended
+    }
+
+    /// Files by which processes cancel builds.
+    fn cancellations(&self) -> usize {
+        let names = std::fs::read_dir(&self.site.folder).expect("a folder").flatten();
+        names.filter(|file| file.file_name().to_string_lossy().contains(".db.drop-")).count()
+    }
+
     fn log_is_calm(&self) {
         let log = self.server.log();
         assert!(!log.contains("could not be built") && !log.contains("ERROR"), "{log}");
@@ -215,6 +244,26 @@ fn a_build_that_is_cancelled_leaves_nothing_and_may_begin_again() {
         assert_eq!(slow.found("N eq 7"), "000007");
         assert!(by_index(&slow.server) > 0.0);
     }
+}
+
+/// The server stands still in its build until a command has asked for the end of it, and for longer than a build
+/// goes on without a look.
+#[test]
+fn a_command_cancels_the_build_of_a_server_on_sqlite() {
+    let slow = SlowBuilds::new(Site::sqlite());
+    let creating = slow.index_command("create", &["--kind", "number", "--yes"]);
+    soon("the index", || rows_about_indexes(&slow.site) == 1);
+    slow.stop_in_build();
+    let interrupted = Command::new("kill").args(["-s", "INT", &creating.id().to_string()]).status();
+    assert!(interrupted.is_ok_and(|status| status.success()));
+    let ended = slow.cancelled_by(creating);
+    failed(&ended, &["interrupted; the index is dropped"]);
+    soon("the removal", || slow.is_clean());
+    slow.ask_for_index();
+    slow.stop_in_build();
+    let ended = slow.cancelled_by(slow.index_command("drop", &["--json"]));
+    assert_eq!(printed(&ended)["removed"], true);
+    Table::new(&client(&slow.server), &slow.table).seed(with_keys("q", "r", json!({ "N": 7 })));
 }
 
 #[test]

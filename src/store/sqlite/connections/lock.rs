@@ -20,7 +20,7 @@ impl ServerLock {
     /// # Errors
     /// [`OpenError::Served`] if another server holds the lock.
     pub(crate) fn take(database: &Path) -> Result<Option<Self>, OpenError> {
-        let path = beside(database);
+        let path = beside(database, ".lock");
         let locked = open(&path).map_err(TryLockError::Error).and_then(|file| {
             file.try_lock()?;
             Ok(Self { _file: file })
@@ -46,15 +46,15 @@ fn warn(database: &Path, path: &Path, error: &io::Error) {
     }
 }
 
-fn open(path: &Path) -> io::Result<File> {
+pub(crate) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(false).open(path)
 }
 
-/// Returns the path of the lock file. It follows links, so that they share one lock.
-fn beside(database: &Path) -> PathBuf {
+/// Returns the path of a lock file. It follows links, so that they share one lock.
+pub(crate) fn beside(database: &Path, suffix: &str) -> PathBuf {
     let real = canonicalize(database).or_else(|_| absolute(database)).unwrap_or_else(|_| database.to_owned());
     let mut name = real.into_os_string();
-    name.push(".lock");
+    name.push(suffix);
     name.into()
 }
 

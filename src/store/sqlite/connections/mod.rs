@@ -1,6 +1,7 @@
 //! Connections to a database: settings, the schema, pools, locks and limits.
 
 mod access;
+pub(crate) mod cancelled_builds;
 mod lock;
 pub(crate) mod open;
 pub(crate) mod options;
