@@ -29,10 +29,11 @@ pub(crate) fn run(settings: &Settings) -> Result<(), ServeError> {
 /// # Errors
 /// [`ConfigError::Log`].
 pub(crate) fn start_logging(settings: &Settings) -> Result<(), Mistakes> {
-    // We log start and stop ourselves, and invalid HTTP from clients is not an error of the server.
+    // We log start and stop ourselves, and invalid HTTP from clients is not an error of the server: its text may
+    // hold a signature.
     let explanations = if settings.explain_errors { "info" } else { "off" };
     let quiet = format!(
-        "actix_server=warn,actix_http=off,rusqlite_migration=warn,{},{EXPLANATIONS}={explanations}",
+        "actix_server=warn,actix_http=off,h2=info,rusqlite_migration=warn,{},{EXPLANATIONS}={explanations}",
         settings.log
     );
     let filter = EnvFilter::try_new(quiet).map_err(|_| ConfigError::Log(settings.log.clone()))?;

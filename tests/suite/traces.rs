@@ -23,6 +23,10 @@ struct Collector {
 
 impl Collector {
     fn start() -> Self {
+        Self::answering("{}")
+    }
+
+    fn answering(body_of_answer: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = format!("http://{}", listener.local_addr().expect("an address"));
         let came: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
@@ -40,7 +44,10 @@ impl Collector {
                 let mut body = vec![0; length];
                 reader.read_exact(&mut body).expect("a body");
                 kept.lock().expect("the list").push((head, serde_json::from_slice(&body).expect("JSON")));
-                let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
+                let length = body_of_answer.len();
+                let answer = format!(
+                    "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body_of_answer}"
+                );
                 let _ = (&stream).write_all(answer.as_bytes());
             }
         });
@@ -157,4 +164,18 @@ fn a_collector_that_is_away_costs_a_warning() {
     }
     ends(&server);
     assert_eq!(server.log().matches("traces cannot be sent").count(), 1, "{}", server.log());
+}
+
+#[test]
+fn what_the_collector_refuses_with_a_success_is_told() {
+    let refusal = r#"{"partialSuccess":{"rejectedSpans":"2","errorMessage":"too\nmuch"}}"#;
+    let collector = Collector::answering(refusal);
+    let server = server(&["--otlp-endpoint", &collector.address]);
+    let client = Client::path_style(server.address(), account(1));
+    client.get("/Tables").expect(200);
+    ends(&server);
+    let log = server.log();
+    let told = log.lines().find(|line| line.contains("traces cannot be sent"));
+    let told = told.unwrap_or_else(|| panic!("no line in {log}"));
+    assert!(told.contains("spans were refused: 2") && told.contains("much"), "{told}");
 }

@@ -4,12 +4,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use ureq::Agent;
+use ureq::http::Response;
 use ureq::tls::{RootCerts, TlsConfig};
+use ureq::{Agent, Body};
 use uuid::Uuid;
 
 use super::context::hex;
 use crate::observe::metrics::METRICS;
+
+/// Maximum bytes of an answer of the collector.
+const MAX_ANSWER: u64 = 4 * 1024;
 
 /// The settings of traces.
 #[derive(Clone, PartialEq)]
@@ -129,8 +133,8 @@ impl Sender<'_> {
             request = request.header(name, value);
         }
         let sent = request.send_json(document(self.settings, &batch)).map_err(|error| error.to_string());
-        match sent.and_then(|answer| match answer.status() {
-            status if status.is_success() => Ok(()),
+        match sent.and_then(|mut answer| match answer.status() {
+            status if status.is_success() => accepted(&mut answer),
             status => Err(format!("the answer is {status}")),
         }) {
             Ok(()) => {
@@ -144,6 +148,27 @@ impl Sender<'_> {
                 }
             }
         }
+    }
+}
+
+/// Reads the answer of a collector, so that its connection can be used again.
+///
+/// # Errors
+/// How many spans it has refused, although the answer is a success (OTLP's partial success).
+fn accepted(answer: &mut Response<Body>) -> Result<(), String> {
+    let text = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_string().unwrap_or_default();
+    let partial = serde_json::from_str::<Value>(&text).map(|mut read| read["partialSuccess"].take());
+    let partial = partial.unwrap_or_default();
+    // 64-bit numbers are texts in the JSON of OTLP.
+    let refused = &partial["rejectedSpans"];
+    let refused = refused.as_u64().or_else(|| refused.as_str()?.parse().ok()).unwrap_or_default();
+    match refused {
+        0 => Ok(()),
+        // As Debug, so that it cannot forge a line of the log.
+        _ => Err(format!(
+            "spans were refused: {refused}, {:?}",
+            partial["errorMessage"].as_str().unwrap_or("")
+        )),
     }
 }
 

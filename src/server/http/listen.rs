@@ -168,7 +168,8 @@ where
     let is_http_2 = connection.is_http_2();
     let connection = PeerTimeout::new(connection, limits.body, SILENCE + limits.head + limits.body);
     if is_http_2 {
-        let served = serve_connection(connection, http_2, peer, limits, drain, stop).await;
+        let blocked = connection.blocked();
+        let served = serve_connection(connection, blocked, http_2, peer, limits, drain, stop).await;
         return served.map_err(|error| DispatchError::Io(io::Error::other(error)));
     }
     http_1.call((HeaderCase::new(connection), Protocol::Http1, peer)).await

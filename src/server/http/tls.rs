@@ -1,9 +1,10 @@
 //! TLS: certificates, and their reload while the server runs.
 
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use actix_web::rt::net::TcpStream;
 use tokio::io::AsyncWriteExt as _;
@@ -65,6 +66,8 @@ pub(crate) struct Tls {
     files: TlsFiles,
     current: Arc<Current>,
     acceptor: TlsAcceptor,
+    /// The stamp of the files before they were read.
+    first: Stamp,
 }
 
 /// The certificate for new connections.
@@ -77,8 +80,16 @@ impl ResolvesServerCert for Current {
     }
 }
 
-/// What changes when the files change.
-type Stamp = [Option<(SystemTime, u64)>; 2];
+/// What changes when the files change: number, time of the change in nanoseconds, and length.
+type Stamp = [Option<(u64, i128, u64)>; 2];
+
+/// What is known of the files.
+struct Followed {
+    /// The stamp of those in use.
+    used: Stamp,
+    /// The stamp of those that were reported to be of no use.
+    reported: Stamp,
+}
 
 impl TlsFiles {
     /// The flags that name them.
@@ -102,7 +113,8 @@ impl TlsFiles {
     fn stamp(&self) -> Stamp {
         let facts = |path: &Path| {
             let facts = std::fs::metadata(path).ok()?;
-            Some((facts.modified().ok()?, facts.len()))
+            let changed = i128::from(facts.ctime()) * 1_000_000_000 + i128::from(facts.ctime_nsec());
+            Some((facts.ino(), changed, facts.len()))
         };
         match self {
             Self::Pem { certificate, key } => [facts(certificate), facts(key)],
@@ -131,6 +143,7 @@ impl Tls {
     /// [`TlsError`], to be shown to the operator.
     pub(crate) fn load(files: TlsFiles) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
+        let first = files.stamp();
         let current = Arc::new(Current(RwLock::new(Arc::new(files.load(&provider)?))));
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -138,37 +151,39 @@ impl Tls {
             .with_no_client_auth()
             .with_cert_resolver(Arc::clone(&current) as Arc<dyn ResolvesServerCert>);
         config.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1.to_vec()];
-        Ok(Self { files, current, acceptor: Arc::new(config).into() })
+        Ok(Self { files, current, acceptor: Arc::new(config).into(), first })
     }
 
-    /// Reloads changed files, as long as the server runs. Files that cannot be used change nothing;
-    /// the log says so once for each change.
+    /// Reloads changed files, as long as the server runs. Files that cannot be used change nothing, and are
+    /// tried again; the log says so once for each change.
     pub(crate) async fn follow(&self) {
-        let mut known = self.files.stamp();
+        let mut followed = Followed { used: self.first, reported: self.first };
         loop {
             sleep(LOOK).await;
-            let files = self.files.clone();
-            let Ok(stamp) = tokio::task::spawn_blocking(move || files.stamp()).await else { return };
-            if stamp != known {
-                known = stamp;
-                self.take_up().await;
-            }
+            self.look(&mut followed).await;
         }
     }
 
-    async fn take_up(&self) {
-        let files = self.files.clone();
-        let loaded = tokio::task::spawn_blocking(move || files.load(&ring::default_provider())).await;
-        match loaded {
-            Ok(Ok(new)) => {
+    async fn look(&self, followed: &mut Followed) {
+        let (files, used) = (self.files.clone(), followed.used);
+        let read = move || {
+            let stamp = files.stamp();
+            (stamp != used).then(|| (stamp, files.load(&ring::default_provider())))
+        };
+        match tokio::task::spawn_blocking(read).await {
+            Ok(None) => {}
+            Ok(Some((stamp, Ok(new)))) => {
                 *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+                followed.used = stamp;
                 METRICS.tls.reloads.one();
                 tracing::info!("the changed certificate is shown from now on");
             }
-            Ok(Err(error)) => {
+            Ok(Some((stamp, Err(error)))) if stamp != followed.reported => {
+                followed.reported = stamp;
                 METRICS.tls.failed_reloads.one();
                 tracing::error!(%error, "the changed certificate is of no use; the old one stays");
             }
+            Ok(Some(_)) => {}
             Err(error) => tracing::error!(%error, "reading the certificate did not finish"),
         }
     }
@@ -221,6 +236,31 @@ mod tests {
     fn files(certificate: &str, key: &str) -> TlsFiles {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls");
         TlsFiles::Pem { certificate: folder.join(certificate), key: folder.join(key) }
+    }
+
+    #[tokio::test]
+    async fn files_of_no_use_are_tried_again_though_they_look_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let TlsFiles::Pem { certificate, key } = files("first.pem", "first.key.pem") else { unreachable!() };
+        let (own, own_key) = (folder.path().join("tls.pem"), folder.path().join("key.pem"));
+        std::fs::copy(&certificate, &own).unwrap();
+        std::fs::copy(&key, &own_key).unwrap();
+        let tls =
+            Tls::load(TlsFiles::Pem { certificate: own.clone(), key: own_key }).expect("they are of use");
+        let shown = || Arc::as_ptr(&*tls.current.0.read().unwrap());
+        let first = shown();
+        let mut followed = Followed { used: tls.first, reported: tls.first };
+        tls.look(&mut followed).await;
+        assert_eq!(shown(), first, "nothing has changed");
+        std::fs::write(&own, "of no use").unwrap();
+        tls.look(&mut followed).await;
+        assert_eq!((shown(), followed.used), (first, tls.first));
+        std::fs::copy(&certificate, &own).unwrap();
+        // As if nothing had changed but who may read them.
+        followed.reported = tls.files.stamp();
+        tls.look(&mut followed).await;
+        assert_ne!(shown(), first);
+        assert_eq!(followed.used, tls.files.stamp());
     }
 
     #[test]

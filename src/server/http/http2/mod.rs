@@ -7,9 +7,11 @@
 mod exchange;
 mod translate;
 
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -44,12 +46,13 @@ const MAX_HEAD: u32 = 128 * 1024;
 
 /// Serves a connection until it ends, or until `stop` is done and the requests in flight are
 /// answered. From `drain` on, the client is asked to leave, once it has sent a request: what was
-/// opened meanwhile is for at least one.
+/// opened meanwhile is for at least one. `blocked` is set while something waits to be written.
 ///
 /// # Errors
 /// Those of the connection.
 pub(crate) async fn serve_connection<IO, S>(
     io: IO,
+    blocked: Rc<Cell<bool>>,
     service: &S,
     peer: Option<SocketAddr>,
     limits: Limits,
@@ -68,7 +71,7 @@ where
         () = &mut stop => return Ok(()),
     };
     let Ok(connection) = opened else { return Ok(()) };
-    let mut connection = Lifetime::new(connection?, limits.head);
+    let mut connection = Lifetime::new(connection?, blocked, limits.head);
     let turns = Semaphore::new(MAX_ACTIVE);
     let mut under_way = FuturesUnordered::new();
     let mut was_used = false;
@@ -124,6 +127,8 @@ enum Event {
 /// A connection, and when it ends.
 struct Lifetime<IO> {
     connection: Connection<IO, Bytes>,
+    /// Whether something waits to be written: the end of an answer, although its request is over.
+    blocked: Rc<Cell<bool>>,
     /// Ends when the connection has been idle for too long.
     resting: Pin<Box<Sleep>>,
     /// When GOAWAY was sent to the client.
@@ -131,8 +136,8 @@ struct Lifetime<IO> {
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> Lifetime<IO> {
-    fn new(connection: Connection<IO, Bytes>, first_request: Duration) -> Self {
-        Self { connection, resting: Box::pin(sleep(first_request)), leaving: None }
+    fn new(connection: Connection<IO, Bytes>, blocked: Rc<Cell<bool>>, first_request: Duration) -> Self {
+        Self { connection, blocked, resting: Box::pin(sleep(first_request)), leaving: None }
     }
 
     /// Drives the connection. It accepts no request beyond the limit, and none from a client that
@@ -148,10 +153,16 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Lifetime<IO> {
                 None => Event::Closed(Ok(())),
             })
         };
-        if event.is_pending() && requests == 0 {
-            return self.resting.as_mut().poll(cx).map(|()| Event::Rested);
+        if event.is_ready() || requests > 0 {
+            return event;
         }
-        event
+        while self.resting.as_mut().poll(cx).is_ready() {
+            if !self.blocked.get() {
+                return Poll::Ready(Event::Rested);
+            }
+            self.rest();
+        }
+        Poll::Pending
     }
 
     const fn is_leaving(&self) -> bool {

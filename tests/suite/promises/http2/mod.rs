@@ -374,6 +374,26 @@ fn a_server_that_stops_says_goodbye() {
     assert_eq!(server.exit_status(Duration::from_secs(20)), Some(0));
 }
 
+/// More than the buffers of a connection hold waits to be written when the last request is over.
+#[test]
+fn a_server_that_stops_writes_its_answers_to_the_end() {
+    const STREAMS: u32 = 100;
+    let (server, _) = tls::server(&[]);
+    let client = tls::client(&server);
+    let table = client.table();
+    let text = "x".repeat(30_000);
+    table.seed(with_keys("p", "r", json!({ "A": text, "B": text })));
+    let get = table.on("GET", "p", "r");
+    let mut slow = Connection::open(server.address(), &[(INITIAL_WINDOW_SIZE, 1 << 20)]);
+    slow.open_window(0, 1 << 24);
+    (0..STREAMS).for_each(|at| assert!(slow.ask(2 * at + 1, &get)));
+    server.signal("TERM");
+    std::thread::sleep(Duration::from_secs(4));
+    let ended = slow.rest().iter().filter(|frame| frame.ends_stream()).count();
+    assert_eq!(ended, STREAMS as usize);
+    assert_eq!(server.exit_status(Duration::from_secs(60)), Some(0), "{}", server.log());
+}
+
 #[test]
 fn a_tunnel_is_refused() {
     let (server, _) = tls::server(&[]);
