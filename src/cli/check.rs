@@ -245,6 +245,10 @@ fn of_schema(database: &Database, found: &Inspection) -> Finding {
     if let Some(obstacle) = &found.migration_obstacle {
         return of_obstacle(database, found, obstacle);
     }
+    if found.is_schema_hidden {
+        let advice = "GRANT SELECT on _sqlx_migrations to the role with which servers start";
+        return problem("schema", version_text(found), advice);
+    }
     ok(
         "schema",
         match found.schema {
@@ -266,10 +270,7 @@ fn of_schema(database: &Database, found: &Inspection) -> Finding {
 fn of_obstacle(database: &Database, found: &Inspection, obstacle: &MigrationObstacle) -> Finding {
     let known = found.known_schema;
     let is_current = found.schema >= Some(known);
-    let text = found.schema.map_or_else(
-        || format!("there is none yet, and this program's is version {known}"),
-        |version| format!("version {version}, and this program's is {known}"),
-    );
+    let text = version_text(found);
     match obstacle {
         MigrationObstacle::Forbidden(reason) => {
             let advice = match database {
@@ -297,6 +298,18 @@ fn of_obstacle(database: &Database, found: &Inspection, obstacle: &MigrationObst
                 false => problem("schema", text, advice),
             }
         }
+    }
+}
+
+/// The version of the schema beside this program's.
+fn version_text(found: &Inspection) -> String {
+    let known = found.known_schema;
+    match found.schema {
+        Some(version) => format!("version {version}, and this program's is {known}"),
+        None if found.is_schema_hidden => {
+            format!("its version may not be read, and this program's is {known}")
+        }
+        None => format!("there is none yet, and this program's is version {known}"),
     }
 }
 

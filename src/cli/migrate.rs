@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::database::read_lasting;
-use super::output::{Done, OutputForm, block_on};
+use super::output::{Done, OutputForm, Problem, block_on};
 use crate::server::config::StorageSettings;
 use crate::server::database;
 
@@ -28,7 +28,10 @@ pub(crate) fn run(arguments: &MigrateArguments) -> Done {
         drop(database::open_primary(&database).await?);
         Ok(database::inspect_primary(&database).await?)
     })?;
-    let (name, schema) = (database.display(), found.schema.unwrap_or_default());
+    let name = database.display();
+    let schema = found.schema.ok_or_else(|| {
+        Problem(format!("the schema of {name} is current, but its version may not be read"))
+    })?;
     arguments.form.print(
         &format!("The schema of {name} is version {schema}."),
         &json!({ "database": name, "schema": schema }),

@@ -59,8 +59,10 @@ pub(crate) struct HostsFound {
 pub(crate) struct Inspection {
     /// Name and version of the database.
     pub product: String,
-    /// The version of the schema; `None` before the first migration.
+    /// The version of the schema; `None` before the first migration, and if it may not be read.
     pub schema: Option<i64>,
+    /// Whether there is a version of the schema, which the role may not read.
+    pub is_schema_hidden: bool,
     /// The schema version of this program.
     pub known_schema: i64,
     /// The text encoding of the database; `None` if it is fixed.

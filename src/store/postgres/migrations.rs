@@ -33,18 +33,21 @@ fn warn_of_others(path: &SearchPath) {
     }
 }
 
-/// Migrates the schema, one process at a time. A schema that is newer than this program is left as
-/// it is: migrations only ever add, so that replicas of two versions can run side by side. Where
-/// Citus distributes entities, tables that were added are distributed as well.
+/// Migrates the schema, one process at a time. A schema that is current needs no role that may create
+/// tables. One that is newer than this program is left as it is: migrations only ever add, so that
+/// replicas of two versions can run side by side. Where Citus distributes entities, tables that were
+/// added are distributed as well.
 async fn migrate(options: &PgOptions) -> Result<SearchPath, StartError> {
     let (mut connection, path) = schema::connect_to(options, options.migration_url()).await?;
     let db = &mut connection;
+    let is_current = schema::is_current(db).await.map_err(StartError::of_statement)?;
     if is_worker(db).await.map_err(StartError::of_statement)? {
-        let version = schema::version(db).await.map_err(StartError::of_statement)?;
-        return if version >= Some(schema::known()) { Ok(path) } else { Err(StartError::Worker) };
+        return if is_current { Ok(path) } else { Err(StartError::Worker) };
     }
-    // `run` cannot be used because its future is not `Send`.
-    migrator().run_direct(None, db, false).await.map_err(StartError::Migrate)?;
+    if !is_current {
+        // `run` cannot be used because its future is not `Send`.
+        migrator().run_direct(None, db, false).await.map_err(StartError::Migrate)?;
+    }
     add_tables(db).await.map_err(|error| StartError::Distribute(error.to_string()))?;
     connection.close().await.map_err(StartError::Connect)?;
     Ok(path)

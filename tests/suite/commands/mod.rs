@@ -22,6 +22,7 @@ mod faulty_proxy;
 mod files;
 mod index_builds;
 mod indexing;
+mod least_privileges;
 mod locking;
 mod moving;
 mod read_only;

@@ -93,6 +93,40 @@ pub fn as_role(url: &str, role: &str) -> String {
     format!("{url}{mark}options=-c%20role%3D{role}")
 }
 
+/// A role that logs in, reads and writes rows of the tables that are there, and owns and creates nothing.
+pub struct Writer {
+    owner: String,
+    pub role: String,
+    /// The database, as this role.
+    pub url: String,
+}
+
+impl Writer {
+    /// Of a database that was migrated.
+    pub fn of(owner: &str) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let role = format!("writer_{}_{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let script = format!(
+            "CREATE ROLE {role} LOGIN PASSWORD 'p'; REVOKE CREATE ON SCHEMA public FROM public; \
+             GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}; \
+             REVOKE INSERT, UPDATE, DELETE ON _sqlx_migrations FROM {role}"
+        );
+        execute(owner, &script);
+        let rest = owner.split_once("://").expect("a URL").1;
+        let place = rest.split_once('@').map_or(rest, |(_, place)| place);
+        let url = format!("postgres://{role}:p@{place}");
+        Self { owner: owner.to_owned(), role, url }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let role = &self.role;
+        // Sessions of servers that were killed may still be there.
+        let _ = try_execute(&self.owner, &format!("DROP OWNED BY {role}; DROP ROLE {role}"));
+    }
+}
+
 /// The one text that a query returns.
 pub fn text(url: &str, query: &str) -> String {
     let (url, query) = (url.to_owned(), query.to_owned());

@@ -36,12 +36,20 @@ pub(crate) async fn version(db: &mut PgConnection) -> Result<Option<i64>, sqlx::
     }
 }
 
+/// Whether the schema is the one that this program knows, or newer.
+///
+/// # Errors
+/// Those of the database.
+pub(crate) async fn is_current(db: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    Ok(version(db).await? >= Some(known()))
+}
+
 /// Where the tables are; `None` unless they have at least the schema that this program knows.
 pub(crate) async fn current(options: &PgOptions, url: &str) -> Result<Option<SearchPath>, StartError> {
     let (mut connection, path) = connect_to(options, url).await?;
-    let version = version(&mut connection).await.map_err(StartError::of_statement)?;
+    let is_current = is_current(&mut connection).await.map_err(StartError::of_statement)?;
     connection.close().await.map_err(StartError::Connect)?;
-    Ok((version >= Some(known())).then_some(path))
+    Ok(is_current.then_some(path))
 }
 
 /// Finds the tables for reading alone, through the first listed server that answers.

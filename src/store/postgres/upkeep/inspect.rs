@@ -16,6 +16,8 @@ use crate::store::{HostsFound, IndexState, Inspection, MigrationObstacle};
 
 /// The privileges that a server needs on its tables.
 const PRIVILEGES: [&str; 4] = ["SELECT", "INSERT", "UPDATE", "DELETE"];
+/// What it needs to find that the schema is current: a table, and a privilege on it.
+const VERSION_NEEDS: (&str, &str) = ("_sqlx_migrations", "SELECT");
 
 const SERVER: &str = "SELECT version() AS version, pg_is_in_recovery() AS is_standby, \
      (SELECT pg_encoding_to_char(encoding)::text FROM pg_database WHERE datname = current_database()) AS encoding";
@@ -43,14 +45,23 @@ async fn look(options: &PgOptions) -> Result<Inspection, StartError> {
     let db = &mut connection;
     let mut found = table_id(db).await.map_err(StartError::of_statement)?;
     found.hidden_schemas = path.empty;
-    let obstacle = match &options.migrate_url {
-        None => obstacle(db).await.map_err(StartError::of_statement)?,
+    match &options.migrate_url {
+        None => {
+            let (table, privilege) = VERSION_NEEDS;
+            let hidden = missing(db, &[table], &[privilege]).await.map_err(StartError::of_statement)?;
+            found.missing.extend(hidden);
+            find_obstacle(db, &mut found).await.map_err(StartError::of_statement)?;
+        }
         Some(url) => match schema::connect_to(options, url).await {
-            Ok((mut other, _)) => obstacle(&mut other).await.map_err(StartError::of_statement)?,
-            Err(error) => Some(MigrationObstacle::Away(error.to_string())),
+            Ok((mut other, _)) => {
+                find_obstacle(&mut other, &mut found).await.map_err(StartError::of_statement)?;
+            }
+            Err(error) => {
+                find_version(db, &mut found).await.map_err(StartError::of_statement)?;
+                found.migration_obstacle = Some(MigrationObstacle::Away(error.to_string()));
+            }
         },
-    };
-    found.migration_obstacle = obstacle;
+    }
     if hosts.are_several() {
         let (used, take_any) = (hosts.name(), hosts.take_any());
         found.hosts = Some(HostsFound { used, take_any, listed: hosts.ask_each().await });
@@ -66,12 +77,7 @@ async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
     // Half of the round trip is taken as the time of the answer.
     let middle = asked + (Utc::now() - asked) / 2;
     let theirs = DateTime::from_timestamp_micros(row.try_get("micros")?);
-    // The role may not be allowed to read it.
-    let schema = schema::version(db).await.unwrap_or(None);
-    let missing =
-        sqlx::query(MISSING).bind(server_tables()).bind(&PRIVILEGES[..]).fetch_all(&mut *db).await?;
-    let missing: Vec<String> =
-        missing.iter().map(|row| row.try_get("missing")).collect::<Result<_, sqlx::Error>>()?;
+    let missing = missing(db, &server_tables(), &PRIVILEGES).await?;
     let accounts = if missing.is_empty() && has_table(db, "accounts").await? {
         let rows: Vec<PgRow> = sqlx::query(statements::LIST_ACCOUNTS).fetch_all(&mut *db).await?;
         rows.iter().filter_map(|row| account(row).ok()).collect()
@@ -81,10 +87,11 @@ async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
     let left_respreads = if missing.is_empty() { left_respreads(db).await? } else { Vec::new() };
     let missing_indexes = if missing.is_empty() { missing_indexes(db).await? } else { Vec::new() };
     let allowed_connections = Some(allowed_connections(db).await?);
-    let version: String = server.try_get("version")?;
+    let product: String = server.try_get("version")?;
     Ok(Inspection {
-        product: version.split_whitespace().take(2).collect::<Vec<_>>().join(" "),
-        schema,
+        product: product.split_whitespace().take(2).collect::<Vec<_>>().join(" "),
+        schema: None,
+        is_schema_hidden: false,
         known_schema: schema::known(),
         encoding: Some(server.try_get("encoding")?),
         allowed_connections,
@@ -99,6 +106,25 @@ async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
         missing_indexes,
         accounts,
     })
+}
+
+async fn find_version(db: &mut PgConnection, found: &mut Inspection) -> Result<(), sqlx::Error> {
+    (found.schema, found.is_schema_hidden) = match schema::version(db).await {
+        Ok(version) => (version, false),
+        Err(sqlx::Error::Database(_)) => (None, true),
+        Err(error) => return Err(error),
+    };
+    Ok(())
+}
+
+/// The privileges on tables that are there which the role does not have.
+async fn missing(
+    db: &mut PgConnection,
+    tables: &[&str],
+    privileges: &[&str],
+) -> Result<Vec<String>, sqlx::Error> {
+    let rows = sqlx::query(MISSING).bind(tables).bind(privileges).fetch_all(db).await?;
+    rows.iter().map(|row| row.try_get("missing")).collect()
 }
 
 /// Tables of which a command that changed their spread has died or was interrupted.
@@ -143,10 +169,18 @@ async fn has_table(db: &mut PgConnection, name: &str) -> Result<bool, sqlx::Erro
     sqlx::query(statements::HAS_RELATION).bind(name).fetch_one(db).await?.try_get("found")
 }
 
+/// Finds the version of the schema where migrations run, and what keeps them from running if they have to.
+async fn find_obstacle(db: &mut PgConnection, found: &mut Inspection) -> Result<(), sqlx::Error> {
+    find_version(db, found).await?;
+    if !found.is_schema_hidden && found.schema < Some(found.known_schema) {
+        found.migration_obstacle = obstacle(db).await?;
+    }
+    Ok(())
+}
+
 async fn obstacle(db: &mut PgConnection) -> Result<Option<MigrationObstacle>, sqlx::Error> {
     if is_worker(db).await? {
-        let is_current = schema::version(db).await.unwrap_or(None) >= Some(schema::known());
-        return Ok((!is_current).then_some(MigrationObstacle::OnWorker));
+        return Ok(Some(MigrationObstacle::OnWorker));
     }
     let row = sqlx::query(MAY_CREATE).fetch_one(db).await?;
     if row.try_get("may_create")? {
