@@ -35,6 +35,10 @@ pub(crate) enum OperatorError {
     BothMasterKeys(String),
     #[error("other changes of accounts were under way; try again")]
     Contended,
+    #[error(
+        "another rule was set for the table at the same time: see what it is, and set yours again if need be"
+    )]
+    OtherRule,
     #[error("the operating system gave no random bytes")]
     Random,
     #[error("the account has no such table")]

@@ -101,7 +101,12 @@ pub(crate) async fn set(
     store.set_expiry(table.in_account(account), &rule, now).await?;
     let rules = store.expiries(Some(account)).await?;
     let set = rules.into_iter().find(|found| found.table.eq_ignore_ascii_case(table.as_given()));
-    set.ok_or(OperatorError::TableNotFound)
+    same_rule(set.ok_or(OperatorError::TableNotFound)?, &rule)
+}
+
+/// What was found after a rule was set, if that is the rule.
+fn same_rule(found: TableExpiry, rule: &ExpiryRule) -> Result<TableExpiry, OperatorError> {
+    if found.rule == *rule { Ok(found) } else { Err(OperatorError::OtherRule) }
 }
 
 /// Removes the rule of a table. What the rule has deleted stays deleted.
@@ -245,6 +250,17 @@ mod tests {
     fn text(after: Option<&str>, at: Option<&str>, plus: Option<&str>, every: Option<&str>) -> NewRule {
         let [after, at, plus, every] = [after, at, plus, every].map(|part| part.map(str::to_owned));
         NewRule { after, at, plus, every }
+    }
+
+    #[test]
+    fn a_rule_is_not_reported_as_set_if_another_one_is_found() {
+        let rule = |delay| ExpiryRule { property: None, delay, pause: 1 };
+        let now = Ticks::MIN;
+        let sweep = SweepState { due: now, began: None, position: None, clean: None, expired: 0 };
+        let (account, table) = ("a".to_owned(), "t".to_owned());
+        let found = TableExpiry { table_no: 7, spread: 1, account, table, rule: rule(5), made: now, sweep };
+        assert_eq!(same_rule(found.clone(), &rule(5)), Ok(found.clone()));
+        assert_eq!(same_rule(found, &rule(6)), Err(OperatorError::OtherRule));
     }
 
     #[test]

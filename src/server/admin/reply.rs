@@ -102,6 +102,7 @@ impl From<OperatorError> for Refusal {
             | OperatorError::MasterKeyOfServer(_)
             | OperatorError::BothMasterKeys(_) => (409, "OtherMasterKey"),
             OperatorError::Contended => (409, "Contended"),
+            OperatorError::OtherRule => (409, "OtherRule"),
             OperatorError::IndexExists => (409, "IndexAlreadyExists"),
             OperatorError::TooManyIndexes => (409, "TooManyIndexes"),
             OperatorError::Definition(_) => (409, "DefinitionRefused"),

@@ -1,12 +1,14 @@
 //! `rowhouse expire`, and the servers that delete what has expired.
 
 use serde_json::json;
+use sqlx::{Connection as _, Executor as _, PgConnection};
 
 use super::*;
 use crate::operators::accounts::{call, done};
 use crate::operators::{admin_of, json_of, sample};
 use crate::support::clock::JumpingClock;
 use crate::support::http::Wire;
+use crate::support::postgres::text;
 use crate::support::server::account;
 use crate::support::sign::http_date;
 
@@ -386,4 +388,62 @@ fn the_admin_listener_does_the_same() {
         assert_eq!(code(&call(&admin, "DELETE", &path, ""), 404), "NotSet");
         assert_eq!(done(&call(&admin, "GET", "/expiry", ""), 200), json!([]));
     }
+}
+
+/// A respread that gives a table another number, and has not committed yet.
+struct HeldRenumbering<'a> {
+    url: &'a str,
+    session: PgConnection,
+}
+
+impl<'a> HeldRenumbering<'a> {
+    async fn begin(url: &'a str) -> Self {
+        let mut session = PgConnection::connect(url).await.expect("a connection");
+        let renumber = "BEGIN; UPDATE tables SET table_no = table_no + 1; UPDATE expiry SET table_no = table_no + 1; \
+                        UPDATE table_totals SET table_no = table_no + 1";
+        session.execute(renumber).await.expect("a change");
+        Self { url, session }
+    }
+
+    /// Commits once somebody waits for it, or does not wait any more.
+    async fn commit_when_waited_for(mut self, is_done: impl Fn() -> bool) {
+        let mut watch = PgConnection::connect(self.url).await.expect("a connection");
+        let waits =
+            "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        while !is_done() && watch.fetch_optional(waits).await.expect("an answer").is_none() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        self.session.execute("COMMIT").await.expect("a commit");
+    }
+}
+
+/// Runs a command while a respread gives the table another number.
+fn while_renumbered(site: &Site, words: &[&str]) -> Value {
+    std::thread::scope(|scope| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let held = runtime.block_on(HeldRenumbering::begin(&site.url));
+        let command = scope.spawn(|| site.json(words));
+        runtime.block_on(held.commit_when_waited_for(|| command.is_finished()));
+        command.join().expect("it succeeds")
+    })
+}
+
+#[test]
+fn a_rule_is_set_and_cleared_of_the_number_that_a_respread_has_just_given_the_table() {
+    let site = Site::postgres();
+    let (server, _, client) = served(&site, &[]);
+    let name = client.table().name;
+    drop(server);
+    let of_table = ["--account", "acct0001"];
+    let words = |rule: &[&'static str]| [&["expire", "set", &name], &of_table[..], rule].concat();
+    let orphans = "SELECT count(*)::text FROM expiry WHERE table_no NOT IN (SELECT table_no FROM tables)";
+    for after in ["30d", "60d"] {
+        let set = while_renumbered(&site, &words(&["--after", after]));
+        assert_eq!(set["after"], after, "{set}");
+        assert_eq!(rules(&site)[0]["after"], after);
+        assert_eq!(text(&site.url, orphans), "0");
+    }
+    while_renumbered(&site, &[&["expire", "clear", &name], &of_table[..]].concat());
+    assert_eq!(rules(&site), Vec::<Value>::new());
+    assert_eq!(text(&site.url, "SELECT count(*)::text FROM expiry"), "0");
 }

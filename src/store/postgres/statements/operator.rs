@@ -2,13 +2,14 @@
 
 // Expiry.
 
+/// For a table whose row is locked by [`TABLE_NO`], as all that is recorded of a table by its name: otherwise a
+/// respread could give it another number while this waits.
 pub(crate) const SET_EXPIRY: &str = "INSERT INTO expiry (table_no, property, delay, pause, made, due, expired) \
-     SELECT table_no, $3, $4, $5, $6, $6, 0 FROM tables WHERE account = $1 AND name_lower = $2 \
-     ON CONFLICT (table_no) DO UPDATE SET property = excluded.property, delay = excluded.delay, \
+     VALUES ($1, $2, $3, $4, $5, $5, 0) ON CONFLICT (table_no) DO UPDATE SET property = excluded.property, delay = excluded.delay, \
      pause = excluded.pause, made = excluded.made, due = excluded.due, began = NULL, pk = NULL, rk = NULL, \
      clean = NULL, expired = 0 RETURNING table_no";
-pub(crate) const CLEAR_EXPIRY: &str = "DELETE FROM expiry WHERE table_no = \
-     (SELECT table_no FROM tables WHERE account = $1 AND name_lower = $2) RETURNING table_no";
+/// For a table whose row is locked.
+pub(crate) const CLEAR_EXPIRY: &str = "DELETE FROM expiry WHERE table_no = $1 RETURNING table_no";
 
 macro_rules! expiries {
     ($rest:literal) => {
@@ -64,9 +65,9 @@ pub(crate) const IS_LED_BY_ANOTHER: &str = "SELECT holder FROM upkeep_lease \
 pub const COUNT_REST: &str = "SELECT count(*) AS n FROM entities WHERE bucket = $1 AND (pk, rk) >= ($2, $3)";
 pub(crate) const STORED_TOTAL: &str = "SELECT c.entities, c.started, c.ended FROM table_totals AS c \
      JOIN tables AS t ON t.table_no = c.table_no WHERE t.account = $1 AND t.name_lower = $2 AND c.ended IS NOT NULL";
+/// For a table whose row is locked.
 pub(crate) const WANT_TOTAL: &str = "INSERT INTO table_totals AS c (table_no, began, share, pk, rk, so_far) \
-     SELECT table_no, $3, 0, $4, $4, 0 FROM tables WHERE account = $1 AND name_lower = $2 \
-     ON CONFLICT (table_no) DO UPDATE SET began = excluded.began, share = 0, pk = excluded.pk, rk = excluded.rk, \
+     VALUES ($1, $2, 0, $3, $3, 0) ON CONFLICT (table_no) DO UPDATE SET began = excluded.began, share = 0, pk = excluded.pk, rk = excluded.rk, \
      so_far = 0 WHERE c.began IS NULL RETURNING table_no";
 /// $1 tables that are left out.
 pub(crate) const DUE_TOTAL: &str = "SELECT c.table_no, t.account, t.name, c.began, c.share, c.pk, c.rk, c.so_far \
@@ -80,6 +81,7 @@ pub(crate) const RECORD_TOTAL: &str = "UPDATE table_totals SET entities = $3, st
 
 // Records of views.
 
+/// Locks a table, so that it keeps its number until the end of the transaction.
 pub(crate) const TABLE_NO: &str =
     "SELECT table_no, spread FROM tables WHERE account = $1 AND name_lower = $2 FOR SHARE";
 pub(crate) const HAS_SCHEMA: &str = "SELECT 1 FROM pg_namespace WHERE nspname = $1";

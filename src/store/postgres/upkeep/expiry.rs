@@ -12,6 +12,7 @@ use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::retry::retry;
 use crate::store::postgres::rows::{broken_row, ticks};
+use crate::store::postgres::state::table_ids::locked;
 use crate::store::postgres::statements::{FORGET_STALE_MARKS, operator as texts};
 use crate::store::{
     Expiry, ExpiryRule, ExpirySummary, Fault, SWEEP_RETRY_PAUSE, StoreResult, SweepState, TableExpiry,
@@ -19,25 +20,37 @@ use crate::store::{
 
 impl Expiry for PgStore {
     async fn set_expiry(&self, table: TableRef<'_>, rule: &ExpiryRule, now: Ticks) -> StoreResult<()> {
-        let set = retry(|| async {
+        retry(|| async {
             let mut lease = self.nodes.acquire_for_all_nodes().await?;
+            lease.begin().await?;
+            let Some((table_no, _)) = locked(&mut lease, table).await? else {
+                lease.roll_back().await;
+                return Err(Code::TableNotFound.into());
+            };
             let set = sqlx::query(texts::SET_EXPIRY)
-                .bind(table.account)
-                .bind(table.name.lower())
+                .bind(table_no)
                 .bind(rule.property.as_deref())
                 .bind(rule.delay)
                 .bind(rule.pause)
                 .bind(now.raw());
-            Ok(lease.row(set, Effect::Unknown).await?)
-        });
-        set.await?.map(drop).ok_or_else(|| Code::TableNotFound.into())
+            lease.row(set, Effect::Undone).await?;
+            Ok(lease.commit().await?)
+        })
+        .await
     }
 
     async fn clear_expiry(&self, table: TableRef<'_>) -> StoreResult<bool> {
         retry(|| async {
             let mut lease = self.nodes.acquire_for_all_nodes().await?;
-            let clear = sqlx::query(texts::CLEAR_EXPIRY).bind(table.account).bind(table.name.lower());
-            Ok(lease.row(clear, Effect::Unknown).await?.is_some())
+            lease.begin().await?;
+            let Some((table_no, _)) = locked(&mut lease, table).await? else {
+                lease.roll_back().await;
+                return Ok(false);
+            };
+            let clear = sqlx::query(texts::CLEAR_EXPIRY).bind(table_no);
+            let is_cleared = lease.row(clear, Effect::Undone).await?.is_some();
+            lease.commit().await?;
+            Ok(is_cleared)
         })
         .await
     }

@@ -8,7 +8,7 @@ use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::retry::{Attempt, retry};
 use crate::store::postgres::rows::{broken_row, ticks};
-use crate::store::postgres::state::table_ids::{TableId, exists};
+use crate::store::postgres::state::table_ids::{TableId, exists, locked};
 use crate::store::postgres::statements::operator as texts;
 use crate::store::postgres::{PgStore, statements};
 use crate::store::{CountPosition, CountedPart, Fault, StoreResult, StoredTotal, TotalPass, Totals};
@@ -39,13 +39,14 @@ impl Totals for PgStore {
 
     async fn want_total(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
         let mut lease = self.nodes.acquire_for_all_nodes().await?;
-        let want = sqlx::query(texts::WANT_TOTAL)
-            .bind(table.account)
-            .bind(table.name.lower())
-            .bind(now.raw())
-            .bind("");
-        lease.row(want, Effect::Unknown).await?;
-        Ok(())
+        lease.begin().await?;
+        let Some((table_no, _)) = locked(&mut lease, table).await? else {
+            lease.roll_back().await;
+            return Ok(());
+        };
+        let want = sqlx::query(texts::WANT_TOTAL).bind(table_no).bind(now.raw()).bind("");
+        lease.row(want, Effect::Undone).await?;
+        Ok(lease.commit().await?)
     }
 
     async fn due_total(&self, left_out: &[i64]) -> StoreResult<Option<TotalPass>> {

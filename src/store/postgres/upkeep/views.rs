@@ -13,7 +13,7 @@ use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::retry::retry;
 use crate::store::postgres::rows::{broken_row, ticks};
-use crate::store::postgres::state::table_ids::TableId;
+use crate::store::postgres::state::table_ids::{self, TableId};
 use crate::store::postgres::statements::{CHECK_TABLE, operator as texts, view as definitions};
 use crate::store::quoting::identifier;
 use crate::store::{Fault, SqlView, SqlViews, StoreResult, UntidyView, ViewDefinition, ViewFailure};
@@ -294,16 +294,14 @@ async fn grants(
 
 /// Finds a table, and keeps it from being deleted or respread meanwhile.
 async fn locked(lease: &mut Lease, table: TableRef<'_>) -> Result<TableId, ViewFailure> {
-    let find = sqlx::query(texts::TABLE_NO).bind(table.account).bind(table.name.lower());
-    let row = lease.row(find, Effect::Undone).await?.ok_or(Code::TableNotFound)?;
-    let spread: i32 = row.try_get("spread").map_err(broken_row)?;
+    let (table_no, spread) = table_ids::locked(lease, table).await?.ok_or(Code::TableNotFound)?;
     if spread < 0 {
         let message =
             "the spread of the table is being changed: make the view when `rowhouse table respread` is done";
         return Err(ViewFailure::Message(message.into()));
     }
     let spread = u16::try_from(spread).map_err(|_| Fault::Other)?;
-    Ok(TableId::new(row.try_get("table_no").map_err(broken_row)?, spread))
+    Ok(TableId::new(table_no, spread))
 }
 
 /// The schema and the name of a view.
