@@ -9,7 +9,7 @@ use super::indexing::HeldTransaction;
 use super::*;
 use crate::operators::{TOKEN, admin_of, json_of, sample};
 use crate::support::http::{Raw, Wire};
-use crate::support::postgres::text;
+use crate::support::postgres::{Writer, text};
 use crate::support::server::account;
 
 /// So many that SQLite needs many slices for an index.
@@ -264,6 +264,68 @@ fn a_command_cancels_the_build_of_a_server_on_sqlite() {
     let ended = slow.cancelled_by(slow.index_command("drop", &["--json"]));
     assert_eq!(printed(&ended)["removed"], true);
     Table::new(&client(&slow.server), &slow.table).seed(with_keys("q", "r", json!({ "N": 7 })));
+}
+
+/// Whether a session is at a build, asked of PostgreSQL as a role that sees all sessions.
+fn has_builder(url: &str) -> bool {
+    let sessions = "SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() \
+                    AND query LIKE 'CREATE INDEX CONCURRENTLY%' AND state = 'active'";
+    text(url, sessions) != "0"
+}
+
+/// A server that writes with one role and builds with another, whose build waits for a transaction.
+fn built_by_another_role(owner: &Site, writer: &Writer, waits_for: &str) -> SlowBuilds {
+    let site = Site { folder: fresh_folder(), url: writer.url.clone() };
+    let server = serve_with(&site, &["--migrate-url", &owner.url]);
+    let table = fresh_name();
+    let client = client(&server);
+    client.create_table(&table).expect(201);
+    // Of several pages: the progress counts those before the last.
+    let long = "x".repeat(1500);
+    let filled = Table::new(&client, &table);
+    (0..10).for_each(|row| {
+        drop(filled.seed(with_keys("p", &format!("{row:06}"), json!({ "N": row, "S": long }))))
+    });
+    let held = Some(HeldTransaction::after(&owner.url, waits_for));
+    SlowBuilds { site, server, table, held }
+}
+
+#[test]
+fn a_build_by_the_role_of_the_migrations_is_seen_and_cancelled_by_the_others() {
+    let owner = Site::postgres();
+    owner.json(&["migrate"]);
+    let writer = Writer::of(&owner.url);
+    // A snapshot only lets the build read the table first.
+    for (waits_for, is_begun) in
+        [("INSERT INTO entities VALUES (-1, 'p', 'r', 0, '{}')", false), ("SELECT 1", true)]
+    {
+        let mut slow = built_by_another_role(&owner, &writer, waits_for);
+        let number = slow.begin_build();
+        if is_begun {
+            soon("the progress", || slow.list()[0]["progress"].as_f64().is_some_and(|part| part > 0.0));
+        }
+        assert!(has_builder(&owner.url));
+        let dropped = send(&slow.admin(), "DELETE", &format!("/indexes/{number}"), "");
+        assert_eq!(dropped.status, 200, "{dropped:?}");
+        soon("the end of the build", || !has_builder(&owner.url));
+        drop(slow.held.take());
+        soon("the removal", || slow.is_clean());
+        slow.log_is_calm();
+    }
+}
+
+#[test]
+fn the_build_of_a_server_that_was_killed_ends_though_it_waits() {
+    let slow = SlowBuilds::new(Site::postgres());
+    slow.begin_build();
+    let SlowBuilds { site, server, table, held } = slow;
+    assert!(has_builder(&site.url));
+    let _ = std::fs::remove_dir_all(server.kill());
+    soon("the end of the build", || !has_builder(&site.url));
+    let slow = SlowBuilds { server: serve(&site), site, table, held: None };
+    drop(held);
+    soon("the index", || slow.list()[0]["state"] == "ready");
+    assert_eq!(slow.found("N eq 7"), "000007");
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use sqlx::ConnectOptions;
 use sqlx::migrate::MigrateError;
 use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Executor as _, PgConnection};
 
 use crate::store::postgres::connections::host_map::HostMap;
 
@@ -121,6 +121,20 @@ impl PgOptions {
              SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3; \
              SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'transaction_timeout'"
         )
+    }
+}
+
+const CHECK_CLIENT: &str = "SET client_connection_check_interval = '2s'";
+
+/// Has the database end the statements of a session soon after their client has gone. Not every system that
+/// PostgreSQL runs on can notice that.
+///
+/// # Errors
+/// Those of the connection.
+pub(crate) async fn end_if_abandoned(db: &mut PgConnection) -> Result<(), sqlx::Error> {
+    match db.execute(sqlx::raw_sql(CHECK_CLIENT)).await {
+        Ok(_) | Err(sqlx::Error::Database(_)) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

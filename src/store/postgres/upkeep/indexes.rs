@@ -14,6 +14,7 @@ use crate::protocol::plan::index::PropertyIndex;
 use crate::store::contract::indexes::removable_until;
 use crate::store::postgres::PgStore;
 use crate::store::postgres::connections::hosts::Hosts;
+use crate::store::postgres::connections::options::end_if_abandoned;
 use crate::store::postgres::connections::search_path::SearchPath;
 use crate::store::postgres::fault::{Effect, StatementError, judge, reason_of_refusal};
 use crate::store::postgres::retry::retry;
@@ -86,19 +87,26 @@ impl From<DefinitionError> for Failure {
     }
 }
 
-/// The session that builds or removes indexes. The lock is held until it is closed.
+/// A session of the role that builds and removes indexes. If it has the lock, it holds it until it is closed.
 struct BuildSession {
     connection: PgConnection,
     pid: i32,
 }
 
 impl BuildSession {
+    /// Opens a session without the lock. To others than this role the database shows no progress of a build,
+    /// and they may not cancel it.
+    async fn open_to_watch(hosts: &Hosts, path: &SearchPath) -> StoreResult<Self> {
+        let (mut connection, _) = hosts.connect().await.map_err(failed)?;
+        connection.execute(sqlx::raw_sql(AssertSqlSafe(path.statement()))).await.map_err(failed)?;
+        Ok(Self { connection, pid: 0 })
+    }
+
     /// Opens a session; `None` if another one has the lock.
     async fn open(hosts: &Hosts, path: &SearchPath) -> StoreResult<Option<Self>> {
-        let (mut connection, _) = hosts.connect().await.map_err(failed)?;
-        let settings = AssertSqlSafe(format!("{SESSION}; {}", path.statement()));
-        connection.execute(sqlx::raw_sql(settings)).await.map_err(failed)?;
-        let mut session = Self { connection, pid: 0 };
+        let mut session = Self::open_to_watch(hosts, path).await?;
+        session.connection.execute(sqlx::raw_sql(SESSION)).await.map_err(failed)?;
+        end_if_abandoned(&mut session.connection).await.map_err(failed)?;
         let locked = session.rows(sqlx::query(texts::LOCK_BUILDS)).await?;
         let row = locked.first().ok_or(Fault::Other)?;
         session.pid = row.try_get("pid").map_err(broken_row)?;
@@ -248,13 +256,30 @@ impl PgStore {
     }
 
     pub(crate) async fn cancel_build(&self, index_no: i64) -> StoreResult<()> {
-        for part in self.parts(index_no).await? {
-            if let Some(pid) = part.pid {
-                let mut lease = self.nodes.acquire_to_lock().await?;
-                lease.row(sqlx::query(texts::CANCEL).bind(pid), Effect::Undone).await?;
-            }
+        let parts = self.parts(index_no).await?;
+        if !self.nodes.is_distributed() && parts.iter().all(|part| part.is_valid) {
+            return Ok(());
         }
-        Ok(())
+        let cancelled = timeout(self.operation_timeout, async {
+            let mut session = BuildSession::open_to_watch(&self.definer, &self.search_path).await?;
+            for pid in session.parts(index_no).await?.iter().filter_map(|part| part.pid) {
+                session.rows(sqlx::query(texts::CANCEL).bind(pid)).await?;
+            }
+            session.close().await;
+            Ok(())
+        });
+        cancelled.await.unwrap_or_else(|_| Err(Fault::Unavailable.into()))
+    }
+
+    /// The parts of an index as the role that builds them sees them, with their progress.
+    async fn parts_of_builder(&self, index_no: i64) -> StoreResult<Vec<IndexPart>> {
+        let read = timeout(PATIENCE, async {
+            let mut session = BuildSession::open_to_watch(&self.definer, &self.search_path).await?;
+            let parts = session.parts(index_no).await?;
+            session.close().await;
+            Ok(parts)
+        });
+        read.await.unwrap_or_else(|_| Err(Fault::Unavailable.into()))
     }
 
     /// Removes the parts of one index that nothing uses any more.
@@ -274,7 +299,14 @@ impl PgStore {
     }
 
     pub(crate) async fn read_index_figures(&self, index: &PropertyIndex) -> StoreResult<IndexFigures> {
-        let parts = self.parts(index.index_no).await?;
+        let mut parts = self.parts(index.index_no).await?;
+        if parts.iter().any(|part| !part.is_valid && part.pid.is_none())
+            && let Ok(seen) = self.parts_of_builder(index.index_no).await
+        {
+            for part in &mut parts {
+                part.progress = seen.iter().find(|of| of.relname == part.relname).and_then(|of| of.progress);
+            }
+        }
         if parts.is_empty() {
             return Ok(IndexFigures::default());
         }

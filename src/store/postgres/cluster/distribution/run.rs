@@ -11,7 +11,7 @@ use crate::store::postgres::cluster::distribution::plan::{
 };
 use crate::store::postgres::cluster::distribution::state::{KEY, catalogue, cluster, no_logical_copy};
 use crate::store::postgres::connections::host_map::NodeAddress;
-use crate::store::postgres::connections::options::{StartError, database_message};
+use crate::store::postgres::connections::options::{StartError, database_message, end_if_abandoned};
 use crate::store::quoting::identifier;
 
 /// The lock that keeps two distributions from running at the same time.
@@ -29,7 +29,6 @@ const PROGRESS: Duration = Duration::from_secs(5);
 /// A distribution takes as long as it takes, but ends if nobody waits for it any more.
 const SESSION: &str = "SET statement_timeout = 0; SET lock_timeout = 0; \
      SET idle_in_transaction_session_timeout = '60s'";
-const CHECK_CLIENT: &str = "SET client_connection_check_interval = '2s'";
 const TAKE_LOCK: &str = "SELECT pg_advisory_xact_lock($1)";
 const REFERENCE: &str = "SELECT create_reference_table($1::text::regclass)";
 const DISTRIBUTE: &str = "SELECT create_distributed_table($1::text::regclass, $2, colocate_with => 'none', \
@@ -153,11 +152,7 @@ pub(crate) async fn add_tables(db: &mut PgConnection) -> Result<(), ClusterError
 
 async fn prepare(db: &mut PgConnection) -> Result<(), sqlx::Error> {
     db.execute(sqlx::raw_sql(SESSION)).await?;
-    // Not every system that PostgreSQL runs on can tell.
-    match db.execute(sqlx::raw_sql(CHECK_CLIENT)).await {
-        Ok(_) | Err(sqlx::Error::Database(_)) => Ok(()),
-        Err(error) => Err(error),
-    }
+    end_if_abandoned(db).await
 }
 
 type Decide<'a> = &'a (dyn Fn(Option<&Cluster>) -> Result<DistributionPlan, CannotDistribute> + Sync);
