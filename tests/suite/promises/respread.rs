@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::crash::{Told, insert_on_and_on, verify_inserts};
 use super::histories::hold_while_respread;
+use super::sharded::port;
 use super::site::{End, Site};
 use crate::support::nodes::distributed;
 use crate::support::postgres::{execute, fresh_database, migrate, partition_entities, text};
@@ -252,6 +253,55 @@ fn until(holds: impl Fn() -> bool) {
     while !holds() {
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// The end of a respread does not come to all nodes at once. Here the coordinator has it and the workers do
+/// not, as between the two halves of a commit.
+#[test]
+fn nothing_is_written_to_former_buckets_through_a_node_that_knows_the_new_ones() {
+    let Some(nodes) = distributed() else { return };
+    // Servers cannot reach the workers, so all statements go through the coordinator.
+    let elsewhere = nodes.workers.iter().map(|url| format!("127.0.0.1:{}=127.0.0.1:1", port(url)));
+    let elsewhere = elsewhere.collect::<Vec<_>>().join(",");
+    let sites = [(); 4].map(|()| Site::start(&nodes.coordinator, &["--cluster-hosts", &elsewhere]));
+    let clients = sites.each_ref().map(Site::client);
+    let table = clients[0].table();
+    for row in ["known", "1", "2"] {
+        table.seed(with_keys("p", row, json!({ "V": 1 })));
+    }
+    hold_in_the_middle(&nodes.coordinator, &table.name);
+    let tables = clients.each_ref().map(|client| Table::new(client, &table.name));
+    for table in &tables {
+        table.merge("p", "known", &json!({ "V": 1 }), None).expect(204);
+    }
+    let rows =
+        "SELECT string_agg(rk || ' ' || (properties->>'V'), ', ' ORDER BY rk) FROM entities WHERE pk = 'p'";
+    assert_eq!(text(&nodes.coordinator, rows), "1 1, 2 1, known 1");
+    let here = "SELECT shard_name::text FROM citus_shards WHERE table_name = 'tables'::regclass LIMIT 1";
+    let here = text(&nodes.coordinator, here);
+    let target = text(&nodes.coordinator, "SELECT target_no::text FROM respreads");
+    execute(
+        &nodes.coordinator,
+        &format!(
+            "SET citus.enable_manual_changes_to_shards = on; UPDATE {here} SET table_no = {target}, spread = 8"
+        ),
+    );
+    let [replacing, merging, deleting, together] = &tables;
+    let entity = json!({ "V": 2 });
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let writes = [
+            scope.spawn(|| replacing.replace("p", "1", &entity, Some("*")).status),
+            scope.spawn(|| merging.merge("p", "1", &entity, Some("*")).status),
+            scope.spawn(|| deleting.delete("p", "2", Some("*")).status),
+            scope.spawn(|| {
+                let batch = Batch::new().write("PUT", together, ("p", "1"), &entity, Some("*"));
+                batch.delete(together, "p", "2", "*").send(together.client).parts[0].status
+            }),
+        ];
+        writes.into_iter().map(|write| write.join().expect("an answer")).collect()
+    });
+    assert_eq!(text(&nodes.coordinator, rows), "1 1, 2 1, known 1");
+    assert!(statuses.iter().all(|status| *status >= 400), "{statuses:?}");
 }
 
 #[test]

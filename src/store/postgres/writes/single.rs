@@ -192,7 +192,9 @@ impl One<'_> {
             .bind(table_id.table_no);
         let row = lease.row(look, Effect::Undone).await?;
         let found = row.map(|row| version(&row, key.clone())).transpose()?;
-        if found.is_none() && !exists(lease, table_id).await? {
+        // The number that the statements check may be that of another node, where the end of a respread is
+        // not known yet; this one asks its own, where the lock was had.
+        if (found.is_none() || table_id.is_respread()) && !exists(lease, table_id).await? {
             return Ok(None);
         }
         let change = decide(self.write, found.as_ref(), self.now)?;

@@ -181,6 +181,10 @@ impl Group<'_> {
     async fn locked(&self, lease: &mut Lease, table_id: TableId) -> StoreResult<Option<Vec<Written>>> {
         record_changes(lease, table_id, self.writes.iter().map(|write| &write.key)).await?;
         let found = self.lock(lease, table_id).await?;
+        // As for a single write.
+        if table_id.is_respread() && !exists(lease, table_id).await? {
+            return Ok(None);
+        }
         let changes = self.decide_all(&found)?;
         let mut complete = true;
         if !changes.inserts.is_empty() {
