@@ -12,7 +12,7 @@ use super::histories::hold_while_respread;
 use super::sharded::port;
 use super::site::{End, Site};
 use crate::support::nodes::distributed;
-use crate::support::postgres::{execute, fresh_database, migrate, partition_entities, text};
+use crate::support::postgres::{execute, fresh_database, migrate, partition_entities, text, try_execute};
 use crate::support::*;
 
 /// Writers of the table.
@@ -302,6 +302,44 @@ fn nothing_is_written_to_former_buckets_through_a_node_that_knows_the_new_ones()
     });
     assert_eq!(text(&nodes.coordinator, rows), "1 1, 2 1, known 1");
     assert!(statuses.iter().all(|status| *status >= 400), "{statuses:?}");
+}
+
+/// A change of the state that is prepared on a node is not known there until it is committed.
+#[test]
+fn writers_that_begin_while_a_change_is_prepared_are_waited_for() {
+    let Some(nodes) = distributed() else { return };
+    let (site, worker) = (Site::start(&nodes.coordinator, &[]), &nodes.workers[0]);
+    let client = site.client();
+    let table = client.table();
+    table.seed(with_keys("p", "1", json!({})));
+    let gid = format!("citus_{}", fresh_name());
+    execute(worker, &format!("BEGIN; SELECT 1; PREPARE TRANSACTION '{gid}'"));
+    let mut begun = command(&nodes.coordinator, &table.name, &["8"]);
+    let mut begun = begun.stdout(Stdio::null()).spawn().expect("it runs");
+    let asks = "SELECT count(*)::text FROM pg_stat_activity WHERE query LIKE '%pg_prepared_xacts%' \
+                AND datname = current_database() AND pid <> pg_backend_pid()";
+    until(|| text(worker, asks) != "0");
+    let number = text(&nodes.coordinator, "SELECT table_no::text FROM tables");
+    // Once the entities are copied, the table gets another number. Then this divides by zero.
+    let writes = format!(
+        "BEGIN; LOCK TABLE entities IN ROW EXCLUSIVE MODE; SELECT pg_sleep(2); \
+         SELECT 1 / count(*) FROM tables WHERE table_no = {number}; COMMIT"
+    );
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| try_execute(worker, &writes));
+        until(|| text(worker, &locks("entities", "RowExclusiveLock")) != "0");
+        execute(worker, &format!("COMMIT PREPARED '{gid}'"));
+        writer.join().expect("it ends").expect("the writer was waited for");
+    });
+    assert!(begun.wait().expect("it ends").success());
+    leaves_nothing(&nodes.coordinator);
+}
+
+/// Asks how many transactions hold a lock.
+fn locks(relation: &str, mode: &str) -> String {
+    format!(
+        "SELECT count(*)::text FROM pg_locks WHERE relation = '{relation}'::regclass AND mode = '{mode}' AND granted"
+    )
 }
 
 #[test]

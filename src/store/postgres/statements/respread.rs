@@ -44,15 +44,15 @@ pub(crate) const LEFT: &str = "SELECT t.account, t.name FROM respreads AS r \
      JOIN tables AS t ON t.table_no = r.table_no WHERE NOT EXISTS (SELECT 1 FROM pg_locks \
      WHERE classid = 1380469080 AND objid = 25 AND granted \
      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) ORDER BY t.account, t.name";
-/// The transactions of this server that have written, or are about to write, to the relation `%L`, and those
-/// of Citus that are committed elsewhere but not here yet: until they are, statements here see the former
-/// number of a table.
+/// The transactions of this server that have written, or are about to write, to the relation `%L`.
 pub(crate) const WRITERS: &str = "SELECT coalesce(string_agg(DISTINCT w.name, ','), '') FROM ( \
      SELECT virtualtransaction AS name FROM pg_locks \
      WHERE locktype = 'relation' AND relation = %L::regclass AND mode = 'RowExclusiveLock' AND granted \
-     AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
-     UNION ALL SELECT gid FROM pg_prepared_xacts \
-     WHERE database = current_database() AND starts_with(gid, 'citus_')) AS w";
+     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) AS w";
+/// The transactions of Citus that may be committed elsewhere but are not here yet: until they are, statements
+/// here see the former number of a table, and nobody sees what they have written here.
+pub(crate) const PREPARED: &str = "SELECT coalesce(string_agg(gid, ','), '') FROM pg_prepared_xacts \
+     WHERE database = current_database() AND starts_with(gid, 'citus_')";
 /// Completes [`WRITERS`], $1, by the name of the relation, $2.
 pub(crate) const COMPLETE: &str = "SELECT format($1, $2) AS text";
 /// What all servers of a Citus cluster answer to $1.

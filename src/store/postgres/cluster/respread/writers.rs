@@ -19,6 +19,10 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// relation before it sees the tables, so those that come later see the state as it is now. Nobody has to
 /// wait for this.
 ///
+/// Where a change of the state is prepared only, even later writers do not see it, so the list is made
+/// after that. A writer that is not on it any more may be committed on its own node, but only prepared on
+/// another.
+///
 /// # Errors
 /// [`RespreadError::Writer`] if one takes too long.
 pub(crate) async fn wait_for_writers(
@@ -29,20 +33,35 @@ pub(crate) async fn wait_for_writers(
     let complete = sqlx::query(texts::COMPLETE).bind(texts::WRITERS).bind(relation);
     let text: String = complete.fetch_one(&mut *db).await?.try_get("text")?;
     let end = Instant::now() + LIMIT;
-    let mut left = writers(db, placement, &text).await?;
-    while !left.is_empty() {
-        if Instant::now() > end {
+    for text in [texts::PREPARED, &text, texts::PREPARED] {
+        if !have_ended(db, placement, text, end).await? {
             return Err(RespreadError::Writer(LIMIT.as_secs()));
         }
-        tokio::time::sleep(LOOK).await;
-        let found = writers(db, placement, &text).await?;
-        left.retain(|writer| found.contains(writer));
     }
     Ok(())
 }
 
-/// The transactions that write, by server.
-async fn writers(
+/// Waits for the transactions that a text lists now; returns whether all have ended in time.
+async fn have_ended(
+    db: &mut PgConnection,
+    placement: Placement,
+    text: &str,
+    end: Instant,
+) -> RespreadResult<bool> {
+    let mut left = listed(db, placement, text).await?;
+    while !left.is_empty() {
+        if Instant::now() > end {
+            return Ok(false);
+        }
+        tokio::time::sleep(LOOK).await;
+        let found = listed(db, placement, text).await?;
+        left.retain(|transaction| found.contains(transaction));
+    }
+    Ok(true)
+}
+
+/// The transactions that a text lists, by server.
+async fn listed(
     db: &mut PgConnection,
     placement: Placement,
     text: &str,
