@@ -335,6 +335,43 @@ fn writers_that_begin_while_a_change_is_prepared_are_waited_for() {
     leaves_nothing(&nodes.coordinator);
 }
 
+/// What a transaction that is prepared has written to a node cannot be copied yet.
+#[test]
+fn the_last_step_does_not_pass_over_what_is_prepared() {
+    let Some(nodes) = distributed() else { return };
+    let (site, worker) = (Site::start(&nodes.coordinator, &[]), &nodes.workers[0]);
+    let client = site.client();
+    let table = client.table();
+    table.seed(with_keys("p", "1", json!({})));
+    let gid = format!("citus_{}", fresh_name());
+    // Only the last step waits for this lock.
+    let holds = format!(
+        "BEGIN; LOCK TABLE respread_changes IN SHARE UPDATE EXCLUSIVE MODE; \
+         DO $$ BEGIN WHILE NOT EXISTS (SELECT FROM pg_prepared_xacts WHERE gid = '{gid}') \
+         LOOP PERFORM pg_sleep(0.01); END LOOP; END $$; COMMIT"
+    );
+    std::thread::scope(|scope| {
+        scope.spawn(|| execute(worker, &holds));
+        until(|| text(worker, &locks("respread_changes", "ShareUpdateExclusiveLock")) != "0");
+        let mut begun = command(&nodes.coordinator, &table.name, &["8"]);
+        let mut begun = begun.stdout(Stdio::null()).spawn().expect("it runs");
+        let stops = "SELECT count(*)::text FROM pg_locks WHERE relation = 'respread_changes'::regclass \
+                     AND mode = 'ShareLock'";
+        // It takes the locks of one node after the other.
+        let everywhere = || nodes.workers.iter().chain([&nodes.coordinator]);
+        until(|| everywhere().any(|url| text(url, stops) != "0"));
+        let number = || text(&nodes.coordinator, "SELECT table_no::text FROM tables");
+        let before = number();
+        execute(worker, &format!("BEGIN; SELECT 1; PREPARE TRANSACTION '{gid}'"));
+        until(|| number() != before);
+        let spread = text(&nodes.coordinator, "SELECT spread::text FROM tables");
+        execute(worker, &format!("COMMIT PREPARED '{gid}'"));
+        assert_eq!(spread, "-1", "the table has its new buckets already");
+        assert!(begun.wait().expect("it ends").success());
+    });
+    leaves_nothing(&nodes.coordinator);
+}
+
 /// Asks how many transactions hold a lock.
 fn locks(relation: &str, mode: &str) -> String {
     format!(

@@ -18,7 +18,7 @@ use crate::store::postgres::{RespreadError, RespreadEvent, RespreadRequest, Resp
 use super::compare::{CompareDirection, compare};
 use super::rows::{copy_changes, put, read_page};
 use super::state::{RespreadStart, RespreadState};
-use super::writers::wait_for_writers;
+use super::writers::{wait_for_prepared, wait_for_writers};
 
 /// So few changes that they can be copied while writers wait.
 const FEW_CHANGES: u64 = 500;
@@ -201,24 +201,26 @@ impl RespreadSession {
         for _ in 0..ROUNDS {
             let begun = Instant::now();
             match self.switch(state, now()).await {
-                Ok(changes) => {
+                Ok(Some(changes)) => {
                     summary.changes += changes;
                     summary.pause = begun.elapsed();
                     return Ok(());
                 }
-                Err(RespreadError::Database(error)) if may_pass(&error) => {
-                    tokio::time::sleep(PAUSE).await;
-                    summary.changes += self.copy_former_changes(state).await?;
-                }
+                Ok(None) => {}
+                Err(RespreadError::Database(error)) if may_pass(&error) => {}
                 Err(error) => return Err(error),
             }
+            tokio::time::sleep(PAUSE).await;
+            summary.changes += self.copy_former_changes(state).await?;
         }
         Err(RespreadError::TooManyChanges)
     }
 
-    /// Lets writers wait, copies the rest, and serves the table from the target.
-    async fn switch(&mut self, state: &RespreadState, now: Ticks) -> RespreadResult<u64> {
+    /// Lets writers wait, copies the rest, and serves the table from the target. `None` if a writer was
+    /// prepared on a node and not committed there in time: what it wrote cannot be copied yet.
+    async fn switch(&mut self, state: &RespreadState, now: Ticks) -> RespreadResult<Option<u64>> {
         let mut transaction = self.db.begin().await?;
+        let end = Instant::now() + LOCK_TIMEOUT;
         let limits = format!(
             "SET LOCAL lock_timeout = {}; SET LOCAL statement_timeout = {}; \
              SET LOCAL idle_in_transaction_session_timeout = {}",
@@ -228,10 +230,14 @@ impl RespreadSession {
         );
         transaction.execute(sqlx::raw_sql(AssertSqlSafe(limits))).await?;
         transaction.execute(sqlx::raw_sql(texts::STOP_WRITERS)).await?;
+        if !wait_for_prepared(&mut self.reader, self.placement, end).await? {
+            transaction.rollback().await?;
+            return Ok(None);
+        }
         let changes = copy_changes(&mut transaction, state, None).await?;
         state::publish(&mut transaction, state, now).await?;
         transaction.commit().await?;
-        Ok(changes)
+        Ok(Some(changes))
     }
 }
 

@@ -41,6 +41,16 @@ pub(crate) async fn wait_for_writers(
     Ok(())
 }
 
+/// Waits until the transactions that Citus has prepared now are committed, or the time ends; returns whether
+/// they are.
+pub(crate) async fn wait_for_prepared(
+    db: &mut PgConnection,
+    placement: Placement,
+    end: Instant,
+) -> RespreadResult<bool> {
+    have_ended(db, placement, texts::PREPARED, end).await
+}
+
 /// Waits for the transactions that a text lists now; returns whether all have ended in time.
 async fn have_ended(
     db: &mut PgConnection,
