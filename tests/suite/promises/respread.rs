@@ -372,6 +372,34 @@ fn the_last_step_does_not_pass_over_what_is_prepared() {
     leaves_nothing(&nodes.coordinator);
 }
 
+/// Writers wait behind the last step while it waits on their node for another transaction.
+#[test]
+fn the_last_step_gives_up_soon_on_every_node() {
+    let Some(nodes) = distributed() else { return };
+    let (site, worker) = (Site::start(&nodes.coordinator, &[]), &nodes.workers[0]);
+    let client = site.client();
+    let table = client.table();
+    table.seed(with_keys("p", "1", json!({})));
+    // On this node alone, and only the last step waits for it.
+    let holds = "SET citus.enable_ddl_propagation = off; BEGIN; \
+                 LOCK TABLE respread_changes IN SHARE UPDATE EXCLUSIVE MODE; SELECT pg_sleep(8); COMMIT";
+    std::thread::scope(|scope| {
+        scope.spawn(|| execute(worker, holds));
+        until(|| text(worker, &locks("respread_changes", "ShareUpdateExclusiveLock")) != "0");
+        let mut begun = command(&nodes.coordinator, &table.name, &["8"]);
+        let mut begun = begun.stdout(Stdio::null()).spawn().expect("it runs");
+        let waits = "SELECT count(*)::text FROM pg_locks WHERE relation = 'respread_changes'::regclass \
+                     AND mode = 'ShareLock' AND NOT granted";
+        until(|| text(worker, waits) != "0");
+        // Less than a statement of the last step may take, or a lock on a worker.
+        let writes = "SET lock_timeout = '4s'; DELETE FROM respread_changes WHERE bucket = 0";
+        let written = try_execute(worker, writes);
+        assert!(begun.wait().expect("it ends").success());
+        written.expect("a writer waited for a whole attempt");
+    });
+    leaves_nothing(&nodes.coordinator);
+}
+
 /// Asks how many transactions hold a lock.
 fn locks(relation: &str, mode: &str) -> String {
     format!(

@@ -221,15 +221,17 @@ impl RespreadSession {
     async fn switch(&mut self, state: &RespreadState, now: Ticks) -> RespreadResult<Option<u64>> {
         let mut transaction = self.db.begin().await?;
         let end = Instant::now() + LOCK_TIMEOUT;
+        // The timeout for locks holds on this node alone; what waits on others is ended by the other one.
         let limits = format!(
-            "SET LOCAL lock_timeout = {}; SET LOCAL statement_timeout = {}; \
-             SET LOCAL idle_in_transaction_session_timeout = {}",
+            "SET LOCAL lock_timeout = {0}; SET LOCAL statement_timeout = {0}; \
+             SET LOCAL idle_in_transaction_session_timeout = {1}",
             LOCK_TIMEOUT.as_millis(),
-            LAST_TIMEOUT.as_millis(),
             LAST_TIMEOUT.as_millis(),
         );
         transaction.execute(sqlx::raw_sql(AssertSqlSafe(limits))).await?;
         transaction.execute(sqlx::raw_sql(texts::STOP_WRITERS)).await?;
+        let limit = format!("SET LOCAL statement_timeout = {}", LAST_TIMEOUT.as_millis());
+        transaction.execute(sqlx::raw_sql(AssertSqlSafe(limit))).await?;
         if !wait_for_prepared(&mut self.reader, self.placement, end).await? {
             transaction.rollback().await?;
             return Ok(None);
