@@ -82,6 +82,7 @@ fn leaves_nothing(url: &str) {
     let wrong = "SELECT count(*)::text FROM buckets AS b JOIN tables AS t ON t.table_no = b.bucket >> 16 \
                  WHERE b.table_no IS NOT NULL";
     assert_eq!(text(url, wrong), "0", "a bucket admits only a former number");
+    assert_eq!(text(url, "SELECT count(*)::text FROM respread_changes"), "0");
 }
 
 #[test]

@@ -46,6 +46,11 @@ pub(crate) enum RespreadError {
          as before; give up with --cancel"
     )]
     Differs(String, String),
+    #[error(
+        "the table keeps its buckets, but what was recorded of its changes is left until it is respread again or \
+         purged: {0}"
+    )]
+    ChangesLeft(Box<RespreadError>),
     #[error("the record of the respread does not fit the table")]
     Broken,
     #[error("{0}")]

@@ -12,7 +12,8 @@ use crate::store::postgres::connections::placement::{KnownPlacement, Placement};
 use crate::store::postgres::connections::{PgOptions, schema};
 use crate::store::postgres::respread::outcome::{OnRespreadProgress, RespreadResult};
 use crate::store::postgres::respread::state;
-use crate::store::postgres::statements::respread as texts;
+use crate::store::postgres::state::table_ids::TableId;
+use crate::store::postgres::statements::{REMOVE_CHANGES, respread as texts};
 use crate::store::postgres::{RespreadError, RespreadEvent, RespreadRequest, RespreadSummary};
 
 use super::compare::{CompareDirection, compare};
@@ -78,6 +79,10 @@ pub(crate) async fn cancel(options: &PgOptions, table: TableRef<'_>, now: Ticks)
     let mut transaction = session.db.begin().await?;
     state::give_up(&mut transaction, &state, now).await?;
     transaction.commit().await?;
+    session
+        .forget_changes(state.source)
+        .await
+        .map_err(|error| RespreadError::ChangesLeft(Box::new(error)))?;
     session.close().await
 }
 
@@ -175,6 +180,14 @@ impl RespreadSession {
         state::next_number(&mut self.db, state).await?;
         wait_for_writers(&mut self.db, self.placement, "respread_changes").await?;
         copy_changes(&mut self.db, state, Some(state.table_no)).await
+    }
+
+    /// Removes what was recorded of a table that is not being respread any more.
+    async fn forget_changes(&mut self, table_id: TableId) -> RespreadResult {
+        wait_for_writers(&mut self.db, self.placement, "respread_changes").await?;
+        let all: Vec<i64> = table_id.buckets().collect();
+        sqlx::query(REMOVE_CHANGES).bind(all).execute(&mut self.db).await?;
+        Ok(())
     }
 
     async fn compare(
