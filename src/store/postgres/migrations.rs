@@ -1,12 +1,13 @@
 //! Migrations of the schema, which are compiled into the program.
 
-use sqlx::{Connection, PgConnection, Row as _};
+use sqlx::Connection;
 
+use crate::store::contract::HostRole;
 use crate::store::postgres::cluster::distribution::{add_tables, is_worker};
+use crate::store::postgres::connections::hosts::role_of;
 use crate::store::postgres::connections::options::{PgOptions, StartError};
 use crate::store::postgres::connections::schema::{self, migrator};
 use crate::store::postgres::connections::search_path::SearchPath;
-use crate::store::postgres::statements;
 
 /// Brings the schema up to date. Where the migrations cannot run because their server is away, as
 /// the coordinator of Citus may be, any server of the list that has the current schema will do.
@@ -46,20 +47,13 @@ async fn migrate(options: &PgOptions) -> Result<SearchPath, StartError> {
         return if is_current { Ok(path) } else { Err(StartError::Worker) };
     }
     // A standby is refused by the migrations, current or not.
-    if !is_current || is_read_only(db).await.map_err(StartError::of_statement)? {
+    if !is_current || role_of(db).await.map_err(StartError::of_statement)? != HostRole::Primary {
         // `run` cannot be used because its future is not `Send`.
         migrator().run_direct(None, db, false).await.map_err(StartError::Migrate)?;
     }
     add_tables(db).await.map_err(|error| StartError::Distribute(error.to_string()))?;
     connection.close().await.map_err(StartError::Connect)?;
     Ok(path)
-}
-
-/// Whether the server is a standby, or its sessions only read.
-async fn is_read_only(db: &mut PgConnection) -> Result<bool, sqlx::Error> {
-    let kind =
-        sqlx::query(statements::SESSION_KIND).bind("transaction_read_only").bind("on").persistent(false);
-    kind.fetch_one(db).await?.try_get("is_read_only")
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What is promised of a table holds while its spread is changed: nothing acknowledged is lost, entities
 //! are linearizable, transactions atomic, whenever the command dies.
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -315,8 +315,7 @@ fn writers_that_begin_while_a_change_is_prepared_are_waited_for() {
     table.seed(with_keys("p", "1", json!({})));
     let gid = format!("citus_{}", fresh_name());
     execute(worker, &format!("BEGIN; SELECT 1; PREPARE TRANSACTION '{gid}'"));
-    let mut begun = command(&nodes.coordinator, &table.name, &["8"]);
-    let mut begun = begun.stdout(Stdio::null()).spawn().expect("it runs");
+    let mut begun = begin(&nodes.coordinator, &table.name);
     let asks = "SELECT count(*)::text FROM pg_stat_activity WHERE query LIKE '%pg_prepared_xacts%' \
                 AND datname = current_database() AND pid <> pg_backend_pid()";
     until(|| text(worker, asks) != "0");
@@ -354,8 +353,7 @@ fn the_last_step_does_not_pass_over_what_is_prepared() {
     std::thread::scope(|scope| {
         scope.spawn(|| execute(worker, &holds));
         until(|| text(worker, &locks("respread_changes", "ShareUpdateExclusiveLock")) != "0");
-        let mut begun = command(&nodes.coordinator, &table.name, &["8"]);
-        let mut begun = begun.stdout(Stdio::null()).spawn().expect("it runs");
+        let mut begun = begin(&nodes.coordinator, &table.name);
         let stops = "SELECT count(*)::text FROM pg_locks WHERE relation = 'respread_changes'::regclass \
                      AND mode = 'ShareLock'";
         // It takes the locks of one node after the other.
@@ -387,8 +385,7 @@ fn the_last_step_gives_up_soon_on_every_node() {
     std::thread::scope(|scope| {
         scope.spawn(|| execute(worker, holds));
         until(|| text(worker, &locks("respread_changes", "ShareUpdateExclusiveLock")) != "0");
-        let mut begun = command(&nodes.coordinator, &table.name, &["8"]);
-        let mut begun = begun.stdout(Stdio::null()).spawn().expect("it runs");
+        let mut begun = begin(&nodes.coordinator, &table.name);
         let waits = "SELECT count(*)::text FROM pg_locks WHERE relation = 'respread_changes'::regclass \
                      AND mode = 'ShareLock' AND NOT granted";
         until(|| text(worker, waits) != "0");
@@ -399,6 +396,11 @@ fn the_last_step_gives_up_soon_on_every_node() {
         written.expect("a writer waited for a whole attempt");
     });
     leaves_nothing(&nodes.coordinator);
+}
+
+/// Begins a respread over eight buckets, whose output nobody reads.
+fn begin(url: &str, table: &str) -> Child {
+    command(url, table, &["8"]).stdout(Stdio::null()).spawn().expect("it runs")
 }
 
 /// Asks how many transactions hold a lock.

@@ -337,7 +337,11 @@ fn name_of(connect: &PgConnectOptions) -> String {
     }
 }
 
-async fn role_of(connection: &mut PgConnection) -> Result<HostRole, sqlx::Error> {
+/// What the server of a session is.
+///
+/// # Errors
+/// Those of the database.
+pub(crate) async fn role_of(connection: &mut PgConnection) -> Result<HostRole, sqlx::Error> {
     let asked =
         sqlx::query(statements::SESSION_KIND).bind("transaction_read_only").bind("on").persistent(false);
     let row = asked.fetch_one(connection).await?;

@@ -119,7 +119,8 @@ impl PgOptions {
              SET synchronous_commit = on; SET default_transaction_isolation = 'read committed'; \
              SET statement_timeout = {operation}; SET idle_in_transaction_session_timeout = {operation}; SET tcp_keepalives_idle = 30; \
              SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3; \
-             SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'transaction_timeout'"
+             SELECT set_config('transaction_timeout', '0', false) \
+             WHERE current_setting('transaction_timeout', true) IS NOT NULL"
         )
     }
 }
