@@ -23,7 +23,7 @@ export const ARGUMENTS = [
 ];
 const ADMIN = /operators are answered at (http:\/\/[\d.:]+)/g;
 /** The longest wait for something to appear. */
-const PATIENCE = 15_000;
+const PATIENCE = 60_000;
 
 /** A server whose admin listener has a token. */
 export class Server extends base.Server {
@@ -205,6 +205,20 @@ export async function picture(page, name) {
   if (!folder) return;
   mkdirSync(folder, { recursive: true });
   await page.screenshot({ path: path.join(folder, `${name}.png`), animations: "disabled" });
+}
+
+/** Holds the requests of an address after the first ones until they are let go. */
+export async function held(page, address, first = 0) {
+  let letGo = () => {};
+  const gone = new Promise((resolve) => (letGo = resolve));
+  let sent = 0;
+  await page.route(address, async (route) => {
+    sent += 1;
+    if (sent > first) await gone;
+    // It may have been cancelled meanwhile.
+    await route.continue().catch(() => {});
+  });
+  return letGo;
 }
 
 /** Waits until what is read is as expected. */

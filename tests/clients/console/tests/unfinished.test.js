@@ -2,20 +2,9 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { column, consoleForThisFile, eventually, newName, open, openTable } from "./console.js";
+import { column, consoleForThisFile, eventually, held, newName, open, openTable } from "./console.js";
 
 const our = consoleForThisFile();
-
-/** Holds the requests of an address until they are let go. */
-async function held(page, address) {
-  let letGo = () => {};
-  const gone = new Promise((resolve) => (letGo = resolve));
-  await page.route(address, async (route) => {
-    await gone;
-    await route.continue();
-  });
-  return letGo;
-}
 
 test("a signature for one table needs its name", async () => {
   const page = await open(our, `#/signatures/${our.server.account}`);
