@@ -118,9 +118,10 @@ fn create(arguments: &CreateIndexArguments) -> Done {
     let begun = Instant::now();
     let (stored, figures) = block_on(async {
         let store = database::open_existing(&database).await?;
+        // From here on, so that no index is added and left.
+        let interrupted = interruption()?;
         let stored = indexes::add(&store, &index.request, Ticks::now()).await?;
         let index_no = stored.index.index_no;
-        let interrupted = interruption()?;
         let built = tokio::select! {
             built = build(&store, &stored, is_served) => built,
             () = interrupted => Err(Problem("interrupted; the index is dropped".into())),
