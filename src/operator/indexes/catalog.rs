@@ -12,6 +12,8 @@ use crate::store::{IndexState, StoredIndex};
 /// The indexes of all tables, as last read from the database.
 #[derive(Debug, Default)]
 pub(crate) struct IndexCatalog {
+    /// Whether the database was read: a secondary may not have answered yet.
+    is_read: bool,
     /// The complete indexes, by account and table.
     ready: HashMap<String, Vec<Arc<PropertyIndex>>>,
     unbuilt: Vec<PropertyIndex>,
@@ -20,7 +22,7 @@ pub(crate) struct IndexCatalog {
 impl IndexCatalog {
     /// Sorts what the database has.
     pub(crate) fn new(stored: Vec<StoredIndex>) -> Self {
-        let mut catalog = Self::default();
+        let mut catalog = Self { is_read: true, ..Self::default() };
         for StoredIndex { account, table, index, state, .. } in stored {
             match state {
                 IndexState::Building => catalog.unbuilt.push(index),
@@ -54,7 +56,7 @@ impl IndexCatalog {
     ///
     /// # Errors
     /// [`Code::NotImplemented`] for an order by a property that has no index, or several;
-    /// [`Code::InvalidInput`] if the continuation token is of another index.
+    /// [`Code::ServerBusy`] for one while the indexes are not known yet; [`Code::InvalidInput`] if the continuation token is of another index.
     pub(crate) fn apply(&self, account: &str, table: &TableName, scan: &mut Scan) -> Result<()> {
         if self.ready.is_empty() && scan.by.is_none() {
             return Ok(());
@@ -62,6 +64,7 @@ impl IndexCatalog {
         let found = self.ready.get(&table_key(account, table.lower()));
         let indexes = found.map(Vec::as_slice).unwrap_or_default();
         let ordering = match &mut scan.by {
+            Some(_) if !self.is_read => return Err(Code::ServerBusy.into()),
             Some(by) => Some(find_order(by, scan.residual.as_ref(), indexes, (account, table))?),
             None => None,
         };
@@ -147,5 +150,16 @@ mod tests {
         assert_eq!(used("another", "People", everything()), None);
         let partition = Span { lower: Key::new("p", ""), upper: Some(Key::new("p\u{1}", "")) };
         assert_eq!(used("account", "People", vec![partition]), None);
+    }
+
+    #[test]
+    fn an_order_by_a_property_is_refused_for_good_only_if_the_indexes_are_known() {
+        let refused = |catalog: IndexCatalog| {
+            let by = ValueOrder { property: "A".into(), from: None, index: None, range: None };
+            let mut scan = Scan { by: Some(Box::new(by)), ..Scan::over(vec![Span::everything()]) };
+            catalog.apply("account", &TableName::parse("People").unwrap(), &mut scan).unwrap_err().code
+        };
+        assert_eq!(refused(IndexCatalog::default()), Code::ServerBusy);
+        assert_eq!(refused(IndexCatalog::new(vec![])), Code::NotImplemented);
     }
 }

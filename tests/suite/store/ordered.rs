@@ -16,6 +16,7 @@ use rowhouse::store::{Entities, Tables};
 
 use super::contract::{fill, now, number, refusal, scan, table, write};
 use super::indexes::{file, filled, index, memory, partitioned, plain, predicate, spread};
+use super::pages::fill_large;
 use super::postgres::open;
 use crate::support::citus::distributed_url;
 use crate::support::store::AnyStore;
@@ -42,6 +43,11 @@ macro_rules! ordered {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn a_page_is_full_or_the_last() {
                 super::a_page_is_full_or_the_last(&$open.await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn what_cannot_be_sorted_in_time_is_read_in_the_order_of_the_index() {
+                super::what_cannot_be_sorted_in_time_is_read_in_the_order_of_the_index(&$open.await).await;
             }
         }
     };
@@ -254,6 +260,24 @@ pub async fn a_page_is_full_or_the_last<B: AnyStore>(store: &B) {
             assert!(full.iter().all(|page| page.len() == rows) && last.len() <= rows);
             assert_eq!(pages.concat().len(), count);
         }
+    }
+    store.delete_table(table.in_account(&account), now()).await.unwrap();
+}
+
+/// Few rows are sorted if that is quick. Those of this partition are large.
+pub async fn what_cannot_be_sorted_in_time_is_read_in_the_order_of_the_index<B: AnyStore>(store: &B) {
+    const ENTITIES: usize = 100;
+    let (account, table) = table(store).await;
+    fill_large(store, &account, &table, ENTITIES as i32).await;
+    let index = Arc::new(index(store, &account, &table, "N", IndexKind::Number).await);
+    let partition = vec![Span { lower: Key::new("p", ""), upper: Some(Key::new("p\u{1}", "")) }];
+    for order in [PageOrder::Ascending, PageOrder::Descending] {
+        let scan = ordered(&index, order, None, partition.clone());
+        let late = walked(store, &account, &table, &Scan { time: Duration::ZERO, ..scan.clone() }).await;
+        println!("{} pages", late.len());
+        assert!(late.iter().any(|page| page.len() > 1), "{} pages", late.len());
+        let (late, whole) = (late.concat(), walked(store, &account, &table, &scan).await.concat());
+        assert_eq!((keys(&late), late.len()), (keys(&whole), ENTITIES));
     }
     store.delete_table(table.in_account(&account), now()).await.unwrap();
 }

@@ -101,7 +101,11 @@ impl<'a> ScannedPage<'a> {
         let scan = self.scan;
         let Some(by) = scan.by.as_deref().filter(|_| !scan.spans.is_empty()) else { return Ok(true) };
         if let Some(keys) = self.few_keys(db, bucket, memory)? {
-            return self.sorted(db, index, by, keys).map(|()| true);
+            if self.sorted(db, index, by, keys)? {
+                return Ok(true);
+            }
+            let by_keys = Scan { order: PageOrder::Ascending, by: None, ..scan.clone() };
+            memory.dense.put(filter_number(bucket >> 16, &by_keys));
         }
         memory.uses.count_one(index.index_no);
         for range in OrderedRange::all(by, scan.order) {
@@ -155,31 +159,35 @@ impl<'a> ScannedPage<'a> {
         Ok(Some(keys))
     }
 
-    /// Sorts the matches among few entities, and reads those of the page.
+    /// Sorts the matches among few entities, and reads those of the page; `false` if the time is up before
+    /// they are sorted. The order of the index has positions to go on from.
     fn sorted(
         &mut self,
         db: &Connection,
         index: &PropertyIndex,
         by: &ValueOrder,
         keys: Vec<Key>,
-    ) -> Sqlite<()> {
+    ) -> Sqlite<bool> {
         let mut statement = db.prepare_cached(&entries::row(index))?;
         let mut found = Vec::new();
         for key in keys {
             let mut rows = statement.query((&key.partition, &key.row))?;
             let Some(row) = rows.next()? else { continue };
             self.end.examined += 1;
+            if !self.walk.row() {
+                return Ok(false);
+            }
             if !self.walk.has_permit() && !self.walk.pass(row.get_ref(PROPERTIES)?.as_bytes()?.len()) {
                 self.needs_permit = true;
                 self.into.restart();
-                return Ok(());
+                return Ok(true);
             }
             match self.matches(row)? {
                 Ok(true) => found.push((entry_of(row, index.kind)?, key)),
                 Ok(false) => {}
                 Err(error) => {
                     self.failure = Some(error);
-                    return Ok(());
+                    return Ok(true);
                 }
             }
         }
@@ -200,7 +208,7 @@ impl<'a> ScannedPage<'a> {
                 break;
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Ends the page before a row.

@@ -117,7 +117,7 @@ pub(super) async fn read(
         }
         if page.end.next.is_some() || is_finished {
             // The table may have gone after the first rows were read.
-            let mut lease = store.nodes.acquire().await?;
+            let mut lease = store.nodes.acquire_for(lock_wait).await?;
             return Ok(exists(&mut lease, table_id).await?.then_some(page.end));
         }
     }

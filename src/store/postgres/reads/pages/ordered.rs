@@ -34,8 +34,9 @@ impl Ordered<'_> {
             let read = PartRead { ordered: self, store, part, points: None };
             vec![Box::pin(read.read(lock_wait)).await?]
         };
-        let has_seen_rows = parts.iter().any(|part| part.has_seen_rows);
-        if !has_seen_rows && !exists(&mut store.nodes.acquire().await?, table_id).await? {
+        // Where buckets are parts, the table may have gone after the first rows were read.
+        let is_sure = parts.len() == 1 && parts.iter().all(|part| part.has_seen_rows);
+        if !is_sure && !exists(&mut store.nodes.acquire_for(lock_wait).await?, table_id).await? {
             return Ok(None);
         }
         self.hand_out(parts, &mut page);

@@ -1,7 +1,8 @@
 //! The rows of a part of a table in the order of an index.
 //!
 //! The index is read in windows of rows, which are compared with the whole filter and the ranges of keys.
-//! If other indexes, or partitions that the filter names, leave few keys, these are sorted instead.
+//! If other indexes, or partitions that the filter names, leave few keys, these are sorted instead,
+//! unless that takes too long.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::protocol::plan::predicate::Prepared;
 use crate::protocol::plan::span::contain;
 use crate::protocol::plan::{PageEnd, Projection, Scan, Span};
 use crate::store::Fault;
-use crate::store::contract::indexes::{MAX_ENTRIES, filter_number};
+use crate::store::contract::indexes::filter_number;
 use crate::store::postgres::PgStore;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::sessions::LockWait;
@@ -111,7 +112,7 @@ pub(super) struct PartRead<'a> {
 impl PartRead<'_> {
     /// Reads the first rows of the part in order.
     pub(super) async fn read(mut self, lock_wait: Option<LockWait>) -> Result<PartRows, StatementError> {
-        let Ordered { scan, by, .. } = self.ordered;
+        let scan = self.ordered.scan;
         let (mut found, started) = (PartRows::default(), Instant::now());
         if scan.spans.is_empty() || self.points.as_ref().is_some_and(Vec::is_empty) {
             return Ok(found);
@@ -128,19 +129,42 @@ impl PartRead<'_> {
             // An index that was just lost has ended the transaction.
             begin(&mut lease, limit).await?;
         }
+        match self.walk(&mut lease, (limit, started), &mut found).await {
+            // The order of the index has positions to go on from, and ends with the time.
+            Err(StatementError::Fault(Fault::Timeout)) if self.points.is_some() => {
+                lease.roll_back().await;
+                let filter = filter_number(self.part.table_id.table_no, &self.ordered.by_keys());
+                self.store.narrowing.dense.put(filter);
+                (self.points, found) = (None, PartRows { examined: found.examined, ..PartRows::default() });
+                begin(&mut lease, limit).await?;
+                self.walk(&mut lease, (limit, started), &mut found).await?;
+            }
+            walked => walked?,
+        }
+        lease.end_snapshot().await;
+        Ok(found)
+    }
+
+    /// Reads the parts of the order, until the page ends.
+    async fn walk(
+        &self,
+        lease: &mut Lease,
+        (limit, started): (Option<Duration>, Instant),
+        found: &mut PartRows,
+    ) -> Result<(), StatementError> {
+        let Ordered { scan, by, index } = self.ordered;
         if self.points.is_none() {
             lease.avoid_sorts().await?;
-            self.store.narrowing.uses.count_one(self.ordered.index.index_no);
+            self.store.narrowing.uses.count_one(index.index_no);
         }
         for part in by.parts(scan.order) {
-            let mut windows = Windowed { read: &self, limit, started, rows: self.first_window() };
-            windows.walk(&mut lease, part, &mut found).await?;
+            let mut windows = Windowed { read: self, limit, started, rows: self.first_window() };
+            windows.walk(lease, part, found).await?;
             if found.next.is_some() {
                 break;
             }
         }
-        lease.end_snapshot().await;
-        Ok(found)
+        Ok(())
     }
 
     /// The keys that can match, if other indexes or the partitions of the filter leave few.
@@ -150,56 +174,17 @@ impl PartRead<'_> {
         found: &mut PartRows,
     ) -> Result<Option<Vec<Span>>, StatementError> {
         let scan = self.ordered.by_keys();
-        if scan.spans.iter().all(|span| span.partition().is_some()) {
-            return self.keys_of_partitions(&scan, lease, found).await;
-        }
-        if self.part.bucket.is_some() {
-            return Ok(None);
-        }
         let (reading, mut end) = (Reading::of(&scan), PageEnd::default());
-        let walk = Windows::new(self.part, Residual::None, &scan, None);
-        let narrowed = reading.narrowed(self.store, self.part.table_id, &walk, lease, &mut end).await?;
+        let points = if scan.spans.iter().all(|span| span.partition().is_some()) {
+            reading.keys_of_partitions(self.store, self.part, lease, &mut end).await?
+        } else if self.part.bucket.is_some() {
+            None
+        } else {
+            let walk = Windows::new(self.part, Residual::None, &scan, None);
+            reading.narrowed(self.store, self.part.table_id, &walk, lease, &mut end).await?
+        };
         (found.examined, found.narrowed_by) = (end.examined, end.narrowed_by);
-        Ok(narrowed)
-    }
-
-    async fn keys_of_partitions(
-        &self,
-        scan: &Scan,
-        lease: &mut Lease,
-        found: &mut PartRows,
-    ) -> Result<Option<Vec<Span>>, StatementError> {
-        let TablePart { table_id, bucket } = self.part;
-        let (filter, dense) = (filter_number(table_id.table_no, scan), &self.store.narrowing.dense);
-        if dense.has(filter) {
-            return Ok(None);
-        }
-        let mut keys = Vec::new();
-        let is_here =
-            |span: &&Span| bucket.is_none() || span.partition().map(|pk| table_id.bucket(pk)) == bucket;
-        for span in scan.spans.iter().filter(is_here) {
-            let limit = MAX_ENTRIES + 1 - keys.len();
-            let source = sources::range(self.part, span, limit, Projection::SystemOnly)?;
-            let mut visit = |row: &PgRow| {
-                keys.push(Span::point(key(row)?));
-                Ok(ControlFlow::Continue(()))
-            };
-            match stream(lease, source, PageOrder::Ascending, &mut visit).await {
-                // The order of the index has positions to go on from, and ends with the time.
-                Err(StatementError::Fault(Fault::Timeout)) => {
-                    lease.roll_back().await;
-                    dense.put(filter);
-                    return Ok(None);
-                }
-                read => read?,
-            }
-            if keys.len() > MAX_ENTRIES {
-                dense.put(filter);
-                return Ok(None);
-            }
-        }
-        found.examined += keys.len() as u64;
-        Ok(Some(keys))
+        Ok(points)
     }
 
     /// Rows of the first window: all that are needed, if each of them is one of the page.
@@ -319,21 +304,23 @@ impl Windowed<'_> {
             let (before, kept) = (Instant::now(), (found.rows.len(), found.bytes));
             let edge = match self.window(lease, part, from.as_ref(), found).await {
                 // A position is where rows are still to be read: without one, the part begins anew.
-                Err(StatementError::Fault(Fault::Timeout))
-                    if self.rows > 1 || (has_advanced && from.is_some()) =>
-                {
+                Err(StatementError::Fault(Fault::Timeout)) if has_advanced && from.is_some() => {
                     lease.roll_back().await;
                     found.rows.truncate(kept.0);
                     found.bytes = kept.1;
-                    found.next = from.clone().filter(|_| has_advanced);
-                    if found.next.is_some() {
-                        return Ok(());
-                    }
+                    found.next = from;
+                    return Ok(());
+                }
+                // Fewer rows take less time, unless all are sorted for them.
+                Err(StatementError::Fault(Fault::Timeout)) if self.rows > 1 && self.read.points.is_none() => {
+                    lease.roll_back().await;
+                    found.rows.truncate(kept.0);
+                    found.bytes = kept.1;
+                    // Seen in a snapshot that is given up.
+                    found.has_seen_rows = false;
                     self.rows = (self.rows / GROWTH).max(1);
                     begin(lease, self.limit.filter(|_| self.rows > 1)).await?;
-                    if self.read.points.is_none() {
-                        lease.avoid_sorts().await?;
-                    }
+                    lease.avoid_sorts().await?;
                     continue;
                 }
                 edge => edge?,

@@ -1,14 +1,18 @@
 //! Reading a page of one part of a table.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
+
+use sqlx::postgres::PgRow;
 
 use super::streamed::{Residual, StreamedPage, stream};
 use super::walk::{Windows, first_window};
+use crate::protocol::model::PageOrder;
 use crate::protocol::plan::index::IndexChoice;
 use crate::protocol::plan::span::points_within;
-use crate::protocol::plan::{PageEnd, Scan, Span};
+use crate::protocol::plan::{PageEnd, Projection, Scan, Span};
 use crate::store::Fault;
-use crate::store::contract::indexes::{choices_of, filter_number};
+use crate::store::contract::indexes::{MAX_ENTRIES, choices_of, filter_number};
 use crate::store::postgres::PgStore;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::sessions::LockWait;
@@ -16,6 +20,7 @@ use crate::store::postgres::fault::StatementError;
 use crate::store::postgres::reads::narrow::look_up;
 use crate::store::postgres::reads::sources::Step;
 use crate::store::postgres::reads::{filter, sources};
+use crate::store::postgres::rows::key;
 use crate::store::postgres::state::table_ids::{TableId, TablePart, exists};
 
 /// What a page reads, and how.
@@ -137,6 +142,47 @@ impl<'a> Reading<'a> {
             dense.put(filter);
         }
         Ok(named.map(|named| points_within(named.keys, &self.scan.spans, self.scan.order)))
+    }
+
+    /// The keys of the partitions that the filter names, if they are few.
+    pub(super) async fn keys_of_partitions(
+        self,
+        store: &PgStore,
+        part: TablePart,
+        lease: &mut Lease,
+        end: &mut PageEnd,
+    ) -> Result<Option<Vec<Span>>, StatementError> {
+        let TablePart { table_id, bucket } = part;
+        let (filter, dense) = (filter_number(table_id.table_no, self.scan), &store.narrowing.dense);
+        if dense.has(filter) {
+            return Ok(None);
+        }
+        let mut keys = Vec::new();
+        let is_here =
+            |span: &&Span| bucket.is_none() || span.partition().map(|pk| table_id.bucket(pk)) == bucket;
+        for span in self.scan.spans.iter().filter(is_here) {
+            let limit = MAX_ENTRIES + 1 - keys.len();
+            let source = sources::range(part, span, limit, Projection::SystemOnly)?;
+            let mut visit = |row: &PgRow| {
+                keys.push(Span::point(key(row)?));
+                Ok(ControlFlow::Continue(()))
+            };
+            match stream(lease, source, PageOrder::Ascending, &mut visit).await {
+                // The order of the index has positions to go on from, and ends with the time.
+                Err(StatementError::Fault(Fault::Timeout)) => {
+                    lease.roll_back().await;
+                    dense.put(filter);
+                    return Ok(None);
+                }
+                read => read?,
+            }
+            if keys.len() > MAX_ENTRIES {
+                dense.put(filter);
+                return Ok(None);
+            }
+        }
+        end.examined += keys.len() as u64;
+        Ok(Some(keys))
     }
 
     /// The timeout of a statement of a walk, if it is shorter than the general one.
