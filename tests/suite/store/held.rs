@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::store::AnyStore;
-use futures_util::future::{join, join_all};
+use futures_util::future::{join, join_all, join3};
 use rowhouse::protocol::model::{IfMatch, Key};
 use rowhouse::protocol::plan::{Span, Write, WriteKind};
 use rowhouse::store::postgres::{PgOptions, PgStore};
@@ -11,7 +11,7 @@ use sqlx::{Connection, Executor, PgConnection};
 
 use super::contract::{insert, name, now, number, scan, table, write};
 use crate::support::postgres::fresh_database;
-use rowhouse::store::{Entities, Tables};
+use rowhouse::store::{CountPosition, Entities, Tables, Totals};
 
 const UPSERT: WriteKind = WriteKind::Replace(IfMatch::Absent);
 
@@ -99,9 +99,12 @@ async fn reads_wait_for(coalesce: bool) {
         };
         let point = store.get(table.in_account(&account), &key);
         let page = store.query(table.in_account(&account), &everything);
-        let ((), (point, page)) = join(freed, join(point, page)).await;
+        let start = CountPosition::start();
+        let part = store.count_part(table.in_account(&account), &start, 10);
+        let ((), (point, page), part) = join3(freed, join(point, page), part).await;
         assert!(point.unwrap().is_some());
         assert_eq!(page.unwrap().entities.len(), 1);
+        assert_eq!(part.unwrap().unwrap().entities, 1);
     }
 }
 

@@ -41,7 +41,7 @@ impl StoredAccounts for PgStore {
 
 impl PgStore {
     pub(crate) async fn read_properties(&self, account: &str) -> StoreResult<Option<String>> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire().await?;
         let query = sqlx::query(statements::READ_PROPERTIES).bind(account);
         let Some(row) = lease.row(query, Effect::Undone).await? else { return Ok(None) };
         let StoredColumn(text) = row.try_get("properties").map_err(broken_row)?;
@@ -56,7 +56,7 @@ impl PgStore {
     }
 
     pub(crate) async fn count_account_changes(&self) -> StoreResult<ChangeCounts> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire().await?;
         let row = lease.row(sqlx::query(statements::ACCOUNT_CHANGES), Effect::Undone).await?;
         let row = row.ok_or(Fault::Other)?;
         let count = |name: &str| row.try_get(name).map_err(broken_row);
@@ -68,13 +68,13 @@ impl PgStore {
     }
 
     pub(crate) async fn read_accounts(&self) -> StoreResult<Vec<StoredAccount>> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire().await?;
         let rows = lease.rows(sqlx::query(statements::LIST_ACCOUNTS), Effect::Undone).await?;
         rows.iter().map(account).collect()
     }
 
     pub(crate) async fn read_account_options(&self) -> StoreResult<Vec<AccountOptions>> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire().await?;
         let rows = lease.rows(sqlx::query(statements::LIST_ACCOUNT_OPTIONS), Effect::Undone).await?;
         rows.iter().map(options).collect()
     }

@@ -16,7 +16,7 @@ use crate::store::{AddedIndex, Fault, IndexState, NewIndex, StoreResult, StoredI
 
 impl PgStore {
     pub(crate) async fn read_indexes(&self) -> StoreResult<Vec<StoredIndex>> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire().await?;
         let rows = lease.rows(sqlx::query(texts::LIST), Effect::Undone).await?;
         let found: Vec<Option<StoredIndex>> = rows.iter().map(stored).collect::<StoreResult<_>>()?;
         Ok(found.into_iter().flatten().collect())

@@ -57,7 +57,7 @@ impl Tables for PgStore {
 
 impl PgStore {
     pub(crate) async fn read_policies(&self, table: TableRef<'_>) -> StoreResult<Option<String>> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire().await?;
         let query = sqlx::query(statements::READ_POLICIES).bind(table.account).bind(table.name.lower());
         let row = lease.row(query, Effect::Undone).await?.ok_or(Code::TableNotFound)?;
         let column: Option<StoredColumn<'_>> = row.try_get("policies").map_err(broken_row)?;
@@ -87,7 +87,7 @@ impl PgStore {
     }
 
     async fn look_up(&self, table: TableRef<'_>, name: String) -> StoreResult<TableId> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire().await?;
         let asked = Instant::now();
         let row = resolve(&mut lease, table).await?.ok_or(Code::TableNotFound)?;
         let table_id = TableId::read(&row)?;
@@ -143,14 +143,14 @@ impl PgStore {
     }
 
     pub(crate) async fn entry(&self, table: TableRef<'_>) -> StoreResult<Option<TableEntry>> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire().await?;
         let row = resolve(&mut lease, table).await?;
         Ok(row.as_ref().map(entry).transpose()?)
     }
 
     /// Evaluates the residual filter here, batch by batch: rows of tables are few and small.
     pub(crate) async fn table_page(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire().await?;
         let single = scan.residual.is_none() && scan.spans.len() == 1;
         if !single {
             lease.begin_snapshot().await?;

@@ -122,8 +122,8 @@ impl Nodes {
         self.topology.is_any_used(|node| node.pool.may_open())
     }
 
-    /// A connection to any server, for statements that wait this long for locks; `None` for
-    /// statements that take none.
+    /// A connection to any server, for statements that wait this long for locks; `None`: as long as the
+    /// session happens to.
     ///
     /// # Errors
     /// As [`Pool::acquire_for`], of the last server that was tried.
@@ -131,31 +131,23 @@ impl Nodes {
         self.acquire_of(None, wait).await
     }
 
-    /// As [`Nodes::acquire_for`], for statements that lock nothing.
-    ///
-    /// # Errors
-    /// As [`Nodes::acquire_for`].
-    pub(crate) async fn acquire(&self) -> Result<Lease, StatementError> {
-        self.acquire_for(None).await
-    }
-
     /// As [`Nodes::acquire_for`], for statements that wait for locks as long as an operation may.
     ///
     /// # Errors
     /// As [`Nodes::acquire_for`].
-    pub(crate) async fn acquire_to_lock(&self) -> Result<Lease, StatementError> {
+    pub(crate) async fn acquire(&self) -> Result<Lease, StatementError> {
         self.acquire_for(Some(LockWait::Long)).await
     }
 
-    /// As [`Nodes::acquire_to_lock`], for statements that write what each node has a copy of: they need all.
+    /// As [`Nodes::acquire`], for statements that write what each node has a copy of: they need all.
     ///
     /// # Errors
     /// As [`Nodes::acquire_for`], and [`Fault::Unavailable`] while a server with buckets answers nobody.
     pub(crate) async fn acquire_for_all_nodes(&self) -> Result<Lease, StatementError> {
         if !self.is_distributed() {
-            return self.acquire_to_lock().await;
+            return self.acquire().await;
         }
-        Lease::guarded(&self.topology.breaker_of_all, self.acquire_to_lock()).await
+        Lease::guarded(&self.topology.breaker_of_all, self.acquire()).await
     }
 
     /// A connection for statements about one bucket: to the server that has it, if that is in reach.

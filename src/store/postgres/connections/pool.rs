@@ -55,21 +55,17 @@ impl Pool {
         &self.connector
     }
 
-    /// Waits for a connection, for statements that lock nothing.
+    /// Waits for a connection. Its statements wait for locks as long as an operation may.
     ///
     /// # Errors
     /// [`Fault::Busy`] if no slot or connection is free in time, [`Fault::Unavailable`] if the database
     /// refuses connections.
     pub(crate) async fn acquire(&self) -> Result<Lease, StatementError> {
-        self.acquire_for(None).await
-    }
-
-    /// As [`Pool::acquire`], for statements that may wait long for locks.
-    pub(crate) async fn acquire_to_lock(&self) -> Result<Lease, StatementError> {
         self.acquire_for(Some(LockWait::Long)).await
     }
 
-    /// As [`Pool::acquire`], for statements that wait this long for locks; `None` for those without locks.
+    /// As [`Pool::acquire`], for statements that wait this long for locks; `None`: as long as the session
+    /// happens to.
     pub(crate) async fn acquire_for(&self, wait: Option<LockWait>) -> Result<Lease, StatementError> {
         let slot = SessionPermit::new(self.slot().await?, self.owner.metrics);
         let until = Instant::now() + self.connector.acquire_timeout;

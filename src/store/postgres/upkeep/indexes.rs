@@ -284,7 +284,7 @@ impl PgStore {
 
     /// Removes the parts of one index that nothing uses any more.
     pub(crate) async fn try_remove_index(&self, now: Ticks) -> StoreResult<bool> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire().await?;
         let removable = sqlx::query(texts::REMOVABLE).bind(removable_until(now));
         let Some(row) = lease.row(removable, Effect::Undone).await? else { return Ok(false) };
         drop(lease);
@@ -321,7 +321,7 @@ impl PgStore {
     }
 
     async fn parts(&self, index_no: i64) -> StoreResult<Vec<IndexPart>> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire().await?;
         let find = sqlx::query(texts::PARTS).bind(texts::prefix(index_no));
         let found = lease.rows(find, Effect::Undone).await?;
         let mut parts: Vec<IndexPart> = found.iter().map(IndexPart::read).collect::<StoreResult<_>>()?;

@@ -92,7 +92,7 @@ impl PgStore {
     }
 
     pub(crate) async fn replayed_until(&self, now: Ticks) -> StoreResult<Option<Ticks>> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire().await?;
         let row = lease.row(sqlx::query(statements::REPLAYED), Effect::Undone).await?.ok_or(Fault::Other)?;
         if !row.try_get("is_replica").map_err(broken_row)? {
             return Ok(Some(now));
@@ -103,7 +103,7 @@ impl PgStore {
 
     /// Counts the deleted tables whose first pass is not complete.
     pub(crate) async fn count_doomed(&self) -> StoreResult<u64> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire().await?;
         let query = sqlx::query(statements::COUNT_DOOMED);
         let row = lease.row(query, Effect::Undone).await?.ok_or(Fault::Other)?;
         let count: i64 = row.try_get("n").map_err(broken_row)?;
@@ -113,7 +113,7 @@ impl PgStore {
     /// The table that has been due for the longest. One that a step failed for delays no other.
     async fn due_for_purge(&self, now: Ticks) -> Result<Option<PgRow>, StatementError> {
         let latest = now.raw().saturating_add(GRACE);
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire().await?;
         let due = sqlx::query(statements::DUE).bind(now.raw()).bind(latest);
         lease.row(due.bind(self.purge_progress.tables_set_aside()), Effect::Undone).await
     }

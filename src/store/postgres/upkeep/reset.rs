@@ -41,7 +41,7 @@ impl PgStore {
     /// Returns the session that has the snapshots, with their tables. After a lost connection it is a new
     /// session without snapshots.
     async fn snapshot_session(&self) -> Result<Lease, StatementError> {
-        let mut lease = self.snapshots.acquire_to_lock().await?;
+        let mut lease = self.snapshots.acquire().await?;
         let known = sqlx::query(texts::HAS_SNAPSHOTS).bind("snapshots");
         if lease.row(known, Effect::Undone).await?.is_none() {
             for text in texts::CREATE {
@@ -52,7 +52,7 @@ impl PgStore {
     }
 
     pub(crate) async fn try_reset(&self, account: Option<&str>, now: Ticks) -> StoreResult<()> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire().await?;
         lease.begin().await?;
         empty(&mut lease, account, now).await?;
         Ok(lease.commit().await?)

@@ -5,6 +5,7 @@ use sqlx::postgres::PgRow;
 
 use crate::protocol::model::{Key, TableRef, Ticks};
 use crate::store::postgres::connections::lease::Lease;
+use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::retry::{Attempt, retry};
 use crate::store::postgres::rows::{broken_row, ticks};
@@ -110,7 +111,7 @@ impl Attempt for CountPart<'_> {
         let CountPosition { layout, share, .. } = self.from;
         let bucket = table_id.buckets().nth(usize::from(*share));
         let mut lease = match bucket {
-            Some(bucket) => store.nodes.acquire_at(bucket, None).await?,
+            Some(bucket) => store.nodes.acquire_at(bucket, Some(LockWait::Long)).await?,
             None => store.nodes.acquire().await?,
         };
         let part = match bucket {
@@ -163,7 +164,7 @@ impl Attempt for Estimate {
     async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<u64>> {
         let mut sum = 0;
         for bucket in table_id.buckets() {
-            let mut lease = store.nodes.acquire_at(bucket, None).await?;
+            let mut lease = store.nodes.acquire_at(bucket, Some(LockWait::Long)).await?;
             if !exists(&mut lease, table_id).await? {
                 return Ok(None);
             }

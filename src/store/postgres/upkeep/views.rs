@@ -82,11 +82,11 @@ impl PgStore {
     /// A connection to where definitions are allowed: where entities are distributed, only through the
     /// coordinator.
     async fn acquire_to_define(&self) -> Result<Lease, StatementError> {
-        let lease = self.nodes.acquire_to_lock().await?;
+        let lease = self.nodes.acquire().await?;
         match &self.definitions {
             Some(definitions) if lease.statements().is_distributed => {
                 drop(lease);
-                definitions.acquire_to_lock().await
+                definitions.acquire().await
             }
             _ => Ok(lease),
         }

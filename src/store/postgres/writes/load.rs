@@ -26,7 +26,7 @@ impl Attempt for Loading<'_> {
     type Done = bool;
 
     async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<bool>> {
-        let mut lease = store.nodes.acquire_to_lock().await.map_err(not_begun)?;
+        let mut lease = store.nodes.acquire().await.map_err(not_begun)?;
         lease.begin().await?;
         match self.put_all(&mut lease, table_id).await {
             Ok(Some(true)) => {
@@ -146,7 +146,7 @@ impl PgStore {
 
     pub(crate) async fn read_marks(&self, copy: &str) -> StoreResult<Vec<LoadMark>> {
         let rows = retry(|| async {
-            let mut lease = self.nodes.acquire_to_lock().await?;
+            let mut lease = self.nodes.acquire().await?;
             Ok(lease.rows(sqlx::query(statements::MARKS).bind(copy), Effect::Undone).await?)
         });
         Ok(rows.await?.iter().map(|row| mark(copy, row)).collect::<Result<_, StatementError>>()?)
