@@ -13,8 +13,8 @@ use rustix::fs::OFlags;
 use serde_json::json;
 use tokio::net::TcpSocket;
 
-use crate::process::free_port;
 use crate::support::client::Account;
+use crate::support::ports::free_port;
 use crate::support::server::{account, fresh_folder};
 use crate::support::*;
 use crate::tls::{fixture, trusting};

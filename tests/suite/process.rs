@@ -3,12 +3,15 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::commands::soon;
 use crate::support::client::Account;
 use crate::support::http::read_answer;
+use crate::support::ports::free_port;
 use crate::support::postgres::fresh_database;
 use crate::support::server::{Process, account, fresh_folder};
 use crate::support::*;
@@ -241,9 +244,9 @@ fn a_server_that_waits_for_its_database_ends_when_it_is_told() {
             .spawn()
             .expect("the binary runs");
         let asked = silent.accept().expect("the server asks its database");
-        let told = Instant::now();
         let kill = Command::new("kill").args(["-s", name, &server.id().to_string()]).status();
         assert!(kill.is_ok_and(|status| status.success()));
+        let told = Instant::now();
         assert_eq!(server.wait().expect("it ends").code(), Some(0), "{name}");
         // It would have waited for five.
         assert!(told.elapsed() < Duration::from_secs(3), "{name}: {:?}", told.elapsed());
@@ -359,8 +362,9 @@ fn a_change_set_cut_off_by_a_kill_is_whole_or_absent() {
     let name = fresh_name();
     let first = server(&folder);
     client(&first).create_table(&name).expect(201);
+    let done = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        let (name, there) = (name.as_str(), client(&first));
+        let (name, there, done) = (name.as_str(), client(&first), &done);
         scope.spawn(move || {
             let t = Table::new(&there, name);
             // Until the server is gone, in the middle of a change set or between two.
@@ -372,9 +376,10 @@ fn a_change_set_cut_off_by_a_kill_is_whole_or_absent() {
                 if std::panic::catch_unwind(attempt).is_err() {
                     break;
                 }
+                done.fetch_add(1, Ordering::Relaxed);
             }
         });
-        std::thread::sleep(Duration::from_millis(1500));
+        soon("change sets are done", || done.load(Ordering::Relaxed) >= 20);
         first.signal("KILL");
     });
     let folder = first.kill();
@@ -423,12 +428,6 @@ fn serve_is_what_is_meant_without_a_command() {
     let arguments = ["--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:"];
     let server = Process::spawn(fresh_folder(), &arguments, &[]);
     Client::path_style(server.address(), development()).table();
-}
-
-/// A port that was free a moment ago.
-pub fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("it listens").port()
 }
 
 #[test]

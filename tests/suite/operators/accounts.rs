@@ -239,7 +239,8 @@ async fn a_change_in_progress_is_answered_when_the_server_stops() {
         let admin = Wire::new(admin.address());
         move || post(&admin, "/accounts/myaccount/rotate", &json!({ "slot": 1 }))
     });
-    let waits = "SELECT count(*)::text FROM pg_locks WHERE NOT granted";
+    let waits = "SELECT count(*)::text FROM pg_stat_activity \
+                 WHERE datname = current_database() AND wait_event_type = 'Lock'";
     soon("the change waits", || tokio::task::block_in_place(|| text(&site.url, waits)) == "1");
     server.signal("TERM");
     soon("the server stops", || server.log().contains("shutting down"));

@@ -1,5 +1,7 @@
 //! Failures that repeat do not drown the log.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
 use crate::support::batch::{post, query_batch};
 
@@ -75,17 +77,21 @@ fn a_database_that_is_away_is_told_of_once_a_second() {
     execute(server_url(), &format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false"));
     let cut = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'");
     execute(server_url(), &cut);
-    let begun = Instant::now();
+    let (begun, failed) = (Instant::now(), AtomicUsize::new(0));
+    let lasts = || {
+        begun.elapsed() < Duration::from_secs(3)
+            || failed.load(Ordering::Relaxed) <= 50 && begun.elapsed() < Duration::from_secs(60)
+    };
     let fails = || {
         let mine = Client::path_style(server.address(), account(1));
         let mine = Table::new(&mine, t.name.clone());
         let asks = std::iter::repeat_with(|| mine.get("p", "r").status);
-        asks.take_while(|_| begun.elapsed() < Duration::from_secs(3)).filter(|status| *status >= 500).count()
+        for _ in asks.take_while(|_| lasts()).filter(|status| *status >= 500) {
+            failed.fetch_add(1, Ordering::Relaxed);
+        }
     };
-    let failed: usize = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..8).map(|_| scope.spawn(fails)).collect();
-        threads.into_iter().map(|thread| thread.join().expect("a thread")).sum()
-    });
+    std::thread::scope(|scope| (0..8).for_each(|_| drop(scope.spawn(fails))));
+    let failed = failed.into_inner();
     let seconds = begun.elapsed().as_secs() as usize;
     execute(server_url(), &format!("ALTER DATABASE {name} ALLOW_CONNECTIONS true"));
     let log = server.log();

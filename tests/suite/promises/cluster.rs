@@ -1,7 +1,6 @@
 //! A PostgreSQL of its own for each test that takes it away.
 
-use std::net::TcpListener;
-
+use crate::support::ports::free_port;
 use crate::support::postgres::{as_ordinary_user, installation};
 use crate::support::shell::ClusterShell;
 
@@ -19,9 +18,7 @@ impl Cluster {
             "tests that kill PostgreSQL need a local installation (Debian, Ubuntu: apt-get install \
              postgresql; Fedora: dnf install postgresql-server; macOS: brew install postgresql)",
         );
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("it listens").port();
-        drop(listener);
+        let port = free_port();
         let mut command = as_ordinary_user();
         let script =
             concat!(include_str!("../support/postmasters.sh"), include_str!("../support/crashable.sh"));

@@ -1,8 +1,7 @@
 //! A PostgreSQL with a synchronous standby, for each test that promotes it.
 
-use std::net::TcpListener;
-
 use super::proxy::Proxy;
+use crate::support::ports::free_port;
 use crate::support::postgres::{as_ordinary_user, installation};
 use crate::support::shell::ClusterShell;
 
@@ -18,8 +17,7 @@ impl Pair {
     pub fn start() -> Self {
         let programs = installation(&["psql", "pg_basebackup", "pg_rewind"])
             .expect("tests that promote standbys need a local PostgreSQL");
-        let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-        let ports = listeners.map(|listener| listener.local_addr().expect("it listens").port().to_string());
+        let ports = [(); 2].map(|()| free_port().to_string());
         let mut command = as_ordinary_user();
         let script = concat!(include_str!("../support/postmasters.sh"), include_str!("../support/pair.sh"));
         command.args(["sh", "-c", script, "pair.sh"]);

@@ -3,7 +3,7 @@
 
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -251,7 +251,9 @@ fn hold_in_the_middle(url: &str, table: &str) {
 }
 
 fn until(holds: impl Fn() -> bool) {
+    let begun = Instant::now();
     while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(180), "it never came");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -27,8 +27,8 @@ async fn run(connection: &mut PgConnection, text: &str) {
 async fn impatient(url: &str, connections: u32) -> PgStore {
     let mut options = PgOptions::new(url);
     options.max_connections = connections;
-    options.acquire_timeout = Duration::from_millis(300);
-    options.operation_timeout = Duration::from_millis(900);
+    options.acquire_timeout = Duration::from_secs(3);
+    options.operation_timeout = Duration::from_secs(9);
     PgStore::connect(options).await.unwrap()
 }
 

@@ -307,11 +307,11 @@ async fn a_filter_of_many_comparisons_over_large_entities_ends() {
     filler.create_table(table.in_account(&account), now()).await.unwrap();
     fill_large(&filler, &account, &table, ENTITIES).await;
     let mut options = PgOptions::new(plain_url());
-    options.operation_timeout = Duration::from_secs(1);
+    options.operation_timeout = Duration::from_secs(5);
     let store = PgStore::connect(options).await.expect("a store");
     for comparisons in [16, 100, 400] {
         let mut scan = scan(vec![Span::everything()]);
-        scan.time = Duration::from_secs(5);
+        scan.time = Duration::from_secs(25);
         scan.residual = Some(is_any_of(&[3, 59], comparisons));
         let found = walk(&store, &account, &table, &scan).await.concat();
         assert_eq!(found.len(), 2, "{comparisons} comparisons");

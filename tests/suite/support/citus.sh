@@ -7,6 +7,8 @@ bin=$1
 shift
 trap '' INT TERM HUP PIPE
 cd /
+# For slow machines.
+export PGCTLTIMEOUT=300
 dir=$(mktemp -d "${TMPDIR:-/tmp}/rowhouse-citus.XXXXXX") || exit 1
 # Nodes connect to each other, and libpq looks for passwords and certificates at home.
 export HOME="$dir"
@@ -14,7 +16,7 @@ echo admin >"$dir/password"
 printf '*:*:*:%s\n' admin:admin rowhouse:rowhouse >"$dir/.pgpass"
 chmod 600 "$dir/.pgpass"
 start() {
-    "$bin/pg_ctl" -D "$dir/$1" -w -t 120 -l "$dir/log$1" start >/dev/null 2>&1 || { cat "$dir/log$1" >&2; exit 1; }
+    "$bin/pg_ctl" -D "$dir/$1" -w -l "$dir/log$1" start >/dev/null 2>&1 || { cat "$dir/log$1" >&2; exit 1; }
 }
 # Refuses new connections of the servers' role to a node, and ends those that it has.
 refuse() {

@@ -7,6 +7,8 @@ port=$2
 # output that is gone must leave the folder behind.
 trap '' INT TERM HUP PIPE
 cd /
+# For slow machines.
+export PGCTLTIMEOUT=300
 dir=$(mktemp -d "${TMPDIR:-/tmp}/rowhouse-pg.XXXXXX") || exit 1
 trap '"$bin/pg_ctl" -D "$dir/data" -m immediate stop >/dev/null 2>&1; rm -rf "$dir"' EXIT
 make_cluster() {

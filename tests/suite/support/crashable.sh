@@ -7,9 +7,11 @@ bin=$1
 port=$2
 trap '' INT TERM HUP PIPE
 cd /
+# For slow machines.
+export PGCTLTIMEOUT=300
 dir=$(mktemp -d "${TMPDIR:-/tmp}/rowhouse-pg.XXXXXX") || exit 1
 start() {
-    "$bin/pg_ctl" -D "$dir/data" -w -t 120 -l "$dir/log" start >/dev/null 2>&1 -o "-k $dir -p $port \
+    "$bin/pg_ctl" -D "$dir/data" -w -l "$dir/log" start >/dev/null 2>&1 -o "-k $dir -p $port \
         -c listen_addresses=127.0.0.1 -c max_connections=200 -c shared_buffers=32MB" ||
         { cat "$dir/log" >&2; exit 1; }
 }
@@ -29,7 +31,7 @@ while read -r command; do
         touch "$dir/data/standby.signal"
         start
         ;;
-    promote) "$bin/pg_ctl" -D "$dir/data" -w promote >/dev/null ;;
+    promote) "$bin/pg_ctl" -D "$dir/data" -w promote >/dev/null || exit 1 ;;
     esac
     echo "done"
 done

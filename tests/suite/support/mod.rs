@@ -9,6 +9,7 @@ pub mod clock;
 pub mod encode;
 pub mod http;
 pub mod nodes;
+pub mod ports;
 pub mod postgres;
 pub mod recording;
 pub mod refusals;

@@ -3,12 +3,12 @@
 //! the installation that all other tests use. Tests use a private one as an ordinary role that owns
 //! its databases; only what needs a superuser is done by one.
 
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use super::ports::free_port;
 use super::postgres::{as_ordinary_user, execute, installation, list, text, with_database};
 use super::shell::ClusterShell;
 
@@ -113,11 +113,7 @@ impl PrivateCluster {
     /// installation has the extension.
     pub fn start() -> Option<Self> {
         let programs = programs()?;
-        let listeners: Vec<TcpListener> =
-            (0..=WORKERS).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
-        let port = |listener: &TcpListener| listener.local_addr().expect("it listens").port().to_string();
-        let ports: Vec<String> = listeners.iter().map(port).collect();
-        drop(listeners);
+        let ports: Vec<String> = (0..=WORKERS).map(|_| free_port().to_string()).collect();
         let mut command = as_ordinary_user();
         let script = concat!(include_str!("postmasters.sh"), include_str!("citus.sh"));
         command.args(["sh", "-c", script, "citus.sh"]).arg(&programs).args(&ports);

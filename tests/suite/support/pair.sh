@@ -6,6 +6,8 @@ bin=$1
 ports="$2 $3"
 trap '' INT TERM HUP PIPE
 cd /
+# For slow machines.
+export PGCTLTIMEOUT=300
 dir=$(mktemp -d "${TMPDIR:-/tmp}/rowhouse-pair.XXXXXX") || exit 1
 port() {
     set -- $ports "$1"
@@ -18,7 +20,7 @@ ask() {
     "$bin/psql" -X -q -A -t -h 127.0.0.1 -p "$(port "$1")" -U rowhouse -c "$2" postgres
 }
 start() {
-    "$bin/pg_ctl" -D "$dir/$1" -w -t 120 -l "$dir/log$1" start >/dev/null 2>&1 -o "-k $dir -p $(port "$1") \
+    "$bin/pg_ctl" -D "$dir/$1" -w -l "$dir/log$1" start >/dev/null 2>&1 -o "-k $dir -p $(port "$1") \
         -c listen_addresses=127.0.0.1 -c max_connections=200 -c shared_buffers=32MB" ||
         { cat "$dir/log$1" >&2; exit 1; }
 }
@@ -70,7 +72,7 @@ while read -r command n; do
     kill) die "$n" ;;
     freeze) freeze "$n" ;;
     thaw) thaw "$n" ;;
-    promote) "$bin/pg_ctl" -D "$dir/$n" -w promote >/dev/null ;;
+    promote) "$bin/pg_ctl" -D "$dir/$n" -w promote >/dev/null || exit 1 ;;
     restrict)
         ask "$n" "ALTER SYSTEM SET default_transaction_read_only = on"
         ask "$n" "SELECT pg_reload_conf()" >/dev/null

@@ -2,7 +2,6 @@
 //! `POSTGRES_PROGRAMS`, a Docker engine, or a private cluster of a local installation, in this order.
 
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,6 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rowhouse::store::postgres::{PgOptions, PgStore};
 use sqlx::{Connection, Executor, PgConnection, Row};
+
+use super::ports::free_port;
 
 const PREFIX: &str = "rowhouse_test_";
 /// Databases of runs that began this long ago are left-overs.
@@ -247,7 +248,7 @@ fn docker_says(arguments: &[&str]) -> Option<String> {
 
 fn local() -> Option<String> {
     let programs = installation(&[])?;
-    let port = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
+    let port = free_port();
     let mut command = as_ordinary_user();
     command.args(["sh", "-c", include_str!("cluster.sh"), "cluster.sh"]);
     command.arg(&programs).arg(port.to_string());
