@@ -10,6 +10,9 @@ pub(crate) enum TransferError {
     Usage(String),
     #[error("{0}")]
     Failed(String),
+    /// An answer has more bytes than are read.
+    #[error("{0}")]
+    TooLarge(String),
     #[error("interrupted")]
     Interrupted,
 }

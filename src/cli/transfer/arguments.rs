@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
 
 use super::ended::TransferEnd;
 use crate::cli::output::{interruption, warn};
@@ -274,10 +275,27 @@ pub(crate) fn confirmed(question: &str, is_sure: bool) -> Result<(), TransferEnd
         return Err(TransferEnd::Usage(format!("{question}; confirm with --yes")));
     }
     write!(stderr().lock(), "rowhouse: {question}. Go on? [y/N] ")?;
-    let mut answer = String::new();
-    stdin().lock().read_line(&mut answer)?;
-    match answer.trim().to_ascii_lowercase().as_str() {
-        "y" | "yes" => Ok(()),
-        _ => Err(TransferEnd::Usage("nothing was done".into())),
+    match line()?.map(|line| line.trim().to_ascii_lowercase()).as_deref() {
+        Some("y" | "yes") => Ok(()),
+        Some(_) => Err(TransferEnd::Usage("nothing was done".into())),
+        None => Err(TransferEnd::Interrupted("interrupted; nothing was done".into())),
     }
+}
+
+/// Reads a line of standard input; `None` if a signal comes first.
+fn line() -> std::io::Result<Option<String>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (sender, receiver) = oneshot::channel();
+    // Signals do not end the read of a line; it ends with the process.
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        sender.send(stdin().lock().read_line(&mut line).map(|_| line))
+    });
+    runtime.block_on(async {
+        let interrupted = interruption()?;
+        tokio::select! {
+            line = receiver => line.map_err(std::io::Error::other)?.map(Some),
+            () = interrupted => Ok(None),
+        }
+    })
 }

@@ -37,7 +37,7 @@ impl From<TransferError> for TransferEnd {
     fn from(error: TransferError) -> Self {
         match error {
             TransferError::Usage(text) => TransferEnd::Usage(text),
-            TransferError::Failed(text) => TransferEnd::Failed(text),
+            TransferError::Failed(text) | TransferError::TooLarge(text) => TransferEnd::Failed(text),
             TransferError::Interrupted => TransferEnd::Interrupted("interrupted".into()),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ureq::Agent;
-use ureq::http::{Request, Response};
+use ureq::http::{HeaderMap, Request, Response};
 use ureq::tls::{RootCerts, TlsConfig};
 
 use super::address::Address;
@@ -32,7 +32,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How often a pause checks whether the client was stopped.
 const STOP_CHECK: Duration = Duration::from_millis(50);
-/// Maximum bytes of an answer: more than any page has.
+/// Maximum bytes of an answer: more than any page of Azure. Azurite's have any size.
 const MAX_ANSWER: u64 = 32 << 20;
 
 /// The result of a request: what it returns, or the refusal of the service.
@@ -44,6 +44,23 @@ struct Received {
     retry_after: Option<Duration>,
     /// Where a redirect points to.
     location: Option<String>,
+}
+
+/// Why there is no answer.
+enum Unanswered {
+    /// The request may be repeated.
+    Lost(String),
+    TooLarge,
+    HalfToken,
+}
+
+impl From<ureq::Error> for Unanswered {
+    fn from(error: ureq::Error) -> Self {
+        match error {
+            ureq::Error::BodyExceedsLimit(_) => Unanswered::TooLarge,
+            other => Unanswered::Lost(other.to_string()),
+        }
+    }
 }
 
 /// What an answer says: what it returns, or the service's refusal; or why it is no answer, but perhaps
@@ -168,7 +185,15 @@ impl Client {
         loop {
             attempt += 1;
             let (problem, retry_after) = match self.attempt(call) {
-                Err(problem) => (problem, None),
+                Err(Unanswered::Lost(problem)) => (problem, None),
+                Err(Unanswered::TooLarge) => {
+                    let text = format!("{}: an answer of more than {MAX_ANSWER} bytes", call.path);
+                    return Err(TransferError::TooLarge(text));
+                }
+                Err(Unanswered::HalfToken) => {
+                    let text = format!("{}: an answer with half a continuation token", call.path);
+                    return Err(TransferError::Failed(text));
+                }
                 Ok(received) => match received.judged(call, &read)? {
                     Ok(Err(refused)) if passes(refused.status) => {
                         let is_failure = refused.status == 500 && !is_throttling(&refused);
@@ -207,34 +232,29 @@ impl Client {
         }
     }
 
-    fn attempt(&self, call: &ClientCall) -> Result<Received, String> {
+    fn attempt(&self, call: &ClientCall) -> Result<Received, Unanswered> {
         let _place = self.gate.enter();
         let now = Ticks::now();
         let mut request = Request::builder().method(call.method).uri(call.url(&self.address));
         for (name, value) in call.signed(&self.address, now) {
             request = request.header(name, value);
         }
-        let sent = match call.method {
-            "GET" => request.body(()).map_err(|e| e.to_string()).map(|r| self.agent.run(r))?,
-            _ => request.body(call.body.as_slice()).map_err(|e| e.to_string()).map(|r| self.agent.run(r))?,
+        let response = match call.method {
+            "GET" => self.agent.run(request.body(()).map_err(ureq::Error::from)?)?,
+            _ => self.agent.run(request.body(call.body.as_slice()).map_err(ureq::Error::from)?)?,
         };
-        let response = sent.map_err(|error| error.to_string())?;
         let retry_after = retry_after(&response);
         let header =
             |name: &str| response.headers().get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
         let location = header("location");
-        let continuation = |(name, value): (&ureq::http::HeaderName, &ureq::http::HeaderValue)| {
-            let name = name.as_str().strip_prefix("x-ms-continuation-")?.to_owned();
-            Some((name, value.to_str().ok()?.to_owned()))
-        };
+        let continuation = continuation(response.headers()).ok_or(Unanswered::HalfToken)?;
         let mut answer = ClientAnswer {
             status: response.status().as_u16(),
-            continuation: response.headers().iter().filter_map(continuation).collect(),
+            continuation,
             error_code: header("x-ms-error-code"),
             body: Vec::new(),
         };
-        let body = response.into_body().into_with_config().limit(MAX_ANSWER).read_to_vec();
-        answer.body = body.map_err(|error| error.to_string())?;
+        answer.body = response.into_body().into_with_config().limit(MAX_ANSWER).read_to_vec()?;
         Ok(Received { answer, retry_after, location })
     }
 
@@ -259,6 +279,18 @@ const fn passes(status: u16) -> bool {
 /// Whether an error asks to slow down.
 fn is_throttling(refused: &ServiceError) -> bool {
     matches!(refused.status, 429 | 503) || (refused.status == 500 && refused.code == "OperationTimedOut")
+}
+
+/// Returns the headers of the continuation token, without their prefix; `None` if it is not whole.
+fn continuation(headers: &HeaderMap) -> Option<Vec<(String, String)>> {
+    let mut token = Vec::new();
+    for (name, value) in headers {
+        if let Some(name) = name.as_str().strip_prefix("x-ms-continuation-") {
+            token.push((name.to_owned(), value.to_str().ok()?.to_owned()));
+        }
+    }
+    let has = |wanted: &str| token.iter().any(|(name, _)| name == wanted);
+    (has("nextpartitionkey") || !has("nextrowkey")).then_some(token)
 }
 
 fn retry_after<B>(response: &Response<B>) -> Option<Duration> {

@@ -15,6 +15,9 @@ use crate::transfer::work::progress::Progress;
 /// Maximum differences that are checked again and listed; further ones are only counted.
 const MAX_LISTED: usize = 1000;
 
+/// Entities that are deleted at once.
+pub(super) const MAX_DELETED: usize = 500;
+
 /// What is wrong with an entity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DifferenceKind {
@@ -168,8 +171,30 @@ impl Comparison<'_> {
         });
     }
 
+    /// Deletes extra entities, unless the source has them by now, or they have changed since.
+    pub(super) fn delete(&self, table: &str, extra: Vec<Row>, found: &Mutex<Found>) -> TransferResult<()> {
+        let Some(target) = self.delete_extra else { return Ok(()) };
+        if !extra.is_empty() {
+            self.refuse_unreadable(found)?;
+        }
+        let mut gone = Vec::new();
+        for row in extra {
+            self.check_stop()?;
+            if !self.source.can_change() || self.source.get(table, &row.key)?.is_none() {
+                let version = row.version();
+                gone.push((row.key, version));
+            }
+        }
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let deleted = target.delete(self.in_target(table), &gone)?;
+        self.with(found, |found| found.tables.entry(table.to_owned()).or_default().deleted += deleted);
+        Ok(())
+    }
+
     /// Refuses to delete if an entity is not understood: what seems extra may be its former version.
-    pub(super) fn refuse_unreadable(&self, found: &Mutex<Found>) -> TransferResult<()> {
+    fn refuse_unreadable(&self, found: &Mutex<Found>) -> TransferResult<()> {
         let unreadable: u64 =
             self.with(found, |found| found.tables.values().map(|tally| tally.unreadable).sum());
         if unreadable == 0 {

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use super::comparison::{Comparison, Found};
+use super::comparison::{Comparison, Found, MAX_DELETED};
 use super::reordered::{ReorderedRows, Side};
 use crate::protocol::model::Key;
 use crate::transfer::contract::Counts;
@@ -13,9 +13,6 @@ use crate::transfer::error::TransferResult;
 use crate::transfer::rows::range::order_in_both;
 use crate::transfer::rows::row::Row;
 use crate::transfer::work::work_queue::{Task, WorkQueue};
-
-/// Entities that are deleted at once.
-const MAX_DELETED: usize = 500;
 
 /// The rows of the target's reader, one by one.
 struct Rows<'a> {
@@ -188,27 +185,7 @@ impl<'a> Merge<'a> {
         if self.extra.len() >= MAX_DELETED { self.delete_extra() } else { Ok(()) }
     }
 
-    /// Deletes what is extra, unless the source has it by now, or it has changed since.
     fn delete_extra(&mut self) -> TransferResult<()> {
-        let Some(target) = self.comparison.delete_extra else { return Ok(()) };
-        let (source, table) = (self.comparison.source, &self.task.table);
-        let mut gone = Vec::new();
-        if !self.extra.is_empty() {
-            self.comparison.refuse_unreadable(self.found)?;
-        }
-        for row in std::mem::take(&mut self.extra) {
-            self.comparison.check_stop()?;
-            if !source.can_change() || source.get(table, &row.key)?.is_none() {
-                let version = row.version();
-                gone.push((row.key, version));
-            }
-        }
-        if gone.is_empty() {
-            return Ok(());
-        }
-        let deleted = target.delete(self.comparison.in_target(table), &gone)?;
-        self.comparison
-            .with(self.found, |found| found.tables.entry(table.clone()).or_default().deleted += deleted);
-        Ok(())
+        self.comparison.delete(&self.task.table, std::mem::take(&mut self.extra), self.found)
     }
 }

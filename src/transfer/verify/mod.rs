@@ -15,6 +15,7 @@ use crate::transfer::rows::range::RowRange;
 use crate::transfer::rows::row::{Row, Version};
 use crate::transfer::work::work_queue::{Task, WorkQueue};
 use comparison::Found;
+use comparison::MAX_DELETED;
 pub(crate) use comparison::{Compared, Comparison, Difference, DifferenceKind, Tally};
 use merge::Merge;
 
@@ -144,20 +145,28 @@ impl Comparison<'_> {
         let keys_only = absent == DifferenceKind::Extra;
         let (ours, theirs) = ((self.source, table), (self.target, self.in_target(table)));
         let ((read, name), (other, other_name)) = if keys_only { (theirs, ours) } else { (ours, theirs) };
-        let mut reader = read.open(name, &RowRange::everything(), keys_only)?;
+        let deletes = self.delete_extra.is_some();
+        let mut reader = read.open(name, &RowRange::everything(), keys_only || deletes)?;
+        let mut extra = Vec::new();
         while let Some(page) = reader.next()? {
             self.unreadable(table, page.rejected, found);
-            for row in page.rows {
+            // What the target lacks is not deleted: the source is only read for what is not understood.
+            let rows = if deletes && !keys_only { Vec::new() } else { page.rows };
+            for row in rows {
                 self.check_stop()?;
                 match other.get(other_name, &row.key)? {
+                    None if deletes => extra.push(row),
                     None if keys_only => self.differs(table, None, Some(&row), found),
                     None => self.differs(table, Some(&row), None, found),
-                    Some(_) if keys_only => {}
+                    Some(_) if keys_only && !deletes => {}
                     Some(there) => self.compare(table, &row, &there, found),
                 }
             }
+            if extra.len() >= MAX_DELETED {
+                self.delete(table, std::mem::take(&mut extra), found)?;
+            }
         }
-        Ok(())
+        self.delete(table, extra, found)
     }
 
     /// Checks the first differences again: a writer, or another sort order, may explain them.

@@ -294,6 +294,17 @@ fn resuming_what_is_complete_or_was_never_begun_succeeds() {
         status_of(here, &[&["copy", &from, to][..], &begun].concat(), 0, &[]);
         status_of(here, &[&["verify", &from, to][..], &["--to-account", name]].concat(), 0, &["300 equal"]);
     }
+    // What is deleted was not asked about before.
+    let extra = "{\"PartitionKey\":\"z\",\"RowKey\":\"1\"}\n";
+    std::fs::write(here.folder.join(format!("{}.json", table.name)), extra).expect("a file");
+    copy(here, &format!("{}.json", table.name), "sqlite://d.db", &["--to-account", name]);
+    let begun = ["--resume", "--state", "empty.state", "--to-account", name, "--delete-extra"];
+    status_of(
+        here,
+        &[&["copy", &from, "sqlite://d.db"][..], &begun].concat(),
+        2,
+        &["delete 1 entities", "--yes"],
+    );
     // A new beginning asks as any other.
     let asked = ["copy", &from, "sqlite://d.db", "--to-account", name, "--mode", "replace", "--resume"];
     status_of(here, &asked, 2, &["--yes", &table.name]);

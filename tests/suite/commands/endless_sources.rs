@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::copying::status_of;
+use super::copying::{copy, status_of};
 use super::deleting_extra::dump;
 use super::files::memory;
 use super::scripted_server::{ScriptedAnswer, scripted, scripted_people};
@@ -125,4 +125,44 @@ fn blank_lines_of_a_dump_are_no_entities_and_other_lines_without_keys_are_few() 
     status_of(&site, &["copy", "dump:other", &site.url, "--rejects", "r"], 1, &["People", "no entities"]);
     assert!(std::fs::metadata(site.folder.join("r")).is_ok_and(|rejects| rejects.len() < 1 << 20));
     status_of(&site, &["verify", "dump:other", &site.url], 1, &["People", "no entities"]);
+}
+
+/// Azurite limits a page by its entities alone.
+#[test]
+fn a_page_of_any_size_is_read_by_asking_for_fewer_entities() {
+    const ENTITIES: usize = 300;
+    let site = Site::sqlite();
+    let text = "x".repeat(30_000);
+    let from = scripted_people(move |target| {
+        let option = |name: &str| target.split(['?', '&']).find_map(|pair| pair.strip_prefix(name));
+        let number = |text: &str| text.parse::<usize>().expect("a number");
+        let most = option("$top=").or(option("%24top=")).map_or(1000, number);
+        let first = option("NextRowKey=").map_or(0, number);
+        let end = ENTITIES.min(first + most);
+        let properties = ["A", "B", "C", "D"].map(|name| format!(",\"{name}\":\"{text}\"")).concat();
+        let entity = |row| format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"{row:03}\"{properties}}}");
+        let body = (first..end).map(entity).collect::<Vec<_>>().join(",");
+        let token = match end {
+            ENTITIES => String::new(),
+            end => {
+                format!("x-ms-continuation-NextPartitionKey: p\r\nx-ms-continuation-NextRowKey: {end:03}\r\n")
+            }
+        };
+        (token, format!("{{\"value\":[{body}]}}").into_bytes())
+    });
+    assert_eq!(copy(&site, &from, &site.url, &["--to-account", "devstoreaccount1"])["copied"], ENTITIES);
+}
+
+#[test]
+fn half_a_continuation_token_is_no_end() {
+    let site = Site::sqlite();
+    for token in [
+        "x-ms-continuation-NextRowKey: 2\r\n",
+        "x-ms-continuation-NextPartitionKey: M\u{fc}ller\r\nx-ms-continuation-NextRowKey: 2\r\n",
+        "x-ms-continuation-NextPartitionKey: M\u{fc}ller\r\n",
+    ] {
+        let body = br#"{"value":[{"PartitionKey":"a","RowKey":"1"}]}"#;
+        let from = scripted_people(move |_| (token.to_owned(), body.to_vec()));
+        status_of(&site, &["count", &from], 1, &["half a continuation token"]);
+    }
 }

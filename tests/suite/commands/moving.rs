@@ -79,6 +79,25 @@ fn a_place_without_an_order_is_copied_compared_and_protected() {
         }
         // Each entity is looked up.
         equal(here, &cosmos, "sqlite://sorted.db", &["--to-account", name]);
+        for partition in 0..20 {
+            table.delete(&format!("p{partition:03}"), "only", Some("*")).expect(204);
+        }
+        let deleting = ["--to-account", name, "--mode", "replace", "--delete-extra", "--max-delete"];
+        let asked = [&["copy", &cosmos, "sqlite://sorted.db"][..], &deleting, &["20"]].concat();
+        status_of(here, &asked, 2, &["delete 20 entities", "--yes"]);
+        let sure = [&["copy", &cosmos, "sqlite://sorted.db"][..], &deleting, &["20", "--yes"]].concat();
+        status_of(here, &sure, 0, &["20 extra entities deleted"]);
+        equal(here, &ordered, "sqlite://sorted.db", &["--to-account", name]);
+        // And the other way: what only Cosmos DB has.
+        table.seed(with_keys("q", "extra", json!({ "N": 1 })));
+        let back = ["copy", "sqlite://sorted.db", &cosmos, "--from-account", name];
+        status_of(
+            here,
+            &[&back[..], &deleting[2..], &["1", "--yes"]].concat(),
+            0,
+            &["1 extra entities deleted"],
+        );
+        table.get("q", "extra").expect(404);
         status_of(here, &["copy", &cosmos, "dump:x", "--since", "2020-01-01"], 2, &["--since", "Cosmos"]);
         // What Cosmos DB does not take is told before anything is written.
         let lines = format!(

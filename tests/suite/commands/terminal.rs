@@ -157,6 +157,24 @@ fn changes_are_asked_about_at_a_terminal() {
 }
 
 #[test]
+fn a_signal_ends_a_question() {
+    let source = Served::new(Site::sqlite());
+    let client = source.client();
+    let table = client.table();
+    batch_rows(&client, &table, "a", 100);
+    let from = source.connection_string();
+    let arguments = ["delete-where", &from, &table.name, "N lt 50"];
+    let command = AtTerminal::start(&source.site, &arguments);
+    soon("the question", || command.shown().contains("Go on? [y/N] "));
+    let signal = Command::new("kill").args(["-INT", &command.child.id().to_string()]).status();
+    assert!(signal.expect("kill").success());
+    let (found, shown, _) = command.end();
+    assert_eq!(found, Some(130), "{shown}");
+    assert!(shown.contains("nothing was done"), "{shown}");
+    assert_eq!(table.count(), 100);
+}
+
+#[test]
 fn the_reading_of_a_file_shows_a_bar() {
     let site = Site::sqlite();
     super::reading_files::write_large(&site);

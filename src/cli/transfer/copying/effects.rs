@@ -101,10 +101,9 @@ impl CopyJob<'_> {
         written: &OpenLocation,
     ) -> Result<(), TransferEnd> {
         let arguments = self.arguments;
-        let asks = !arguments.yes && !self.resumes;
         let deletes = arguments.delete_extra || arguments.delete_extra_tables;
         let mut parts = Vec::new();
-        if deletes && (asks || arguments.max_delete.is_some()) {
+        if deletes && (!arguments.yes || arguments.max_delete.is_some()) {
             let effects = self.effects(source, written.as_source()?)?;
             let deleted = effects.all_deleted();
             if let Some(most) = arguments.max_delete.filter(|most| deleted > *most) {
@@ -118,10 +117,13 @@ impl CopyJob<'_> {
                 parts.push(format!("delete the table {table} with {entities} entities"));
             }
         }
-        if !asks {
+        if arguments.yes {
             return Ok(());
         }
-        parts.extend(self.changes(source, written)?);
+        // The first run has asked whether to change, but not how many are extra now.
+        if !self.resumes {
+            parts.extend(self.changes(source, written)?);
+        }
         if parts.is_empty() {
             return Ok(());
         }

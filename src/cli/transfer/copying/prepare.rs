@@ -156,7 +156,10 @@ impl CopyFiles {
             DataLocation::Dump(folder) => Some(folder.join("copy.state")),
             _ => Some(format!("{stem}.state").into()),
         };
-        let rejects = PathBuf::from(format!("{stem}.rejects.jsonl"));
+        let rejects = match &job.arguments.state {
+            Some(state) => state.with_added_extension("rejects.jsonl"),
+            None => format!("{stem}.rejects.jsonl").into(),
+        };
         Self {
             state: job.arguments.state.clone().or(state),
             rejects: job.arguments.rejects.clone().unwrap_or(rejects),

@@ -31,6 +31,8 @@ const SOME_ROWS: usize = 500;
 const MOST_ROWS: usize = 1000;
 /// Bytes up to which as many entities are asked for at once as there may be. Several pages are in memory.
 const BYTES: usize = 1 << 20;
+/// Bytes that a page is expected to have at most: half of what an answer may have.
+const MAX_BYTES: usize = 16 << 20;
 /// Entities of a page that are read: more than any server sends.
 const MAX_ROWS: usize = 10_000;
 
@@ -128,6 +130,23 @@ impl<'a> EndpointPages<'a> {
 }
 
 impl EndpointPages<'_> {
+    /// Reads a page: also the call for the next one, and how many bytes it has.
+    fn read(&self, mut call: ClientCall) -> TransferResult<(Page, Option<ClientCall>, usize)> {
+        loop {
+            let read = |answer: &ClientAnswer| {
+                let mut page = read(&answer.body)?;
+                if self.keys_only {
+                    page.rows = tagged(&answer.body, page.rows)?;
+                }
+                Ok((page, next(&call, answer), answer.body.len()))
+            };
+            match self.remote.client.read(&call, read) {
+                Err(TransferError::TooLarge(_)) if halve(&mut call) => {}
+                done => return Ok(done??),
+            }
+        }
+    }
+
     /// Sets how many entities the next pages have at most.
     fn ask_for(&mut self, rows: usize) {
         let parameters = self.pages.calls.iter_mut().flat_map(|call| &mut call.query);
@@ -136,21 +155,25 @@ impl EndpointPages<'_> {
 }
 
 /// Returns how many entities to ask for after a page of so many with so many bytes.
-const fn rows_after(rows: usize, bytes: usize) -> usize {
-    if bytes * MOST_ROWS <= BYTES * rows { MOST_ROWS } else { SOME_ROWS }
+fn rows_after(rows: usize, bytes: usize) -> usize {
+    if bytes * MOST_ROWS <= BYTES * rows {
+        return MOST_ROWS;
+    }
+    (rows * MAX_BYTES / bytes).clamp(1, SOME_ROWS)
+}
+
+/// Has a call ask for half as many entities; `false` if it asked for one.
+fn halve(call: &mut ClientCall) -> bool {
+    let Some((_, rows)) = call.query.iter_mut().find(|(name, _)| *name == "$top") else { return false };
+    let half = rows.parse().unwrap_or(SOME_ROWS) / 2;
+    *rows = half.to_string();
+    half > 0
 }
 
 impl RowReader for EndpointPages<'_> {
     fn next(&mut self) -> TransferResult<Option<Page>> {
         let Some(call) = self.pages.take() else { return Ok(None) };
-        let read = |answer: &ClientAnswer| {
-            let mut page = read(&answer.body)?;
-            if self.keys_only {
-                page.rows = tagged(&answer.body, page.rows)?;
-            }
-            Ok((page, next(&call, answer), answer.body.len()))
-        };
-        let (page, following, bytes) = self.remote.client.read(&call, read)??;
+        let (page, following, bytes) = self.read(call)?;
         self.pages.follow(following, page.rows.is_empty())?;
         self.ask_for(rows_after(page.rows.len() + page.rejected.len(), bytes));
         self.check(&page)?;
