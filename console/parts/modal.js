@@ -6,6 +6,8 @@ import { button, errorBox, field, input } from "./controls.js";
 
 export class Modal {
   #isBusy = false;
+  /** The action that was begun last. @type {Promise<unknown>} */
+  #running = Promise.resolve();
   /** Where an action's error is shown. */
   errors = h("div", { class: "errors" });
   footer = h("footer", {});
@@ -30,7 +32,12 @@ export class Modal {
       if (this.#isBusy) event.preventDefault();
     });
     this.closed = new Promise((resolve) =>
-      this.dialog.addEventListener("close", () => (this.dialog.remove(), resolve(undefined))),
+      this.dialog.addEventListener("close", async () => {
+        this.dialog.remove();
+        // Browsers let a second Escape close a dialog whose action still runs.
+        await this.#running.catch(() => {});
+        resolve(undefined);
+      }),
     );
   }
 
@@ -57,7 +64,8 @@ export class Modal {
     this.#setBusy(this.submit, true);
     this.errors.replaceChildren();
     try {
-      await this.action.act();
+      this.#running = Promise.resolve(this.action.act());
+      await this.#running;
       this.close();
     } catch (error) {
       if (!isCancelled(error)) this.show(error);
