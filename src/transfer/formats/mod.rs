@@ -103,8 +103,10 @@ fn import_folder(
             import_file(file, options, manifest.map(|manifest| manifest.table_name.as_str()), staging)?;
         }
     }
+    // Beside other files, a folder need not be an archive.
+    let is_archive = !found;
     for path in folders.iter().filter(|_| !is_only) {
-        found |= import_archive(folder, path, options, staging)?;
+        found |= import_archive(folder, path, is_archive, options, staging)?;
     }
     if found {
         return Ok(());
@@ -113,10 +115,11 @@ fn import_folder(
 }
 
 /// Reads a folder of archived entities: of a table, or of a partition if `root` is one of a table.
-/// Returns whether there are any.
+/// In what `is_archive`, each `.json` has to be one. Returns whether there are any.
 fn import_archive(
     root: &Path,
     folder: &Path,
+    is_archive: bool,
     options: &FileOptions,
     staging: &mut Staging,
 ) -> TransferResult<bool> {
@@ -124,24 +127,28 @@ fn import_archive(
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
         if !path.is_dir() {
-            found |= import_archived(&path, root, options, staging)?;
+            found |= import_archived(&path, root, is_archive, options, staging)?;
             continue;
         }
         for entry in std::fs::read_dir(path)? {
-            found |= import_archived(&entry?.path(), folder, options, staging)?;
+            found |= import_archived(&entry?.path(), folder, is_archive, options, staging)?;
         }
     }
     Ok(found)
 }
 
-/// Reads a file of an archive, if its name is that of one, into the table that `folder` is called by.
+/// Reads a file of an archive into the table that `folder` is called by, if its name is that of one, and,
+/// unless the whole `is_archive`, its beginning too.
 fn import_archived(
     path: &Path,
     folder: &Path,
+    is_archive: bool,
     options: &FileOptions,
     staging: &mut Staging,
 ) -> TransferResult<bool> {
-    if path.is_dir() || extension(path) != "json" {
+    let is_named = !path.is_dir() && extension(path) == "json";
+    let is_recognized = || recognized(path).is_ok_and(|kind| kind == Recognized::ArchivedEntity);
+    if !is_named || !(is_archive || is_recognized()) {
         staging.leave_out(format!("{}: not read: it is no entity of an archive", path.display()));
         return Ok(false);
     }

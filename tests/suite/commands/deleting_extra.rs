@@ -127,6 +127,38 @@ fn archived_entities_are_copied_whatever_their_size_and_what_is_none_deletes_not
 }
 
 #[test]
+fn a_folder_beside_other_files_is_no_archive_unless_its_files_are() {
+    let site = target();
+    let entity = r#"{"N":{"EdmType":7,"Int64Value":2}}"#;
+    let list = format!("[{},{}]", GOOD[0], GOOD[2]);
+    let files = [
+        ("People.json", list.as_str()),
+        ("People/p/2.json", entity),
+        ("exports/old/settings.json", r#"{"theme":"dark"}"#),
+        ("exports/empty.json", "{}"),
+        ("my exports/a.json", "[1]"),
+        // As UTF-16 begins.
+        ("my exports/b.json", "\0{"),
+    ];
+    for (file, content) in files {
+        let path = site.folder.join("in").join(file);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::write(path, content).expect("a file");
+    }
+    let output = site.run(&["copy", "in", "dump:out"]);
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    for (file, _) in &files[2..] {
+        assert!(said.contains(&format!("{file}: not read: ")), "{file} in {said}");
+    }
+    let manifest = std::fs::read_to_string(site.folder.join("out/manifest.json")).expect("a manifest");
+    assert!(manifest.contains("People") && !manifest.contains("exports"), "{manifest}");
+    assert_eq!(site.json(&["count", "dump:out"])["entities"], 3);
+    std::fs::remove_file(site.folder.join("in/People/p/2.json")).expect("a file");
+    deletes_nothing(&site, "in", &[], 2);
+}
+
+#[test]
 fn thousands_of_entities_that_a_dump_lacks_are_deleted() {
     let site = Site::sqlite();
     let lines: String =
