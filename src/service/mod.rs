@@ -39,7 +39,7 @@ pub(crate) use fault_rules::{FaultRuleDocument, FaultRuleError, FaultRules};
 pub(crate) use issuer::Issuer;
 pub(crate) use pipeline::MAX_OPERATION_TIME;
 pub(crate) use recent::{KEPT, RecentRequest, RecentRequests};
-pub(crate) use telemetry::ObservedOperation;
+pub(crate) use telemetry::Observed;
 pub(crate) use throttle::Throttle;
 
 use crate::observe::trace::Tracer;

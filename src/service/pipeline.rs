@@ -14,7 +14,7 @@ use super::body::ReceiveBody;
 use super::explain_error::explain_error;
 use super::fault_rules::{FaultRules, FaultSubject};
 use super::operations::{self, Printer};
-use super::telemetry::{self, Observed, ObservedOperation};
+use super::telemetry::{self, Observed};
 use super::{Issuer, Served, Service, cors};
 use crate::error::{Code, Error, Result};
 use crate::observe::metrics::{METRICS, database_time};
@@ -39,22 +39,22 @@ impl Service {
     /// Answers one request, counts it, and writes it to the log and the traces.
     pub(crate) async fn serve(self: &Arc<Self>, head: &Head<'_>, body: &mut impl ReceiveBody) -> Served {
         // Boxed, since the future is copied on the way to where it runs.
-        self.observed(head, body, None, &Box::new(Observed::new())).await
+        let observed = Box::new(Observed::new());
+        self.observed(head, body, None, &observed, Uuid::new_v4().to_string()).await
     }
 
     /// Answers one request of an operator, whom the admin listener has authenticated. All other
     /// checks are those of clients, but limits of accounts do not apply, and disabled accounts are
-    /// served.
+    /// served. What becomes known of the request is in `observed`.
     pub(crate) async fn serve_operator(
         self: &Arc<Self>,
         head: &Head<'_>,
         body: &mut impl ReceiveBody,
         may_write: bool,
-    ) -> (Served, ObservedOperation) {
-        let observed = Observed::new();
-        let operator = Identity::Operator { may_write };
-        let served = self.observed(head, body, Some(&operator), &observed).await;
-        (served, observed.operation())
+        observed: &Observed,
+        request_id: String,
+    ) -> Served {
+        self.observed(head, body, Some(&Identity::Operator { may_write }), observed, request_id).await
     }
 
     async fn observed(
@@ -63,9 +63,9 @@ impl Service {
         body: &mut impl ReceiveBody,
         operator: Option<&Identity>,
         observed: &Observed,
+        request_id: String,
     ) -> Served {
         let record = METRICS.requests.begin();
-        let request_id = Uuid::new_v4().to_string();
         let (options, flaw) = Options::read(&head.query);
         let error_context = ErrorContext { request_id: &request_id, now: Ticks::now() };
         let accounts = self.follower.accounts();

@@ -24,16 +24,6 @@ const MAX_NAME: usize = 64;
 static FAILURES: [[WarningLimiter; OperationLabel::COUNT]; Code::COUNT] =
     [const { [const { WarningLimiter::new() }; OperationLabel::COUNT] }; Code::COUNT];
 
-/// What a request was about.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ObservedOperation {
-    pub label: OperationLabel,
-    /// Empty if the address names no account of this server.
-    pub account: String,
-    /// Empty if the request is about no table.
-    pub table: String,
-}
-
 /// What is known about a request while it is answered.
 pub(crate) struct Observed {
     /// Where the request goes, once that is known.
@@ -56,12 +46,6 @@ impl Observed {
             received: Cell::new(0),
             reason: OnceCell::new(),
         }
-    }
-
-    /// Returns what the request was about, as far as it was understood.
-    pub(crate) fn operation(&self) -> ObservedOperation {
-        let account = self.target.get().map(|target| target.account.clone()).unwrap_or_default();
-        ObservedOperation { label: self.operation.get(), account, table: self.table().to_owned() }
     }
 
     /// Returns the operation, as far as it was understood.
@@ -147,7 +131,7 @@ impl Observed {
             refusal: ending.refusal,
             duration,
             database: ending.database,
-            account: self.target.get().map_or("", |target| target.account.as_str()),
+            account: self.account(),
             table: self.table(),
             request_id,
             reason: self.reason.get().map_or("", |reason| reason),
@@ -168,7 +152,7 @@ impl Observed {
             status: answer.status,
             failed: answer.outcome() >= 500,
             error: answer.refusal.map_or("", |code| code.facts().code),
-            account: self.target.get().map(|target| target.account.clone()).unwrap_or_default(),
+            account: self.account().to_owned(),
             table: self.table().to_owned(),
             request_id: request_id.to_owned(),
             waits: spent.into_waits(),
@@ -186,7 +170,7 @@ impl Observed {
             ($level:ident, $message:literal) => {
                 tracing::$level!(
                     request_id,
-                    account = self.target.get().map_or("", |target| target.account.as_str()),
+                    account = self.account(),
                     operation = ending.operation.text(),
                     table = self.table(),
                     status = ending.status,
@@ -209,8 +193,13 @@ impl Observed {
         }
     }
 
+    /// Returns the account, or an empty text if the address names none of this server.
+    pub(crate) fn account(&self) -> &str {
+        self.target.get().map_or("", |target| target.account.as_str())
+    }
+
     /// Returns the name of the table that the request is about, if any.
-    fn table(&self) -> &str {
+    pub(crate) fn table(&self) -> &str {
         let name = match self.target.get().map(|target| &target.resource) {
             Some(
                 Resource::Table(table)

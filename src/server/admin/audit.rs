@@ -5,8 +5,10 @@
 use std::net::IpAddr;
 
 use super::call::Call;
-use super::console::service::ServiceAnswer;
-use super::reply::Outcome;
+use super::reply::Refusal;
+use super::routes::Route;
+use crate::observe::metrics::OperationLabel;
+use crate::service::Observed;
 
 /// The target of the lines, by which a filter of the log selects them.
 pub(crate) const AUDIT: &str = "rowhouse::audit";
@@ -33,73 +35,90 @@ struct AuditLine<'a> {
     request_id: &'a str,
 }
 
-/// The error of a call whose connection ended before its answer. What it changes may be done or not.
+/// The error of a request whose connection ended before its answer. What it changes may be done or not.
 const CUT_OFF: &str = "CutOff";
 
-/// The line of a route of this listener. It is written even if the call is cut off.
-pub(crate) struct CallAudit<'a> {
+/// What says what a request was about.
+pub(crate) enum Audited<'a> {
+    /// A call of a route of this listener.
+    Call(&'a Call<'a>),
+    /// A request of the Table protocol.
+    Service(&'a Observed),
+}
+
+/// Writes the line of a request when it is dropped, so also of one that is cut off.
+pub(crate) struct Audit<'a> {
     operator: Operator,
-    action: String,
-    call: &'a Call<'a>,
+    route: &'static Route,
+    audited: Audited<'a>,
     request_id: &'a str,
     /// The status and the error code, once there is an answer.
     outcome: Option<(u16, &'static str)>,
 }
 
-impl<'a> CallAudit<'a> {
-    /// Begins a call.
+impl<'a> Audit<'a> {
+    /// Begins a request.
     pub(crate) const fn begin(
         operator: Operator,
-        action: String,
-        call: &'a Call<'a>,
+        route: &'static Route,
+        audited: Audited<'a>,
         request_id: &'a str,
     ) -> Self {
-        Self { operator, action, call, request_id, outcome: None }
+        Self { operator, route, audited, request_id, outcome: None }
     }
 
-    /// Writes the line.
-    pub(crate) fn end(mut self, outcome: &Outcome) {
-        self.outcome = Some(match outcome {
-            Ok(reply) => (reply.status, ""),
-            Err(refusal) => (refusal.status, refusal.code),
-        });
+    /// Writes the line, with the status and the error code of an answer.
+    pub(crate) fn end(mut self, answered: Result<(u16, &'static str), &Refusal>) {
+        self.outcome = Some(answered.unwrap_or_else(|refusal| (refusal.status, refusal.code)));
     }
-}
 
-impl Drop for CallAudit<'_> {
-    fn drop(&mut self) {
-        let call = self.call;
+    /// Returns the operation of the Table protocol, once it is known.
+    fn operation(&self) -> Option<OperationLabel> {
+        match self.audited {
+            Audited::Service(observed) => Some(observed.label()).filter(|l| *l != OperationLabel::Unknown),
+            Audited::Call(_) => None,
+        }
+    }
+
+    /// Whether the request could change something.
+    fn is_change(&self) -> bool {
+        match (&self.audited, self.operation()) {
+            (Audited::Call(_), _) => self.route.is_change,
+            (Audited::Service(_), Some(operation)) => operation.is_change(),
+            (Audited::Service(_), None) => self.route.method != "GET",
+        }
+    }
+
+    /// Returns the account, and the table or whatever else the request is about.
+    fn subject(&self) -> (&str, &str) {
+        let call = match self.audited {
+            Audited::Call(call) => call,
+            Audited::Service(observed) => return (observed.account(), observed.table()),
+        };
         let named =
             |name: &str| call.parameters.iter().find(|(n, _)| *n == name).map(|(_, value)| value.as_str());
-        let (account, target) = match named("table") {
+        match named("table") {
             Some(table) => (call.parameter("name"), table),
             None => {
                 let account = call.account.get().map(String::as_str).unwrap_or_default();
                 (account, named("name").or(call.subject.get().map(String::as_str)).unwrap_or_default())
             }
-        };
-        let (status, error) = self.outcome.unwrap_or((0, CUT_OFF));
-        let (operator, action, request_id) = (self.operator, self.action.as_str(), self.request_id);
-        AuditLine { operator, action, account, target, status, error, request_id }.write();
+        }
     }
 }
 
-/// Writes the line of a request of the Table protocol, unless it could change nothing.
-pub(crate) fn service(operator: Operator, answer: &ServiceAnswer) {
-    let operation = &answer.operation;
-    if !operation.label.is_change() {
-        return;
+impl Drop for Audit<'_> {
+    fn drop(&mut self) {
+        if !self.is_change() {
+            return;
+        }
+        let route = || format!("{} {}", self.route.method, self.route.path);
+        let action = self.operation().map_or_else(route, |operation| operation.text().to_owned());
+        let (account, target) = self.subject();
+        let (status, error) = self.outcome.unwrap_or((0, CUT_OFF));
+        let (operator, action, request_id) = (self.operator, action.as_str(), self.request_id);
+        AuditLine { operator, action, account, target, status, error, request_id }.write();
     }
-    let line = AuditLine {
-        operator,
-        action: operation.label.text(),
-        account: &operation.account,
-        target: &operation.table,
-        status: answer.status,
-        error: answer.error,
-        request_id: &answer.request_id,
-    };
-    line.write();
 }
 
 impl AuditLine<'_> {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::audit::{self, CallAudit, Operator};
+use super::audit::{Audit, Audited, Operator};
 use super::call::Call;
 use super::connections::OpenConnection;
 use super::console::service;
@@ -23,6 +23,7 @@ use super::state::ConsoleMode;
 use super::state::{Admin, MAX_BODY};
 use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::server::http::head_of;
+use crate::service::Observed;
 
 /// Timeout for a body to arrive.
 const BODY_TIME: Duration = Duration::from_secs(10);
@@ -57,11 +58,17 @@ async fn answer(
     let operator = operator(admin, http);
     match route.handler {
         Handler::Service => {
-            permitted?;
-            let _busy = busy();
-            let answer = service::answer(admin, http, body).await?;
-            audit::service(operator, &answer);
-            Ok(Answered::Service(answer.response))
+            let observed = Observed::new();
+            let audit = Audit::begin(operator, route, Audited::Service(&observed), request_id);
+            let answered = match permitted {
+                Ok(()) => {
+                    let _busy = busy();
+                    service::answer(admin, http, body, &observed, request_id).await
+                }
+                Err(refusal) => Err(refusal),
+            };
+            audit.end(answered.as_ref().map(|answer| (answer.status, answer.error)));
+            answered.map(|answer| Answered::Service(answer.response))
         }
         Handler::Function(function) => {
             let received = match permitted {
@@ -84,15 +91,12 @@ async fn answer(
                 subject,
                 account,
             };
-            let action = || format!("{} {}", route.method, route.path);
-            let audit = route.is_change.then(|| CallAudit::begin(operator, action(), &call, request_id));
+            let audit = Audit::begin(operator, route, Audited::Call(&call), request_id);
             let outcome: Outcome = match received {
                 Ok(_) => function(&call).await,
                 Err(refusal) => Err(refusal),
             };
-            if let Some(audit) = audit {
-                audit.end(&outcome);
-            }
+            audit.end(outcome.as_ref().map(|reply| (reply.status, "")));
             outcome.map(Answered::Reply)
         }
     }

@@ -1,6 +1,7 @@
 //! What operators ask of a running server, and what they read in its log.
 
 pub mod accounts;
+mod audit;
 mod console;
 mod console_sas;
 mod crowd;

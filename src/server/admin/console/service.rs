@@ -7,12 +7,12 @@ use actix_web::http::header::{CACHE_CONTROL, HeaderValue};
 use actix_web::web::Payload;
 use actix_web::{HttpRequest, HttpResponse};
 
-use crate::protocol::request::Head;
+use crate::protocol::request::{Head, target};
 use crate::server::admin::reply::Refusal;
 use crate::server::admin::state::Admin;
 use crate::server::admin::state::ConsoleMode;
 use crate::server::http::{Incoming, head_of, respond};
-use crate::service::{ObservedOperation, Served};
+use crate::service::{Observed, Served};
 
 /// The prefix of the path, which the service does not see.
 const PREFIX: &str = "/service";
@@ -34,18 +34,17 @@ const PASSED: [&str; 13] = [
     "x-ms-client-request-id",
 ];
 
-/// The answer of the service, and what the request was about.
+/// The answer of the service, and how the request ended.
 pub(crate) struct ServiceAnswer {
     pub response: HttpResponse,
-    pub operation: ObservedOperation,
     /// Status of the result; of a refused batch, that of the part inside.
     pub status: u16,
     /// The error code, or empty.
     pub error: &'static str,
-    pub request_id: String,
 }
 
-/// Answers a request of the Table protocol with the rights of an operator.
+/// Answers a request of the Table protocol with the rights of an operator. What becomes known of it is in
+/// `observed`.
 ///
 /// # Errors
 /// 404 for a path that is not percent-encoded as it must be; 503 if too many requests wait.
@@ -53,20 +52,26 @@ pub(crate) async fn answer(
     admin: &Admin,
     http: &HttpRequest,
     body: Payload,
+    observed: &Observed,
+    request_id: &str,
 ) -> Result<ServiceAnswer, Refusal> {
     let head = head(admin, http)?;
+    // The audit names account and table of a request that waits for its permit, too.
+    if let Ok(target) = target::resolve(&head, &*admin.service.follower.accounts()) {
+        observed.target.get_or_init(|| target);
+    }
     let _permit = admin.permit().await?;
     let mut body = Incoming::new(body, &head);
     let may_write = admin.settings.console == ConsoleMode::On;
-    let (served, operation) = admin.service.serve_operator(&head, &mut body, may_write).await;
+    let served =
+        admin.service.serve_operator(&head, &mut body, may_write, observed, request_id.to_owned()).await;
     let status = served.answer.outcome();
     let error = served.answer.refusal.map_or("", |code| code.facts().code);
-    let request_id = served.request_id.clone();
     // CORS rules of accounts are for the Tables port.
     let served = Served { cors_rules: Arc::default(), ..served };
     let mut response = body.close(respond(served, &head));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Ok(ServiceAnswer { response, operation, status, error, request_id })
+    Ok(ServiceAnswer { response, status, error })
 }
 
 /// Returns the head of the request as the service sees it: at the Tables endpoint.
