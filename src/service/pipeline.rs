@@ -39,8 +39,7 @@ impl Service {
     /// Answers one request, counts it, and writes it to the log and the traces.
     pub(crate) async fn serve(self: &Arc<Self>, head: &Head<'_>, body: &mut impl ReceiveBody) -> Served {
         // Boxed, since the future is copied on the way to where it runs.
-        let observed = Box::new(Observed::new());
-        self.observed(head, body, None, &observed, Uuid::new_v4().to_string()).await
+        self.observed(head, body, None, &Box::new(Observed::new(Uuid::new_v4().to_string()))).await
     }
 
     /// Answers one request of an operator, whom the admin listener has authenticated. All other
@@ -52,9 +51,8 @@ impl Service {
         body: &mut impl ReceiveBody,
         may_write: bool,
         observed: &Observed,
-        request_id: String,
     ) -> Served {
-        self.observed(head, body, Some(&Identity::Operator { may_write }), observed, request_id).await
+        self.observed(head, body, Some(&Identity::Operator { may_write }), observed).await
     }
 
     async fn observed(
@@ -63,11 +61,11 @@ impl Service {
         body: &mut impl ReceiveBody,
         operator: Option<&Identity>,
         observed: &Observed,
-        request_id: String,
     ) -> Served {
         let record = METRICS.requests.begin();
+        let request_id = &observed.request_id;
         let (options, flaw) = Options::read(&head.query);
-        let error_context = ErrorContext { request_id: &request_id, now: Ticks::now() };
+        let error_context = ErrorContext { request_id, now: Ticks::now() };
         let accounts = self.follower.accounts();
         let pipeline = Pipeline {
             service: self,
@@ -84,11 +82,11 @@ impl Service {
             let answering = std::pin::pin!(pipeline.answer(body));
             database_time::measured(answering, trace.is_some()).await
         };
-        observed.finish(record, &answer, &request_id, spent.total(), self.slow, self.recent.as_ref());
+        observed.finish(record, &answer, request_id, spent.total(), self.slow, self.recent.as_ref());
         if let (Some(tracer), Some(trace)) = (&self.tracer, trace) {
-            tracer.finish(trace, observed.facts(head, &answer, &request_id, spent));
+            tracer.finish(trace, observed.facts(head, &answer, request_id, spent));
         }
-        Served { answer, cors_rules, request_id }
+        Served { answer, cors_rules, request_id: request_id.clone() }
     }
 }
 

@@ -26,6 +26,7 @@ static FAILURES: [[WarningLimiter; OperationLabel::COUNT]; Code::COUNT] =
 
 /// What is known about a request while it is answered.
 pub(crate) struct Observed {
+    pub request_id: String,
     /// Where the request goes, once that is known.
     pub target: OnceCell<Target>,
     operation: Cell<OperationLabel>,
@@ -37,9 +38,10 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    /// Nothing is known yet.
-    pub(crate) const fn new() -> Self {
+    /// Nothing else is known yet.
+    pub(crate) const fn new(request_id: String) -> Self {
         Self {
+            request_id,
             target: OnceCell::new(),
             operation: Cell::new(OperationLabel::Unknown),
             body_table: OnceCell::new(),

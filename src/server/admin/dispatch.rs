@@ -58,12 +58,12 @@ async fn answer(
     let operator = operator(admin, http);
     match route.handler {
         Handler::Service => {
-            let observed = Observed::new();
+            let observed = Observed::new(request_id.to_owned());
             let audit = Audit::begin(operator, route, Audited::Service(&observed), request_id);
             let answered = match permitted {
                 Ok(()) => {
                     let _busy = busy();
-                    service::answer(admin, http, body, &observed, request_id).await
+                    service::answer(admin, http, body, &observed).await
                 }
                 Err(refusal) => Err(refusal),
             };

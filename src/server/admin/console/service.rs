@@ -53,7 +53,6 @@ pub(crate) async fn answer(
     http: &HttpRequest,
     body: Payload,
     observed: &Observed,
-    request_id: &str,
 ) -> Result<ServiceAnswer, Refusal> {
     let head = head(admin, http)?;
     // The audit names account and table of a request that waits for its permit, too.
@@ -63,8 +62,7 @@ pub(crate) async fn answer(
     let _permit = admin.permit().await?;
     let mut body = Incoming::new(body, &head);
     let may_write = admin.settings.console == ConsoleMode::On;
-    let served =
-        admin.service.serve_operator(&head, &mut body, may_write, observed, request_id.to_owned()).await;
+    let served = admin.service.serve_operator(&head, &mut body, may_write, observed).await;
     let status = served.answer.outcome();
     let error = served.answer.refusal.map_or("", |code| code.facts().code);
     // CORS rules of accounts are for the Tables port.
