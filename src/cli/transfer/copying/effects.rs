@@ -120,8 +120,8 @@ impl CopyJob<'_> {
         if arguments.yes {
             return Ok(());
         }
-        // The first run has asked whether to change, but not how many are extra now.
-        if !self.resumes {
+        // The first run has asked whether to change, but perhaps not whether to delete.
+        if !self.resumes || deletes {
             parts.extend(self.changes(source, written)?);
         }
         if parts.is_empty() {
