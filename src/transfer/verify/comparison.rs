@@ -15,9 +15,6 @@ use crate::transfer::work::progress::Progress;
 /// Maximum differences that are checked again and listed; further ones are only counted.
 const MAX_LISTED: usize = 1000;
 
-/// Entities that are deleted at once.
-pub(super) const MAX_DELETED: usize = 500;
-
 /// What is wrong with an entity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DifferenceKind {
@@ -171,13 +168,32 @@ impl Comparison<'_> {
         });
     }
 
-    /// Deletes extra entities, unless the source has them by now, or they have changed since.
-    pub(super) fn delete(&self, table: &str, extra: Vec<Row>, found: &Mutex<Found>) -> TransferResult<()> {
+    /// Refuses to delete if an entity is not understood: what seems extra may be its former version.
+    pub(super) fn refuse_unreadable(&self, found: &Mutex<Found>) -> TransferResult<()> {
+        let unreadable: u64 =
+            self.with(found, |found| found.tables.values().map(|tally| tally.unreadable).sum());
+        if unreadable == 0 {
+            return Ok(());
+        }
+        let text = format!(
+            "--delete-extra: {unreadable} entities are not understood, and what seems extra may be a former \
+             version of one; nothing more is deleted"
+        );
+        Err(TransferError::Failed(text))
+    }
+
+    /// Deletes what is extra, unless the source has it by now, or it has changed since.
+    pub(super) fn delete_extra(
+        &self,
+        table: &str,
+        extra: Vec<Row>,
+        found: &Mutex<Found>,
+    ) -> TransferResult<()> {
         let Some(target) = self.delete_extra else { return Ok(()) };
+        let mut gone = Vec::new();
         if !extra.is_empty() {
             self.refuse_unreadable(found)?;
         }
-        let mut gone = Vec::new();
         for row in extra {
             self.check_stop()?;
             if !self.source.can_change() || self.source.get(table, &row.key)?.is_none() {
@@ -191,20 +207,6 @@ impl Comparison<'_> {
         let deleted = target.delete(self.in_target(table), &gone)?;
         self.with(found, |found| found.tables.entry(table.to_owned()).or_default().deleted += deleted);
         Ok(())
-    }
-
-    /// Refuses to delete if an entity is not understood: what seems extra may be its former version.
-    fn refuse_unreadable(&self, found: &Mutex<Found>) -> TransferResult<()> {
-        let unreadable: u64 =
-            self.with(found, |found| found.tables.values().map(|tally| tally.unreadable).sum());
-        if unreadable == 0 {
-            return Ok(());
-        }
-        let text = format!(
-            "--delete-extra: {unreadable} entities are not understood, and what seems extra may be a former \
-             version of one; nothing more is deleted"
-        );
-        Err(TransferError::Failed(text))
     }
 
     /// Returns the names of the properties that differ.

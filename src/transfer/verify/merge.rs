@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use super::comparison::{Comparison, Found, MAX_DELETED};
+use super::comparison::{Comparison, Found};
 use super::reordered::{ReorderedRows, Side};
 use crate::protocol::model::Key;
 use crate::transfer::contract::Counts;
@@ -13,6 +13,9 @@ use crate::transfer::error::TransferResult;
 use crate::transfer::rows::range::order_in_both;
 use crate::transfer::rows::row::Row;
 use crate::transfer::work::work_queue::{Task, WorkQueue};
+
+/// Entities that are deleted at once.
+const MAX_DELETED: usize = 500;
 
 /// The rows of the target's reader, one by one.
 struct Rows<'a> {
@@ -185,7 +188,8 @@ impl<'a> Merge<'a> {
         if self.extra.len() >= MAX_DELETED { self.delete_extra() } else { Ok(()) }
     }
 
+    /// Deletes what is extra.
     fn delete_extra(&mut self) -> TransferResult<()> {
-        self.comparison.delete(&self.task.table, std::mem::take(&mut self.extra), self.found)
+        self.comparison.delete_extra(&self.task.table, std::mem::take(&mut self.extra), self.found)
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::protocol::model::Key;
+use crate::protocol::model::entity::StoredProperties;
 use crate::transfer::contract::TransferSource;
 use crate::transfer::copy::settings::differing_settings;
 use crate::transfer::error::{TransferError, TransferResult};
@@ -15,9 +16,9 @@ use crate::transfer::rows::range::RowRange;
 use crate::transfer::rows::row::{Row, Version};
 use crate::transfer::work::work_queue::{Task, WorkQueue};
 use comparison::Found;
-use comparison::MAX_DELETED;
 pub(crate) use comparison::{Compared, Comparison, Difference, DifferenceKind, Tally};
 use merge::Merge;
+use reordered::{ReorderedRows, Side};
 
 /// Returns the tables of a target, by their names in the source if they have some.
 ///
@@ -124,7 +125,7 @@ impl Comparison<'_> {
         })
     }
 
-    /// Reads each place once, and looks up its entities in the other.
+    /// Reads each place once, and looks up its entities in the other or, to delete, among its keys.
     fn look_up_all(&self, tables: &[String], found: &Mutex<Found>) -> TransferResult<()> {
         let queue = WorkQueue::default();
         for (id, table) in (0..).zip(tables) {
@@ -132,8 +133,12 @@ impl Comparison<'_> {
         }
         queue.run(self.concurrency, || {
             while let Some(task) = queue.take(None, &|_| Ok(()))? {
-                self.look_up(&task.table, DifferenceKind::Missing, found)?;
-                self.look_up(&task.table, DifferenceKind::Extra, found)?;
+                if self.delete_extra.is_some() {
+                    self.delete_unordered(&task.table, found)?;
+                } else {
+                    self.look_up(&task.table, DifferenceKind::Missing, found)?;
+                    self.look_up(&task.table, DifferenceKind::Extra, found)?;
+                }
                 queue.finish(task.id);
             }
             Ok(())
@@ -145,28 +150,49 @@ impl Comparison<'_> {
         let keys_only = absent == DifferenceKind::Extra;
         let (ours, theirs) = ((self.source, table), (self.target, self.in_target(table)));
         let ((read, name), (other, other_name)) = if keys_only { (theirs, ours) } else { (ours, theirs) };
-        let deletes = self.delete_extra.is_some();
-        let mut reader = read.open(name, &RowRange::everything(), keys_only || deletes)?;
-        let mut extra = Vec::new();
+        let mut reader = read.open(name, &RowRange::everything(), keys_only)?;
         while let Some(page) = reader.next()? {
             self.unreadable(table, page.rejected, found);
-            // What the target lacks is not deleted: the source is only read for what is not understood.
-            let rows = if deletes && !keys_only { Vec::new() } else { page.rows };
-            for row in rows {
+            for row in page.rows {
                 self.check_stop()?;
                 match other.get(other_name, &row.key)? {
-                    None if deletes => extra.push(row),
                     None if keys_only => self.differs(table, None, Some(&row), found),
                     None => self.differs(table, Some(&row), None, found),
-                    Some(_) if keys_only && !deletes => {}
+                    Some(_) if keys_only => {}
                     Some(there) => self.compare(table, &row, &there, found),
                 }
             }
-            if extra.len() >= MAX_DELETED {
-                self.delete(table, std::mem::take(&mut extra), found)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the entities of a table of the target whose keys the source does not have: it is read before,
+    /// and its keys are kept in a temporary file.
+    fn delete_unordered(&self, table: &str, found: &Mutex<Found>) -> TransferResult<()> {
+        let everything = RowRange::everything();
+        let mut keys = ReorderedRows::default();
+        let mut ours = self.source.open(table, &everything, true)?;
+        while let Some(page) = ours.next()? {
+            self.check_stop()?;
+            self.unreadable(table, page.rejected, found);
+            for row in page.rows {
+                keys.hold(Side::Source, &Row { properties: StoredProperties::default(), ..row })?;
             }
         }
-        self.delete(table, extra, found)
+        let mut theirs = self.target.open(self.in_target(table), &everything, true)?;
+        while let Some(page) = theirs.next()? {
+            self.check_stop()?;
+            self.unreadable(table, page.rejected, found);
+            let mut extra = Vec::new();
+            for row in page.rows {
+                // A place without an order may send an entity twice.
+                if !keys.has(Side::Source, &row.key)? {
+                    extra.push(row);
+                }
+            }
+            self.delete_extra(table, extra, found)?;
+        }
+        Ok(())
     }
 
     /// Checks the first differences again: a writer, or another sort order, may explain them.
@@ -342,6 +368,23 @@ mod tests {
             let source =
                 SortedSource { can_change, ..SortedSource::new(KeyOrder::CodePoints, numbered(0..10), 100) };
             let target = SortedSource::new(KeyOrder::CodePoints, numbered(0..2_000), 100);
+            let (ended, deleted) = delete_extra(&source, &target);
+            assert_eq!((ended.unwrap(), deleted), (1_990, 1_990));
+            assert_eq!(source.gets.into_inner(), if can_change { 1_990 } else { 0 });
+        }
+    }
+
+    #[test]
+    fn extra_entities_are_deleted_in_a_place_without_an_order_too() {
+        for (from_is_ordered, can_change) in [(true, false), (true, true), (false, true)] {
+            let source = SortedSource::new(KeyOrder::CodePoints, numbered(0..10), 100);
+            let source = SortedSource { is_ordered: from_is_ordered, can_change, ..source };
+            // Such a place may send an entity twice.
+            let twice = [numbered(0..2_000), numbered(0..5)].concat();
+            let target = SortedSource {
+                is_ordered: !from_is_ordered,
+                ..SortedSource::new(KeyOrder::CodePoints, twice, 100)
+            };
             let (ended, deleted) = delete_extra(&source, &target);
             assert_eq!((ended.unwrap(), deleted), (1_990, 1_990));
             assert_eq!(source.gets.into_inner(), if can_change { 1_990 } else { 0 });

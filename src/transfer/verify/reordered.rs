@@ -44,6 +44,16 @@ impl ReorderedRows {
         Ok(())
     }
 
+    /// Returns whether a row with a key waits.
+    pub(super) fn has(&self, side: Side, key: &Key) -> TransferResult<bool> {
+        let Some(connection) = &self.rows else { return Ok(false) };
+        let select = "SELECT 1 FROM rows WHERE side = ?1 AND pk = ?2 AND rk = ?3";
+        let found = connection
+            .prepare_cached(select)
+            .and_then(|mut select| select.exists(params![side as i64, key.partition, key.row]));
+        found.map_err(failed)
+    }
+
     /// Takes the row with a key, if it waits.
     pub(super) fn take(&self, side: Side, key: &Key) -> TransferResult<Option<Row>> {
         let Some(connection) = &self.rows else { return Ok(None) };

@@ -35,6 +35,7 @@ pub(crate) struct SortedSource {
     pub order: KeyOrder,
     pub rows: Vec<Row>,
     pub rows_of_page: usize,
+    pub is_ordered: bool,
     pub can_change: bool,
     /// Set as soon as an entity is read by its key.
     pub stop_at_get: Option<AtomicBool>,
@@ -47,7 +48,8 @@ impl SortedSource {
     pub(crate) fn new(order: KeyOrder, mut rows: Vec<Row>, rows_of_page: usize) -> Self {
         rows.sort_by(|a, b| order.of(&a.key, &b.key));
         let [pages, gets, probes] = std::array::from_fn(|_| AtomicUsize::new(0));
-        Self { order, rows, rows_of_page, can_change: true, stop_at_get: None, pages, gets, probes }
+        let (is_ordered, can_change, stop_at_get) = (true, true, None);
+        Self { order, rows, rows_of_page, is_ordered, can_change, stop_at_get, pages, gets, probes }
     }
 
     fn of_range<'a>(&'a self, range: &'a RowRange) -> impl Iterator<Item = &'a Row> {
@@ -79,6 +81,10 @@ impl RowReader for Pages<'_> {
 impl TransferSource for SortedSource {
     fn tables(&self) -> TransferResult<Vec<String>> {
         Ok(vec!["People".into()])
+    }
+
+    fn is_ordered(&self) -> bool {
+        self.is_ordered
     }
 
     fn can_change(&self) -> bool {
