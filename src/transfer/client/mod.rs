@@ -15,4 +15,4 @@ pub(crate) use address::Address;
 pub(crate) use answer::{ClientAnswer, ServiceError};
 pub(crate) use call::ClientCall;
 pub(crate) use change_set::{ChangeSetBody, MAX_BODY, MAX_OPERATIONS, SetVerb};
-pub(crate) use send::Client;
+pub(crate) use send::{Client, MAX_ANSWER};

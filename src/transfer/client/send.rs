@@ -33,7 +33,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How often a pause checks whether the client was stopped.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 /// Maximum bytes of an answer: more than any page of Azure. Azurite's have any size.
-const MAX_ANSWER: u64 = 32 << 20;
+pub(crate) const MAX_ANSWER: u64 = 32 << 20;
 
 /// The result of a request: what it returns, or the refusal of the service.
 type ClientResult<T> = TransferResult<Result<T, ServiceError>>;

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::account::Endpoint;
 use super::continuation::{Continuation, next};
 use crate::protocol::model::Key;
-use crate::transfer::client::{ClientAnswer, ClientCall};
+use crate::transfer::client::{ClientAnswer, ClientCall, MAX_ANSWER};
 use crate::transfer::contract::{Page, Rejected, RowReader};
 use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::locations::no_entities::NoEntities;
@@ -31,8 +31,8 @@ const SOME_ROWS: usize = 500;
 const MOST_ROWS: usize = 1000;
 /// Bytes up to which as many entities are asked for at once as there may be. Several pages are in memory.
 const BYTES: usize = 1 << 20;
-/// Bytes that a page is expected to have at most: half of what an answer may have.
-const MAX_BYTES: usize = 16 << 20;
+/// Bytes that a page is expected to have at most.
+const MAX_BYTES: usize = MAX_ANSWER as usize / 2;
 /// Entities of a page that are read: more than any server sends.
 const MAX_ROWS: usize = 10_000;
 
@@ -156,10 +156,12 @@ impl EndpointPages<'_> {
 
 /// Returns how many entities to ask for after a page of so many with so many bytes.
 fn rows_after(rows: usize, bytes: usize) -> usize {
-    if bytes * MOST_ROWS <= BYTES * rows {
-        return MOST_ROWS;
+    match rows {
+        // Nothing is known of the entities.
+        0 => SOME_ROWS,
+        _ if bytes * MOST_ROWS <= BYTES * rows => MOST_ROWS,
+        _ => (rows * MAX_BYTES / bytes).clamp(1, SOME_ROWS),
     }
-    (rows * MAX_BYTES / bytes).clamp(1, SOME_ROWS)
 }
 
 /// Has a call ask for half as many entities; `false` if it asked for one.
@@ -216,4 +218,18 @@ pub(super) fn read(body: &[u8]) -> Result<Page, String> {
         }
     }
     Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_have_as_many_entities_as_an_answer_has_room_for() {
+        assert_eq!(rows_after(0, 12), SOME_ROWS, "an empty page says nothing");
+        assert_eq!(rows_after(1000, 200_000), MOST_ROWS);
+        assert_eq!(rows_after(500, 4 << 20), SOME_ROWS);
+        assert_eq!(rows_after(100, 2 * MAX_BYTES), 50);
+        assert_eq!(rows_after(1, 2 * MAX_BYTES), 1);
+    }
 }
