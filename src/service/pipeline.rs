@@ -39,7 +39,9 @@ impl Service {
     /// Answers one request, counts it, and writes it to the log and the traces.
     pub(crate) async fn serve(self: &Arc<Self>, head: &Head<'_>, body: &mut impl ReceiveBody) -> Served {
         // Boxed, since the future is copied on the way to where it runs.
-        self.observed(head, body, None, &Box::new(Observed::new(Uuid::new_v4().to_string()))).await
+        let observed = Box::new(Observed::new(Uuid::new_v4().to_string()));
+        let (answer, cors_rules) = self.observed(head, body, None, &observed).await;
+        Served { answer, cors_rules, request_id: observed.request_id }
     }
 
     /// Answers one request of an operator, whom the admin listener has authenticated. All other
@@ -52,7 +54,9 @@ impl Service {
         may_write: bool,
         observed: &Observed,
     ) -> Served {
-        self.observed(head, body, Some(&Identity::Operator { may_write }), observed).await
+        let operator = Identity::Operator { may_write };
+        let (answer, cors_rules) = self.observed(head, body, Some(&operator), observed).await;
+        Served { answer, cors_rules, request_id: observed.request_id.clone() }
     }
 
     async fn observed(
@@ -61,11 +65,10 @@ impl Service {
         body: &mut impl ReceiveBody,
         operator: Option<&Identity>,
         observed: &Observed,
-    ) -> Served {
+    ) -> (Answer, Arc<[CorsRule]>) {
         let record = METRICS.requests.begin();
-        let request_id = &observed.request_id;
         let (options, flaw) = Options::read(&head.query);
-        let error_context = ErrorContext { request_id, now: Ticks::now() };
+        let error_context = ErrorContext { request_id: &observed.request_id, now: Ticks::now() };
         let accounts = self.follower.accounts();
         let pipeline = Pipeline {
             service: self,
@@ -82,11 +85,11 @@ impl Service {
             let answering = std::pin::pin!(pipeline.answer(body));
             database_time::measured(answering, trace.is_some()).await
         };
-        observed.finish(record, &answer, request_id, spent.total(), self.slow, self.recent.as_ref());
+        observed.finish(record, &answer, spent.total(), self.slow, self.recent.as_ref());
         if let (Some(tracer), Some(trace)) = (&self.tracer, trace) {
-            tracer.finish(trace, observed.facts(head, &answer, request_id, spent));
+            tracer.finish(trace, observed.facts(head, &answer, spent));
         }
-        Served { answer, cors_rules, request_id: request_id.clone() }
+        (answer, cors_rules)
     }
 }
 

@@ -99,7 +99,6 @@ impl Observed {
         &self,
         record: RequestInFlight<'_>,
         answer: &Answer,
-        request_id: &str,
         database: Duration,
         slow: Duration,
         recent: Option<&RecentRequests>,
@@ -116,17 +115,12 @@ impl Observed {
         };
         record.end(duration, &ending);
         if let Some(recent) = recent {
-            recent.add(&self.answered(&ending, request_id, duration));
+            recent.add(&self.answered(&ending, duration));
         }
-        self.log(&ending, request_id, duration);
+        self.log(&ending, duration);
     }
 
-    fn answered<'a>(
-        &'a self,
-        ending: &Ending,
-        request_id: &'a str,
-        duration: Duration,
-    ) -> AnsweredRequest<'a> {
+    fn answered(&self, ending: &Ending, duration: Duration) -> AnsweredRequest<'_> {
         AnsweredRequest {
             operation: ending.operation,
             status: ending.status,
@@ -135,19 +129,13 @@ impl Observed {
             database: ending.database,
             account: self.account(),
             table: self.table(),
-            request_id,
+            request_id: &self.request_id,
             reason: self.reason.get().map_or("", |reason| reason),
         }
     }
 
     /// Returns what a trace contains about the request.
-    pub(crate) fn facts(
-        &self,
-        head: &Head<'_>,
-        answer: &Answer,
-        request_id: &str,
-        spent: DatabaseTime,
-    ) -> SpanFields {
+    pub(crate) fn facts(&self, head: &Head<'_>, answer: &Answer, spent: DatabaseTime) -> SpanFields {
         SpanFields {
             operation: self.operation.get().text(),
             method: known_method(&head.method),
@@ -156,12 +144,12 @@ impl Observed {
             error: answer.refusal.map_or("", |code| code.facts().code),
             account: self.account().to_owned(),
             table: self.table().to_owned(),
-            request_id: request_id.to_owned(),
+            request_id: self.request_id.clone(),
             waits: spent.into_waits(),
         }
     }
 
-    fn log(&self, ending: &Ending, request_id: &str, duration: Duration) {
+    fn log(&self, ending: &Ending, duration: Duration) {
         // A feature that the service lacks too is no fault of this server.
         let failed = ending.status >= 500 && ending.refusal != Some(Code::NotImplemented);
         let code = ending.refusal.unwrap_or(Code::InternalError);
@@ -171,7 +159,7 @@ impl Observed {
         macro_rules! line {
             ($level:ident, $message:literal) => {
                 tracing::$level!(
-                    request_id,
+                    request_id = self.request_id,
                     account = self.account(),
                     operation = ending.operation.text(),
                     table = self.table(),
