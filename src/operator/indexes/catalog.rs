@@ -56,7 +56,8 @@ impl IndexCatalog {
     ///
     /// # Errors
     /// [`Code::NotImplemented`] for an order by a property that has no index, or several;
-    /// [`Code::ServerBusy`] for one while the indexes are not known yet; [`Code::InvalidInput`] if the continuation token is of another index.
+    /// [`Code::ServerBusy`] for one while the indexes are not known yet; [`Code::InvalidInput`] if the
+    /// continuation token is of another index.
     pub(crate) fn apply(&self, account: &str, table: &TableName, scan: &mut Scan) -> Result<()> {
         if self.ready.is_empty() && scan.by.is_none() {
             return Ok(());

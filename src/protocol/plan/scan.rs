@@ -55,6 +55,11 @@ impl Scan {
         }
     }
 
+    /// Returns the scan of the same rows in the order of keys.
+    pub(crate) fn by_keys(&self) -> Self {
+        Self { by: None, order: PageOrder::Ascending, ..self.clone() }
+    }
+
     /// Returns the largest page of whole entities in these ranges, which are ascending.
     pub fn over(spans: Vec<Span>) -> Self {
         Self {

@@ -104,8 +104,7 @@ impl<'a> ScannedPage<'a> {
             if self.sorted(db, index, by, keys)? {
                 return Ok(true);
             }
-            let by_keys = Scan { order: PageOrder::Ascending, by: None, ..scan.clone() };
-            memory.dense.put(filter_number(bucket >> 16, &by_keys));
+            memory.dense.put(filter_number(bucket >> 16, &scan.by_keys()));
         }
         memory.uses.count_one(index.index_no);
         for range in OrderedRange::all(by, scan.order) {
@@ -132,7 +131,7 @@ impl<'a> ScannedPage<'a> {
         bucket: i64,
         memory: &NarrowingMemory,
     ) -> Sqlite<Option<Vec<Key>>> {
-        let by_keys = Scan { order: PageOrder::Ascending, by: None, ..self.scan.clone() };
+        let by_keys = self.scan.by_keys();
         if by_keys.spans.iter().any(|span| span.partition().is_none()) {
             let narrowed = narrow(db, bucket >> 16, &by_keys, memory)?;
             (self.end.examined, self.end.narrowed_by) = (narrowed.entries, narrowed.choice);

@@ -51,7 +51,7 @@ impl Ordered<'_> {
         page: &mut StreamedPage<'_>,
         lock_wait: Option<LockWait>,
     ) -> Result<Vec<PartRows>, StatementError> {
-        let keys = self.by_keys();
+        let keys = self.scan.by_keys();
         let points = Reading::of(&keys).narrowed_before(store, table_id, lock_wait, &mut page.end).await?;
         let spans = points.as_ref().unwrap_or(&self.scan.spans);
         let buckets: Vec<_> = spans_of_buckets(table_id, spans).collect();

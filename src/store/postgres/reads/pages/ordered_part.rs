@@ -89,11 +89,6 @@ impl<'a> Ordered<'a> {
         is_there(&mut lease, self.index.index_no, columns, &store.narrowing).await
     }
 
-    /// The scan of the same rows in the order of keys.
-    pub(super) fn by_keys(self) -> Scan {
-        Scan { by: None, order: PageOrder::Ascending, ..self.scan.clone() }
-    }
-
     /// Returns the position of an entity.
     pub(super) fn position(self, entry: Option<IndexValue>, key: Key) -> IndexPosition {
         IndexPosition { index_no: self.index.index_no, entry, key }
@@ -133,7 +128,7 @@ impl PartRead<'_> {
             // The order of the index has positions to go on from, and ends with the time.
             Err(StatementError::Fault(Fault::Timeout)) if self.points.is_some() => {
                 lease.roll_back().await;
-                let filter = filter_number(self.part.table_id.table_no, &self.ordered.by_keys());
+                let filter = filter_number(self.part.table_id.table_no, &scan.by_keys());
                 self.store.narrowing.dense.put(filter);
                 (self.points, found) = (None, PartRows { examined: found.examined, ..PartRows::default() });
                 begin(&mut lease, limit).await?;
@@ -173,7 +168,7 @@ impl PartRead<'_> {
         lease: &mut Lease,
         found: &mut PartRows,
     ) -> Result<Option<Vec<Span>>, StatementError> {
-        let scan = self.ordered.by_keys();
+        let scan = self.ordered.scan.by_keys();
         let (reading, mut end) = (Reading::of(&scan), PageEnd::default());
         let points = if scan.spans.iter().all(|span| span.partition().is_some()) {
             reading.keys_of_partitions(self.store, self.part, lease, &mut end).await?
