@@ -5,7 +5,7 @@ use sqlx::{Connection as _, Executor as _, PgConnection};
 use super::*;
 use crate::commands::{MASTER, OTHER_MASTER, Site, account_of, soon, status};
 use crate::support::client::Account;
-use crate::support::postgres::text;
+use crate::support::postgres::{LOCK_WAITERS, text};
 
 pub const ADMIN: [&str; 4] = ["--admin-listen", "127.0.0.1:0", "--admin-token", TOKEN];
 
@@ -239,9 +239,7 @@ async fn a_change_in_progress_is_answered_when_the_server_stops() {
         let admin = Wire::new(admin.address());
         move || post(&admin, "/accounts/myaccount/rotate", &json!({ "slot": 1 }))
     });
-    let waits = "SELECT count(*)::text FROM pg_stat_activity \
-                 WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    soon("the change waits", || tokio::task::block_in_place(|| text(&site.url, waits)) == "1");
+    soon("the change waits", || tokio::task::block_in_place(|| text(&site.url, LOCK_WAITERS)) == "1");
     server.signal("TERM");
     soon("the server stops", || server.log().contains("shutting down"));
     holder.execute("COMMIT").await.expect("the lock goes");

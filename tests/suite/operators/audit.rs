@@ -9,7 +9,7 @@ use super::accounts::call;
 use super::console::console;
 use super::*;
 use crate::commands::soon;
-use crate::support::postgres::text;
+use crate::support::postgres::{LOCK_WAITERS, text};
 
 /// The requests that the service answers for operators at once.
 const PERMITS: usize = 16;
@@ -62,9 +62,7 @@ async fn a_change_that_is_cut_off_is_audited() {
     holder.execute("BEGIN; SELECT * FROM entities FOR UPDATE").await.expect("a lock");
     let body = json!({ "N": 2 }).to_string();
     let stream = begun(&admin, "PATCH", &at, body.len(), &body);
-    let waits = "SELECT count(*)::text FROM pg_stat_activity \
-                 WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    soon("the change waits", || tokio::task::block_in_place(|| text(&url, waits)) != "0");
+    soon("the change waits", || tokio::task::block_in_place(|| text(&url, LOCK_WAITERS)) != "0");
     cut(stream);
     let line = [&named[..], &["MergeEntity"]].concat();
     soon("a change that was cut off", || audited(&server, &line).is_some());

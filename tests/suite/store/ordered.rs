@@ -274,7 +274,6 @@ pub async fn what_cannot_be_sorted_in_time_is_read_in_the_order_of_the_index<B: 
     for order in [PageOrder::Ascending, PageOrder::Descending] {
         let scan = ordered(&index, order, None, partition.clone());
         let late = walked(store, &account, &table, &Scan { time: Duration::ZERO, ..scan.clone() }).await;
-        println!("{} pages", late.len());
         assert!(late.iter().any(|page| page.len() > 1), "{} pages", late.len());
         let (late, whole) = (late.concat(), walked(store, &account, &table, &scan).await.concat());
         assert_eq!((keys(&late), late.len()), (keys(&whole), ENTITIES));

@@ -7,8 +7,6 @@ bin=$1
 shift
 trap '' INT TERM HUP PIPE
 cd /
-# For slow machines.
-export PGCTLTIMEOUT=300
 dir=$(mktemp -d "${TMPDIR:-/tmp}/rowhouse-citus.XXXXXX") || exit 1
 # Nodes connect to each other, and libpq looks for passwords and certificates at home.
 export HOME="$dir"

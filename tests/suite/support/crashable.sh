@@ -7,8 +7,6 @@ bin=$1
 port=$2
 trap '' INT TERM HUP PIPE
 cd /
-# For slow machines.
-export PGCTLTIMEOUT=300
 dir=$(mktemp -d "${TMPDIR:-/tmp}/rowhouse-pg.XXXXXX") || exit 1
 start() {
     "$bin/pg_ctl" -D "$dir/data" -w -l "$dir/log" start >/dev/null 2>&1 -o "-k $dir -p $port \

@@ -6,8 +6,6 @@ bin=$1
 ports="$2 $3"
 trap '' INT TERM HUP PIPE
 cd /
-# For slow machines.
-export PGCTLTIMEOUT=300
 dir=$(mktemp -d "${TMPDIR:-/tmp}/rowhouse-pair.XXXXXX") || exit 1
 port() {
     set -- $ports "$1"

@@ -13,6 +13,9 @@ use sqlx::{Connection, Executor, PgConnection, Row};
 
 use super::ports::free_port;
 
+/// How many sessions of a database wait for locks. Other tests have databases of their own.
+pub const LOCK_WAITERS: &str = "SELECT count(*)::text FROM pg_stat_activity \
+                                WHERE datname = current_database() AND wait_event_type = 'Lock'";
 const PREFIX: &str = "rowhouse_test_";
 /// Databases of runs that began this long ago are left-overs.
 const LEFT_OVER: u64 = 3600;

@@ -1,4 +1,8 @@
 # What scripts that start PostgreSQL servers do to one of them, whose data is in $dir/$1.
+
+# Seconds to start or promote one, for slow machines.
+export PGCTLTIMEOUT=300
+
 postmaster() {
     head -n 1 "$dir/$1/postmaster.pid"
 }
