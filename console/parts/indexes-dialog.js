@@ -14,6 +14,8 @@ const SECONDS = 2;
 export async function editIndexes(account, table) {
   const list = h("div", { class: "cards", role: "status" });
   const advice = h("p", { class: "quiet" });
+  // What the list shows, so that it is built anew only when that changes: a click on what is replaced is lost.
+  let shown = "";
   const property = input({ class: "mono" });
   const kind = select(
     [["", "that of the values"], ...KINDS.map((name) => /** @type {[string, string]} */ ([name, name]))],
@@ -36,6 +38,9 @@ export async function editIndexes(account, table) {
   const show = async () => {
     /** @type {PropertyIndex[]} */
     const found = await connection.json("GET", "indexes", { query: { account, table } });
+    const text = JSON.stringify(found);
+    if (text === shown) return;
+    shown = text;
     list.replaceChildren(...found.map((index) => cardOf(index, drop)));
     if (!found.length)
       list.append(h("p", { class: "quiet" }, "No indexes: filters on properties read the rows one by one."));
