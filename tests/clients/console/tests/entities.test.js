@@ -52,6 +52,9 @@ test("an entity is added, cloned, changed and deleted", async () => {
       ["Tom", 22],
     ],
   );
+  // The entities are read again, which ends a selection.
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await page.locator("data-grid[aria-busy=false]").waitFor();
 
   await page.getByRole("checkbox", { name: "Select Jones / Mary" }).click();
   await page.getByRole("button", { name: "Delete selected" }).click();
@@ -69,6 +72,7 @@ test("a merge leaves what it does not name; a replacement drops what was removed
   await page.getByLabel("Value of A").fill("10");
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByRole("dialog").waitFor({ state: "detached" });
+  await page.locator("data-grid[aria-busy=false]").waitFor();
   await page.getByRole("button", { name: "Edit" }).click();
   await page.getByRole("button", { name: "Remove B" }).click();
   assert.equal(await page.getByLabel("How to save").inputValue(), "replace");

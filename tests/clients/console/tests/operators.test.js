@@ -58,8 +58,8 @@ test("an account is added, limited, rotated, disabled, enabled and removed", asy
     .inputValue();
   assert.match(string, new RegExp(`AccountName=${name};AccountKey=`));
   await page.getByRole("button", { name: "Copy Key 1" }).click();
-  const copied = await page.evaluate(() => navigator.clipboard.readText());
-  assert.equal(Buffer.from(copied, "base64").length, 64);
+  const copied = () => page.evaluate(() => navigator.clipboard.readText());
+  await eventually(async () => Buffer.from(await copied(), "base64").length, 64);
   await picture(page, "account-keys");
   await dialog(page).getByRole("button", { name: "Close" }).click();
 
@@ -74,14 +74,17 @@ test("an account is added, limited, rotated, disabled, enabled and removed", asy
   const queries = page.getByRole("article").filter({ hasText: name }).getByText("extended", { exact: true });
   await queries.waitFor();
 
+  const card = page.getByRole("article").filter({ has: page.getByRole("heading", { name, exact: true }) });
+  const shown = await card.elementHandle();
   await page.getByRole("button", { name: `Rotate a key of ${name}` }).click();
   await page.getByLabel("Key 2").check();
   await page.getByLabel(`Type ${name} to go on`).fill(name);
   await page.getByRole("button", { name: "Rotate", exact: true }).click();
   await page.getByRole("heading", { name: `New key 2 of ${name}` }).waitFor();
   await dialog(page).getByRole("button", { name: "Close" }).click();
+  // The cards are read again, and a click on one that is replaced is lost.
+  await shown.waitForElementState("hidden");
 
-  const card = page.getByRole("article").filter({ has: page.getByRole("heading", { name, exact: true }) });
   await page.getByRole("button", { name: `Disable ${name}` }).click();
   await page.getByLabel(`Type ${name} to go on`).fill(name);
   await dialog(page).getByRole("button", { name: "Disable" }).click();
@@ -171,6 +174,7 @@ test("CORS rules are edited as a form and as XML, and a wrong one is refused in 
   await page.getByRole("button", { name: "Save rules" }).click();
   await page.getByRole("alert").waitFor();
   await page.getByRole("button", { name: "Read again" }).click();
+  await page.getByRole("alert").waitFor({ state: "detached" });
   await page.getByRole("button", { name: "Remove rule https://app.example" }).click();
   await page.getByRole("button", { name: "Save rules" }).click();
   await page.getByText(/^No rules/).waitFor();
@@ -274,14 +278,20 @@ test("snapshots are taken and restored, and a reset asks first", async () => {
   await page.getByRole("button", { name: "Take snapshot" }).click();
   await page.getByText("Taken.", { exact: true }).waitFor();
   await picture(page, "snapshots");
+  const restore = page.getByRole("button", { name: /^Restore / });
+  let shown = await restore.elementHandle();
   await page.getByRole("button", { name: "Reset" }).click();
   await page.getByLabel(`Type ${our.server.account} to go on`).fill(our.server.account);
   await dialog(page).getByRole("button", { name: "Reset" }).click();
   await page.getByText("Reset.", { exact: true }).waitFor();
   assert.deepEqual(JSON.parse(await our.server.send("GET", "Tables")).value, []);
-  await page.getByRole("button", { name: /^Restore / }).click();
+  // The list is read again after each change, and a click on what it replaces is lost.
+  await shown.waitForElementState("hidden");
+  shown = await restore.elementHandle();
+  await restore.click();
   await page.getByText("Restored.", { exact: true }).waitFor();
   assert.equal((await our.server.entities(table)).length, 1);
+  await shown.waitForElementState("hidden");
   await page.getByRole("button", { name: /^Delete / }).click();
   await page.getByText("No snapshots yet").waitFor();
 });

@@ -28,17 +28,20 @@ async function numbered({ extended }) {
   return table;
 }
 
-/** Opens a table, 100 rows a page, and notes the orders that are asked for. */
+/** Opens a table, 100 rows a page, and notes what is asked for. */
 async function opened(table) {
   const page = await openTable(our, table);
   await page.getByLabel("Rows of a page").selectOption("100");
   await page.getByText("Page 1 · 100 entities").waitFor();
-  const orders = [];
+  const asked = [];
   page.on("request", (request) => {
     const url = new URL(request.url());
-    if (url.pathname.endsWith("()")) orders.push(url.searchParams.get("$orderby"));
+    if (url.pathname.endsWith("()"))
+      asked.push({ order: url.searchParams.get("$orderby"), isFirst: !url.searchParams.has("NextPartitionKey") });
   });
-  return { page, orders };
+  // Those of first pages: a page that the server cuts short by time takes several requests.
+  const orders = () => asked.filter(({ isFirst }) => isFirst).map(({ order }) => order);
+  return { page, asked, orders };
 }
 
 const header = (page, title) => page.getByRole("button", { name: new RegExp(`^${title}`) });
@@ -64,12 +67,12 @@ test("the server sorts by an index, page after page", async () => {
   await header(page, "Number").click();
   await eventually(() => first(page, "PartitionKey"), "a");
   await header(page, "PartitionKey").click();
+  // The answer draws the headers anew, which loses a click that is under way.
+  await page.locator("data-grid[aria-busy=false]").waitFor();
   await header(page, "PartitionKey").click();
   await eventually(() => first(page, "RowKey"), String(LAST).padStart(7, "0"));
-  assert.deepEqual(orders, [
-    null,
+  assert.deepEqual(orders(), [
     "Number",
-    "Number desc",
     "Number desc",
     null,
     "PartitionKey,RowKey",
@@ -80,16 +83,17 @@ test("the server sorts by an index, page after page", async () => {
   await page.getByRole("button", { name: "Run" }).click();
   await header(page, "Number").click();
   await header(page, "Number").click();
-  await eventually(() => first(page, "Number"), String(LAST));
-  assert.deepEqual(orders.slice(-2), ["Number", "Number desc"]);
+  await eventually(() => orders().slice(-2), ["Number", "Number desc"]);
   letGo();
+  await eventually(() => first(page, "Number"), String(LAST));
 });
 
 test("without an index, the loaded rows are sorted, and the header says how to have all", async () => {
   const table = await numbered({ extended: true });
-  const { page, orders } = await opened(table);
+  const { page, asked } = await opened(table);
   await page.getByRole("button", { name: "Next page" }).click();
   await page.getByText("Page 2 · 100 entities").waitFor();
+  asked.length = 0;
   const command = `rowhouse index create ${table} Name --account ${our.server.account}`;
   assert.equal(
     await header(page, "Name").getAttribute("title"),
@@ -99,14 +103,15 @@ test("without an index, the loaded rows are sorted, and the header says how to h
   await header(page, "Name").click();
   assert.equal(await first(page, "Name"), "n9");
   await page.getByText("Page 2 · 100 entities").waitFor();
-  assert.deepEqual(orders, [null]);
+  assert.deepEqual(asked, []);
 });
 
 test("without extended queries, the loaded rows are sorted", async () => {
   const table = await numbered({ extended: false });
-  const { page, orders } = await opened(table);
+  const { page, asked } = await opened(table);
   await page.getByRole("button", { name: "Next page" }).click();
   await page.getByText("Page 2 · 100 entities").waitFor();
+  asked.length = 0;
   const commands = [
     `rowhouse account queries ${our.server.account} extended`,
     `rowhouse index create ${table} Name --account ${our.server.account}`,
@@ -118,5 +123,5 @@ test("without extended queries, the loaded rows are sorted", async () => {
   await header(page, "Number").click();
   const numbers = (await column(page, "Number")).map(Number);
   assert.equal(numbers[0], 693);
-  assert.deepEqual(orders, [null]);
+  assert.deepEqual(asked, []);
 });

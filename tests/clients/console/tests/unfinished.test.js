@@ -102,9 +102,16 @@ test("the page of a proxy is no answer to a change set", async () => {
 
 test("requests go on after a restart that no poll has noticed, and none is shown twice", async () => {
   for (let index = 0; index < 30; index += 1) await our.server.table();
-  const page = await open(our, "#/requests", { isLost: true, width: 2400 });
-  await page.getByText("of the last").waitFor();
+  // A pane that asks for nothing, so that every poll is noted.
+  const page = await open(our, `#/signatures/${our.server.account}`, { isLost: true, width: 2400 });
+  await page.getByRole("button", { name: "Build" }).waitFor();
+  const polls = new Set();
+  page.on("request", (request) => /\/requests\?/.test(request.url()) && polls.add(request));
+  for (const end of ["requestfinished", "requestfailed"]) page.on(end, (request) => polls.delete(request));
+  await page.goto(`${our.server.admin}/console/#/requests`);
+  await page.locator(".grid-row").first().waitFor();
   await page.getByRole("button", { name: "Pause" }).click();
+  await eventually(() => polls.size, 0);
   await our.server.kill();
   await our.server.start();
   const table = await our.server.table();
