@@ -263,7 +263,7 @@ def free_port():
 
 def status(url):
     try:
-        return urllib.request.urlopen(url, timeout=10).status
+        return urllib.request.urlopen(url, timeout=PATIENCE).status
     except urllib.error.HTTPError as error:
         return error.code
     except OSError:

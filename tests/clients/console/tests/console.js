@@ -23,7 +23,7 @@ export const ARGUMENTS = [
 ];
 const ADMIN = /operators are answered at (http:\/\/[\d.:]+)/g;
 /** The longest wait for something to appear. */
-const PATIENCE = 60_000;
+export const PATIENCE = 60_000;
 
 /** A server whose admin listener has a token. */
 export class Server extends base.Server {
@@ -40,7 +40,17 @@ export class Server extends base.Server {
   }
 
   async start() {
-    await super.start();
+    const end = Date.now() + PATIENCE;
+    for (;;) {
+      try {
+        await super.start();
+        break;
+      } catch (error) {
+        // After a kill, others may have its port for a while.
+        if (!/cannot listen on .*\s*$/.test(error.message) || Date.now() > end) throw error;
+      }
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
     this.admin = [...readFileSync(this.log, "utf8").matchAll(ADMIN)].pop()[1];
     return this;
   }

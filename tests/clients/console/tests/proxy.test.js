@@ -7,7 +7,7 @@ import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, test } from "node:test";
-import { column, consoleForThisFile, open, picture } from "./console.js";
+import { PATIENCE, column, consoleForThisFile, open, picture } from "./console.js";
 
 const our = consoleForThisFile();
 const NGINX = ["/usr/sbin/nginx", "/usr/bin/nginx", "/usr/local/bin/nginx"].find(existsSync);
@@ -60,8 +60,14 @@ http { ${places} access_log off;
   const process_ = spawn(NGINX, ["-e", `${folder}/log`, "-c", `${folder}/nginx.conf`, "-g", "daemon off;"], {
     stdio: "inherit",
   });
-  for (let turn = 0; turn < 100 && !(await listens(port)); turn += 1)
+  const end = Date.now() + PATIENCE;
+  while (!(await listens(port))) {
+    if (Date.now() > end) {
+      process_.kill("SIGTERM");
+      throw new Error("nginx did not begin to listen");
+    }
     await new Promise((resolve) => setTimeout(resolve, 50));
+  }
   return { process: process_, folder, address: `https://localhost:${port}/ops` };
 }
 

@@ -6,6 +6,8 @@ import { test } from "node:test";
 import { consoleForThisFile, eventually, open, openTable, picture } from "./console.js";
 
 const our = consoleForThisFile();
+/** The longest wait for a whole file. */
+const timeout = 600_000;
 
 /** An entity of every type, at the edges of each. */
 const ODD = [
@@ -65,7 +67,7 @@ async function oddTable() {
 async function exportOf(page, format) {
   await page.getByRole("button", { name: "Export" }).click();
   await page.getByLabel("Format").selectOption(format);
-  const downloading = page.waitForEvent("download");
+  const downloading = page.waitForEvent("download", { timeout });
   await page.getByRole("dialog").getByRole("button", { name: "Export" }).click();
   const file = await (await downloading).path();
   await page
@@ -85,7 +87,7 @@ async function importInto(page, name, buffer) {
     .waitFor();
   await page.getByRole("dialog").getByRole("button", { name: "Import" }).click();
   const state = page.getByRole("dialog").locator(".job-state");
-  await page.getByRole("button", { name: "Close" }).waitFor();
+  await page.getByRole("button", { name: "Close" }).waitFor({ timeout });
   const summary = await state.textContent();
   const problems = await page.locator(".problems li").allTextContents();
   await page.getByRole("button", { name: "Close" }).click();

@@ -25,7 +25,7 @@ from azure.data.tables import (
     generate_account_sas,
     generate_table_sas,
 )
-from rowhouse import REPOSITORY, Server, code_of
+from rowhouse import REPOSITORY, START_SECONDS, Server, code_of
 
 CONFIGURATION = REPOSITORY / "deploy" / "compose" / "nginx.conf"
 KEYS = [
@@ -69,7 +69,8 @@ class Proxy:
         self._configure(servers, edit)
         command = [NGINX, "-e", f"{folder}/log", "-c", f"{folder}/nginx.conf", "-g", "daemon off;"]
         self.process = subprocess.Popen(command)
-        for _ in range(100):
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
             try:
                 socket.create_connection(("127.0.0.1", self.port), 1).close()
                 return
