@@ -305,6 +305,31 @@ async fn a_late_page_has_more_than_its_first_match() {
     }
 }
 
+/// The page is full after a part of a window, of which the rest takes longer than a statement may.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_is_full_in_a_window_that_is_cut_off_skips_nothing() {
+    const MATCHES: i32 = 100;
+    for store in [plain().await, spread().await] {
+        let (account, table) = table(&store).await;
+        let of = |n: i32| {
+            let properties = [number("N", n - MATCHES), number("M", 0)].concat();
+            write(WriteKind::Insert, "q", &format!("{n:03}"), properties)
+        };
+        fill(&store, &account, &table, (0..MATCHES).map(of).collect()).await;
+        // In the order of N, the large ones come last.
+        fill_large(&store, &account, &table, 200).await;
+        let index = Arc::new(index(&store, &account, &table, "N", IndexKind::Number).await);
+        let literal = EdmValue::Int32(0);
+        let filter = Predicate::Compare { field: Field::Custom("M".into()), op: CompareOp::Eq, literal };
+        let scan = ordered(&index, PageOrder::Ascending, Some(&filter), vec![Span::everything()]);
+        let scan = Scan { rows: 50, time: Duration::ZERO, ..scan };
+        let found = walked(&store, &account, &table, &scan).await.concat();
+        let rows: Vec<_> = found.iter().map(|entity| entity.key.row.as_str()).collect();
+        assert_eq!(rows, (0..MATCHES).map(|n| format!("{n:03}")).collect::<Vec<_>>());
+        store.delete_table(table.in_account(&account), now()).await.unwrap();
+    }
+}
+
 /// Buckets that are merged share the bytes of a page, so that it does not read many times as much as it returns.
 #[tokio::test]
 async fn buckets_share_the_bytes_of_a_page() {

@@ -298,6 +298,11 @@ impl Windowed<'_> {
         loop {
             let (before, kept) = (Instant::now(), (found.rows.len(), found.bytes));
             let edge = match self.window(lease, part, from.as_ref(), found).await {
+                // The page was full: only what it did not need took too long.
+                Err(StatementError::Fault(Fault::Timeout)) if found.next.is_some() => {
+                    lease.roll_back().await;
+                    return Ok(());
+                }
                 // A position is where rows are still to be read: without one, the part begins anew.
                 Err(StatementError::Fault(Fault::Timeout)) if has_advanced && from.is_some() => {
                     lease.roll_back().await;
