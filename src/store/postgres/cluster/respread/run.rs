@@ -19,7 +19,7 @@ use crate::store::postgres::{RespreadError, RespreadEvent, RespreadRequest, Resp
 use super::compare::{CompareDirection, compare};
 use super::rows::{copy_changes, put, read_page};
 use super::state::{RespreadStart, RespreadState};
-use super::writers::{wait_for_prepared, wait_for_writers};
+use super::writers::{took_too_long, wait_for_prepared, wait_for_writers};
 
 /// So few changes that they can be copied while writers wait.
 const FEW_CHANGES: u64 = 500;
@@ -245,14 +245,21 @@ impl RespreadSession {
         transaction.execute(sqlx::raw_sql(texts::STOP_WRITERS)).await?;
         let limit = format!("SET LOCAL statement_timeout = {}", LAST_TIMEOUT.as_millis());
         transaction.execute(sqlx::raw_sql(AssertSqlSafe(limit))).await?;
-        if !wait_for_prepared(&mut self.reader, self.placement, end).await? {
-            transaction.rollback().await?;
-            return Ok(None);
+        let switched = async {
+            if !wait_for_prepared(&mut self.reader, self.placement, end).await? {
+                return Ok(None);
+            }
+            let changes = copy_changes(&mut transaction, state, None).await?;
+            state::publish(&mut transaction, state, now).await?;
+            Ok(Some(changes))
+        };
+        let switched = switched.await;
+        match &switched {
+            Ok(Some(_)) => transaction.commit().await?,
+            // At once, as writers wait.
+            _ => transaction.rollback().await?,
         }
-        let changes = copy_changes(&mut transaction, state, None).await?;
-        state::publish(&mut transaction, state, now).await?;
-        transaction.commit().await?;
-        Ok(Some(changes))
+        switched
     }
 }
 
@@ -277,5 +284,5 @@ async fn connect(options: &PgOptions) -> RespreadResult<PgConnection> {
 /// Whether a lock was not to be had in time, or a statement took too long.
 fn may_pass(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
-    matches!(code.as_deref(), Some("55P03" | "40P01" | "40001" | "57014"))
+    matches!(code.as_deref(), Some("55P03" | "40P01" | "40001")) || took_too_long(error)
 }

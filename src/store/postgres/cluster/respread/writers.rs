@@ -48,7 +48,26 @@ pub(crate) async fn wait_for_prepared(
     placement: Placement,
     end: Instant,
 ) -> RespreadResult<bool> {
-    have_ended(db, placement, texts::PREPARED, end).await
+    let left = end.saturating_duration_since(Instant::now()).as_millis().max(1);
+    let former = limit_statements(db, &left.to_string()).await?;
+    let ended = have_ended(db, placement, texts::PREPARED, end).await;
+    limit_statements(db, &former).await?;
+    match ended {
+        Err(RespreadError::Database(error)) if took_too_long(&error) => Ok(false),
+        ended => ended,
+    }
+}
+
+/// Sets the timeout of a session's statements; returns the former one.
+async fn limit_statements(db: &mut PgConnection, timeout: &str) -> RespreadResult<String> {
+    let former = sqlx::query(texts::STATEMENT_TIMEOUT).fetch_one(&mut *db).await?.try_get("timeout")?;
+    sqlx::query(texts::LIMIT_STATEMENTS).bind(timeout).execute(db).await?;
+    Ok(former)
+}
+
+/// Whether the timeout of statements has ended one.
+pub(crate) fn took_too_long(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).as_deref() == Some("57014")
 }
 
 /// Waits for the transactions that a text lists now; returns whether all have ended in time.
