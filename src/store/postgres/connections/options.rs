@@ -109,8 +109,7 @@ impl PgOptions {
 
     /// Returns the statements that each session starts with. Plans are generic and use indexes: otherwise
     /// a plan that was made while a table was small would stay a full scan. The database detects within a
-    /// minute that this server is unreachable, and ends its abandoned sessions. PostgreSQL 17 and newer have a
-    /// timeout of transactions besides, which would end a session in the middle of a page or a purge.
+    /// minute that this server is unreachable, and ends its abandoned sessions.
     pub fn session(&self) -> String {
         let operation = self.operation_timeout.as_millis();
         format!(
@@ -118,12 +117,15 @@ impl PgOptions {
              SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
              SET synchronous_commit = on; SET default_transaction_isolation = 'read committed'; \
              SET statement_timeout = {operation}; SET idle_in_transaction_session_timeout = {operation}; SET tcp_keepalives_idle = 30; \
-             SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3; \
-             SELECT set_config('transaction_timeout', '0', false) \
-             WHERE current_setting('transaction_timeout', true) IS NOT NULL"
+             SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3; {NO_TRANSACTION_TIMEOUT}"
         )
     }
 }
+
+/// Timeouts of statements are enough. This one, which PostgreSQL 17 and newer have, would end a session in the middle
+/// of a page, a purge, a migration or the build of an index.
+pub(crate) const NO_TRANSACTION_TIMEOUT: &str = "SELECT set_config('transaction_timeout', '0', false) \
+     WHERE current_setting('transaction_timeout', true) IS NOT NULL";
 
 const CHECK_CLIENT: &str = "SET client_connection_check_interval = '2s'";
 

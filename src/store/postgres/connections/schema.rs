@@ -1,10 +1,10 @@
 //! The schema: its versions, and where it is found.
 
 use sqlx::migrate::Migrator;
-use sqlx::{Connection, PgConnection, Row};
+use sqlx::{Connection, Executor, PgConnection, Row};
 
 use crate::store::postgres::connections::hosts::Hosts;
-use crate::store::postgres::connections::options::{PgOptions, StartError};
+use crate::store::postgres::connections::options::{NO_TRANSACTION_TIMEOUT, PgOptions, StartError};
 use crate::store::postgres::connections::search_path::SearchPath;
 use crate::store::postgres::statements;
 
@@ -110,6 +110,10 @@ pub(crate) async fn connect_by(
     let connected = tokio::time::timeout(limit, hosts.connect()).await;
     let (mut db, _) =
         connected.map_err(|_| StartError::ConnectTimeout(limit))?.map_err(StartError::Connect)?;
-    let path = tokio::time::timeout(limit, SearchPath::confine(&mut db)).await;
+    let confined = async {
+        db.execute(sqlx::raw_sql(NO_TRANSACTION_TIMEOUT)).await.map_err(StartError::Connect)?;
+        SearchPath::confine(&mut db).await
+    };
+    let path = tokio::time::timeout(limit, confined).await;
     Ok((db, path.map_err(|_| StartError::ConnectTimeout(limit))??))
 }

@@ -14,7 +14,7 @@ use crate::protocol::plan::index::PropertyIndex;
 use crate::store::contract::indexes::removable_until;
 use crate::store::postgres::PgStore;
 use crate::store::postgres::connections::hosts::Hosts;
-use crate::store::postgres::connections::options::end_if_abandoned;
+use crate::store::postgres::connections::options::{NO_TRANSACTION_TIMEOUT, end_if_abandoned};
 use crate::store::postgres::connections::search_path::SearchPath;
 use crate::store::postgres::fault::{Effect, StatementError, judge, reason_of_refusal};
 use crate::store::postgres::retry::retry;
@@ -106,6 +106,7 @@ impl BuildSession {
     async fn open(hosts: &Hosts, path: &SearchPath) -> StoreResult<Option<Self>> {
         let mut session = Self::open_to_watch(hosts, path).await?;
         session.connection.execute(sqlx::raw_sql(SESSION)).await.map_err(failed)?;
+        session.connection.execute(sqlx::raw_sql(NO_TRANSACTION_TIMEOUT)).await.map_err(failed)?;
         end_if_abandoned(&mut session.connection).await.map_err(failed)?;
         let locked = session.rows(sqlx::query(texts::LOCK_BUILDS)).await?;
         let row = locked.first().ok_or(Fault::Other)?;
@@ -195,8 +196,9 @@ impl Indexes for PgStore {
 
     async fn drop_index(&self, index_no: i64, now: Ticks) -> StoreResult<bool> {
         let is_dropped = retry(|| self.mark_dropped(index_no, now)).await?;
-        if is_dropped {
-            retry(|| self.cancel_build(index_no)).await?;
+        if is_dropped && let Err(error) = retry(|| self.cancel_build(index_no)).await {
+            // What it builds is not used, and is removed after it has ended.
+            tracing::warn!(index_no, ?error, "the build of a dropped index was not cancelled");
         }
         Ok(is_dropped)
     }
