@@ -158,8 +158,8 @@ impl<'a> ScannedPage<'a> {
         Ok(Some(keys))
     }
 
-    /// Sorts the matches among few entities, and reads those of the page; `false` if the time is up before
-    /// they are sorted. The order of the index has positions to go on from.
+    /// Sorts the matches among few entities, and reads those of the page; `false` if the time is up before the
+    /// first of them is read. The order of the index has positions to go on from.
     fn sorted(
         &mut self,
         db: &Connection,
@@ -207,7 +207,7 @@ impl<'a> ScannedPage<'a> {
                 break;
             }
         }
-        Ok(true)
+        Ok(self.end.entities > 0 || self.end.next_in_index.take().is_none())
     }
 
     /// Ends the page before a row.
