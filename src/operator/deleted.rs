@@ -166,23 +166,30 @@ fn deletion(table: &DeletedTable) -> (i64, i64) {
     (table.table_no, table.deleted.raw())
 }
 
+/// Whether another attempt may soon succeed.
+fn may_pass(failure: &Failure) -> bool {
+    !matches!(failure, Failure::Refused(_) | Failure::Fault(Fault::Timeout | Fault::Other))
+}
+
 impl DeletedSizes {
     /// Measures tables that were deleted since the last call, and returns the bytes of all that are measured, at
     /// most of the [`MAX_LISTED`] last deleted ones.
     ///
     /// # Errors
-    /// The deleted tables cannot be listed.
+    /// The deleted tables cannot be listed, or the database cannot measure one now.
     pub(crate) async fn refresh(&mut self, store: &Store) -> Result<u64, Failure> {
-        let begun = Instant::now();
+        let (begun, mut passing) = (Instant::now(), Ok(()));
         let kept = store.deleted_tables(DeletedScan { most: MAX_LISTED, ..DeletedScan::default() }).await?;
         for table in self.unmeasured(&kept) {
             if begun.elapsed() >= REFRESH_TIME {
                 break;
             }
-            let size = store.deleted_size(table.table_no, MAX_COUNTED).await;
-            self.note(table, size);
+            match store.deleted_size(table.table_no, MAX_COUNTED).await {
+                Err(failure) if may_pass(&failure) => passing = Err(failure),
+                size => self.note(table, size),
+            }
         }
-        Ok(self.bytes())
+        passing.map(|()| self.bytes())
     }
 
     /// Forgets tables that are no longer kept, and returns those that are to be measured.
@@ -217,6 +224,13 @@ impl DeletedSizes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_lasts_leaves_a_table_unmeasured_for_long() {
+        for (fault, passes) in [(Fault::Unavailable, true), (Fault::Busy, true), (Fault::Timeout, false)] {
+            assert_eq!(may_pass(&fault.into()), passes);
+        }
+    }
 
     #[test]
     fn what_cannot_be_measured_neither_costs_other_sizes_nor_is_tried_at_once_again() {
