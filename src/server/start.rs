@@ -313,11 +313,10 @@ async fn serve_until(
     let handle = server.handle();
     let admin = admin.map(|(server, admin)| {
         let handle = server.handle();
-        actix_web::rt::spawn(server);
-        (handle, admin)
+        (actix_web::rt::spawn(server), handle, admin)
     });
     ready(&listening)?;
-    let probes = admin.as_ref().map(|(_, admin)| admin.clone());
+    let probes = admin.as_ref().map(|(_, _, admin)| admin.clone());
     let drain_time = Duration::from_secs(config.shutdown.drain_seconds.into());
     let shutdown_time = Duration::from_secs(config.shutdown.shutdown_seconds.into());
     let graceful = !shutdown_time.is_zero();
@@ -344,11 +343,15 @@ async fn serve_until(
     });
     let ended = server.await;
     // The admin listener ends last, so that probes see the shutdown until it is complete.
-    if let Some((handle, _)) = admin {
+    if let Some((running, handle, admin)) = admin {
         let spent = shutdown.get().map_or(Duration::ZERO, |began| began.elapsed());
         // What operators have begun gets the rest of the time, at least that of the first check.
         let rest = shutdown_time.saturating_sub(spent).max(ADMIN_STOP);
-        let _ = timeout(rest, handle.stop(graceful)).await;
+        if timeout(rest, handle.stop(graceful)).await.is_err() {
+            // Its connections are closed then: what operators have begun ends, and is audited, before the stores close.
+            running.abort();
+            let _ = timeout(ADMIN_STOP, admin.connections.closed()).await;
+        }
     }
     if let Some(tracer) = &listening.service.tracer {
         tracer.flush();

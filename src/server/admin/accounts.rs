@@ -222,7 +222,7 @@ fn stored<'a>(call: &'a Call<'_>, name: &str) -> Result<&'a MasterKeys, Refusal>
 
 /// Refuses a body with members that would be ignored.
 fn nothing(call: &Call<'_>) -> Result<(), Refusal> {
-    if call.body.is_empty() { Ok(()) } else { call.document::<Nothing>().map(|_| ()) }
+    if call.body().is_empty() { Ok(()) } else { call.document::<Nothing>().map(|_| ()) }
 }
 
 fn decoded(key: &str) -> Option<Vec<u8>> {

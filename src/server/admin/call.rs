@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde::Deserialize;
 use tokio::time::timeout;
 
@@ -22,8 +23,8 @@ pub(crate) struct Call<'a> {
     pub query: &'a str,
     /// The values of the route's path parameters.
     pub parameters: Vec<(&'static str, String)>,
-    /// At most [`super::state::MAX_BODY`] bytes.
-    pub body: &'a [u8],
+    /// At most [`super::state::MAX_BODY`] bytes, once they have arrived.
+    pub received: OnceCell<Bytes>,
     /// The ETags that the sender has.
     pub if_none_match: Option<&'a str>,
     /// The encodings of bodies that the sender understands.
@@ -94,12 +95,18 @@ impl<'a> Call<'a> {
         Ok((account, self.parameter("table")))
     }
 
+    /// Returns the body.
+    pub(crate) fn body(&self) -> &[u8] {
+        self.received.get().map_or(&[], |body| body)
+    }
+
     /// Reads the body as a JSON document.
     ///
     /// # Errors
     /// 400 for another document.
-    pub(crate) fn document<T: Deserialize<'a>>(&self) -> Result<T, Refusal> {
-        serde_json::from_slice(self.body).map_err(|error| Refusal::bad_request(format!("The body: {error}")))
+    pub(crate) fn document<'b, T: Deserialize<'b>>(&'b self) -> Result<T, Refusal> {
+        serde_json::from_slice(self.body())
+            .map_err(|error| Refusal::bad_request(format!("The body: {error}")))
     }
 }
 

@@ -7,11 +7,15 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use actix_web::rt::net::TcpStream as Accepted;
+use tokio::time::sleep;
 
 /// At this number of connections, a new one closes an idle one.
 const MANY: usize = 128;
+/// Pause between two looks whether connections are open.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// The connections, the oldest first.
 #[derive(Default)]
@@ -29,6 +33,18 @@ pub(crate) struct OpenConnection {
 pub(crate) struct Busy<'a>(&'a OpenConnection);
 
 impl OpenConnections {
+    /// Returns once all connections have ended.
+    pub(crate) async fn closed(&self) {
+        while self.are_open() {
+            sleep(LOOK).await;
+        }
+    }
+
+    fn are_open(&self) -> bool {
+        let connections = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        connections.iter().any(|connection| connection.strong_count() > 0)
+    }
+
     /// Adds a connection. If there are many, closes the oldest idle one.
     pub(crate) fn enter(&self, connection: &dyn Any) -> Option<Arc<OpenConnection>> {
         let connection = connection.downcast_ref::<Accepted>()?.as_fd().try_clone_to_owned().ok()?;

@@ -59,7 +59,7 @@ pub(crate) async fn list(call: &Call<'_>) -> Outcome {
 /// 400 for an invalid name; 404 for an unknown deleted table; 409 if there is a table of the name, or if it is
 /// too soon for another one; errors of the database.
 pub(crate) async fn undelete(call: &Call<'_>) -> Outcome {
-    let request = if call.body.is_empty() { UndeleteRequest::default() } else { call.document()? };
+    let request = if call.body().is_empty() { UndeleteRequest::default() } else { call.document()? };
     let name = request.name.as_deref().map(table_name).transpose()?;
     let table = found(call).await?;
     let undeleted = deleted::undelete(call.store(), table, name, Ticks::now()).await?;

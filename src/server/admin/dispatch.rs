@@ -71,29 +71,25 @@ async fn answer(
             answered.map(|answer| Answered::Service(answer.response))
         }
         Handler::Function(function) => {
-            let received = match permitted {
-                Ok(()) => whole(body).await,
-                Err(refusal) => Err(refusal),
-            };
-            let body = received.as_ref().cloned().unwrap_or_default();
-            let _busy = busy();
             let if_none_match = text(http.headers(), header::IF_NONE_MATCH);
             let accept_encoding = text(http.headers(), header::ACCEPT_ENCODING);
             let query = http.query_string();
-            let (subject, account) = (OnceCell::new(), OnceCell::new());
-            let call = Call {
-                admin,
-                query,
-                parameters,
-                body: &body,
-                if_none_match,
-                accept_encoding,
-                subject,
-                account,
-            };
+            let (received, subject, account) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
+            let call =
+                Call { admin, query, parameters, received, if_none_match, accept_encoding, subject, account };
             let audit = Audit::begin(operator, route, Audited::Call(&call), request_id);
-            let outcome: Outcome = match received {
-                Ok(_) => function(&call).await,
+            let outcome: Outcome = match permitted {
+                Ok(()) => {
+                    let received = whole(body).await;
+                    let _busy = busy();
+                    match received {
+                        Ok(body) => {
+                            call.received.get_or_init(|| body);
+                            function(&call).await
+                        }
+                        Err(refusal) => Err(refusal),
+                    }
+                }
                 Err(refusal) => Err(refusal),
             };
             audit.end(outcome.as_ref().map(|reply| (reply.status, "")));

@@ -7,7 +7,6 @@ use actix_web::dev::Server;
 use actix_web::web::{self, Data};
 use actix_web::{App, HttpServer};
 
-use super::connections::OpenConnections;
 use super::dispatch::serve;
 use super::state::Admin;
 
@@ -20,11 +19,11 @@ const MAX_CONNECTIONS: usize = 256;
 /// # Errors
 /// Errors of the operating system.
 pub(crate) fn listen(listener: TcpListener, admin: Data<Admin>, shutdown_seconds: u64) -> io::Result<Server> {
+    let connected = admin.clone();
     let app = move || App::new().app_data(admin.clone()).default_service(web::to(serve));
-    let open = OpenConnections::default();
     let server = HttpServer::new(app).workers(1).disable_signals().max_connections(MAX_CONNECTIONS);
     let server = server.on_connect(move |connection, data| {
-        if let Some(entered) = open.enter(connection) {
+        if let Some(entered) = connected.connections.enter(connection) {
             data.insert(entered);
         }
     });

@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
+use super::connections::OpenConnections;
 use super::guard::AdminToken;
 use super::history::History;
 use super::reply::Refusal;
@@ -56,6 +57,7 @@ pub(crate) struct Admin {
     /// Limits the requests to the service at once.
     permits: Semaphore,
     pub history: History,
+    pub connections: OpenConnections,
     stopping: AtomicBool,
 }
 
@@ -63,7 +65,8 @@ impl Admin {
     /// The state for a running server.
     pub(crate) fn new(service: Arc<Service>, settings: AdminSettings) -> Self {
         let permits = Semaphore::new(MAX_REQUESTS);
-        Self { service, settings, permits, history: History::new(), stopping: AtomicBool::new(false) }
+        let (history, connections) = (History::new(), OpenConnections::default());
+        Self { service, settings, permits, history, connections, stopping: AtomicBool::new(false) }
     }
 
     /// Waits until a request may access the data of tables; it holds the permit until it is done.

@@ -26,7 +26,7 @@ pub(crate) async fn list(call: &Call<'_>) -> Outcome {
 /// 400 for invalid names; 404 for an unknown account or table; 409 if the database refuses the
 /// definition; errors of the database.
 pub(crate) async fn put(call: &Call<'_>) -> Outcome {
-    let request = if call.body.is_empty() { NewView::default() } else { call.document()? };
+    let request = if call.body().is_empty() { NewView::default() } else { call.document()? };
     let (account, table) = call.table()?;
     let (now, mut on_progress) = (Ticks::now(), |_| {});
     let put = views::put(call.store(), account, table, &request, now, &mut on_progress);

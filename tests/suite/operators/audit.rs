@@ -76,6 +76,49 @@ async fn a_change_that_is_cut_off_is_audited() {
 }
 
 #[test]
+fn a_change_of_the_listener_itself_is_audited_before_its_body_has_arrived() {
+    let (server, admin, _) = console("sqlite::memory:", &[]);
+    soon("a request that was cut off", || {
+        let stream = begun(&admin, "POST", "/accounts", 9, "");
+        // Reset at once, it may not be read.
+        std::thread::sleep(Duration::from_millis(50));
+        cut(stream);
+        audited(&server, &["POST /accounts", "CutOff", "status=0"]).is_some()
+    });
+}
+
+/// The service itself takes all the time that a stop has, and the operator's change goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_a_stop_cuts_off_is_audited() {
+    let url = fresh_database();
+    let (server, admin, client) = console(&url, &["--shutdown-seconds", "3"]);
+    let [name, other] = std::array::from_fn(|_| {
+        let t = client.table();
+        t.seed_one(json!({ "N": 1 }));
+        t.name.clone()
+    });
+    let account = client.account.name.clone();
+    let at = format!("/service/{account}/{name}(PartitionKey='p',RowKey='r')");
+    let mut holder = PgConnection::connect(&url).await.expect("a session");
+    holder.execute("BEGIN; SELECT * FROM entities FOR UPDATE").await.expect("a lock");
+    let body = json!({ "N": 2 }).to_string();
+    let _stream = begun(&admin, "PATCH", &at, body.len(), &body);
+    let path = format!("/{other}(PartitionKey='p',RowKey='r')");
+    let waiting = move || client.request("PUT", &path).json(&json!({ "N": 3 })).send();
+    // Its connection ends without an answer.
+    let waiting = std::thread::spawn(waiting);
+    let waiters = || tokio::task::block_in_place(|| text(&url, LOCK_WAITERS));
+    soon("both wait", || waiters() == "2");
+    server.signal("TERM");
+    let stopped = tokio::task::block_in_place(|| server.exit_status(Duration::from_secs(60)));
+    assert_eq!(stopped, Some(0));
+    let line = [name.as_str(), account.as_str(), "CutOff", "status=0", "MergeEntity"];
+    assert!(audited(&server, &line).is_some(), "{}", server.log());
+    assert!(waiting.join().is_err(), "it was not answered");
+    holder.execute("ROLLBACK").await.expect("the lock goes");
+}
+
+#[test]
 fn a_change_that_is_refused_before_it_is_read_is_audited() {
     let (server, admin, client) = console("sqlite::memory:", &[]);
     let name = fresh_name();
