@@ -6,8 +6,6 @@ import { button, errorBox, field, input } from "./controls.js";
 
 export class Modal {
   #isBusy = false;
-  /** The action that was begun last. @type {Promise<unknown>} */
-  #running = Promise.resolve();
   /** Where an action's error is shown. */
   errors = h("div", { class: "errors" });
   footer = h("footer", {});
@@ -32,10 +30,10 @@ export class Modal {
       if (this.#isBusy) event.preventDefault();
     });
     this.closed = new Promise((resolve) =>
-      this.dialog.addEventListener("close", async () => {
-        this.dialog.remove();
+      this.dialog.addEventListener("close", () => {
         // Browsers let a second Escape close a dialog whose action still runs.
-        await this.#running.catch(() => {});
+        if (this.#isBusy) return this.dialog.showModal();
+        this.dialog.remove();
         resolve(undefined);
       }),
     );
@@ -64,13 +62,12 @@ export class Modal {
     this.#setBusy(this.submit, true);
     this.errors.replaceChildren();
     try {
-      this.#running = Promise.resolve(this.action.act());
-      await this.#running;
+      await this.action.act();
+      this.#setBusy(this.submit, false);
       this.close();
     } catch (error) {
-      if (!isCancelled(error)) this.show(error);
-    } finally {
       this.#setBusy(this.submit, false);
+      if (!isCancelled(error)) this.show(error);
     }
   }
 

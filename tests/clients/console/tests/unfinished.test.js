@@ -59,6 +59,24 @@ test("a new key is shown even to those who wanted to leave", async () => {
   await page.getByRole("heading", { name: `New key 1 of ${name}` }).waitFor();
 });
 
+test("why an action failed is shown even to those who wanted to leave", async () => {
+  const name = newName();
+  const page = await open(our, `#/tables/${our.server.account}`);
+  await page.getByRole("button", { name: "Create table" }).first().click();
+  await page.getByLabel("Name").fill(name);
+  const letGo = await held(page, "**/Tables");
+  await page.getByRole("button", { name: "Create", exact: true }).click();
+  assert.ok(await page.getByRole("button", { name: "Cancel" }).isDisabled());
+  await our.server.send("POST", "Tables", { body: JSON.stringify({ TableName: name }) });
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Escape");
+  letGo();
+  await page
+    .getByRole("alert")
+    .getByText(/TableAlreadyExists/)
+    .waitFor();
+});
+
 /** Imports a file, and returns what the dialog says at the end. */
 async function imported(page, name, text) {
   await page.getByRole("button", { name: "Import" }).first().click();
