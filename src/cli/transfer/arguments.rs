@@ -240,6 +240,7 @@ impl TransferSession {
             selection,
             with_timestamps: false,
             delete_extra: None,
+            max_delete: None,
             concurrency: self.concurrency,
             recheck_delay: Duration::ZERO,
             progress,
@@ -264,6 +265,16 @@ impl TransferSession {
 /// Parses FROM, TO or another place.
 pub(super) fn location(name: &str, text: &str) -> Result<DataLocation, TransferEnd> {
     DataLocation::parse(text).map_err(|error| TransferEnd::Usage(format!("{name}: {error}")))
+}
+
+/// Refuses what needs all entities of a place of which files were not read.
+pub(super) fn refuse_left_out(name: &str, place: &dyn TransferSource) -> Result<(), TransferEnd> {
+    let Some(left_out) = place.left_out() else { return Ok(()) };
+    let text = format!(
+        "{name}: {left_out}; what seems missing or extra may be there, so nothing is copied, compared or deleted: \
+         move such files elsewhere"
+    );
+    Err(TransferEnd::Usage(text))
 }
 
 /// Asks for confirmation; without a terminal, `--yes` is required.

@@ -7,11 +7,12 @@ use serde_json::json;
 
 use super::arguments::{
     FileArguments, LocationAccounts, RunArguments, SelectionArguments, TransferSession, check_matches,
-    location, refuse_ranged, refuse_unknown_renames, rename,
+    location, refuse_left_out, refuse_ranged, refuse_unknown_renames, rename,
 };
 use super::ended::TransferEnd;
+use super::rejected::warn_of_remarks;
 use crate::cli::output::OutputForm;
-use crate::transfer::{Compared, Comparison, Progress, renamed_tables};
+use crate::transfer::{Compared, Comparison, Inferences, Progress, renamed_tables};
 
 /// Maximum differences listed in the text form; JSON has all.
 const MAX_SHOWN: usize = 20;
@@ -57,6 +58,10 @@ pub(crate) fn run(arguments: &VerifyArguments) -> Result<(), TransferEnd> {
     let source = session.opener(&selection, from_account).source(&from)?;
     let target = session.opener(&selection, to_account).source(&to)?;
     let (source, target) = (source.as_source()?, target.as_source()?);
+    for place in [source, target] {
+        warn_of_remarks(place.inferences().map_or(&[][..], Inferences::remarks));
+        refuse_left_out("verify", place)?;
+    }
     let ours = source.tables()?;
     refuse_unknown_renames(&arguments.rename, &ours)?;
     check_matches(&selection, &[ours, renamed_tables(target, &arguments.rename)?].concat())?;

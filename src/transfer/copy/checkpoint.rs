@@ -101,7 +101,7 @@ impl Checkpoint {
     pub(crate) fn catch_up(&self, marks: Vec<LoadMark>) -> TransferResult<()> {
         let open = self.open_ranges()?;
         // A copy that is complete or stale has no marks any more.
-        if !open.is_empty() && self.copy >= stale_copies(Ticks::now()).0 {
+        if !(open.is_empty() && marks.is_empty()) && self.copy >= stale_copies(Ticks::now()).0 {
             self.check_marks(&marks)?;
         }
         for LoadMark { range, reached, counts: [written, unchanged, rejected], .. } in marks {
@@ -124,7 +124,7 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Returns the ranges of which entities were written in the order of their keys, and the last key.
+    /// Returns the ranges of which entities were written, and the last key or number of a page.
     fn reached(&self) -> TransferResult<Vec<(i64, Key)>> {
         let connection = self.lock();
         let mut statement = connection.prepare(
@@ -144,7 +144,8 @@ impl Checkpoint {
 
     /// Begins ranges again that are not done, for a source without an order.
     pub(crate) fn restart(&self) -> TransferResult<()> {
-        let restart = "UPDATE ranges SET written = 0, unchanged = 0, rejected = 0 WHERE NOT done";
+        let restart = "UPDATE ranges SET pk = '', rk = '', is_after = 0, written = 0, unchanged = 0, rejected = 0 \
+             WHERE NOT done";
         self.lock().execute(restart, [])?;
         Ok(())
     }

@@ -10,9 +10,11 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::protocol::model::Key;
 use crate::transfer::contract::{Counts, Mode, Page, TransferSource, TransferTarget, WritePage};
 use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::rows::range::RowRange;
+use crate::transfer::rows::row::Row;
 use crate::transfer::rows::selection::Selection;
 use crate::transfer::work::progress::Progress;
 use crate::transfer::work::work_queue::{Task, WorkQueue};
@@ -162,7 +164,11 @@ impl CopyRun<'_> {
                 return Err(TransferError::Interrupted);
             }
             match self.prepare_table(&table, prepared.contains(&table)) {
-                Err(TransferError::Failed(reason)) if self.options.keep_going => self.fail(&table, reason),
+                Err(TransferError::Failed(reason) | TransferError::TooLarge(reason))
+                    if self.options.keep_going =>
+                {
+                    self.fail(&table, reason);
+                }
                 done => done?,
             }
         }
@@ -304,7 +310,9 @@ impl CopyRun<'_> {
                 match self.copy_range(&task) {
                     Ok(true) => self.checkpoint.finish(task.id)?,
                     Ok(false) => return Ok(()),
-                    Err(TransferError::Failed(reason)) if self.options.keep_going => {
+                    Err(TransferError::Failed(reason) | TransferError::TooLarge(reason))
+                        if self.options.keep_going =>
+                    {
                         self.fail(&task.table, reason);
                     }
                     Err(error) => return Err(error),
@@ -320,7 +328,7 @@ impl CopyRun<'_> {
     /// Copies a range; `false` if it was stopped before the end.
     fn copy_range(&self, task: &Task) -> TransferResult<bool> {
         let mut reader = self.source.open(&task.table, &task.range, false)?;
-        let mut resumed = task.resumed;
+        let (mut resumed, mut pages) = (task.resumed, 0);
         loop {
             if self.options.stop.load(Ordering::Relaxed) || self.queue.is_stopped() {
                 self.queue.stop();
@@ -329,9 +337,9 @@ impl CopyRun<'_> {
             let Some(mut page) = reader.next()? else { return Ok(true) };
             let is_last = self.queue.keep_own(task, &mut page, self.source.is_ordered());
             let has_rows = !page.rows.is_empty();
-            self.copy_page(task, page, resumed)?;
+            self.copy_page(task, page, pages, resumed)?;
             if has_rows {
-                resumed = None;
+                (resumed, pages) = (None, pages + 1);
             }
             if is_last {
                 return Ok(true);
@@ -339,9 +347,14 @@ impl CopyRun<'_> {
         }
     }
 
-    fn copy_page(&self, task: &Task, page: Page, resumed: Option<u64>) -> TransferResult<()> {
-        // Cosmos has no order: a range is read again as a whole.
-        let last = page.rows.last().map(|row| row.key.clone()).filter(|_| self.source.is_ordered());
+    /// Copies a page, behind so many pages of its range.
+    fn copy_page(&self, task: &Task, page: Page, pages: u64, resumed: Option<u64>) -> TransferResult<()> {
+        // Cosmos has no order: a range is read again as a whole. The number of the page marks what was written.
+        let of_order = |row: &Row| match self.source.is_ordered() {
+            true => row.key.clone(),
+            false => Key::new("", format!("{pages:020}")),
+        };
+        let last = page.rows.last().map(of_order);
         let mut counts = Counts { rejected: page.rejected.len() as u64, ..Counts::default() };
         self.rejects.add(&task.table, &page.rejected)?;
         if !page.rows.is_empty() {

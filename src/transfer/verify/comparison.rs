@@ -114,6 +114,8 @@ pub(crate) struct Comparison<'a> {
     pub with_timestamps: bool,
     /// Where to delete extra entities instead of reporting them. Properties are then not compared.
     pub delete_extra: Option<&'a dyn TransferTarget>,
+    /// Maximum entities to delete.
+    pub max_delete: Option<u64>,
     pub concurrency: usize,
     /// How long to wait before differences are checked again: a writer may be at work.
     pub recheck_delay: Duration,
@@ -124,6 +126,8 @@ pub(crate) struct Comparison<'a> {
 /// What has been found so far.
 #[derive(Default)]
 pub(super) struct Found {
+    /// Extra entities that were or are being deleted.
+    pub to_delete: u64,
     pub tables: BTreeMap<String, Tally>,
     pub candidates: Vec<Difference>,
     pub unreadable: Vec<(String, Rejected)>,
@@ -140,7 +144,11 @@ impl Comparison<'_> {
         change(&mut found.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn check_stop(&self) -> TransferResult<()> {
+    /// Ends the work if it is to stop.
+    ///
+    /// # Errors
+    /// [`TransferError::Interrupted`].
+    pub(crate) fn check_stop(&self) -> TransferResult<()> {
         if self.stop.load(Ordering::Relaxed) { Err(TransferError::Interrupted) } else { Ok(()) }
     }
 
@@ -204,9 +212,24 @@ impl Comparison<'_> {
         if gone.is_empty() {
             return Ok(());
         }
+        self.allow_deletions(gone.len() as u64, found)?;
         let deleted = target.delete(self.in_target(table), &gone)?;
         self.with(found, |found| found.tables.entry(table.to_owned()).or_default().deleted += deleted);
         Ok(())
+    }
+
+    /// Refuses to delete more entities than may be: since they were counted, more may have become extra.
+    fn allow_deletions(&self, more: u64, found: &Mutex<Found>) -> TransferResult<()> {
+        let asked = self.with(found, |found| {
+            found.to_delete += more;
+            found.to_delete
+        });
+        match self.max_delete.filter(|most| asked > *most) {
+            None => Ok(()),
+            Some(most) => Err(TransferError::Failed(format!(
+                "--delete-extra: more than {most} entities are extra by now; no more are deleted: begin again"
+            ))),
+        }
     }
 
     /// Returns the names of the properties that differ.

@@ -8,10 +8,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::protocol::model::Key;
-use crate::protocol::model::entity::StoredProperties;
-use crate::transfer::contract::TransferSource;
+use crate::transfer::contract::{Counts, TransferSource};
 use crate::transfer::copy::settings::differing_settings;
-use crate::transfer::error::{TransferError, TransferResult};
+use crate::transfer::error::TransferResult;
 use crate::transfer::rows::range::RowRange;
 use crate::transfer::rows::row::{Row, Version};
 use crate::transfer::work::work_queue::{Task, WorkQueue};
@@ -46,10 +45,6 @@ impl Comparison<'_> {
     /// # Errors
     /// [`TransferError`] if a place cannot be read.
     pub(crate) fn run(&self) -> TransferResult<Compared> {
-        if !self.source.is_ordered() && !self.target.is_ordered() {
-            let text = "neither FROM nor TO has its entities in order; compare both with a dump";
-            return Err(TransferError::Usage(text.into()));
-        }
         let mut compared = Compared::default();
         let tables = self.tables(&mut compared)?;
         let found = Mutex::new(Found::default());
@@ -67,7 +62,7 @@ impl Comparison<'_> {
         if self.source.is_ordered() && self.target.is_ordered() {
             self.merge_all(&tables, &found)?;
         } else {
-            self.look_up_all(&tables, &found)?;
+            self.compare_all_unordered(&tables, &found)?;
         }
         let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
         (compared.tables, compared.unreadable) = (found.tables, found.unreadable);
@@ -125,72 +120,72 @@ impl Comparison<'_> {
         })
     }
 
-    /// Reads each place once, and looks up its entities in the other or, to delete, among its keys.
-    fn look_up_all(&self, tables: &[String], found: &Mutex<Found>) -> TransferResult<()> {
+    fn compare_all_unordered(&self, tables: &[String], found: &Mutex<Found>) -> TransferResult<()> {
         let queue = WorkQueue::default();
         for (id, table) in (0..).zip(tables) {
+            self.progress.expect(table, self.source.expected(table)?);
             queue.add(Task { id, table: table.clone(), range: RowRange::everything(), resumed: None });
         }
         queue.run(self.concurrency, || {
             while let Some(task) = queue.take(None, &|_| Ok(()))? {
-                if self.delete_extra.is_some() {
-                    self.delete_unordered(&task.table, found)?;
-                } else {
-                    self.look_up(&task.table, DifferenceKind::Missing, found)?;
-                    self.look_up(&task.table, DifferenceKind::Extra, found)?;
-                }
+                self.compare_unordered(&task.table, found)?;
                 queue.finish(task.id);
             }
             Ok(())
         })
     }
 
-    /// Reads a table on one side, and looks up its entities on the other, where they may be `absent`.
-    fn look_up(&self, table: &str, absent: DifferenceKind, found: &Mutex<Found>) -> TransferResult<()> {
-        let keys_only = absent == DifferenceKind::Extra;
-        let (ours, theirs) = ((self.source, table), (self.target, self.in_target(table)));
-        let ((read, name), (other, other_name)) = if keys_only { (theirs, ours) } else { (ours, theirs) };
-        let mut reader = read.open(name, &RowRange::everything(), keys_only)?;
-        while let Some(page) = reader.next()? {
-            self.unreadable(table, page.rejected, found);
-            for row in page.rows {
-                self.check_stop()?;
-                match other.get(other_name, &row.key)? {
-                    None if keys_only => self.differs(table, None, Some(&row), found),
-                    None => self.differs(table, Some(&row), None, found),
-                    Some(_) if keys_only => {}
-                    Some(there) => self.compare(table, &row, &there, found),
+    /// Compares a table that one place has in no order: its entities in the source are kept in a temporary file,
+    /// where those of the target find them.
+    fn compare_unordered(&self, table: &str, found: &Mutex<Found>) -> TransferResult<()> {
+        let mut held = ReorderedRows::default();
+        self.each_page(self.source, table, table, found, &mut |rows| {
+            self.progress.add(table, Counts { written: rows.len() as u64, ..Counts::default() });
+            rows.iter().try_for_each(|row| match self.delete_extra {
+                Some(_) => held.hold_key(Side::Source, &row.key),
+                None => held.hold(Side::Source, row),
+            })
+        })?;
+        self.each_page(self.target, self.in_target(table), table, found, &mut |rows| {
+            let mut extra = Vec::new();
+            for row in rows {
+                let ours = held.take(Side::Source, &row.key)?;
+                // A place without an order may send an entity twice.
+                if ours.is_none() && held.has(Side::Target, &row.key)? {
+                    continue;
+                }
+                held.hold_key(Side::Target, &row.key)?;
+                match ours {
+                    Some(ours) => self.compare(table, &ours, &row, found),
+                    None if self.delete_extra.is_some() => extra.push(row),
+                    None => self.differs(table, None, Some(&row), found),
                 }
             }
+            self.delete_extra(table, extra, found)
+        })?;
+        if self.delete_extra.is_some() {
+            return Ok(());
         }
-        Ok(())
+        held.each(Side::Source, &mut |row| {
+            self.differs(table, Some(&row), None, found);
+            Ok(())
+        })
     }
 
-    /// Deletes the entities of a table of the target whose keys the source does not have: it is read before,
-    /// and its keys are kept in a temporary file.
-    fn delete_unordered(&self, table: &str, found: &Mutex<Found>) -> TransferResult<()> {
-        let everything = RowRange::everything();
-        let mut keys = ReorderedRows::default();
-        let mut ours = self.source.open(table, &everything, true)?;
-        while let Some(page) = ours.next()? {
+    /// Passes on the rows of a table of one place, page by page.
+    fn each_page(
+        &self,
+        place: &dyn TransferSource,
+        name: &str,
+        table: &str,
+        found: &Mutex<Found>,
+        take: &mut dyn FnMut(Vec<Row>) -> TransferResult<()>,
+    ) -> TransferResult<()> {
+        let mut reader = place.open(name, &RowRange::everything(), self.delete_extra.is_some())?;
+        while let Some(page) = reader.next()? {
             self.check_stop()?;
             self.unreadable(table, page.rejected, found);
-            for row in page.rows {
-                keys.hold(Side::Source, &Row { properties: StoredProperties::default(), ..row })?;
-            }
-        }
-        let mut theirs = self.target.open(self.in_target(table), &everything, true)?;
-        while let Some(page) = theirs.next()? {
-            self.check_stop()?;
-            self.unreadable(table, page.rejected, found);
-            let mut extra = Vec::new();
-            for row in page.rows {
-                // A place without an order may send an entity twice.
-                if !keys.has(Side::Source, &row.key)? {
-                    extra.push(row);
-                }
-            }
-            self.delete_extra(table, extra, found)?;
+            take(page.rows)?;
         }
         Ok(())
     }
@@ -255,7 +250,8 @@ mod tests {
     use crate::protocol::codec::policies::Policy;
     use crate::protocol::codec::properties::ServiceProperties;
     use crate::protocol::model::Ticks;
-    use crate::transfer::contract::{Counts, TransferTarget, WritePage};
+    use crate::transfer::contract::{TransferTarget, WritePage};
+    use crate::transfer::error::TransferError;
     use crate::transfer::rows::selection::Selection;
     use crate::transfer::work::progress::Progress;
     use crate::transfer::work::progress::ProgressForm;
@@ -271,13 +267,13 @@ mod tests {
     }
 
     fn compared(source: &SortedSource, target: &SortedSource) -> Compared {
-        compared_with(source, target, None, &AtomicBool::new(false)).unwrap()
+        compared_with(source, target, (None, None), &AtomicBool::new(false)).unwrap()
     }
 
     fn compared_with(
         source: &SortedSource,
         target: &SortedSource,
-        delete_extra: Option<&dyn TransferTarget>,
+        (delete_extra, max_delete): (Option<&dyn TransferTarget>, Option<u64>),
         stop: &AtomicBool,
     ) -> TransferResult<Compared> {
         let comparison = Comparison {
@@ -287,6 +283,7 @@ mod tests {
             selection: &Selection::default(),
             with_timestamps: false,
             delete_extra,
+            max_delete,
             concurrency: 1,
             recheck_delay: Duration::ZERO,
             progress: &Progress::start(ProgressForm::Plain, "compared"),
@@ -306,11 +303,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_merge_finds_what_a_comparison_of_sets_finds(
+        fn a_comparison_finds_what_one_of_sets_finds(
             ours in keys(), theirs in keys(), from in orders(), to in orders(), rows_of_page in 1..9_usize,
+            is_ordered in any::<[bool; 2]>(),
         ) {
-            let source = SortedSource::new(from, rows(&ours), rows_of_page);
-            let target = SortedSource::new(to, rows(ours.iter().step_by(2).chain(theirs.difference(&ours))), rows_of_page);
+            let place = |order, mut rows: Vec<Row>, is_ordered| {
+                // A place without an order may send an entity twice.
+                let again = if is_ordered { 0 } else { rows.len().min(3) };
+                rows.extend_from_within(..again);
+                SortedSource { is_ordered, ..SortedSource::new(order, rows, rows_of_page) }
+            };
+            let source = place(from, rows(&ours), is_ordered[0]);
+            let in_target = rows(ours.iter().step_by(2).chain(theirs.difference(&ours)));
+            let target = place(to, in_target, is_ordered[1]);
             let found = compared(&source, &target);
             let tally = found.tables["People"];
             let kept = ours.len().div_ceil(2);
@@ -349,10 +354,14 @@ mod tests {
     }
 
     /// Deletes what a target has besides the source; returns how it ended, and how many were deleted.
-    fn delete_extra(source: &SortedSource, target: &SortedSource) -> (TransferResult<u64>, usize) {
+    fn delete_extra(
+        source: &SortedSource,
+        target: &SortedSource,
+        most: Option<u64>,
+    ) -> (TransferResult<u64>, usize) {
         let (deleted, no_stop) = (Deleted::default(), AtomicBool::new(false));
         let stop = source.stop_at_get.as_ref().unwrap_or(&no_stop);
-        let ended = compared_with(source, target, Some(&deleted), stop);
+        let ended = compared_with(source, target, (Some(&deleted), most), stop);
         let deleted = deleted.0.into_inner().unwrap().len();
         (ended.map(|found| found.tables["People"].deleted), deleted)
     }
@@ -368,7 +377,7 @@ mod tests {
             let source =
                 SortedSource { can_change, ..SortedSource::new(KeyOrder::CodePoints, numbered(0..10), 100) };
             let target = SortedSource::new(KeyOrder::CodePoints, numbered(0..2_000), 100);
-            let (ended, deleted) = delete_extra(&source, &target);
+            let (ended, deleted) = delete_extra(&source, &target, None);
             assert_eq!((ended.unwrap(), deleted), (1_990, 1_990));
             assert_eq!(source.gets.into_inner(), if can_change { 1_990 } else { 0 });
         }
@@ -376,18 +385,32 @@ mod tests {
 
     #[test]
     fn extra_entities_are_deleted_in_a_place_without_an_order_too() {
-        for (from_is_ordered, can_change) in [(true, false), (true, true), (false, true)] {
+        for (from, to, can_change) in
+            [(true, false, false), (true, false, true), (false, true, true), (false, false, true)]
+        {
             let source = SortedSource::new(KeyOrder::CodePoints, numbered(0..10), 100);
-            let source = SortedSource { is_ordered: from_is_ordered, can_change, ..source };
+            let source = SortedSource { is_ordered: from, can_change, ..source };
             // Such a place may send an entity twice.
             let twice = [numbered(0..2_000), numbered(0..5)].concat();
-            let target = SortedSource {
-                is_ordered: !from_is_ordered,
-                ..SortedSource::new(KeyOrder::CodePoints, twice, 100)
-            };
-            let (ended, deleted) = delete_extra(&source, &target);
+            let target =
+                SortedSource { is_ordered: to, ..SortedSource::new(KeyOrder::CodePoints, twice, 100) };
+            let (ended, deleted) = delete_extra(&source, &target, None);
             assert_eq!((ended.unwrap(), deleted), (1_990, 1_990));
             assert_eq!(source.gets.into_inner(), if can_change { 1_990 } else { 0 });
+        }
+    }
+
+    #[test]
+    fn no_more_are_deleted_than_were_counted() {
+        for is_ordered in [true, false] {
+            let source = SortedSource::new(KeyOrder::CodePoints, numbered(0..10), 100);
+            let place = || SortedSource::new(KeyOrder::CodePoints, numbered(0..2_000), 100);
+            let target = || SortedSource { is_ordered, ..place() };
+            let (ended, deleted) = delete_extra(&source, &target(), Some(1_000));
+            assert!(
+                ended.is_err_and(|error| error.to_string().contains("more than 1000")) && deleted <= 1_000
+            );
+            assert_eq!(delete_extra(&source, &target(), Some(1_990)).1, 1_990);
         }
     }
 
@@ -396,7 +419,7 @@ mod tests {
         let stop_at_get = Some(AtomicBool::new(false));
         let source = SortedSource { stop_at_get, ..SortedSource::new(KeyOrder::CodePoints, Vec::new(), 100) };
         let target = SortedSource::new(KeyOrder::CodePoints, numbered(0..300), 100);
-        let (ended, deleted) = delete_extra(&source, &target);
+        let (ended, deleted) = delete_extra(&source, &target, None);
         assert!(matches!(ended, Err(TransferError::Interrupted)) && deleted == 0);
         assert_eq!(source.gets.into_inner(), 1);
     }

@@ -30,21 +30,32 @@ pub(super) struct ReorderedRows {
 impl ReorderedRows {
     /// Keeps a row.
     pub(super) fn hold(&mut self, side: Side, row: &Row) -> TransferResult<()> {
+        self.insert(side, &row.key, (row.modified, row.tag.as_deref(), row.properties.as_str()))
+    }
+
+    /// Keeps a key.
+    pub(super) fn hold_key(&mut self, side: Side, key: &Key) -> TransferResult<()> {
+        self.insert(side, key, (None, None, StoredProperties::default().as_str()))
+    }
+
+    fn insert(
+        &mut self,
+        side: Side,
+        key: &Key,
+        (modified, tag, properties): (Option<Ticks>, Option<&str>, &str),
+    ) -> TransferResult<()> {
         let insert = "INSERT OR REPLACE INTO rows VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
         let connection = match self.rows.take() {
             Some(connection) => connection,
             None => open().map_err(failed)?,
         };
-        let (partition, row_key) = (&row.key.partition, &row.key.row);
-        let modified = row.modified.map(Ticks::raw);
-        let properties = row.properties.as_str();
-        let values = params![side as i64, partition, row_key, modified, row.tag, properties];
+        let values = params![side as i64, key.partition, key.row, modified.map(Ticks::raw), tag, properties];
         connection.prepare_cached(insert).and_then(|mut insert| insert.execute(values)).map_err(failed)?;
         self.rows = Some(connection);
         Ok(())
     }
 
-    /// Returns whether a row with a key waits.
+    /// Returns whether a row with a key, or the key, is kept.
     pub(super) fn has(&self, side: Side, key: &Key) -> TransferResult<bool> {
         let Some(connection) = &self.rows else { return Ok(false) };
         let select = "SELECT 1 FROM rows WHERE side = ?1 AND pk = ?2 AND rk = ?3";

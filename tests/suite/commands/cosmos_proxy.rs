@@ -3,6 +3,8 @@
 use std::io::Write as _;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
 use serde_json::Value;
 
@@ -19,14 +21,31 @@ pub fn as_cosmos(server: &str, test: impl FnOnce()) {
     let _taken = TAKEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let listener = TcpListener::bind(COSMOS).expect("nobody else has the address");
     let server = server.to_owned();
-    std::thread::spawn(move || {
+    let _end = End(Some(std::thread::spawn(move || {
         for client in listener.incoming().flatten() {
+            if OVER.swap(false, Ordering::SeqCst) {
+                return;
+            }
             let server = server.clone();
             // A client that goes away ends only this thread.
             std::thread::spawn(move || drop(serve(client, &server)));
         }
-    });
+    })));
     test();
+}
+
+/// Whether the next connection ends the proxy.
+static OVER: AtomicBool = AtomicBool::new(false);
+
+/// Ends the proxy, so that another test may have its address.
+struct End(Option<JoinHandle<()>>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        OVER.store(true, Ordering::SeqCst);
+        drop(TcpStream::connect(COSMOS));
+        let _ = self.0.take().map(JoinHandle::join);
+    }
 }
 
 fn serve(mut client: TcpStream, server: &str) -> std::io::Result<()> {

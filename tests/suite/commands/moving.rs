@@ -77,8 +77,8 @@ fn a_place_without_an_order_is_copied_compared_and_protected() {
             assert_eq!(copy(here, &cosmos, to, &["--to-account", name])["copied"], 1320);
             equal(here, &ordered, to, &["--to-account", name]);
         }
-        // Each entity is looked up.
         equal(here, &cosmos, "sqlite://sorted.db", &["--to-account", name]);
+        equal(here, &cosmos, &cosmos, &[]);
         for partition in 0..20 {
             table.delete(&format!("p{partition:03}"), "only", Some("*")).expect(204);
         }

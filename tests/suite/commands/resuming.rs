@@ -1,6 +1,7 @@
 //! Copies that are resumed when the target has lost what they had written.
 
-use super::copying::{Served, batch_rows, copy, equal, start, status_of};
+use super::copying::{Served, batch_rows, connection_string, copy, equal, start, status_of};
+use super::cosmos_proxy::{COSMOS, as_cosmos};
 use super::*;
 use crate::support::postgres::{execute, text};
 
@@ -80,6 +81,31 @@ fn a_copy_is_not_resumed_in_a_database_that_lacks_what_it_had_written() {
             let _ = std::fs::remove_file(here.folder.join(name));
         }
     }
+}
+
+#[test]
+fn a_copy_of_a_place_without_an_order_is_not_resumed_in_a_backup_of_an_earlier_time() {
+    let source = source();
+    let here = &source.site;
+    as_cosmos(source.server.address(), || {
+        let from = connection_string(COSMOS, &source.account);
+        for target in Site::both() {
+            target.json(&["migrate"]);
+            let to = target.url.as_str();
+            let more = ["--state", "s", "--concurrency", "1", "--rate-limit", "100"];
+            let to_account = ["--to-account", &source.account.name];
+            let mut child = start(here, &from, to, &[&more[..], &to_account].concat());
+            soon("two pages", || marked(to).as_str() >= "00000000000000000001");
+            child.kill().expect("it runs");
+            child.wait().expect("it ended");
+            let resume = [&["copy", &from, to, "--state", "s", "--resume"][..], &to_account].concat();
+            change(to, "UPDATE copy_marks SET rk = '0' || rk");
+            status_of(here, &resume, 2, &["backup", "remove s, and begin again"]);
+            change(to, "UPDATE copy_marks SET rk = substr(rk, 2)");
+            status_of(here, &resume, 0, &["2 tables copied", "0 rejected"]);
+            equal(here, &source.connection_string(), to, &to_account);
+        }
+    });
 }
 
 #[test]

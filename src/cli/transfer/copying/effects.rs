@@ -91,7 +91,7 @@ impl CopyJob<'_> {
     }
 
     /// Asks before existing entities, tables and settings are changed or deleted, and refuses to delete
-    /// more than `--max-delete`.
+    /// more than `--max-delete`. Returns what may be deleted, if it was counted.
     ///
     /// # Errors
     /// [`TransferEnd::Usage`] if it must not go on.
@@ -99,12 +99,12 @@ impl CopyJob<'_> {
         &self,
         source: &dyn TransferSource,
         written: &OpenLocation,
-    ) -> Result<(), TransferEnd> {
+    ) -> Result<Option<Effects>, TransferEnd> {
         let arguments = self.arguments;
         let deletes = arguments.delete_extra || arguments.delete_extra_tables;
-        let mut parts = Vec::new();
+        let (mut parts, mut counted) = (Vec::new(), None);
         if deletes && (!arguments.yes || arguments.max_delete.is_some()) {
-            let effects = self.effects(source, written.as_source()?)?;
+            let mut effects = self.effects(source, written.as_source()?)?;
             let deleted = effects.all_deleted();
             if let Some(most) = arguments.max_delete.filter(|most| deleted > *most) {
                 let text = format!("this would delete {deleted} entities, more than --max-delete {most}");
@@ -116,18 +116,23 @@ impl CopyJob<'_> {
             for (table, entities) in &effects.deleted_tables {
                 parts.push(format!("delete the table {table} with {entities} entities"));
             }
+            if let Some(most) = arguments.max_delete.filter(|_| arguments.yes) {
+                // Others may become extra during the copy.
+                effects.deleted += most - deleted;
+            }
+            counted = Some(effects);
         }
         if arguments.yes {
-            return Ok(());
+            return Ok(counted);
         }
         // The first run has asked whether to change, but perhaps not whether to delete.
         if !self.resumes || deletes {
             parts.extend(self.changes(source, written)?);
         }
-        if parts.is_empty() {
-            return Ok(());
+        if !parts.is_empty() {
+            confirmed(&format!("this may {}", parts.join(", ")), false)?;
         }
-        confirmed(&format!("this may {}", parts.join(", ")), false)
+        Ok(counted)
     }
 
     /// Returns which entities and settings of the target the copy may change.

@@ -18,6 +18,7 @@ use crate::transfer::{
 };
 
 pub(crate) use arguments::CopyArguments;
+use effects::Effects;
 use prepare::{CopyFiles, CopyJob};
 use report::interrupted;
 
@@ -69,18 +70,22 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     job.warn_of_files(source, false);
     if arguments.resume && to.is_complete_dump() {
         warn(&format!("{} is complete", to.display()));
-        return if arguments.verify { job.compare(source, false) } else { Ok(()) };
+        return if arguments.verify { job.compare(source, false, None) } else { Ok(()) };
     }
     job.refuse_what_cosmos_lacks(source)?;
     // What the target has does not depend on the selection.
     let unfiltered = Selection::default();
     let written = session.opener(&unfiltered, to_account).target(&to)?;
-    job.confirm(source, &written)?;
+    let counted = job.confirm(source, &written)?;
+    let checkpoint = match &files.state {
+        Some(state) => Checkpoint::open(state, &job.fingerprint(), arguments.resume)?,
+        None => Checkpoint::in_memory()?,
+    };
     if let Some(master) = master {
         let copied = opened.copy_accounts(&written, &master)?;
         warn(&format!("{copied} accounts copied; existing ones were left as they are"));
     }
-    let rejected = job.copy(source, &written, &files)?;
+    let rejected = job.copy(source, &written, &files, checkpoint)?;
     drop(written);
     let is_to_delete = arguments.delete_extra || arguments.delete_extra_tables;
     let deletes = is_to_delete && !rejected;
@@ -90,9 +95,26 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
         );
     }
     if deletes || arguments.verify {
-        job.compare(source, deletes)?;
+        job.compare(source, deletes, counted.as_ref())?;
     }
     if rejected { Err(TransferEnd::Rejected) } else { Ok(()) }
+}
+
+/// Returns the extra tables, which have to be among those that were `counted` before the copy.
+fn extra_tables(comparison: &Comparison<'_>, counted: Option<&Effects>) -> Result<Vec<String>, TransferEnd> {
+    let failed = |reason: &str| {
+        Err(TransferEnd::Failed(format!("--delete-extra-tables: {reason}; nothing is deleted: begin again")))
+    };
+    if comparison.source.tables()?.is_empty() {
+        return failed("FROM has no table any more");
+    }
+    let tables = comparison.extra_tables()?;
+    let is_new =
+        |table: &&String| counted.is_some_and(|counted| !counted.deleted_tables.contains_key(*table));
+    match tables.iter().find(is_new) {
+        Some(new) => failed(&format!("the table {new} has become extra since they were counted")),
+        None => Ok(tables),
+    }
 }
 
 impl CopyJob<'_> {
@@ -102,13 +124,10 @@ impl CopyJob<'_> {
         source: &dyn TransferSource,
         written: &OpenLocation,
         files: &CopyFiles,
+        checkpoint: Checkpoint,
     ) -> Result<bool, TransferEnd> {
         let arguments = self.arguments;
         warn_of_rejected(source, &self.selection)?;
-        let checkpoint = match &files.state {
-            Some(state) => Checkpoint::open(state, &self.fingerprint(), arguments.resume)?,
-            None => Checkpoint::in_memory()?,
-        };
         // A copy that was interrupted before it began has not recorded all of them.
         let has_begun = self.resumes && !checkpoint.tables()?.is_empty();
         let rejects = Rejects::open(&files.rejects, has_begun)?;
@@ -160,9 +179,14 @@ impl CopyJob<'_> {
         self.print_dry_run(source, &survey, effects.as_ref())
     }
 
-    /// Deletes what is extra if it `deletes`, and compares if the arguments say so: whole tables, even if
-    /// only changes were copied.
-    fn compare(&self, source: &dyn TransferSource, deletes: bool) -> Result<(), TransferEnd> {
+    /// Deletes what is extra if it `deletes`, no more than was `counted`, and compares if the arguments say so:
+    /// whole tables, even if only changes were copied.
+    fn compare(
+        &self,
+        source: &dyn TransferSource,
+        deletes: bool,
+        counted: Option<&Effects>,
+    ) -> Result<(), TransferEnd> {
         let (arguments, session) = (self.arguments, self.session);
         let selection = &Selection { since: None, ..self.selection.clone() };
         let names = self.names(source)?;
@@ -176,16 +200,21 @@ impl CopyJob<'_> {
         let progress = Progress::start(arguments.run.progress, "compared");
         let mut comparison = Comparison {
             delete_extra: (deletes && arguments.delete_extra).then(|| opened.as_target()).transpose()?,
+            max_delete: counted.map(|counted| counted.deleted),
             recheck_delay: Duration::from_secs(2),
             ..session.comparison([source, opened.as_source()?], &names, selection, &progress)
         };
         if deletes {
+            let tables =
+                if arguments.delete_extra_tables { extra_tables(&comparison, counted)? } else { Vec::new() };
             let entities = match comparison.delete_extra {
                 Some(_) => comparison.run()?.tables.values().map(|tally| tally.deleted).sum(),
                 None => 0,
             };
-            let tables = if arguments.delete_extra_tables { comparison.extra_tables()? } else { Vec::new() };
-            tables.iter().try_for_each(|table| opened.as_target()?.delete_table(table))?;
+            for table in &tables {
+                comparison.check_stop()?;
+                opened.as_target()?.delete_table(table)?;
+            }
             verifying::deleted(&arguments.form, entities, &tables)?;
         }
         if !arguments.verify {

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use super::arguments::CopyArguments;
 use crate::cli::output::warn;
-use crate::cli::transfer::arguments::{TransferSession, check_matches, confirmed, refuse_unknown_renames};
+use crate::cli::transfer::arguments::{
+    TransferSession, check_matches, confirmed, refuse_left_out, refuse_unknown_renames,
+};
 use crate::cli::transfer::ended::TransferEnd;
 use crate::cli::transfer::rejected::{list_rejected, warn_of_remarks};
 use crate::transfer::{
@@ -58,19 +60,15 @@ impl CopyJob<'_> {
         if problems.is_empty() { Ok(()) } else { Err(TransferEnd::Usage(problems.join("\n"))) }
     }
 
-    /// Refuses to delete by files of which some were not read: what seems extra may be in one of them.
+    /// Refuses to delete or compare by files of which some were not read: what seems extra may be in one of them.
     pub(super) fn refuse_left_out(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
-        let name = match (self.arguments.delete_extra, self.arguments.delete_extra_tables) {
-            (true, _) => "--delete-extra",
-            (_, true) => "--delete-extra-tables",
-            _ => return Ok(()),
-        };
-        let Some(left_out) = source.left_out() else { return Ok(()) };
-        let text = format!(
-            "{name}: {left_out}; what seems extra may be there, so nothing is copied or deleted: move such \
-             files out of FROM"
-        );
-        Err(TransferEnd::Usage(text))
+        let CopyArguments { delete_extra, delete_extra_tables, verify, .. } = self.arguments;
+        match (delete_extra, delete_extra_tables, verify) {
+            (true, _, _) => refuse_left_out("--delete-extra", source),
+            (_, true, _) => refuse_left_out("--delete-extra-tables", source),
+            (_, _, true) => refuse_left_out("--verify", source),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the tables of TO, if it can be read: it may not exist yet.
