@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::database::{DatabaseArguments, TableDatabase};
-use super::output::block_on;
+use super::output::{block_on, interruption};
 use super::transfer::{TransferEnd, confirmed};
 use crate::operator::deleted::{self, DeletedChoice, MAX_LISTED, UndeletedTable};
 use crate::operator::{OperatorError, to_json};
@@ -198,7 +198,17 @@ pub(super) fn purge(arguments: &PurgeArguments) -> Result<(), TransferEnd> {
         held
     );
     confirmed(&question, *yes)?;
-    block_on(async { Ok(deleted::purge(&of.database.open().await?, &found, Ticks::now()).await?) })?;
+    let purged = block_on(async {
+        let interrupted = interruption()?;
+        let purge = async { Ok(deleted::purge(&of.database.open().await?, &found, Ticks::now()).await?) };
+        tokio::select! {
+            done = purge => done.map(Some),
+            () = interrupted => Ok(None),
+        }
+    })?;
+    if purged.is_none() {
+        return Err(TransferEnd::Interrupted("interrupted; the table may be purged".into()));
+    }
     let text = format!("The table {} is being purged, with {held}.", found.name);
     Ok(of.database.form.print(&text, &to_json::deleted_table(&found, size))?)
 }

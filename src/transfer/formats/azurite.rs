@@ -177,6 +177,9 @@ impl Workspace<'_> {
             _ => {}
         }
         let own = collection.split_once('$').filter(|(account, _)| *account == self.account);
+        if own.is_some() && !self.has_tables {
+            return Err(file.wrong("a table stands before the list of tables"));
+        }
         let table = own.and_then(|(_, table)| self.tables.get(&table.to_ascii_lowercase()));
         if let Some(table) = table {
             self.staging.begin(table)?;
@@ -189,7 +192,7 @@ impl Workspace<'_> {
         })?;
         if own.is_some() && documents > 0 {
             let text = format!("{collection}: its {documents} entities are not read: no table has this name");
-            self.staging.remark(text);
+            self.staging.leave_out(text);
         }
         Ok(())
     }

@@ -103,15 +103,41 @@ fn import_folder(
             import_file(file, options, manifest.map(|manifest| manifest.table_name.as_str()), staging)?;
         }
     }
-    // Beside other files, a folder need not be an archive.
-    let is_archive = !found;
     for path in folders.iter().filter(|_| !is_only) {
+        // Beside other files, a folder need not be an archive.
+        let is_archive = !found || has_archived(path)?;
         found |= import_archive(folder, path, is_archive, options, staging)?;
     }
     if found {
         return Ok(());
     }
     Err(TransferError::Usage(format!("{} has no files to read", folder.display())))
+}
+
+/// Whether a folder, or one in it, has an archived entity.
+fn has_archived(folder: &Path) -> TransferResult<bool> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            for entry in std::fs::read_dir(path)? {
+                if is_archived(&entry?.path()) {
+                    return Ok(true);
+                }
+            }
+        } else if is_archived(&path) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// A file that cannot be read is left out beside other files, and an error in an archive.
+fn is_archived(path: &Path) -> bool {
+    is_json(path) && recognized(path).is_ok_and(|kind| kind == Recognized::ArchivedEntity)
+}
+
+fn is_json(path: &Path) -> bool {
+    !path.is_dir() && extension(path) == "json"
 }
 
 /// Reads a folder of archived entities: of a table, or of a partition if `root` is one of a table.
@@ -137,8 +163,7 @@ fn import_archive(
     Ok(found)
 }
 
-/// Reads a file of an archive into the table that `folder` is called by, if its name is that of one, and,
-/// unless the whole `is_archive`, its beginning too.
+/// Reads a file of an archive into the table that `folder` is called by, if its name is that of one.
 fn import_archived(
     path: &Path,
     folder: &Path,
@@ -146,9 +171,7 @@ fn import_archived(
     options: &FileOptions,
     staging: &mut Staging,
 ) -> TransferResult<bool> {
-    let is_named = !path.is_dir() && extension(path) == "json";
-    let is_recognized = || recognized(path).is_ok_and(|kind| kind == Recognized::ArchivedEntity);
-    if !is_named || !(is_archive || is_recognized()) {
+    if !(is_archive && is_json(path)) {
         staging.leave_out(format!("{}: not read: it is no entity of an archive", path.display()));
         return Ok(false);
     }

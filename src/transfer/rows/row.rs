@@ -42,6 +42,9 @@ impl Row {
     /// Why it is invalid.
     pub(crate) fn from_json(json: &str) -> Result<Self, String> {
         let body = json_read::entity(json.as_bytes()).map_err(|error| reason(json, &[], &error))?;
+        if body.has_key_of_other_type {
+            return Err(reason(json, &[], &Code::InvalidInput.into()));
+        }
         let (Some(partition), Some(row)) = (body.partition, body.row) else {
             return Err("it has no PartitionKey and RowKey".into());
         };
@@ -241,6 +244,17 @@ mod tests {
             let decoded = stored::decode(&back.properties).unwrap();
             prop_assert!(decoded.iter().zip(&properties).all(|((n, v), (m, w))| n == m && same(v, w)), "{}", json);
             prop_assert!(row.has_properties_of(&back), "{}", json);
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_no_text_is_named() {
+        for (json, reason) in [
+            (r#"{"PartitionKey":5,"RowKey":"r"}"#, "PartitionKey: '5' is not a String"),
+            (r#"{"PartitionKey":"p","RowKey":true}"#, "RowKey: 'true' is not a String"),
+            (r#"{"PartitionKey":"p","RowKey":null}"#, "it has no PartitionKey and RowKey"),
+        ] {
+            assert_eq!(Row::from_json(json).unwrap_err(), reason);
         }
     }
 

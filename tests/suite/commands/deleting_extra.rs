@@ -134,6 +134,8 @@ fn a_folder_beside_other_files_is_no_archive_unless_its_files_are() {
     let files = [
         ("People.json", list.as_str()),
         ("People/p/2.json", entity),
+        // Nothing tells what it is but the one beside it.
+        ("People/p/4.json", "{}"),
         ("exports/old/settings.json", r#"{"theme":"dark"}"#),
         ("exports/empty.json", "{}"),
         ("my exports/a.json", "[1]"),
@@ -148,14 +150,20 @@ fn a_folder_beside_other_files_is_no_archive_unless_its_files_are() {
     let output = site.run(&["copy", "in", "dump:out"]);
     assert!(output.status.success(), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);
-    for (file, _) in &files[2..] {
+    for (file, _) in &files[3..] {
         assert!(said.contains(&format!("{file}: not read: ")), "{file} in {said}");
     }
     let manifest = std::fs::read_to_string(site.folder.join("out/manifest.json")).expect("a manifest");
     assert!(manifest.contains("People") && !manifest.contains("exports"), "{manifest}");
-    assert_eq!(site.json(&["count", "dump:out"])["entities"], 3);
+    assert_eq!(site.json(&["count", "dump:out"])["entities"], 4);
     std::fs::remove_file(site.folder.join("in/People/p/2.json")).expect("a file");
     deletes_nothing(&site, "in", &[], 2);
+    // Nor is anything equal to what was not read.
+    for compared in [&["verify", "in", "dump:out"][..], &["copy", "in", "dump:other", "--verify"]] {
+        let output = site.run(compared);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("not read"), "{output:?}");
+    }
 }
 
 #[test]

@@ -247,6 +247,25 @@ fn what_is_rejected_on_reading_is_counted_with_its_property_and_value() {
 }
 
 #[test]
+fn each_copy_with_a_state_has_a_file_of_rejected_entities_of_its_own() {
+    let site = Site::sqlite();
+    for state in ["one", "two"] {
+        let file = format!("[{{\"PartitionKey\":\"a\",\"RowKey\":\"{state}/\"}}]");
+        std::fs::write(site.folder.join("People.json"), file).expect("a file");
+        let output =
+            site.run(&["copy", "People.json", &format!("dump:of-{state}"), "--state", state, "--json"]);
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        let summary: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(summary["rejects"], format!("{state}.rejects.jsonl"));
+    }
+    for state in ["one", "two"] {
+        let text =
+            std::fs::read_to_string(site.folder.join(format!("{state}.rejects.jsonl"))).expect("a file");
+        assert!(text.contains(&format!("{state}/")) && text.lines().count() == 1, "{text}");
+    }
+}
+
+#[test]
 fn each_object_of_json_says_what_it_reports() {
     let site = Site::sqlite();
     std::fs::write(site.folder.join("People.json"), "[{\"PartitionKey\":\"a\",\"RowKey\":\"1\"}]")

@@ -101,7 +101,8 @@ impl TransferSource for DumpSource {
         let pieces = self.table(table).map_or(&[][..], |table| &table.pieces).iter().filter(overlaps);
         let filter = self.filter.as_ref().map(Prepared::new);
         let (pieces, table, no_entities) = (pieces.collect(), table.to_owned(), NoEntities::default());
-        Ok(Box::new(Lines { table, pieces, open: None, range: range.clone(), filter, no_entities }))
+        let (open, last, range) = (None, None, range.clone());
+        Ok(Box::new(Lines { table, pieces, open, last, range, filter, no_entities }))
     }
 
     /// Ranges are not split: the pieces of the dump are ranges already.
@@ -138,6 +139,8 @@ struct Lines<'a> {
     table: String,
     pieces: VecDeque<&'a DumpPiece>,
     open: Option<PieceReader>,
+    /// The key of the last row, whether or not it was asked for.
+    last: Option<Key>,
     range: RowRange,
     filter: Option<Prepared<'a>>,
     no_entities: NoEntities,
@@ -193,6 +196,20 @@ impl Lines<'_> {
         }
     }
 
+    /// Checks that a row comes after the one before: another program may have written the dump.
+    fn check_order(&mut self, key: &Key) -> TransferResult<()> {
+        if let Some(before) = &self.last
+            && matches!(order_in_both(before, key), Some(Ordering::Equal | Ordering::Greater))
+        {
+            let table = &self.table;
+            let text =
+                format!("{table}: the dump has {key:?} after {before:?}, and not in the order of keys");
+            return Err(TransferError::Failed(text));
+        }
+        self.last = Some(key.clone());
+        Ok(())
+    }
+
     fn is_selected(&self, row: &Row) -> TransferResult<bool> {
         let Some(filter) = &self.filter else { return Ok(true) };
         let entity = BorrowedEntity {
@@ -217,7 +234,11 @@ impl RowReader for Lines<'_> {
                 return Ok((!is_empty).then_some(page));
             }
             bytes += line.len();
-            match Row::from_json(line.trim_end()) {
+            let read = Row::from_json(line.trim_end());
+            if let Ok(row) = &read {
+                self.check_order(&row.key)?;
+            }
+            match read {
                 Err(_) if line.trim_end().is_empty() => {}
                 Err(reason) => page.rejected.push(Rejected { entity: line.trim_end().to_owned(), reason }),
                 Ok(row) if is_passed(&self.range.lower, &row.key) => {}
@@ -270,6 +291,16 @@ mod tests {
         let again = dump(folder.path(), &["a", "b"], "b");
         std::fs::write(&part, longer).unwrap();
         assert!(get(&again, "a").is_err_and(|error| error.to_string().contains("is damaged")));
+    }
+
+    #[test]
+    fn a_dump_that_is_not_in_the_order_of_keys_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        for rows in [["b", "a"], ["a", "a"]] {
+            let source = dump(folder.path(), &rows, "b");
+            let read = source.open("T", &RowRange::everything(), false).unwrap().next();
+            assert!(read.is_err_and(|error| error.to_string().contains("order of keys")), "{rows:?}");
+        }
     }
 
     #[test]

@@ -207,7 +207,10 @@ pub(super) fn delete(endpoint: &Endpoint, table: &str, entities: &[(Key, Version
     Ok(deleted.into_iter().sum())
 }
 
+/// Deletes versions of entities of a partition; returns how many are gone. One that is gone already counts: the
+/// answer to an earlier attempt may have been lost.
 fn delete_group(endpoint: &Endpoint, table: &str, mut entities: Vec<&(Key, Version)>) -> TransferResult<u64> {
+    let mut gone = 0;
     while !entities.is_empty() {
         let mut set = ChangeSetBody::new(&endpoint.client.address.tables);
         for (key, version) in &entities {
@@ -219,20 +222,29 @@ fn delete_group(endpoint: &Endpoint, table: &str, mut entities: Vec<&(Key, Versi
             set.add(SetVerb::Delete(&tag), &entity_address(table, &key.partition, &key.row), "");
         }
         match endpoint.client.send_change_set(&set.call())? {
-            Ok(()) => return Ok(entities.len() as u64),
+            Ok(()) => return Ok(gone + entities.len() as u64),
             // It is gone, or has changed since, and stays.
             Err(refused)
                 if matches!(refused.status, 404 | 412)
                     && !matches!(refused.code.as_str(), "" | "TableNotFound") =>
             {
-                let other = refused.index.unwrap_or(0);
-                if other >= entities.len() {
-                    return Err(refused.into());
-                }
+                let other = match refused.index {
+                    Some(index) if index < entities.len() => index,
+                    Some(_) => return Err(refused.into()),
+                    None if entities.len() == 1 => 0,
+                    // It does not say which: each half by itself.
+                    None => {
+                        let rest = entities.split_off(entities.len() / 2);
+                        return Ok(gone
+                            + delete_group(endpoint, table, entities)?
+                            + delete_group(endpoint, table, rest)?);
+                    }
+                };
+                gone += u64::from(refused.status == 404);
                 entities.remove(other);
             }
             Err(refused) => return Err(TransferError::from(refused)),
         }
     }
-    Ok(0)
+    Ok(gone)
 }
