@@ -21,7 +21,7 @@ mod explaining;
 mod faulty_proxy;
 mod files;
 mod index_builds;
-mod indexing;
+pub mod indexing;
 mod least_privileges;
 mod locking;
 mod moving;

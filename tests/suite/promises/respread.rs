@@ -11,6 +11,7 @@ use super::crash::{Told, insert_on_and_on, verify_inserts};
 use super::histories::hold_while_respread;
 use super::sharded::port;
 use super::site::{End, Site};
+use crate::commands::indexing::HeldTransaction;
 use crate::support::nodes::distributed;
 use crate::support::postgres::{execute, fresh_database, migrate, partition_entities, text, try_execute};
 use crate::support::*;
@@ -235,19 +236,15 @@ fn a_respread_that_is_given_up_leaves_the_table_as_it_was() {
 
 /// Begins a respread to 8 that dies before it has copied anything. It waits for whoever may be writing.
 fn hold_in_the_middle(url: &str, table: &str) {
-    std::thread::scope(|scope| {
-        let writes = "BEGIN; LOCK TABLE entities IN ROW EXCLUSIVE MODE; SELECT pg_sleep(2); COMMIT";
-        scope.spawn(move || execute(url, writes));
-        let is_held = "SELECT count(*)::text FROM pg_locks WHERE relation = 'entities'::regclass \
-                       AND mode = 'RowExclusiveLock'";
-        until(|| text(url, is_held) != "0");
-        let mut begun = command(url, table, &["8"]);
-        let mut begun = begun.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
-        until(|| text(url, "SELECT count(*)::text FROM respreads") == "1");
-        assert!(begun.try_wait().expect("it can be asked").is_none(), "it did not wait for a writer");
-        begun.kill().expect("a signal");
-        begun.wait().expect("it ends");
-    });
+    let held = HeldTransaction::after(url, "LOCK TABLE entities IN ROW EXCLUSIVE MODE");
+    until(|| text(url, &locks("entities", "RowExclusiveLock")) != "0");
+    let mut begun = command(url, table, &["8"]);
+    let mut begun = begun.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
+    until(|| text(url, "SELECT count(*)::text FROM respreads") == "1");
+    assert!(begun.try_wait().expect("it can be asked").is_none(), "it did not wait for a writer");
+    begun.kill().expect("a signal");
+    begun.wait().expect("it ends");
+    drop(held);
 }
 
 fn until(holds: impl Fn() -> bool) {
@@ -382,21 +379,20 @@ fn the_last_step_gives_up_soon_on_every_node() {
     let table = client.table();
     table.seed(with_keys("p", "1", json!({})));
     // On this node alone, and only the last step waits for it.
-    let holds = "SET citus.enable_ddl_propagation = off; BEGIN; \
-                 LOCK TABLE respread_changes IN SHARE UPDATE EXCLUSIVE MODE; SELECT pg_sleep(8); COMMIT";
-    std::thread::scope(|scope| {
-        scope.spawn(|| execute(worker, holds));
-        until(|| text(worker, &locks("respread_changes", "ShareUpdateExclusiveLock")) != "0");
-        let mut begun = begin(&nodes.coordinator, &table.name);
-        let waits = "SELECT count(*)::text FROM pg_locks WHERE relation = 'respread_changes'::regclass \
-                     AND mode = 'ShareLock' AND NOT granted";
-        until(|| text(worker, waits) != "0");
-        // Less than a statement of the last step may take, or a lock on a worker.
-        let writes = "SET lock_timeout = '4s'; DELETE FROM respread_changes WHERE bucket = 0";
-        let written = try_execute(worker, writes);
-        assert!(begun.wait().expect("it ends").success());
-        written.expect("a writer waited for a whole attempt");
-    });
+    let holds = "SET LOCAL citus.enable_ddl_propagation = off; \
+                 LOCK TABLE respread_changes IN SHARE UPDATE EXCLUSIVE MODE";
+    let held = HeldTransaction::after(worker, holds);
+    until(|| text(worker, &locks("respread_changes", "ShareUpdateExclusiveLock")) != "0");
+    let mut begun = begin(&nodes.coordinator, &table.name);
+    let waits = "SELECT count(*)::text FROM pg_locks WHERE relation = 'respread_changes'::regclass \
+                 AND mode = 'ShareLock' AND NOT granted";
+    until(|| text(worker, waits) != "0");
+    // Less than a statement of the last step may take, or a lock on a worker.
+    let writes = "SET lock_timeout = '4s'; DELETE FROM respread_changes WHERE bucket = 0";
+    let written = try_execute(worker, writes);
+    drop(held);
+    assert!(begun.wait().expect("it ends").success());
+    written.expect("a writer waited for a whole attempt");
     leaves_nothing(&nodes.coordinator);
 }
 
