@@ -25,5 +25,5 @@ mod respread;
 mod rolling;
 mod sharded;
 mod silence;
-mod site;
+pub mod site;
 mod upkeep;
