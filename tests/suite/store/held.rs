@@ -10,6 +10,7 @@ use rowhouse::store::postgres::{PgOptions, PgStore};
 use sqlx::{Connection, Executor, PgConnection};
 
 use super::contract::{insert, name, now, number, scan, table, write};
+use super::postgres::be_patient;
 use crate::support::postgres::fresh_database;
 use rowhouse::store::{CountPosition, Entities, Tables, Totals};
 
@@ -26,6 +27,7 @@ async fn others_go_on(coalesce: bool) {
     let url = fresh_database();
     let mut options = PgOptions::new(&url);
     options.coalesce = coalesce;
+    be_patient(&mut options);
     let store = PgStore::connect(options).await.unwrap();
     let (account, table) = table(&store).await;
     let other = name("Other");
@@ -85,6 +87,7 @@ async fn reads_wait_for(coalesce: bool) {
     let mut options = PgOptions::new(&url);
     options.coalesce = coalesce;
     options.max_connections = 1;
+    be_patient(&mut options);
     let store = PgStore::connect(options).await.unwrap();
     let (account, table) = table(&store).await;
     let (key, everything) = (Key::new("p", "r"), scan(vec![Span::everything()]));

@@ -81,7 +81,7 @@ async fn dropped_futures_leave_no_sessions_beyond_the_limit() {
     store.write(table.in_account(&account), &insert("p", "r"), now()).await.unwrap();
     let (mut other, mut watcher) = (session(&url).await, session(&url).await);
     let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'rowhouse' \
-                    AND datname = current_database()";
+                    AND datname = current_database() AND wait_event_type = 'Lock'";
     run(&mut other, "BEGIN; SELECT * FROM entities FOR UPDATE").await;
     let held = [write(WriteKind::Replace(IfMatch::Absent), "p", "r", number("N", 2)), insert("p", "s")];
     for _ in 0..5 {

@@ -51,6 +51,13 @@ pub async fn open(url: &str, spread: u16) -> PgStore {
     PgStore::connect(options).await.expect("a store")
 }
 
+/// Lets whoever needs no locked row wait long for a connection on a slow machine, yet not as long as the
+/// writers of such a row wait for its lock.
+pub fn be_patient(options: &mut PgOptions) {
+    options.acquire_timeout = Duration::from_secs(30);
+    options.operation_timeout = Duration::from_secs(120);
+}
+
 async fn plain() -> PgStore {
     open(plain_url(), 1).await
 }
