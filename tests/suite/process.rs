@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -246,10 +246,8 @@ fn a_server_that_waits_for_its_database_ends_when_it_is_told() {
         let asked = silent.accept().expect("the server asks its database");
         let kill = Command::new("kill").args(["-s", name, &server.id().to_string()]).status();
         assert!(kill.is_ok_and(|status| status.success()));
-        let told = Instant::now();
+        // If it had waited on, it would have failed.
         assert_eq!(server.wait().expect("it ends").code(), Some(0), "{name}");
-        // It would have waited for five.
-        assert!(told.elapsed() < Duration::from_secs(3), "{name}: {:?}", told.elapsed());
         drop(asked);
     }
 }

@@ -10,21 +10,21 @@ fn the_health_check_asks_the_server_of_the_settings() {
     let site = Site::sqlite();
     let server = site.server(&["--accounts", &account(1).setting()]);
     let address = server.address().to_owned();
-    let healthy = site.json(&["healthcheck", "--listen", &address]);
+    let healthy = site.json(&["healthcheck", "--timeout", "60", "--listen", &address]);
     assert_eq!(
         (&healthy["healthy"], healthy["address"].as_str()),
         (&true.into(), Some(format!("http://{address}").as_str()))
     );
     // As in a container, where the server listens everywhere.
     let everywhere = address.replace("127.0.0.1", "0.0.0.0");
-    let output = site.run_with(&["healthcheck"], &[("ROWHOUSE_LISTEN", &everywhere)]);
+    let output = site.run_with(&["healthcheck", "--timeout", "60"], &[("ROWHOUSE_LISTEN", &everywhere)]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), format!("http://{address} answers.\n"));
     // A proxy of the surroundings is not asked.
-    let proxied =
-        site.run_with(&["healthcheck", "--listen", &address], &[("http_proxy", "http://127.0.0.1:1")]);
+    let ask = ["healthcheck", "--timeout", "60", "--listen", &address];
+    let proxied = site.run_with(&ask, &[("http_proxy", "http://127.0.0.1:1")]);
     assert!(proxied.status.success(), "{proxied:?}");
     drop(server);
-    site.fails(&["healthcheck", "--listen", &address], &[&address, "does not answer"]);
+    site.fails(&ask, &[&address, "does not answer"]);
     site.fails(&["healthcheck", "--listen", "127.0.0.1:0"], &["port"]);
 }
 
@@ -43,7 +43,7 @@ fn the_health_check_is_not_fooled() {
         std::thread::sleep(Duration::from_secs(30));
         drop(silent);
     });
-    site.fails(&["healthcheck", "--listen", &address], &["something else"]);
+    site.fails(&["healthcheck", "--listen", &address, "--timeout", "60"], &["something else"]);
     site.fails(&["healthcheck", "--listen", &address, "--timeout", "1"], &["does not answer"]);
 }
 

@@ -228,9 +228,7 @@ fn the_server_is_not_ready_while_its_database_is_away() {
     allow(false);
     let cut = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'");
     execute(server_url(), &cut);
-    let asked = Instant::now();
     refused(&turns(&admin, 503), 503, "DatabaseUnavailable");
-    assert!(asked.elapsed() < Duration::from_secs(10));
     failed(&health(&server, &admin), &[admin.address(), "not ready", "503"]);
     assert_eq!(get(&admin, "/livez").status, 200, "the process is well");
     allow(true);
@@ -241,7 +239,7 @@ fn the_server_is_not_ready_while_its_database_is_away() {
 /// What the health check says, where the server answers clients and operators.
 fn health(server: &Process, admin: &Wire) -> Output {
     let variables = [("ROWHOUSE_LISTEN", server.address()), ("ROWHOUSE_ADMIN_LISTEN", admin.address())];
-    run(&fresh_folder(), &["healthcheck", "--json"], &variables)
+    run(&fresh_folder(), &["healthcheck", "--json", "--timeout", "60"], &variables)
 }
 
 #[test]
@@ -250,12 +248,13 @@ fn the_health_check_needs_no_port_of_clients_where_operators_are_answered() {
     // As in a container whose server was given another port by a flag.
     let elsewhere = [("ROWHOUSE_LISTEN", "127.0.0.1:1"), ("ROWHOUSE_ADMIN_LISTEN", admin.address())];
     let folder = fresh_folder();
-    let healthy = printed(&run(&folder, &["healthcheck", "--json"], &elsewhere));
+    let ask = ["healthcheck", "--json", "--timeout", "60"];
+    let healthy = printed(&run(&folder, &ask, &elsewhere));
     assert_eq!(healthy["address"], format!("http://{}", admin.address()));
     // Where nobody answers operators, clients' port has to do.
     for nobody in ["127.0.0.1:1", "127.0.0.1:0", ""] {
         let variables = [("ROWHOUSE_LISTEN", server.address()), ("ROWHOUSE_ADMIN_LISTEN", nobody)];
-        let healthy = printed(&run(&folder, &["healthcheck", "--json"], &variables));
+        let healthy = printed(&run(&folder, &ask, &variables));
         assert_eq!(healthy["address"], format!("http://{}", server.address()), "{nobody}");
     }
     let nonsense = run(&folder, &["healthcheck", "--admin-listen", "nonsense"], &[]);
@@ -268,7 +267,8 @@ fn the_server_is_not_ready_while_it_stops() {
     let client = client(&server);
     let t = client.table();
     let (mut stream, tail) = t.half_inserted(&with_keys("p", "r", json!({ "A": 1 })));
-    assert_eq!(sample(&metrics(&admin), "rowhouse_requests_in_flight"), 1.0);
+    let in_flight = || sample(&metrics(&admin), "rowhouse_requests_in_flight");
+    indexes::wait_until("it is in flight", || in_flight() == 1.0);
     server.signal("TERM");
     refused(&turns(&admin, 503), 503, "Stopping");
     stream.write_all(&tail).expect("the server still listens to this request");

@@ -1,8 +1,7 @@
 //! One table and what cases do with it.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -45,11 +44,14 @@ impl<'a> Table<'a> {
     /// An insert that the server has begun to read, and the bytes that it still
     /// waits for.
     pub fn half_inserted(&self, entity: &Value) -> (TcpStream, Vec<u8>) {
-        let mut bytes = self.inserting(entity).bytes();
+        const BEGUN: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+        let mut bytes = self.inserting(entity).header("Expect", "100-continue").bytes();
         let tail = bytes.split_off(bytes.len() - 5);
         let mut stream = self.client.wire().connect();
         stream.write_all(&bytes).expect("the server listens");
-        std::thread::sleep(Duration::from_millis(300));
+        let mut said = [0; BEGUN.len()];
+        stream.read_exact(&mut said).expect("the server waits for the rest");
+        assert_eq!(said, BEGUN, "{}", String::from_utf8_lossy(&said));
         (stream, tail)
     }
 

@@ -22,7 +22,7 @@ use crate::support::*;
 /// A server that is impatient, shared by the cases.
 fn site() -> &'static Site {
     static SITE: OnceLock<Site> = OnceLock::new();
-    SITE.get_or_init(|| Site::start("sqlite://data.db", &["--head-seconds", "1", "--body-seconds", "1"]))
+    SITE.get_or_init(|| Site::start("sqlite://data.db", &["--head-seconds", "5", "--body-seconds", "5"]))
 }
 
 /// An answer to bytes, which must come.
