@@ -228,7 +228,8 @@ fn a_killed_copy_is_resumed_without_loss() {
     let dump = format!("dump:{}", source.site.folder.join("d").display());
     for to in [remote.connection_string(), direct.url.clone(), lite.url.clone(), dump] {
         let to_account = ["--to-account", name.as_str(), "--concurrency", "3"];
-        let mut more = to_account.to_vec();
+        // It does not end before it is killed.
+        let mut more = [&to_account[..], &["--rate-limit", "2000"]].concat();
         let (mut kills, mut is_done) = (0, false);
         let mut chance = Chance::of("killed copies").fork(to.len());
         for longest in [120, 240, 360, 480, 600] {

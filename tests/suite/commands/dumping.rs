@@ -18,7 +18,7 @@ fn parts(folder: &Path) -> Vec<PathBuf> {
 
 /// Kills a copy to `dump:d` once it has written to this table.
 fn killed(site: &Site, from: &str, table: &str, more: &[&str]) {
-    let mut child = start(site, from, "dump:d", &[&["--rate-limit", "500"], more].concat());
+    let mut child = start(site, from, "dump:d", more);
     let folder = site.folder.join("d").join(table);
     soon("a part", || {
         parts(&folder).iter().any(|part| std::fs::metadata(part).is_ok_and(|part| part.len() > 0))
@@ -34,7 +34,7 @@ fn a_dump_that_is_begun_again_without_its_state_keeps_nothing_of_the_interrupted
     let table = client.table();
     batch_rows(&client, &table, "a", 3000);
     let (here, from) = (&source.site, source.connection_string());
-    killed(here, &from, &table.name, &[]);
+    killed(here, &from, &table.name, &["--rate-limit", "50"]);
     table.delete("a", "000001", Some("*")).expect(204);
     table.replace("a", "000002", &json!({ "N": "new" }), None).expect(204);
     let state = here.folder.join("d/copy.state");
@@ -69,7 +69,7 @@ fn a_resumed_dump_tells_what_a_power_failure_has_taken_from_its_finished_parts()
     batch_rows(&client, &first, "a", 1000);
     batch_rows(&client, &second, "b", 3000);
     let (here, from) = (&source.site, source.connection_string());
-    killed(here, &from, "Bsecond", &["--concurrency", "1"]);
+    killed(here, &from, "Bsecond", &["--concurrency", "1", "--rate-limit", "100"]);
     let part = parts(&here.folder.join("d/Afirst")).remove(0);
     let whole = std::fs::read(&part).expect("a part");
     let first_frame = zstd::zstd_safe::find_frame_compressed_size(&whole).expect("a frame");

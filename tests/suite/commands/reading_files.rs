@@ -9,13 +9,15 @@ use super::*;
 struct Reading {
     child: Child,
     temporary: PathBuf,
+    /// Folders that were there before it.
+    former: Vec<PathBuf>,
 }
 
 /// Writes a file that takes a while to read.
 pub fn write_large(site: &Site) {
     let file = std::fs::File::create(site.folder.join("People.json")).expect("a file");
     let mut file = std::io::BufWriter::new(file);
-    for row in 0..200_000 {
+    for row in 0..1_000_000 {
         writeln!(file, "{{\"PartitionKey\":\"a\",\"RowKey\":\"{row:08}\",\"N\":{row}}}").expect("a line");
     }
 }
@@ -24,6 +26,8 @@ impl Reading {
     fn start(site: &Site) -> Self {
         let temporary = site.folder.join("tmp");
         std::fs::create_dir_all(&temporary).expect("a folder");
+        let former = std::fs::read_dir(&temporary).expect("a folder").flatten();
+        let former = former.map(|folder| folder.path()).collect();
         write_large(site);
         let mut command = Command::new(env!("CARGO_BIN_EXE_rowhouse"));
         command.args(["copy", "People.json", "dump:out"]);
@@ -32,15 +36,21 @@ impl Reading {
             .env("TMPDIR", &temporary)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        Self { child: command.spawn().expect("the binary runs"), temporary }
+        Self { child: command.spawn().expect("the binary runs"), temporary, former }
     }
 
     /// Waits until it has read something.
     fn begun(&self) {
         soon("a temporary database", || {
             let folders = std::fs::read_dir(&self.temporary).expect("a folder").flatten();
-            folders.map(|folder| folder.path().join("staged.db")).any(|file| file.is_file())
+            let mut folders = folders.map(|folder| folder.path());
+            folders.any(|folder| !self.former.contains(&folder) && folder.join("staged.db").is_file())
         });
+    }
+
+    fn signal(&self, name: &str) {
+        let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
+        assert!(status.expect("kill").success());
     }
 
     fn left(&self) -> usize {
@@ -54,8 +64,7 @@ fn signals_end_the_reading_of_a_file() {
         let site = Site::sqlite();
         let reading = Reading::start(&site);
         reading.begun();
-        let id = reading.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", signal, &id]).status().expect("kill").success());
+        reading.signal(signal);
         let temporary = reading.temporary.clone();
         let output = reading.child.wait_with_output().expect("its end");
         assert_eq!(output.status.code(), Some(130), "{output:?}");
@@ -75,13 +84,17 @@ fn what_a_killed_copy_has_left_is_removed_by_the_next() {
     // What another one still uses stays.
     let mut used = Reading::start(&site);
     used.begun();
-    assert_eq!(used.left(), 1);
+    // It keeps its folder until it is killed.
+    used.signal("STOP");
+    let before = used.left();
     std::fs::write(site.folder.join("Small.json"), "[]").expect("a file");
     let temporary = used.temporary.display().to_string();
-    assert!(site.run_with(&["copy", "Small.json", "dump:small"], &[("TMPDIR", &temporary)]).status.success());
-    assert_eq!(used.left(), 1);
+    let small = site.run_with(&["copy", "Small.json", "dump:small"], &[("TMPDIR", &temporary)]);
+    let after = used.left();
     used.child.kill().expect("a signal");
     used.child.wait().expect("its end");
+    assert!(small.status.success(), "{small:?}");
+    assert_eq!((before, after), (1, 1));
 }
 
 #[test]

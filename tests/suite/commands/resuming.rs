@@ -17,7 +17,7 @@ fn source() -> Served {
 
 /// Kills a copy in its last page.
 fn interrupted(source: &Served, to: &str, is_last_page: impl Fn() -> bool) {
-    let more = ["--state", "s", "--concurrency", "1", "--rate-limit", "200"];
+    let more = ["--state", "s", "--concurrency", "1", "--rate-limit", "100"];
     let mut child = start(&source.site, &source.connection_string(), to, &more);
     soon("two pages", is_last_page);
     child.kill().expect("it runs");

@@ -184,7 +184,7 @@ fn an_interrupted_copy_leaves_no_file_that_looks_whole() {
     let table = client.table();
     batch_rows(&client, &table, "a", 3000);
     let (here, from) = (&source.site, source.connection_string());
-    let slow = ["--rate-limit", "500"];
+    let slow = ["--rate-limit", "50"];
     let partial = here.folder.join(format!("{FILE}.partial"));
     let mut child = start(here, &from, FILE, &slow);
     begun(here, &mut child);
