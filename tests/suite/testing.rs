@@ -7,6 +7,7 @@ use rowhouse::testing::{Account, FaultCount, FaultRule, Image, Server, ServerErr
 use serde_json::json;
 
 use crate::faults::drops;
+use crate::support::ports::free_port;
 use crate::support::server::{Process, fresh_folder};
 use crate::support::*;
 
@@ -106,7 +107,7 @@ fn servers_of_one_process_do_not_disturb_each_other() {
 
 #[test]
 fn a_server_ends_when_it_is_dropped_whoever_is_connected() {
-    let server = Server::start().expect("a server");
+    let server = Server::builder().port(free_port()).start().expect("a server");
     let address = server.address();
     assert!(address.ip().is_loopback());
     // Keeps its connection.
