@@ -23,9 +23,9 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use h2::RecvStream;
 use h2::server::{Builder, Connection, SendResponse};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio::time::{Instant, Sleep, sleep, timeout, timeout_at};
 
 use self::exchange::{Stalled, exchange};
 use super::timeouts::{DISCONNECT_TIMEOUT, KEEP_ALIVE};
@@ -51,7 +51,7 @@ const MAX_HEAD: u32 = 128 * 1024;
 /// # Errors
 /// Those of the connection.
 pub(crate) async fn serve_connection<IO, S>(
-    io: IO,
+    mut io: IO,
     blocked: Rc<Cell<bool>>,
     service: &S,
     peer: Option<SocketAddr>,
@@ -66,15 +66,18 @@ where
     S::Error: Into<Response<BoxBody>>,
 {
     let (mut drain, mut stop) = (pin!(drain), pin!(stop));
-    let opened = tokio::select! {
-        opened = timeout(limits.head, settings().handshake(io)) => opened,
+    let connection = tokio::select! {
+        opened = timeout(limits.head, settings().handshake(&mut io)) => match opened {
+            Ok(connection) => connection?,
+            Err(_) => return Ok(()),
+        },
         () = &mut stop => return Ok(()),
     };
-    let Ok(connection) = opened else { return Ok(()) };
-    let mut connection = Lifetime::new(connection?, blocked, limits.head);
+    let mut connection = Lifetime::new(connection, blocked, limits.head);
     let turns = Semaphore::new(MAX_ACTIVE);
     let mut under_way = FuturesUnordered::new();
     let mut was_used = false;
+    let mut answered = Instant::now();
     let outcome = loop {
         let requests = under_way.len();
         tokio::select! {
@@ -88,6 +91,7 @@ where
                 Event::Closed(outcome) => break outcome,
             },
             Some(outcome) = under_way.next() => {
+                answered = Instant::now();
                 if matches!(outcome, Err(Stalled)) {
                     connection.say_goodbye();
                 }
@@ -102,7 +106,22 @@ where
     drop(connection);
     // A cancelled statement costs a database connection.
     while under_way.next().await.is_some() {}
+    if was_used && outcome.is_ok() {
+        close(&mut io, answered + limits.body).await;
+    }
     outcome
+}
+
+/// Closes a connection, and waits until the client has done the same: if it sends anything to one that is gone, such as
+/// that it has taken a part of an answer, the system drops the rest.
+async fn close(io: &mut (impl AsyncRead + AsyncWrite + Unpin), end: Instant) {
+    let closed = async {
+        io.shutdown().await?;
+        let mut unread = [0; 1024];
+        while io.read(&mut unread).await? > 0 {}
+        std::io::Result::Ok(())
+    };
+    let _ = timeout_at(end, closed).await;
 }
 
 fn settings() -> Builder {
