@@ -21,8 +21,8 @@ use actix_web::body::BoxBody;
 use actix_web::web::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use h2::RecvStream;
 use h2::server::{Builder, Connection, SendResponse};
+use h2::{Reason, RecvStream};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, sleep, timeout, timeout_at};
@@ -77,13 +77,17 @@ where
     let turns = Semaphore::new(MAX_ACTIVE);
     let mut under_way = FuturesUnordered::new();
     let mut was_used = false;
-    let mut answered = Instant::now();
+    // The bytes of answers that the client may not have read, and when the last one was done.
+    let (mut unread, mut answered) = (0, Instant::now());
     let outcome = loop {
         let requests = under_way.len();
         tokio::select! {
             event = poll_fn(|cx| connection.poll_event(cx, requests)) => match event {
                 Event::Request(request, respond) => {
                     was_used = true;
+                    if requests == 0 && answered.elapsed() > DISCONNECT_TIMEOUT {
+                        unread = 0;
+                    }
                     under_way.push(exchange(service, &turns, *request, respond, peer, limits.body));
                 }
                 Event::Rested if connection.is_leaving() => break Ok(()),
@@ -92,8 +96,9 @@ where
             },
             Some(outcome) = under_way.next() => {
                 answered = Instant::now();
-                if matches!(outcome, Err(Stalled)) {
-                    connection.say_goodbye();
+                match outcome {
+                    Ok(bytes) => unread += bytes,
+                    Err(Stalled) => connection.say_goodbye(),
                 }
                 if under_way.is_empty() {
                     connection.rest();
@@ -106,7 +111,8 @@ where
     drop(connection);
     // A cancelled statement costs a database connection.
     while under_way.next().await.is_some() {}
-    if was_used && outcome.is_ok() {
+    // Less is where the client is, read or not.
+    if unread > exchange::SEND_BUFFER && outcome.is_ok() {
         close(&mut io, answered + limits.body).await;
     }
     outcome
@@ -159,18 +165,26 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Lifetime<IO> {
         Self { connection, blocked, resting: Box::pin(sleep(first_request)), leaving: None }
     }
 
-    /// Drives the connection. It accepts no request beyond the limit, and none from a client that
-    /// still opens streams long after GOAWAY.
+    /// Drives the connection. It accepts no request beyond the limit, and refuses those that come long after
+    /// GOAWAY: the client may send them again elsewhere.
     fn poll_event(&mut self, cx: &mut Context<'_>, requests: usize) -> Poll<Event> {
         let is_over = self.leaving.is_some_and(|since| since.elapsed() > DISCONNECT_TIMEOUT);
-        let event = if requests >= MAX_STREAMS || is_over {
-            self.connection.poll_closed(cx).map(Event::Closed)
-        } else {
-            self.connection.poll_accept(cx).map(|accepted| match accepted {
-                Some(Ok((request, respond))) => Event::Request(Box::new(request), respond),
-                Some(Err(error)) => Event::Closed(Err(error)),
-                None => Event::Closed(Ok(())),
-            })
+        let event = loop {
+            if requests >= MAX_STREAMS {
+                break self.connection.poll_closed(cx).map(Event::Closed);
+            }
+            break match self.connection.poll_accept(cx) {
+                Poll::Ready(Some(Ok((_, mut respond)))) if is_over => {
+                    respond.send_reset(Reason::REFUSED_STREAM);
+                    continue;
+                }
+                Poll::Ready(Some(Ok((request, respond)))) => {
+                    Poll::Ready(Event::Request(Box::new(request), respond))
+                }
+                Poll::Ready(Some(Err(error))) => Poll::Ready(Event::Closed(Err(error))),
+                Poll::Ready(None) => Poll::Ready(Event::Closed(Ok(()))),
+                Poll::Pending => Poll::Pending,
+            };
         };
         if event.is_ready() || requests > 0 {
             return event;

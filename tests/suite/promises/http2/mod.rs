@@ -216,6 +216,45 @@ fn a_client_that_takes_a_byte_at_a_time_loses_its_connection() {
 }
 
 #[test]
+fn an_answer_larger_than_the_window_is_sent_in_parts() {
+    let (server, _) = tls::server(&[]);
+    let client = tls::client(&server);
+    let table = client.table();
+    table.seed(with_keys("p", "r", json!({ "A": "x".repeat(30_000) })));
+    let mut connection = Connection::open(server.address(), &[(INITIAL_WINDOW_SIZE, 1000)]);
+    connection.ask(1, &table.on("GET", "p", "r"));
+    let mut received = 0;
+    loop {
+        let frame = connection.next().expect("the answer goes on");
+        assert_ne!(frame.kind, RST_STREAM);
+        if frame.kind == DATA {
+            received += frame.payload.len();
+            connection.open_window(1, frame.payload.len() as u32);
+        }
+        if frame.ends_stream() {
+            break;
+        }
+    }
+    assert!(received > 30_000);
+}
+
+#[test]
+fn a_client_that_expects_to_continue_is_told_to() {
+    let (server, _) = tls::server(&[]);
+    let client = tls::client(&server);
+    let table = client.table();
+    let insert = table.inserting(&with_keys("p", "r", json!({ "A": 1 }))).header("Expect", "100-continue");
+    let bytes = insert.bytes();
+    let body = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a body") + 4;
+    let mut connection = Connection::open(server.address(), &[]);
+    connection.head(1, &block(&insert), false);
+    while connection.next().expect("a frame").kind != HEADERS {}
+    connection.send(DATA, END_STREAM, 1, &bytes[body..]);
+    while !connection.next().expect("a frame").ends_stream() {}
+    assert_eq!(table.count(), 1);
+}
+
+#[test]
 fn a_client_that_reads_nothing_loses_its_connection() {
     let (server, _) = tls::server(&["--body-seconds", "1"]);
     let client = tls::client(&server);
@@ -371,6 +410,30 @@ fn a_server_that_stops_says_goodbye() {
     let rest = busy.rest();
     assert!(rest.iter().any(|frame| frame.stream == 1 && frame.kind == HEADERS), "{rest:?}");
     assert!(rest.iter().any(Frame::ends_stream), "{rest:?}");
+    assert_eq!(server.exit_status(Duration::from_secs(60)), Some(0));
+}
+
+/// A client that has not read that the server stops may repeat its request elsewhere.
+#[test]
+fn a_stream_that_comes_long_after_a_goodbye_is_refused() {
+    let (server, _) = tls::server(&[]);
+    let client = tls::client(&server);
+    let table = client.table();
+    let insert = table.inserting(&with_keys("p", "r", json!({ "A": 1 })));
+    let bytes = insert.bytes();
+    let body = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a body") + 4;
+    let mut connection = Connection::open(server.address(), &[]);
+    connection.head(1, &block(&insert), false);
+    connection.send(PING, 0, 0, b"are here");
+    while connection.next().expect("a frame").kind != PING {}
+    server.signal("TERM");
+    std::thread::sleep(Duration::from_secs(3));
+    connection.ask(3, &client.request("GET", "/Tables"));
+    connection.send(DATA, END_STREAM, 1, &bytes[body..]);
+    let rest = connection.rest();
+    let refused = rest.iter().find(|frame| frame.stream == 3).expect("it is answered");
+    assert_eq!((refused.kind, refused.reason()), (RST_STREAM, REFUSED_STREAM), "{rest:?}");
+    assert!(rest.iter().any(|frame| frame.stream == 1 && frame.ends_stream()), "{rest:?}");
     assert_eq!(server.exit_status(Duration::from_secs(60)), Some(0));
 }
 
