@@ -128,7 +128,9 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for PeerTimeout<IO> {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().io).poll_shutdown(cx)
+        let this = self.get_mut();
+        let outcome = Pin::new(&mut this.io).poll_shutdown(cx);
+        this.judge_flush(cx, outcome)
     }
 }
 

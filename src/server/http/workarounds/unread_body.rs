@@ -24,7 +24,9 @@ pub(crate) fn is_endless(head: &Head<'_>) -> bool {
 
 /// Whether actix closes the connection after the answer, so that the answer must say so.
 pub(crate) fn closes_after_upgrade(head: &Head<'_>) -> bool {
-    head.header("upgrade").is_some()
+    let names_upgrade =
+        |list: &str| list.split(',').any(|token| token.trim().eq_ignore_ascii_case("upgrade"));
+    head.header("upgrade").is_some() || head.all("connection").any(names_upgrade)
 }
 
 /// Returns the answer to a request whose body is not read to its end. The connection closes after it.
