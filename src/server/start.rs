@@ -347,11 +347,10 @@ async fn serve_until(
         let spent = shutdown.get().map_or(Duration::ZERO, |began| began.elapsed());
         // What operators have begun gets the rest of the time, at least that of the first check.
         let rest = shutdown_time.saturating_sub(spent).max(ADMIN_STOP);
-        if timeout(rest, handle.stop(graceful)).await.is_err() {
-            // Its connections are closed then: what operators have begun ends, and is audited, before the stores close.
-            running.abort();
-            let _ = timeout(ADMIN_STOP, admin.connections.closed()).await;
-        }
+        let _ = timeout(rest, handle.stop(graceful)).await;
+        // This closes its connections: what operators have begun ends, and is audited, before the stores close.
+        running.abort();
+        let _ = timeout(ADMIN_STOP, admin.connections.closed()).await;
     }
     if let Some(tracer) = &listening.service.tracer {
         tracer.flush();
