@@ -20,6 +20,8 @@ const MAX_NAMED: usize = 10;
 const REFRESH_TIME: Duration = Duration::from_millis(100);
 /// A table that could not be measured is measured again after this time.
 const MEASURE_AGAIN: Duration = Duration::from_secs(3600);
+/// The same if the database was only away.
+const MEASURE_SOON: Duration = Duration::from_secs(60);
 
 /// Which of the deleted tables of a name is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,20 +178,18 @@ impl DeletedSizes {
     /// most of the [`MAX_LISTED`] last deleted ones.
     ///
     /// # Errors
-    /// The deleted tables cannot be listed, or the database cannot measure one now.
+    /// The deleted tables cannot be listed.
     pub(crate) async fn refresh(&mut self, store: &Store) -> Result<u64, Failure> {
-        let (begun, mut passing) = (Instant::now(), Ok(()));
+        let begun = Instant::now();
         let kept = store.deleted_tables(DeletedScan { most: MAX_LISTED, ..DeletedScan::default() }).await?;
         for table in self.unmeasured(&kept) {
             if begun.elapsed() >= REFRESH_TIME {
                 break;
             }
-            match store.deleted_size(table.table_no, MAX_COUNTED).await {
-                Err(failure) if may_pass(&failure) => passing = Err(failure),
-                size => self.note(table, size),
-            }
+            let size = store.deleted_size(table.table_no, MAX_COUNTED).await;
+            self.note(table, size);
         }
-        passing.map(|()| self.bytes())
+        Ok(self.bytes())
     }
 
     /// Forgets tables that are no longer kept, and returns those that are to be measured.
@@ -210,7 +210,8 @@ impl DeletedSizes {
             Err(failure) => {
                 let DeletedTable { table_no, account, name, .. } = table;
                 tracing::debug!(table_no, account, name, ?failure, "a deleted table could not be measured");
-                DeletedSize::UnknownUntil(Instant::now() + MEASURE_AGAIN)
+                let pause = if may_pass(&failure) { MEASURE_SOON } else { MEASURE_AGAIN };
+                DeletedSize::UnknownUntil(Instant::now() + pause)
             }
         };
         self.0.insert(deletion(table), size);
