@@ -207,7 +207,7 @@ impl<'a> ScannedPage<'a> {
                 break;
             }
         }
-        Ok(self.end.entities > 0 || self.end.next_in_index.take().is_none())
+        Ok(self.scan.rows == 0 || self.end.entities > 0 || self.end.next_in_index.take().is_none())
     }
 
     /// Ends the page before a row.
