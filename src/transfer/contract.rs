@@ -75,7 +75,7 @@ pub(crate) struct WritePage<'a> {
     pub resumed: Option<u64>,
     /// The copy, by a name that no other has.
     pub copy: &'a str,
-    /// The last key of the page, in a source with an order.
+    /// The last key of the page or, in a source without an order, its number.
     pub last: Option<Key>,
     /// How many entities of the page were rejected when they were read.
     pub rejected: u64,
@@ -212,8 +212,8 @@ pub(crate) trait TransferTarget: Send + Sync {
         Ok(None)
     }
 
-    /// Deletes versions of entities; returns how many there were. An entity that has changed since
-    /// stays.
+    /// Deletes versions of entities; returns how many there were, and at an endpoint also those that were gone
+    /// already. An entity that has changed since stays.
     fn delete(&self, _table: &str, _entities: &[(Key, Version)]) -> TransferResult<u64> {
         Err(TransferError::Usage("a dump cannot be changed".into()))
     }

@@ -28,7 +28,7 @@ pub struct LoadMark {
     pub copy: String,
     /// The number of the range.
     pub range: i64,
-    /// The last key that is done.
+    /// The last key that is done or, of a source without an order, the number of the last page.
     pub reached: Key,
     /// What became of the entities of the last page: written, left as they were, and rejected.
     pub counts: [u64; 3],

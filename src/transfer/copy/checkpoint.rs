@@ -146,8 +146,10 @@ impl Checkpoint {
     pub(crate) fn restart(&self) -> TransferResult<()> {
         let restart = "UPDATE ranges SET pk = '', rk = '', is_after = 0, written = 0, unchanged = 0, rejected = 0 \
              WHERE NOT done";
-        self.lock().execute(restart, [])?;
-        Ok(())
+        for_good(&mut self.lock(), |connection| {
+            connection.execute(restart, [])?;
+            Ok(())
+        })
     }
 
     /// Returns the tables that an earlier run has prepared, in order.

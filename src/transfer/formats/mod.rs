@@ -103,9 +103,10 @@ fn import_folder(
             import_file(file, options, manifest.map(|manifest| manifest.table_name.as_str()), staging)?;
         }
     }
+    let is_beside_files = found;
     for path in folders.iter().filter(|_| !is_only) {
         // Beside other files, a folder need not be an archive.
-        let is_archive = !found || has_archived(path)?;
+        let is_archive = !is_beside_files || has_archived(path)?;
         found |= import_archive(folder, path, is_archive, options, staging)?;
     }
     if found {

@@ -1,4 +1,4 @@
-//! Comparing two places: a merge of their ordered pages, range by range.
+//! Comparing two places: a merge of their ordered pages, range by range or, if one has no order, by a temporary file.
 
 mod comparison;
 mod merge;
@@ -151,10 +151,12 @@ impl Comparison<'_> {
             for row in rows {
                 let ours = held.take(Side::Source, &row.key)?;
                 // A place without an order may send an entity twice.
-                if ours.is_none() && held.has(Side::Target, &row.key)? {
-                    continue;
+                if !self.target.is_ordered() {
+                    if ours.is_none() && held.has(Side::Target, &row.key)? {
+                        continue;
+                    }
+                    held.hold_key(Side::Target, &row.key)?;
                 }
-                held.hold_key(Side::Target, &row.key)?;
                 match ours {
                     Some(ours) => self.compare(table, &ours, &row, found),
                     None if self.delete_extra.is_some() => extra.push(row),
@@ -391,7 +393,7 @@ mod tests {
             let source = SortedSource::new(KeyOrder::CodePoints, numbered(0..10), 100);
             let source = SortedSource { is_ordered: from, can_change, ..source };
             // Such a place may send an entity twice.
-            let twice = [numbered(0..2_000), numbered(0..5)].concat();
+            let twice = [numbered(0..2_000), numbered(0..if to { 0 } else { 5 })].concat();
             let target =
                 SortedSource { is_ordered: to, ..SortedSource::new(KeyOrder::CodePoints, twice, 100) };
             let (ended, deleted) = delete_extra(&source, &target, None);

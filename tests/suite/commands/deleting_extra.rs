@@ -37,12 +37,19 @@ fn deletes_nothing(site: &Site, from: &str, more: &[&str], status: i32) {
 /// Makes a dump in a folder of these lines.
 pub fn dump(site: &Site, folder: &str, lines: &[&str]) {
     let part = zstd::bulk::compress((lines.join("\n") + "\n").as_bytes(), 1).expect("zstd");
+    let entity = |line: &&str| serde_json::from_str::<Value>(line).ok();
+    let keys = lines
+        .iter()
+        .filter_map(entity)
+        .map(|entity| [entity["PartitionKey"].clone(), entity["RowKey"].clone()]);
+    let keys: Vec<_> = keys.collect();
+    let (first, last) = (&keys[0], &keys[keys.len() - 1]);
     let sha256: String = Sha256::digest(&part).iter().map(|byte| format!("{byte:02x}")).collect();
     let manifest = json!({
         "format": "rowhouse-dump", "version": 1, "created": "2026-01-01T00:00:00Z",
         "tables": [{ "name": "People", "entities": lines.len(), "parts": [{
             "file": "People/000001-0001.ndjson.zst", "entities": lines.len(), "bytes": part.len(),
-            "sha256": sha256, "first": ["p", "1"], "last": ["p", "3"],
+            "sha256": sha256, "first": first, "last": last,
         }] }],
     });
     let folder = site.folder.join(folder);
@@ -164,6 +171,20 @@ fn a_folder_beside_other_files_is_no_archive_unless_its_files_are() {
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("not read"), "{output:?}");
     }
+}
+
+#[test]
+fn each_folder_of_an_archive_is_read_whatever_its_entities_have() {
+    let site = Site::sqlite();
+    let typed = r#"{"N":{"EdmType":7,"Int64Value":2}}"#;
+    for (table, entity) in [("Alpha", "{}"), ("Beta", typed), ("Gamma", "{}"), ("Delta", typed)] {
+        let folder = site.folder.join("in").join(table).join("p");
+        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::write(folder.join("1.json"), entity).expect("a file");
+    }
+    let output = site.run(&["copy", "in", &site.url, "--verify"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(site.json(&["count", &site.url])["entities"], 4);
 }
 
 #[test]

@@ -77,12 +77,15 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     let unfiltered = Selection::default();
     let written = session.opener(&unfiltered, to_account).target(&to)?;
     let counted = job.confirm(source, &written)?;
-    let checkpoint = match &files.state {
-        Some(state) => Checkpoint::open(state, &job.fingerprint(), arguments.resume)?,
-        None => Checkpoint::in_memory()?,
-    };
+    let checkpoint = job.checkpoint(&files)?;
     if let Some(master) = master {
-        let copied = opened.copy_accounts(&written, &master)?;
+        let copied = match opened.copy_accounts(&written, &master) {
+            Err(error) if !job.resumes => {
+                checkpoint.remove();
+                return Err(error.into());
+            }
+            copied => copied?,
+        };
         warn(&format!("{copied} accounts copied; existing ones were left as they are"));
     }
     let rejected = job.copy(source, &written, &files, checkpoint)?;
@@ -179,6 +182,27 @@ impl CopyJob<'_> {
         self.print_dry_run(source, &survey, effects.as_ref())
     }
 
+    /// Refuses to delete a table that has more entities than were counted.
+    fn refuse_growth(
+        &self,
+        comparison: &Comparison<'_>,
+        table: &str,
+        counted: Option<&Effects>,
+    ) -> Result<(), TransferEnd> {
+        let Some(counted) = counted else { return Ok(()) };
+        let selection = Selection { include: vec![table.to_owned()], ..Selection::default() };
+        let found = self.session.walk(comparison.target, &selection, comparison.progress).count()?;
+        let most = counted.deleted_tables.get(table).copied().unwrap_or_default();
+        if found.values().sum::<u64>() <= most {
+            return Ok(());
+        }
+        let text = format!(
+            "--delete-extra-tables: {table} has more than the {most} entities that were counted; it and the tables \
+             after it stay: begin again"
+        );
+        Err(TransferEnd::Failed(text))
+    }
+
     /// Deletes what is extra if it `deletes`, no more than was `counted`, and compares if the arguments say so:
     /// whole tables, even if only changes were copied.
     fn compare(
@@ -205,14 +229,21 @@ impl CopyJob<'_> {
             ..session.comparison([source, opened.as_source()?], &names, selection, &progress)
         };
         if deletes {
-            let tables =
-                if arguments.delete_extra_tables { extra_tables(&comparison, counted)? } else { Vec::new() };
+            if arguments.delete_extra_tables {
+                extra_tables(&comparison, counted)?;
+            }
             let entities = match comparison.delete_extra {
                 Some(_) => comparison.run()?.tables.values().map(|tally| tally.deleted).sum(),
                 None => 0,
             };
+            // FROM may have got some meanwhile.
+            let tables = match arguments.delete_extra_tables {
+                true => extra_tables(&comparison, counted)?,
+                false => Vec::new(),
+            };
             for table in &tables {
                 comparison.check_stop()?;
+                self.refuse_growth(&comparison, table, counted)?;
                 opened.as_target()?.delete_table(table)?;
             }
             verifying::deleted(&arguments.form, entities, &tables)?;

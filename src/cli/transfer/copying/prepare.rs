@@ -11,7 +11,8 @@ use crate::cli::transfer::arguments::{
 use crate::cli::transfer::ended::TransferEnd;
 use crate::cli::transfer::rejected::{list_rejected, warn_of_remarks};
 use crate::transfer::{
-    DataLocation, OpenLocation, Progress, Selection, SettingsRule, Survey, TransferSource, name_problems,
+    Checkpoint, DataLocation, OpenLocation, Progress, Selection, SettingsRule, Survey, TransferSource,
+    name_problems,
 };
 
 /// A copy with what was found out about its arguments.
@@ -122,8 +123,19 @@ impl CopyJob<'_> {
         Ok(self.session.walk(source, &self.selection, &progress).survey(self.to.is_cosmos())?)
     }
 
+    /// Opens the state of the copy.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::open`].
+    pub(super) fn checkpoint(&self, files: &CopyFiles) -> Result<Checkpoint, TransferEnd> {
+        Ok(match &files.state {
+            Some(state) => Checkpoint::open(state, &self.fingerprint(), self.arguments.resume)?,
+            None => Checkpoint::in_memory()?,
+        })
+    }
+
     /// Returns what a resumed copy must have in common with the first run.
-    pub(super) fn fingerprint(&self) -> String {
+    fn fingerprint(&self) -> String {
         format!(
             "{} {:?} -> {} {:?} {} {:?} {:?}",
             self.from.display(),

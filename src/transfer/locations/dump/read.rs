@@ -138,7 +138,7 @@ impl TransferSource for DumpSource {
 struct Lines<'a> {
     table: String,
     pieces: VecDeque<&'a DumpPiece>,
-    open: Option<PieceReader>,
+    open: Option<(&'a DumpPiece, PieceReader)>,
     /// The key of the last row, whether or not it was asked for.
     last: Option<Key>,
     range: RowRange,
@@ -185,9 +185,9 @@ impl Lines<'_> {
         loop {
             if self.open.is_none() {
                 let Some(piece) = self.pieces.pop_front() else { return Ok(false) };
-                self.open = Some(open_piece(piece)?);
+                self.open = Some((piece, open_piece(piece)?));
             }
-            let Some(reader) = &mut self.open else { return Ok(false) };
+            let Some((_, reader)) = &mut self.open else { return Ok(false) };
             line.clear();
             if reader.by_ref().take(MAX_LINE).read_line(line)? > 0 {
                 return Ok(true);
@@ -196,7 +196,8 @@ impl Lines<'_> {
         }
     }
 
-    /// Checks that a row comes after the one before: another program may have written the dump.
+    /// Checks that a row comes after the one before, and belongs to its piece: another program may have written the
+    /// dump.
     fn check_order(&mut self, key: &Key) -> TransferResult<()> {
         if let Some(before) = &self.last
             && matches!(order_in_both(before, key), Some(Ordering::Equal | Ordering::Greater))
@@ -204,6 +205,13 @@ impl Lines<'_> {
             let table = &self.table;
             let text =
                 format!("{table}: the dump has {key:?} after {before:?}, and not in the order of keys");
+            return Err(TransferError::Failed(text));
+        }
+        if let Some((DumpPiece { file, first, last, .. }, _)) = &self.open
+            && (order_in_both(key, first) == Some(Ordering::Less)
+                || order_in_both(key, last) == Some(Ordering::Greater))
+        {
+            let text = format!("{}: {key:?} lies outside of what the manifest says", file.display());
             return Err(TransferError::Failed(text));
         }
         self.last = Some(key.clone());
@@ -301,6 +309,9 @@ mod tests {
             let read = source.open("T", &RowRange::everything(), false).unwrap().next();
             assert!(read.is_err_and(|error| error.to_string().contains("order of keys")), "{rows:?}");
         }
+        let source = dump(folder.path(), &["a", "b", "c"], "b");
+        let read = source.open("T", &RowRange::everything(), false).unwrap().next();
+        assert!(read.is_err_and(|error| error.to_string().contains("outside")));
     }
 
     #[test]

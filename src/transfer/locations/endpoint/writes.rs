@@ -196,7 +196,7 @@ fn is_fatal(refused: &ServiceError) -> bool {
         || matches!(refused.code.as_str(), "TableNotFound" | "TableBeingDeleted" | "AccountIsDisabled")
 }
 
-/// Deletes versions of entities in change sets, several at once; returns how many there were.
+/// Deletes versions of entities in change sets, several at once; returns how many are gone.
 pub(super) fn delete(endpoint: &Endpoint, table: &str, entities: &[(Key, Version)]) -> TransferResult<u64> {
     let partitions = entities.chunk_by(|(a, _), (b, _)| a.partition == b.partition);
     let groups = partitions.flat_map(|partition| partition.chunks(MAX_OPERATIONS)).collect();
