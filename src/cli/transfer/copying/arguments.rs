@@ -89,15 +89,21 @@ impl CopyArguments {
         let needed = "--accounts: --master-key or --master-key-file is needed, as given to the servers";
         read.ok_or_else(|| TransferEnd::Usage(needed.into()))
     }
-    /// Refuses deletions and comparisons for which the places are not suited.
+
+    /// Refuses states, deletions and comparisons for which the places are not suited.
     ///
     /// # Errors
     /// [`TransferEnd::Usage`], before a place is opened.
-    pub(super) fn refuse_wrong_deletions(
+    pub(super) fn refuse_unsuited_places(
         &self,
         from: &DataLocation,
         to: &DataLocation,
     ) -> Result<(), TransferEnd> {
+        if to.is_single_dump() && (self.resume || self.state.is_some()) {
+            let text =
+                "--resume, --state: a dump in one file has no state; begin again, or make a dump in a folder";
+            return Err(TransferEnd::Usage(text.into()));
+        }
         let deletions =
             [(self.delete_extra, "--delete-extra"), (self.delete_extra_tables, "--delete-extra-tables")];
         for (_, name) in deletions.into_iter().filter(|(is_given, _)| *is_given) {

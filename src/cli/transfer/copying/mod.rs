@@ -12,6 +12,7 @@ use super::ended::TransferEnd;
 use super::rejected::{list_rejected, record_unread, warn_of_rejected};
 use super::verifying;
 use crate::cli::output::warn;
+use crate::protocol::auth::seal::MasterKeys;
 use crate::transfer::{
     Checkpoint, Comparison, CopyOptions, CopySummary, DataLocation, OpenLocation, Progress, Rejects,
     Selection, TransferError, TransferSource, copy,
@@ -32,14 +33,9 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     if from.display() == to.display() && from_account == to_account {
         return Err(TransferEnd::Usage("FROM and TO are the same".into()));
     }
-    if to.is_single_dump() && (arguments.resume || arguments.state.is_some()) {
-        let text =
-            "--resume, --state: a dump in one file has no state; begin again, or make a dump in a folder";
-        return Err(TransferEnd::Usage(text.into()));
-    }
     let selection = arguments.selection.selection(arguments.since)?;
     let master = arguments.accounts.then(|| arguments.master_keys()).transpose()?;
-    arguments.refuse_wrong_deletions(&from, &to)?;
+    arguments.refuse_unsuited_places(&from, &to)?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
     let opened = session.opener(&selection, from_account).source(&from)?;
     let session = &session;
@@ -77,16 +73,9 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     let unfiltered = Selection::default();
     let written = session.opener(&unfiltered, to_account).target(&to)?;
     let counted = job.confirm(source, &written)?;
-    let checkpoint = job.checkpoint(&files)?;
+    let mut checkpoint = job.checkpoint(&files)?;
     if let Some(master) = master {
-        let copied = match opened.copy_accounts(&written, &master) {
-            Err(error) if !job.resumes => {
-                checkpoint.remove();
-                return Err(error.into());
-            }
-            copied => copied?,
-        };
-        warn(&format!("{copied} accounts copied; existing ones were left as they are"));
+        checkpoint = job.copy_accounts(&opened, &written, &master, checkpoint)?;
     }
     let rejected = job.copy(source, &written, &files, checkpoint)?;
     drop(written);
@@ -121,6 +110,28 @@ fn extra_tables(comparison: &Comparison<'_>, counted: Option<&Effects>) -> Resul
 }
 
 impl CopyJob<'_> {
+    /// Copies the accounts; returns the state of the copy, which is removed if that fails before it has begun.
+    fn copy_accounts(
+        &self,
+        opened: &OpenLocation,
+        written: &OpenLocation,
+        master: &MasterKeys,
+        checkpoint: Checkpoint,
+    ) -> Result<Checkpoint, TransferEnd> {
+        match opened.copy_accounts(written, master) {
+            Ok(copied) => {
+                warn(&format!("{copied} accounts copied; existing ones were left as they are"));
+                Ok(checkpoint)
+            }
+            Err(error) => {
+                if !self.resumes {
+                    checkpoint.remove();
+                }
+                Err(error.into())
+            }
+        }
+    }
+
     /// Copies; returns whether entities were rejected.
     fn copy(
         &self,
