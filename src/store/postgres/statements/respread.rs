@@ -57,8 +57,10 @@ pub(crate) const PREPARED: &str = "SELECT coalesce(string_agg(gid, ','), '') FRO
 pub(crate) const COMPLETE: &str = "SELECT format($1, $2) AS text";
 /// What all servers of a Citus cluster answer to $1.
 pub(crate) const ON_ALL_SERVERS: &str = "SELECT nodeid, success, result FROM run_command_on_all_nodes($1)";
-pub(crate) const STATEMENT_TIMEOUT: &str = "SELECT current_setting('statement_timeout') AS timeout";
-pub(crate) const LIMIT_STATEMENTS: &str = "SELECT set_config('statement_timeout', $1, false)";
+/// Sets the timeout of the session's statements to $1, and returns the former one.
+pub(crate) const LIMIT_STATEMENTS: &str = "WITH former AS MATERIALIZED \
+     (SELECT current_setting('statement_timeout') AS timeout) \
+     SELECT timeout, set_config('statement_timeout', $1, false) FROM former";
 /// Writers of tables that are being respread wait until the end of the transaction.
 pub(crate) const STOP_WRITERS: &str = "LOCK TABLE respread_changes IN SHARE MODE";
 

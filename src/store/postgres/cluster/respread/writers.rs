@@ -60,9 +60,8 @@ pub(crate) async fn wait_for_prepared(
 
 /// Sets the timeout of a session's statements; returns the former one.
 async fn limit_statements(db: &mut PgConnection, timeout: &str) -> RespreadResult<String> {
-    let former = sqlx::query(texts::STATEMENT_TIMEOUT).fetch_one(&mut *db).await?.try_get("timeout")?;
-    sqlx::query(texts::LIMIT_STATEMENTS).bind(timeout).execute(db).await?;
-    Ok(former)
+    let row = sqlx::query(texts::LIMIT_STATEMENTS).bind(timeout).fetch_one(db).await?;
+    Ok(row.try_get("timeout")?)
 }
 
 /// Whether the timeout of statements has ended one.
