@@ -26,7 +26,7 @@ pub(crate) fn is_endless(head: &Head<'_>) -> bool {
 pub(crate) fn closes_after_upgrade(head: &Head<'_>) -> bool {
     let names_upgrade =
         |list: &str| list.split(',').any(|token| token.trim().eq_ignore_ascii_case("upgrade"));
-    head.header("upgrade").is_some() || head.all("connection").any(names_upgrade)
+    head.headers.iter().any(|(name, value)| name == "upgrade" || name == "connection" && names_upgrade(value))
 }
 
 /// Returns the answer to a request whose body is not read to its end. The connection closes after it.
