@@ -106,7 +106,7 @@ fn import_folder(
     let is_beside_files = found;
     for path in folders.iter().filter(|_| !is_only) {
         // Beside other files, a folder need not be an archive.
-        let is_archive = !is_beside_files || has_archived(path)?;
+        let is_archive = !is_beside_files || any_in(path, &mut |path, _| Ok(is_archived(path)))?;
         found |= import_archive(folder, path, is_archive, options, staging)?;
     }
     if found {
@@ -115,18 +115,21 @@ fn import_folder(
     Err(TransferError::Usage(format!("{} has no files to read", folder.display())))
 }
 
-/// Whether a folder, or one in it, has an archived entity.
-fn has_archived(folder: &Path) -> TransferResult<bool> {
+/// Passes on what is in a folder and in the folders in it, with whether it is in one of those, until `visit` returns
+/// `true`; returns whether it has.
+fn any_in(folder: &Path, visit: &mut dyn FnMut(&Path, bool) -> TransferResult<bool>) -> TransferResult<bool> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
-        if path.is_dir() {
-            for entry in std::fs::read_dir(path)? {
-                if is_archived(&entry?.path()) {
-                    return Ok(true);
-                }
+        if !path.is_dir() {
+            if visit(&path, false)? {
+                return Ok(true);
             }
-        } else if is_archived(&path) {
-            return Ok(true);
+            continue;
+        }
+        for entry in std::fs::read_dir(path)? {
+            if visit(&entry?.path(), true)? {
+                return Ok(true);
+            }
         }
     }
     Ok(false)
@@ -151,16 +154,11 @@ fn import_archive(
     staging: &mut Staging,
 ) -> TransferResult<bool> {
     let mut found = false;
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if !path.is_dir() {
-            found |= import_archived(&path, root, is_archive, options, staging)?;
-            continue;
-        }
-        for entry in std::fs::read_dir(path)? {
-            found |= import_archived(&entry?.path(), folder, is_archive, options, staging)?;
-        }
-    }
+    any_in(folder, &mut |path, is_nested| {
+        let table = if is_nested { folder } else { root };
+        found |= import_archived(path, table, is_archive, options, staging)?;
+        Ok(false)
+    })?;
     Ok(found)
 }
 

@@ -114,6 +114,11 @@ pub(crate) fn order_in_both(a: &Key, b: &Key) -> Option<Ordering> {
     }
 }
 
+/// Whether a key may come after another one, in one of the two orders.
+pub(crate) fn may_follow(key: &Key, before: &Key) -> bool {
+    !matches!(order_in_both(key, before), Some(Ordering::Less | Ordering::Equal))
+}
+
 fn texts_in_both(a: &str, b: &str) -> Option<Ordering> {
     match a.chars().zip(b.chars()).find(|(x, y)| x != y) {
         Some((x, y)) if x.min(y) >= FIRST_ODD && x.len_utf16() != y.len_utf16() => None,

@@ -22,7 +22,7 @@ use crate::protocol::plan::predicate::Prepared;
 use crate::transfer::contract::{Page, Rejected, RowReader, TransferSource};
 use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::locations::no_entities::NoEntities;
-use crate::transfer::rows::range::{Lower, RowRange, order_in_both, sorts_alike};
+use crate::transfer::rows::range::{Lower, RowRange, may_follow, order_in_both, sorts_alike};
 use crate::transfer::rows::row::Row;
 
 /// Entities of a page.
@@ -151,9 +151,7 @@ struct Lines<'a> {
 fn is_passed(lower: &Lower, key: &Key) -> bool {
     match lower {
         Lower::From(_) => lower.is_beyond(key),
-        Lower::After(reached) => {
-            matches!(order_in_both(key, reached), Some(Ordering::Less | Ordering::Equal))
-        }
+        Lower::After(reached) => !may_follow(key, reached),
     }
 }
 
@@ -200,7 +198,7 @@ impl Lines<'_> {
     /// dump.
     fn check_order(&mut self, key: &Key) -> TransferResult<()> {
         if let Some(before) = &self.last
-            && matches!(order_in_both(before, key), Some(Ordering::Equal | Ordering::Greater))
+            && !may_follow(key, before)
         {
             let table = &self.table;
             let text =

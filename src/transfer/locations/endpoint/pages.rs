@@ -15,7 +15,7 @@ use crate::transfer::client::{ClientAnswer, ClientCall, MAX_ANSWER};
 use crate::transfer::contract::{Page, Rejected, RowReader};
 use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::locations::no_entities::NoEntities;
-use crate::transfer::rows::range::{Lower, RowRange, order_in_both};
+use crate::transfer::rows::range::{Lower, RowRange, may_follow, order_in_both};
 use crate::transfer::rows::row::Row;
 
 impl Endpoint {
@@ -116,7 +116,7 @@ impl<'a> EndpointPages<'a> {
         }
         let keys = || page.rows.iter().map(|row| &row.key);
         for (before, key) in self.last.iter().chain(keys()).zip(keys().skip(usize::from(!has_begun))) {
-            if matches!(order_in_both(before, key), Some(Ordering::Equal | Ordering::Greater)) {
+            if !may_follow(key, before) {
                 return wrong(format!(
                     "the endpoint sends {key:?} after {before:?}, and not in the order of keys"
                 ));
