@@ -51,7 +51,7 @@ where
     };
     if waits_to_send(&request) {
         // If it fails, so does the answer.
-        let _ = respond.send_informational(informational());
+        let _ = respond.send_informational(continue_head());
     }
     let without_body = request.method() == http::Method::HEAD;
     let answer = match request_of(request, peer) {
@@ -64,8 +64,8 @@ where
     send(answer, without_body, &mut respond, permit, write_timeout).await
 }
 
-/// Asks for the body.
-fn informational() -> http::Response<()> {
+/// The head by which a client is asked for the body.
+fn continue_head() -> http::Response<()> {
     let mut head = http::Response::new(());
     *head.status_mut() = http::StatusCode::CONTINUE;
     head

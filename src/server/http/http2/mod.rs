@@ -111,7 +111,7 @@ where
     drop(connection);
     // A cancelled statement costs a database connection.
     while under_way.next().await.is_some() {}
-    // Less is where the client is, read or not.
+    // Less than that has reached the client's system, whether or not it was read.
     if unread > exchange::SEND_BUFFER && outcome.is_ok() {
         close(&mut io, answered + limits.body).await;
     }
