@@ -9,12 +9,12 @@ use futures_util::future::join_all;
 use rowhouse::error::Code;
 use rowhouse::protocol::model::{IfMatch, Key, TableName, Ticks};
 use rowhouse::protocol::plan::{WriteKind, Written};
-use rowhouse::store::postgres::{PgOptions, PgStore};
+use rowhouse::store::postgres::PgStore;
 use rowhouse::store::{Entities, Failure, Fault, StoreResult, Tables};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
 use super::contract::{insert, name, now, number, table, write};
-use super::postgres::{be_patient, open};
+use super::postgres::{open, patient};
 use crate::support::postgres::fresh_database;
 
 /// Requests that are asked for at once; on one thread they meet in one lane.
@@ -190,10 +190,9 @@ async fn one_bad_row_fails_only_its_own_request() {
 #[tokio::test]
 async fn a_row_that_somebody_holds_keeps_nobody_else_waiting() {
     let url = fresh_database();
-    let mut options = PgOptions::new(&url);
-    options.max_connections = 6;
     // A writer that gives up would end before the others if they had waited for it.
-    be_patient(&mut options);
+    let mut options = patient(&url);
+    options.max_connections = 6;
     let store = PgStore::connect(options).await.unwrap();
     let (account, table) = table(&store).await;
     insert_all(&store, &account, &table, 0..MANY).await;

@@ -10,7 +10,7 @@ use rowhouse::store::postgres::{PgOptions, PgStore};
 use sqlx::{Connection, Executor, PgConnection};
 
 use super::contract::{insert, name, now, number, scan, table, write};
-use super::postgres::be_patient;
+use super::postgres::patient;
 use crate::support::postgres::fresh_database;
 use rowhouse::store::{CountPosition, Entities, Tables, Totals};
 
@@ -25,9 +25,8 @@ async fn others_go_on(coalesce: bool) {
     const WRITERS: usize = 64;
     const ROUNDS: usize = 40;
     let url = fresh_database();
-    let mut options = PgOptions::new(&url);
+    let mut options = patient(&url);
     options.coalesce = coalesce;
-    be_patient(&mut options);
     let store = PgStore::connect(options).await.unwrap();
     let (account, table) = table(&store).await;
     let other = name("Other");
@@ -84,10 +83,9 @@ async fn a_held_row_keeps_only_its_own_writes_waiting_where_each_has_its_stateme
 /// read comes by.
 async fn reads_wait_for(coalesce: bool) {
     let url = fresh_database();
-    let mut options = PgOptions::new(&url);
+    let mut options = patient(&url);
     options.coalesce = coalesce;
     options.max_connections = 1;
-    be_patient(&mut options);
     let store = PgStore::connect(options).await.unwrap();
     let (account, table) = table(&store).await;
     let (key, everything) = (Key::new("p", "r"), scan(vec![Span::everything()]));

@@ -12,7 +12,7 @@ use rowhouse::store::{Entities, Failure, Fault};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
 use super::contract::{insert, now, number, scan, table, walk, write};
-use super::postgres::be_patient;
+use super::postgres::patient;
 use crate::support::postgres::{execute, fresh_database, migrate, text};
 
 const LIMIT: usize = 6;
@@ -154,9 +154,8 @@ async fn until(mut is_so: impl FnMut() -> bool) {
 #[tokio::test]
 async fn writers_of_a_held_row_leave_connections_to_others() {
     let url = fresh_database();
-    let mut options = PgOptions::new(&url);
+    let mut options = patient(&url);
     options.max_connections = 4;
-    be_patient(&mut options);
     let store = PgStore::connect(options).await.unwrap();
     let (account, table) = table(&store).await;
     store.write(table.in_account(&account), &insert("p", "held"), now()).await.unwrap();

@@ -53,9 +53,11 @@ pub async fn open(url: &str, spread: u16) -> PgStore {
 
 /// Lets whoever needs no locked row wait long for a connection on a slow machine, yet not as long as the
 /// writers of such a row wait for its lock.
-pub fn be_patient(options: &mut PgOptions) {
+pub fn patient(url: &str) -> PgOptions {
+    let mut options = PgOptions::new(url);
     options.acquire_timeout = Duration::from_secs(30);
     options.operation_timeout = Duration::from_secs(120);
+    options
 }
 
 async fn plain() -> PgStore {

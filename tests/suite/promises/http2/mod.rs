@@ -37,6 +37,18 @@ fn page<'a>(table: &Table<'a>) -> Request<'a> {
     table.client.request("GET", &format!("/{}()", table.name))
 }
 
+fn body_of(request: &Request<'_>) -> Vec<u8> {
+    let mut bytes = request.bytes();
+    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a head");
+    bytes.split_off(end + 4)
+}
+
+/// Waits until the server has answered what was sent after all before.
+fn wait_until_read(connection: &mut Connection) {
+    connection.send(PING, 0, 0, b"are here");
+    while connection.next().expect("a frame").kind != PING {}
+}
+
 /// Demands that another connection is answered, and that no thread has panicked.
 #[track_caller]
 fn is_well(server: &Process) {
@@ -244,12 +256,11 @@ fn a_client_that_expects_to_continue_is_told_to() {
     let client = tls::client(&server);
     let table = client.table();
     let insert = table.inserting(&with_keys("p", "r", json!({ "A": 1 }))).header("Expect", "100-continue");
-    let bytes = insert.bytes();
-    let body = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a body") + 4;
+    let body = body_of(&insert);
     let mut connection = Connection::open(server.address(), &[]);
     connection.head(1, &block(&insert), false);
     while connection.next().expect("a frame").kind != HEADERS {}
-    connection.send(DATA, END_STREAM, 1, &bytes[body..]);
+    connection.send(DATA, END_STREAM, 1, &body);
     while !connection.next().expect("a frame").ends_stream() {}
     assert_eq!(table.count(), 1);
 }
@@ -390,23 +401,18 @@ fn a_server_that_stops_says_goodbye() {
     let client = tls::client(&server);
     let table = client.table();
     let insert = table.inserting(&with_keys("p", "r", json!({ "A": 1 })));
-    let bytes = insert.bytes();
-    let body = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a body") + 4;
+    let body = body_of(&insert);
     let mut idle = Connection::open(server.address(), &[]);
     let mut busy = Connection::open(server.address(), &[]);
     idle.ask(1, &client.request("GET", "/Tables"));
     while !idle.next().expect("a frame").ends_stream() {}
     busy.head(1, &block(&insert), false);
-    busy.send(DATA, 0, 1, &bytes[body..body + 5]);
-    // Both have answered something that was sent after that.
-    for connection in [&mut idle, &mut busy] {
-        connection.send(PING, 0, 0, b"are here");
-        while connection.next().expect("a frame").kind != PING {}
-    }
+    busy.send(DATA, 0, 1, &body[..5]);
+    [&mut idle, &mut busy].into_iter().for_each(wait_until_read);
     server.signal("TERM");
     let goodbye = idle.rest();
     assert!(goodbye.iter().any(|f| f.kind == GOAWAY && f.payload[4..8] == [0; 4]), "{goodbye:?}");
-    busy.send(DATA, END_STREAM, 1, &bytes[body + 5..]);
+    busy.send(DATA, END_STREAM, 1, &body[5..]);
     let rest = busy.rest();
     assert!(rest.iter().any(|frame| frame.stream == 1 && frame.kind == HEADERS), "{rest:?}");
     assert!(rest.iter().any(Frame::ends_stream), "{rest:?}");
@@ -420,16 +426,14 @@ fn a_stream_that_comes_long_after_a_goodbye_is_refused() {
     let client = tls::client(&server);
     let table = client.table();
     let insert = table.inserting(&with_keys("p", "r", json!({ "A": 1 })));
-    let bytes = insert.bytes();
-    let body = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a body") + 4;
+    let body = body_of(&insert);
     let mut connection = Connection::open(server.address(), &[]);
     connection.head(1, &block(&insert), false);
-    connection.send(PING, 0, 0, b"are here");
-    while connection.next().expect("a frame").kind != PING {}
+    wait_until_read(&mut connection);
     server.signal("TERM");
     std::thread::sleep(Duration::from_secs(3));
     connection.ask(3, &client.request("GET", "/Tables"));
-    connection.send(DATA, END_STREAM, 1, &bytes[body..]);
+    connection.send(DATA, END_STREAM, 1, &body);
     let rest = connection.rest();
     let refused = rest.iter().find(|frame| frame.stream == 3).expect("it is answered");
     assert_eq!((refused.kind, refused.reason()), (RST_STREAM, REFUSED_STREAM), "{rest:?}");
