@@ -90,13 +90,11 @@ fn of_settings(settings: &Settings, config: &Config) -> Vec<Finding> {
 }
 
 fn of_certificate(config: &Config) -> Option<Finding> {
-    let files = config.tls.clone()?;
-    let flags = files.flags();
-    Some(match Tls::load(files) {
+    Some(match Tls::load(config.tls.clone()?) {
         Ok(_) => ok("certificate", "it and its key belong together"),
         Err(error) => {
             let advice = "give PEM files that belong together and that the user of this process may read";
-            problem("certificate", format!("{flags}: {error}"), advice)
+            problem("certificate", format!("--tls-cert, --tls-key: {error}"), advice)
         }
     })
 }

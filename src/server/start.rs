@@ -48,8 +48,8 @@ pub(crate) enum ServeError {
     Config(#[from] Mistakes),
     #[error("{0}")]
     Database(#[from] DatabaseError),
-    #[error("{0}: {1}")]
-    Tls(&'static str, TlsError),
+    #[error("--tls-cert, --tls-key: {0}")]
+    Tls(#[from] TlsError),
     #[error("{0}")]
     Accounts(#[from] OperatorError),
     #[error("cannot listen on {0}: {1}")]
@@ -186,8 +186,7 @@ fn start_jobs(config: &Config, service: &Arc<Service>) -> Worker {
 }
 
 fn encryption(files: TlsFiles) -> Result<Arc<Tls>, ServeError> {
-    let flags = files.flags();
-    Tls::load(files).map(Arc::new).map_err(|error| ServeError::Tls(flags, error))
+    Ok(Arc::new(Tls::load(files)?))
 }
 
 /// Starts the admin listener, if it is configured.

@@ -247,47 +247,49 @@ fn the_table_service_alone_has_a_name_and_the_account_that_everybody_knows() {
 }
 
 #[test]
-fn tables_are_encrypted_by_what_a_pfx_file_holds() {
-    for file in ["modern.pfx", "legacy.pfx"] {
-        let path = fixture(file);
-        let path = path.to_str().expect("text");
-        let (folder, emulator) = starts_as(&["--oauth", "basic", "--cert", path, "--pwd", "secret"]);
-        let address = format!("127.0.0.1:{}", emulator.port("Table"));
-        let line = format!("Azurite Table service is successfully listening at https://{address}");
-        assert!(emulator.lines.contains(&line), "{:?}", emulator.lines);
-        let client = Client::over_tls(&address, account(1), trusting(&[b"http/1.1"]));
-        let t = client.table();
-        t.insert(&with_keys("p", "r", json!({ "A": 1 }))).expect(201);
-        assert_eq!(t.count(), 1);
-        end(folder, emulator);
-    }
+fn tables_are_encrypted_by_pem_files() {
+    let (certificate, key) = (fixture("first.pem"), fixture("first.key.pem"));
+    serves_over_tls(certificate.to_str().expect("text"), key.to_str().expect("text"));
+}
+
+fn serves_over_tls(certificate: &str, key: &str) {
+    let (folder, emulator) = starts_as(&["--oauth", "basic", "--cert", certificate, "--key", key]);
+    let address = format!("127.0.0.1:{}", emulator.port("Table"));
+    let line = format!("Azurite Table service is successfully listening at https://{address}");
+    assert!(emulator.lines.contains(&line), "{:?}", emulator.lines);
+    let client = Client::over_tls(&address, account(1), trusting(&[b"http/1.1"]));
+    let t = client.table();
+    t.insert(&with_keys("p", "r", json!({ "A": 1 }))).expect(201);
+    assert_eq!(t.count(), 1);
+    end(folder, emulator);
 }
 
 #[test]
-fn a_pfx_file_that_is_of_no_use_is_refused_in_one_line() {
-    for (file, password, words) in [
-        ("modern.pfx", "mistaken", "the password is wrong, or the file is damaged"),
-        ("unread.pfx", "secret", "encrypted in a way that is not read"),
-        ("none.pfx", "secret", "No such file"),
-    ] {
-        let folder = fresh_folder();
-        let program = folder.join("azurite-table");
-        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rowhouse"), &program).expect("a link can be made");
-        let output = Command::new("timeout")
-            .arg("60")
-            .arg(&program)
-            .args(["--tablePort", "0", "--inMemoryPersistence", "--pwd", password, "--cert"])
-            .arg(fixture(file))
-            .current_dir(&folder)
-            .env_clear()
-            .output()
-            .expect("the binary runs");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
-        assert!(said.contains(file) && said.contains(words), "{said}");
-        assert!(said.contains("--cert") && !said.contains(password), "{said}");
-        std::fs::remove_dir_all(folder).expect("the folder can go");
-    }
+fn a_pfx_file_is_refused_with_the_command_that_converts_it() {
+    let folder = fresh_folder();
+    let program = folder.join("azurite-table");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rowhouse"), &program).expect("a link can be made");
+    let pfx = folder.join("own file.pfx");
+    std::fs::copy(fixture("modern.pfx"), &pfx).expect("the folder is writable");
+    let output = Command::new("timeout")
+        .arg("60")
+        .arg(&program)
+        .args(["--tablePort", "0", "--inMemoryPersistence", "--pwd", "secret", "--cert"])
+        .arg(&pfx)
+        .current_dir(&folder)
+        .env_clear()
+        .output()
+        .expect("the binary runs");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
+    assert!(!message.contains("secret"), "{message}");
+    let command = message.split('`').nth(1).expect("a command");
+    let convert = format!("{command} -passin pass:secret");
+    assert!(Command::new("sh").args(["-c", &convert]).status().expect("sh runs").success(), "{convert}");
+    let pem = folder.join("own file.pem");
+    let pem = pem.to_str().expect("text");
+    serves_over_tls(pem, pem);
+    std::fs::remove_dir_all(folder).expect("the folder can go");
 }
 
 /// An emulator that has taken its ports and waits for its certificate, which is a pipe.
@@ -303,13 +305,14 @@ struct Starting {
 impl Starting {
     fn new() -> Self {
         let folder = fresh_folder();
-        let path = folder.join("c.pfx");
+        let path = folder.join("c.pem");
         assert!(Command::new("mkfifo").arg(&path).status().expect("mkfifo runs").success());
         let (blob, queue) = (free_port(), free_port());
         let (b, q) = (blob.to_string(), queue.to_string());
         let ports = ["--blobPort", b.as_str(), "--queuePort", q.as_str(), "--tablePort", "0"];
-        let arguments =
-            [&["--inMemoryPersistence", "--cert", "c.pfx", "--pwd", "secret"][..], &ports].concat();
+        let key = fixture("first.key.pem");
+        let key = key.to_str().expect("text");
+        let arguments = [&["--inMemoryPersistence", "--cert", "c.pem", "--key", key][..], &ports].concat();
         let mut emulator = Emulator::spawn("azurite", &folder, &arguments, Some(&account(1).setting()));
         // That can be opened once there is a reader.
         let mut writing = OpenOptions::new();
@@ -326,10 +329,10 @@ impl Starting {
 
     /// Gives it its certificate, which it also finds when it looks again.
     fn go_on(mut self) -> (PathBuf, Emulator) {
-        let certificate = fixture("modern.pfx");
-        let copy = self.folder.join("copy.pfx");
+        let certificate = fixture("first.pem");
+        let copy = self.folder.join("copy.pem");
         std::fs::copy(&certificate, &copy).expect("the folder is writable");
-        std::fs::rename(copy, self.folder.join("c.pfx")).expect("the folder is writable");
+        std::fs::rename(copy, self.folder.join("c.pem")).expect("the folder is writable");
         self.pipe.write_all(&std::fs::read(certificate).expect("a file")).expect("there is a reader");
         (self.folder, self.emulator)
     }

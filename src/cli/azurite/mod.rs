@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 
 use super::parse::parse_by_precedence;
@@ -14,7 +15,6 @@ use super::serve::{start_logging, warn_of_idle};
 use placeholder::{Placeholder, PlaceholderService};
 
 use crate::server::config::Settings;
-use crate::server::http::{Pfx, TlsFiles};
 use crate::server::start::{self, ServeError};
 use crate::store::sqlite::obstacle;
 
@@ -47,14 +47,14 @@ struct AzuriteArguments {
     /// Folder that the data is kept in
     #[arg(short, long, default_value = ".")]
     location: PathBuf,
-    /// PEM file with the certificate chain of the table service, or PFX file with the key too
+    /// PEM file with the certificate chain of the table service
     #[arg(long, requires = "secret")]
     cert: Option<PathBuf>,
     /// PEM file with the certificate's key
     #[arg(long, requires = "cert", group = "secret")]
     key: Option<PathBuf>,
-    /// Password of the PFX file
-    #[arg(long, requires = "cert", group = "secret")]
+    /// Password of a PFX file, which is refused with the command that converts the file to PEM
+    #[arg(long, requires = "cert", group = "secret", hide = true)]
     pwd: Option<String>,
     /// Keep the data in memory only
     #[arg(long)]
@@ -140,11 +140,11 @@ impl<E: Into<ServeError>> From<E> for StartProblem {
 /// [`StartProblem`] for an invalid command line or a server that did not start.
 pub(crate) fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Result<(), StartProblem> {
     let line = AzuriteArguments::try_parse_from(arguments).map_err(StartProblem::Arguments)?;
+    line.refuse_pfx().map_err(StartProblem::Arguments)?;
     let own = parse_by_precedence(&mut Own::command(), &line.as_settings());
     let own = own.and_then(|mut matches| Own::from_arg_matches_mut(&mut matches));
     let settings = own.map_err(StartProblem::Arguments)?.settings;
-    let mut config = settings.read().map_err(ServeError::from)?;
-    config.tls = line.pfx().or(config.tls);
+    let config = settings.read().map_err(ServeError::from)?;
     start_logging(&settings)?;
     warn_of_idle(&settings, &config);
     if !line.in_memory_persistence {
@@ -182,10 +182,17 @@ impl AzuriteArguments {
         ServeError::Folder(self.location.display().to_string(), cause)
     }
 
-    /// Returns the PFX file, for which we have no flag.
-    fn pfx(&self) -> Option<TlsFiles> {
-        let (file, password) = (self.cert.clone()?, self.pwd.clone()?);
-        Some(TlsFiles::Pfx(Pfx { file, password }))
+    /// Refuses a PFX file, and names the command that makes a PEM file of it.
+    fn refuse_pfx(&self) -> Result<(), clap::Error> {
+        let (Some(pfx), Some(_)) = (&self.cert, &self.pwd) else { return Ok(()) };
+        let pem = pfx.with_extension("pem");
+        let (pfx, pem) = (pfx.display(), pem.display());
+        let message = format!(
+            "--cert, --pwd: certificates are read from PEM files, and {pfx} is a PFX file: convert it with \
+             `openssl pkcs12 -in '{pfx}' -nodes -out '{pem}'` (add -legacy if it is encrypted with RC2), \
+             then start with --cert '{pem}' --key '{pem}'\n"
+        );
+        Err(Self::command().error(ErrorKind::InvalidValue, message))
     }
 
     /// Translates the flags into our own.

@@ -380,7 +380,7 @@ impl Settings {
         let given = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
         match (given(&self.tls_cert), given(&self.tls_key)) {
             (None, None) => Ok(None),
-            (Some(certificate), Some(key)) => Ok(Some(TlsFiles::Pem { certificate, key })),
+            (Some(certificate), Some(key)) => Ok(Some(TlsFiles { certificate, key })),
             _ => Err(ConfigError::Tls),
         }
     }

@@ -5,7 +5,6 @@ mod connection;
 mod forwarded;
 mod http2;
 mod listen;
-mod pfx;
 mod receive;
 mod respond;
 mod serve;
@@ -15,7 +14,6 @@ mod workarounds;
 
 pub(crate) use forwarded::Proxies;
 pub(crate) use listen::{accept, bind, listen, reachable, reserve};
-pub(crate) use pfx::Pfx;
 pub(crate) use receive::{Incoming, head_of};
 pub(crate) use respond::respond;
 pub(crate) use serve::Edge;

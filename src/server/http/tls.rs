@@ -18,7 +18,6 @@ use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
-use super::pfx::{self, Pfx, PfxError};
 use crate::observe::metrics::METRICS;
 use crate::server::file::read_bytes;
 
@@ -35,15 +34,11 @@ const HANDSHAKE: u8 = 22;
 const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 29\r\n\
                        Connection: close\r\n\r\nThis port speaks HTTPS only.\n";
 
-/// The files of a certificate chain and its key.
+/// The PEM files of a certificate chain, which begins with the server's own certificate, and of its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum TlsFiles {
-    /// PEM files; the server's own certificate is the first.
-    Pem {
-        certificate: PathBuf,
-        key: PathBuf,
-    },
-    Pfx(Pfx),
+pub(crate) struct TlsFiles {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
 }
 
 /// Why the files cannot be used.
@@ -55,8 +50,6 @@ pub(crate) enum TlsError {
     Certificate(PathBuf),
     #[error("{0}: no private key in PEM form was found")]
     Key(PathBuf),
-    #[error("{0}: {1}")]
-    Pfx(PathBuf, PfxError),
     #[error("the certificate and its key are of no use: {0}")]
     Pair(rustls::Error),
 }
@@ -92,21 +85,8 @@ struct Followed {
 }
 
 impl TlsFiles {
-    /// The flags that name them.
-    pub(crate) const fn flags(&self) -> &'static str {
-        match self {
-            Self::Pem { .. } => "--tls-cert, --tls-key",
-            Self::Pfx(_) => "--cert, --pwd",
-        }
-    }
-
     fn load(&self, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
-        let (chain, key) = match self {
-            Self::Pem { certificate, key } => (chain(certificate)?, secret(key)?),
-            Self::Pfx(Pfx { file, password }) => {
-                pfx::open(&read(file)?, password).map_err(|error| TlsError::Pfx(file.clone(), error))?
-            }
-        };
+        let (chain, key) = (chain(&self.certificate)?, secret(&self.key)?);
         CertifiedKey::from_der(chain, key, provider).map_err(TlsError::Pair)
     }
 
@@ -116,10 +96,7 @@ impl TlsFiles {
             let changed = i128::from(facts.ctime()) * 1_000_000_000 + i128::from(facts.ctime_nsec());
             Some((facts.ino(), changed, facts.len()))
         };
-        match self {
-            Self::Pem { certificate, key } => [facts(certificate), facts(key)],
-            Self::Pfx(pfx) => [facts(&pfx.file), None],
-        }
+        [facts(&self.certificate), facts(&self.key)]
     }
 }
 
@@ -235,18 +212,17 @@ mod tests {
 
     fn files(certificate: &str, key: &str) -> TlsFiles {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls");
-        TlsFiles::Pem { certificate: folder.join(certificate), key: folder.join(key) }
+        TlsFiles { certificate: folder.join(certificate), key: folder.join(key) }
     }
 
     #[tokio::test]
     async fn files_of_no_use_are_tried_again_though_they_look_the_same() {
         let folder = tempfile::tempdir().unwrap();
-        let TlsFiles::Pem { certificate, key } = files("first.pem", "first.key.pem") else { unreachable!() };
+        let TlsFiles { certificate, key } = files("first.pem", "first.key.pem");
         let (own, own_key) = (folder.path().join("tls.pem"), folder.path().join("key.pem"));
         std::fs::copy(&certificate, &own).unwrap();
         std::fs::copy(&key, &own_key).unwrap();
-        let tls =
-            Tls::load(TlsFiles::Pem { certificate: own.clone(), key: own_key }).expect("they are of use");
+        let tls = Tls::load(TlsFiles { certificate: own.clone(), key: own_key }).expect("they are of use");
         let shown = || Arc::as_ptr(&*tls.current.0.read().unwrap());
         let first = shown();
         let mut followed = Followed { used: tls.first, reported: tls.first };
