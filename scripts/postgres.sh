@@ -104,14 +104,13 @@ readonly POSTGRES_TESTS=(store:: conformance:: promises::crash promises::outages
 
 # run_version VERSION
 run_version() {
-    local programs status=0 log=$work/postgres-$1.log
+    local programs with
     if ! programs=$(postgres_programs_of "$1"); then
         record "PostgreSQL $1, preparation" 1 0 0
         return 0
     fi
     say "PostgreSQL $1: $("$programs/postgres" --version)"
     # Citus is of another version, if it is there.
-    env -u DATABASE_URL -u CITUS_URL -u CITUS_PROGRAMS POSTGRES_PROGRAMS="$programs" \
-        cargo test --locked --test suite -- "${POSTGRES_TESTS[@]}" 2>&1 | tee "$log" || status=$?
-    record "PostgreSQL $1" "$status" "$(sum passed "$log")" "$(sum failed "$log")" "$(sum ignored "$log")"
+    with=(env -u DATABASE_URL -u CITUS_URL -u CITUS_PROGRAMS POSTGRES_PROGRAMS="$programs")
+    cargo_test "PostgreSQL $1" --test suite -- "${POSTGRES_TESTS[@]}"
 }
