@@ -34,7 +34,7 @@ fn serve(head: &Head<'_>, body: &[u8]) -> Result<()> {
     let context = Context { head, options: &options, body, grammar: EXTENDED };
     match request::read(&context, &target)?.wanted {
         RequestKind::One(operation) => plan::plan(operation).map(drop),
-        RequestKind::Batch(Batch::ChangeSet { parts, failure }) => {
+        RequestKind::Batch(Batch::ChangeSet { parts, failure, .. }) => {
             let writes = parts.into_iter().map(|part| part.wanted).collect();
             plan::change_set(writes, failure.as_ref()).map(drop)
         }

@@ -128,13 +128,22 @@ impl Answer {
         answer.with_pause(error)
     }
 
+    /// Returns the answer to a part of a batch that cannot be read. As recorded: it is XML, whatever the
+    /// client accepts, and has no other headers than these two.
+    pub(crate) fn unreadable_part(error: &Error, style: Style, context: &ErrorContext<'_>) -> InnerAnswer {
+        let answer = Self::refusal(error, Representation::Atom(style), None, context);
+        let mut inner = answer.into_inner("1.0;", None);
+        inner.headers.retain(|(name, _)| [DATA_SERVICE_VERSION, CONTENT_TYPE].contains(name));
+        inner
+    }
+
     /// A busy server says to clients when to retry.
     fn with_pause(self, error: &Error) -> Self {
         if error.code == Code::ServerBusy { self.with("Retry-After", "1") } else { self }
     }
 
-    /// Returns an error raised before the table layer is reached: of the version or of
-    /// authentication. As recorded: the body is JSON if the client accepts it, else XML, and a header
+    /// Returns an error raised before the table layer is reached: of the version, of authentication,
+    /// or of a body that is too large. As recorded: the body is JSON if the client accepts it, else XML, and a header
     /// has the code. Without a version, the body is the XML of the oldest versions, whatever the client
     /// accepts. With an invalid version it is the same body, its type is XML too, and there is no such
     /// header. A preflight has no version, and is answered as if it had one.

@@ -1,5 +1,6 @@
 //! Batches: runs them and prints their answers (protocol §8.3, §8.4).
 
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,11 +17,13 @@ use crate::error::{Code, Error, Result};
 use crate::observe::metrics::OperationLabel;
 use crate::operator::indexes::IndexCatalog;
 use crate::protocol::auth::Identity;
+use crate::protocol::codec::atom::write::Style;
 use crate::protocol::codec::failure::ErrorContext;
 use crate::protocol::codec::multipart::{self, InnerAnswer};
 use crate::protocol::model::Ticks;
 use crate::protocol::plan::{self, ChangeSet, Plan, WriteKind, Written};
 use crate::protocol::request::batch::{Batch, BatchPart, FailedPart, Printing};
+use crate::protocol::request::format;
 use crate::protocol::request::head::{ApiVersion, JSON_ONLY};
 use crate::protocol::request::{EntityWrite, Operation, Representation, Target};
 use crate::store::{Failure, Fault, Store};
@@ -28,6 +31,15 @@ use crate::store::{Failure, Fault, Store};
 /// The data service versions in the parts of a batch.
 const VERSION_3: &str = "3.0;";
 const VERSION_1: &str = "1.0;";
+
+/// What the answer to a change set is printed from.
+struct Asked {
+    /// Of the operations that were understood.
+    printings: Vec<Printing>,
+    failure: Option<FailedPart>,
+    /// The change sets behind it.
+    others: Vec<FailedPart>,
+}
 
 /// What is needed to run a batch.
 pub(crate) struct Run<'a> {
@@ -58,17 +70,22 @@ impl Run<'_> {
                     let answer = self.query(wanted, &printing).await;
                     self.query_answer(answer, &printing)
                 }
-                Err(FailedPart { error, printing }) => self.query_answer(Err(error), &printing),
+                Err(failed) => {
+                    let inner = self.failed(&failed);
+                    Ok(accepted(Some(failed.error.code), |boundary| {
+                        multipart::query_response(boundary, &inner)
+                    }))
+                }
             },
-            Batch::ChangeSet { parts, failure } => {
+            Batch::ChangeSet { parts, failure, others } => {
                 let (writes, printings): (Vec<_>, Vec<_>) =
                     parts.into_iter().map(|part| (part.wanted, part.printing)).unzip();
-                let refused = |error| self.refused_change_set(error, &printings, failure.as_ref());
-                match self.planned_change_set(writes, &printings, failure.as_ref()) {
-                    Err(error) => Ok(refused(error)),
-                    Ok(None) => Ok(change_set_answer(None, &[])),
-                    Ok(Some(set)) => match self.change_set(&set, &printings).await {
-                        Err(error) if error.index.is_some() => Ok(refused(error)),
+                let asked = Asked { printings, failure, others };
+                match self.planned_change_set(writes, &asked) {
+                    Err(error) => Ok(self.refused_change_set(error, &asked)),
+                    Ok(None) => Ok(self.change_set_answer(None, &[], &asked)),
+                    Ok(Some(set)) => match self.change_set(&set, &asked).await {
+                        Err(error) if error.index.is_some() => Ok(self.refused_change_set(error, &asked)),
                         answer => answer,
                     },
                 }
@@ -106,16 +123,11 @@ impl Run<'_> {
     }
 
     /// Plans a change set, and checks that it may be done and its answer be printed.
-    fn planned_change_set(
-        &self,
-        writes: Vec<EntityWrite>,
-        printings: &[Printing],
-        failure: Option<&FailedPart>,
-    ) -> Result<Option<ChangeSet>> {
-        let Some(set) = plan::change_set(writes, failure)? else { return Ok(None) };
+    fn planned_change_set(&self, writes: Vec<EntityWrite>, asked: &Asked) -> Result<Option<ChangeSet>> {
+        let Some(set) = plan::change_set(writes, asked.failure.as_ref())? else { return Ok(None) };
         let set = authorize_change_set(self.identity, self.target, set)?;
         // An answer that cannot be printed must be refused before the commit.
-        for (index, (write, printing)) in set.writes.iter().zip(printings).enumerate() {
+        for (index, (write, printing)) in set.writes.iter().zip(&asked.printings).enumerate() {
             if write.needs_body(printing.prefer) {
                 printing.format.for_body().map_err(|code| Error::from(code).at(index))?;
             }
@@ -123,10 +135,10 @@ impl Run<'_> {
         Ok(Some(set))
     }
 
-    async fn change_set(&self, set: &ChangeSet, printings: &[Printing]) -> Result<Answer> {
+    async fn change_set(&self, set: &ChangeSet, asked: &Asked) -> Result<Answer> {
         match self.due_of_change_set(set) {
-            None => self.transact(set, printings).await,
-            Some(due) => Box::pin(due.around(self.transact(set, printings))).await,
+            None => self.transact(set, asked).await,
+            Some(due) => Box::pin(due.around(self.transact(set, asked))).await,
         }
     }
 
@@ -136,43 +148,67 @@ impl Run<'_> {
         self.fault_rules?.due_in_batch(self.observed.label(), writes)
     }
 
-    async fn transact(&self, set: &ChangeSet, printings: &[Printing]) -> Result<Answer> {
+    async fn transact(&self, set: &ChangeSet, asked: &Asked) -> Result<Answer> {
         // The new versions are known in advance unless clocks differ, so the answer is printed
         // while the database works; the database is asked first.
         let expected: Vec<Written> = set.writes.iter().map(|write| write.expected(self.now)).collect();
         let writing = self.store.transact(set.table.in_account(&self.target.account), &set.writes, self.now);
-        let (written, ahead) = join(writing, async { self.written(set, printings, &expected) }).await;
+        let (written, ahead) = join(writing, async { self.written(set, asked, &expected) }).await;
         let written = written.map_err(of_an_operation)?;
-        if written == expected { ahead } else { self.written(set, printings, &written) }
+        if written == expected { ahead } else { self.written(set, asked, &written) }
     }
 
     /// Returns the answer to a change set that was done.
-    fn written(&self, set: &ChangeSet, printings: &[Printing], written: &[Written]) -> Result<Answer> {
-        let mut answers = Vec::with_capacity(printings.len());
+    fn written(&self, set: &ChangeSet, asked: &Asked, written: &[Written]) -> Result<Answer> {
+        let mut answers = Vec::with_capacity(asked.printings.len());
         let writes = set.spellings.iter().zip(&set.writes);
-        for (((table, write), printing), written) in writes.zip(printings).zip(written) {
+        for (((table, write), printing), written) in writes.zip(&asked.printings).zip(written) {
             let answer = print_write(table, write, *written, &self.printer(printing))?;
             // As recorded: with a preference, an update has the version of an insert.
             let is_3 = write.kind == WriteKind::Insert || printing.prefer.is_some();
             let version = if is_3 { VERSION_3 } else { VERSION_1 };
             answers.push(answer.into_inner(version, printing.content_id.as_deref()));
         }
-        Ok(change_set_answer(None, &answers))
+        Ok(self.change_set_answer(None, &answers, asked))
     }
 
-    fn refused_change_set(
-        &self,
-        error: Error,
-        printings: &[Printing],
-        failure: Option<&FailedPart>,
-    ) -> Answer {
+    fn refused_change_set(&self, error: Error, asked: &Asked) -> Answer {
         let error = in_version(error, self.version);
         let refusal = Some(error.code);
-        let count = printings.len() + usize::from(failure.is_some());
-        let index = error.index.unwrap_or(0);
-        let printing = printings.get(index).or(failure.map(|failed| &failed.printing));
-        let inner = printing.map(|printing| self.refusal(&prefixed(error, count), printing));
-        change_set_answer(refusal, inner.as_slice())
+        let Asked { printings, failure, .. } = asked;
+        let inner = match (error.index.and_then(|index| printings.get(index)), failure) {
+            (None, Some(failed)) => {
+                let error = prefixed(error, printings.len() + 1);
+                Some(self.failed(&FailedPart { error, printing: failed.printing.clone() }))
+            }
+            (printing, failure) => {
+                let count = printings.len() + usize::from(failure.is_some());
+                let printing = printing.or(printings.first());
+                printing.map(|printing| self.refusal(&prefixed(error, count), printing))
+            }
+        };
+        self.change_set_answer(refusal, inner.as_slice(), asked)
+    }
+
+    /// Prints the answers to a change set, and the refusals of those behind it.
+    fn change_set_answer(&self, refusal: Option<Code>, answers: &[InnerAnswer], asked: &Asked) -> Answer {
+        let named = |answers| (format!("changesetresponse_{}", Uuid::new_v4()), answers);
+        let others: Vec<InnerAnswer> = asked.others.iter().map(|other| self.failed(other)).collect();
+        let refusal = refusal.or(asked.others.first().map(|other| other.error.code));
+        let sets: Vec<_> = iter::once(answers).chain(others.chunks(1)).map(named).collect();
+        accepted(refusal, |boundary| multipart::change_sets_response(boundary, &sets))
+    }
+
+    /// The answer to a part that was not understood.
+    fn failed(&self, failed: &FailedPart) -> InnerAnswer {
+        match &failed.printing {
+            Some(printing) => self.refusal(&failed.error, printing),
+            None => {
+                explain_error(&failed.error, &self.error_context, self.observed);
+                let style = format::atom(self.version).unwrap_or(Style::Modern);
+                Answer::unreadable_part(&failed.error, style, &self.error_context)
+            }
+        }
     }
 
     fn printer(&self, printing: &Printing) -> Printer<'_> {
@@ -230,11 +266,6 @@ fn prefixed(error: Error, operations: usize) -> Error {
         Code::TableNotFound => error.at(0),
         _ => error,
     }
-}
-
-fn change_set_answer(refusal: Option<Code>, answers: &[InnerAnswer]) -> Answer {
-    let change_set = format!("changesetresponse_{}", Uuid::new_v4());
-    accepted(refusal, |boundary| multipart::change_set_response(boundary, &change_set, answers))
 }
 
 fn accepted(refusal: Option<Code>, print: impl FnOnce(&str) -> Vec<u8>) -> Answer {

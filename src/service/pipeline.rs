@@ -301,8 +301,13 @@ impl Pipeline<'_> {
 
     /// Errors of the table layer are answered here and nowhere else.
     fn refuse(&self, error: &Error) -> Answer {
+        let speaks_xml = self.options.any_case("comp").is_some();
+        // As recorded: the table layer is not reached.
+        if error.code == Code::RequestBodyTooLarge && !speaks_xml {
+            return self.front_door(error);
+        }
         explain_error(error, &self.error_context, self.observed);
-        if self.options.any_case("comp").is_some() {
+        if speaks_xml {
             return Answer::xml_refusal(error, &self.error_context);
         }
         let format = Format::negotiate(self.head, &self.options);

@@ -54,23 +54,29 @@ pub(crate) fn boundary(content_type: &str) -> Option<&str> {
     })
 }
 
-/// Splits a body at its boundary. Lines end with CRLF or LF; text before the first and after the
-/// closing delimiter is ignored, and so are empty parts. Parsing stops after `MAX_PARTS` parts.
+/// Splits a body at its boundary. Lines end with CRLF or LF. The first delimiter begins a line; every
+/// other one ends a part wherever it stands, as recorded, even inside a line. Text before the first
+/// and after the closing delimiter is ignored, and so are empty parts. Parsing stops after `MAX_PARTS`
+/// parts.
 ///
 /// # Errors
-/// [`Code::InvalidInput`] without an opening delimiter, or with a part whose
-/// headers do not end.
+/// [`Code::InvalidInput`] without an opening delimiter, [`Code::BodyNotUnderstood`] with a part whose
+/// headers cannot be read.
 pub fn parts<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>> {
     let mut parts = Vec::new();
     let mut open: Option<usize> = None;
     let dashed = ["--", boundary].concat();
     for at in memmem::find_iter(body, &dashed) {
-        let Some(delimiter) = delimiter(body, at, dashed.len()) else { continue };
-        if let Some(start) = open {
-            add(&mut parts, part(&body[start..content_end(body, at).max(start)])?);
-            if parts.len() == MAX_PARTS {
-                return Ok(parts);
+        let Some(delimiter) = delimiter(body, at + dashed.len()) else { continue };
+        match open {
+            Some(start) => {
+                add(&mut parts, part(&body[start..content_end(body, at).max(start)])?);
+                if parts.len() == MAX_PARTS {
+                    return Ok(parts);
+                }
             }
+            None if at > 0 && body[at - 1] != b'\n' => continue,
+            None => {}
         }
         open = Some(delimiter.next);
         if delimiter.closing {
@@ -107,7 +113,8 @@ fn add<'a>(parts: &mut Vec<Part<'a>>, part: Option<Part<'a>>) {
 /// Parses the request in a part of type application/http.
 ///
 /// # Errors
-/// [`Code::InvalidInput`] for an invalid HTTP request.
+/// [`Code::InvalidInput`] for what is no HTTP request, [`Code::BodyNotUnderstood`] for one whose
+/// headers cannot be read.
 pub fn request<'a>(content: &'a [u8]) -> Result<InnerRequest<'a>> {
     let mut rest = content;
     while let Some(line) = lines(rest).next().filter(|l| l.start == l.end && l.next > l.start) {
@@ -120,8 +127,17 @@ pub fn request<'a>(content: &'a [u8]) -> Result<InnerRequest<'a>> {
     if !version.starts_with("HTTP/") || method.is_empty() {
         return Err(Code::InvalidInput.into());
     }
-    let (headers, body) = headers(&rest[line.next..])?;
+    let has_line_end = line.next > line.end;
+    let (headers, body) =
+        headers(&rest[line.next..]).filter(|_| has_line_end).ok_or(Code::BodyNotUnderstood)?;
+    if headers.iter().any(|(name, value)| name == "content-length" && !is_number(value)) {
+        return Err(Code::BodyNotUnderstood.into());
+    }
     Ok(InnerRequest { method, target: target.trim(), headers, body })
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Splits text before and after a character of one byte, if it contains it.
@@ -162,27 +178,26 @@ struct Delimiter {
     next: usize,
 }
 
-/// Returns the delimiter line of dashes and boundary that were found at a position, unless they are
-/// inside a line, or other text follows on it.
-fn delimiter(body: &[u8], at: usize, length: usize) -> Option<Delimiter> {
-    if at > 0 && body[at - 1] != b'\n' {
-        return None;
+/// Returns the delimiter whose dashes and boundary end at a position, unless other text follows on
+/// their line. Only blanks are looked at, so that a body of boundaries costs no more than any other.
+fn delimiter(body: &[u8], end: usize) -> Option<Delimiter> {
+    let closing = body[end..].starts_with(b"--");
+    let rest = &body[if closing { end + 2 } else { end }..];
+    let blanks = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\x0c' | b'\r')).count();
+    match rest.get(blanks) {
+        None => Some(Delimiter { closing, next: body.len() }),
+        Some(b'\n') => Some(Delimiter { closing, next: body.len() - rest.len() + blanks + 1 }),
+        Some(_) => None,
     }
-    let rest = &body[at + length..];
-    let line = lines(rest).next().unwrap_or(Line { start: 0, end: 0, next: 0 });
-    let closing = match rest[..line.end].trim_ascii_end() {
-        b"" => false,
-        b"--" => true,
-        _ => return None,
-    };
-    Some(Delimiter { closing, next: at + length + line.next })
 }
 
 /// The line break before a delimiter belongs to the delimiter.
 fn content_end(body: &[u8], delimiter_start: usize) -> usize {
     let before = &body[..delimiter_start];
-    let before = before.strip_suffix(b"\n").unwrap_or(before);
-    before.strip_suffix(b"\r").unwrap_or(before).len()
+    match before.strip_suffix(b"\n") {
+        Some(before) => before.strip_suffix(b"\r").unwrap_or(before).len(),
+        None => before.len(),
+    }
 }
 
 /// `None` for an empty part.
@@ -190,27 +205,30 @@ fn part(bytes: &[u8]) -> Result<Option<Part<'_>>> {
     if bytes.trim_ascii().is_empty() {
         return Ok(None);
     }
-    let (headers, content) = headers(bytes)?;
+    let (headers, content) = headers(bytes).ok_or(Code::BodyNotUnderstood)?;
     Ok(Some(Part { headers, content }))
 }
 
-/// Parses header lines up to an empty line, and returns what follows. A body may be missing
-/// together with its empty line.
-fn headers(bytes: &[u8]) -> Result<(PartHeaders<'_>, &[u8])> {
+/// Parses header lines up to an empty line, and returns what follows; `None` if they cannot be read.
+/// Without a body, the line break that belongs to the delimiter may end the empty line. Headers that
+/// run into a delimiter cannot be read: they may not be whole.
+fn headers(bytes: &[u8]) -> Option<(PartHeaders<'_>, &[u8])> {
     const MAX_HEADERS: usize = 64;
     let mut headers = Vec::with_capacity(8);
     for line in lines(bytes) {
         if line.start == line.end {
-            return Ok((headers, &bytes[line.next..]));
+            return Some((headers, &bytes[line.next..]));
         }
-        let text = utf8(&bytes[line.start..line.end])?;
-        let (name, value) = split_at_byte(text, memchr::memchr(b':', text.as_bytes()))?;
-        if headers.len() == MAX_HEADERS {
-            return Err(Code::InvalidInput.into());
-        }
-        headers.push((in_lower_case(trimmed(name)), trimmed(value)));
+        let header = header(&bytes[line.start..line.end]).filter(|_| headers.len() < MAX_HEADERS)?;
+        headers.push(header);
     }
-    Ok((headers, &[]))
+    matches!(bytes, [] | [.., b'\n']).then_some((headers, &[]))
+}
+
+fn header(line: &[u8]) -> Option<(Cow<'_, str>, &str)> {
+    let text = std::str::from_utf8(line).ok()?;
+    let colon = memchr::memchr(b':', line)?;
+    Some((in_lower_case(trimmed(&text[..colon])), trimmed(&text[colon + 1..])))
 }
 
 /// Header names of all parts of change sets, in lower case, so that a hundred parts need not
@@ -255,16 +273,23 @@ pub struct InnerAnswer {
     pub body: Vec<u8>,
 }
 
-/// Prints a batch response around a change set's answers.
-pub fn change_set_response(batch: &str, change_set: &str, answers: &[InnerAnswer]) -> Vec<u8> {
-    let text = format!("--{batch}\r\nContent-Type: multipart/mixed; boundary={change_set}\r\n\r\n");
-    let room = answers.iter().fold(2 * text.len(), |sum, a| sum + room(a, change_set));
-    let mut out = Vec::with_capacity(room);
-    out.extend_from_slice(text.as_bytes());
-    for answer in answers {
-        push_answer(&mut out, change_set, answer);
+/// Prints a batch response around the answers to change sets, each with the boundary of its answers.
+pub fn change_sets_response(batch: &str, change_sets: &[(String, &[InnerAnswer])]) -> Vec<u8> {
+    const LINES: usize = 64;
+    let around = |boundary: &str| 2 * (LINES + batch.len() + boundary.len());
+    let room = change_sets.iter().map(|(boundary, answers)| {
+        answers.iter().fold(around(boundary), |sum, answer| sum + room(answer, boundary))
+    });
+    let mut out = Vec::with_capacity(room.sum());
+    for (boundary, answers) in change_sets {
+        let text = format!("--{batch}\r\nContent-Type: multipart/mixed; boundary={boundary}\r\n\r\n");
+        out.extend_from_slice(text.as_bytes());
+        for answer in *answers {
+            push_answer(&mut out, boundary, answer);
+        }
+        out.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
     }
-    out.extend_from_slice(format!("--{change_set}--\r\n--{batch}--\r\n").as_bytes());
+    out.extend_from_slice(format!("--{batch}--\r\n").as_bytes());
     out
 }
 
@@ -373,7 +398,7 @@ mod tests {
 
     #[test]
     fn a_request_without_body_may_end_anyhow() {
-        for tail in ["", "\r\n", "\r\n\r\n", "\n\n\n"] {
+        for tail in ["\r\n", "\r\n\r\n", "\n\n\n"] {
             let text = format!("DELETE /T(PartitionKey='',RowKey='') HTTP/1.1\r\nIf-Match: *{tail}");
             let request = request(text.as_bytes()).unwrap();
             assert!(request.body.trim_ascii().is_empty());
@@ -382,15 +407,67 @@ mod tests {
     }
 
     #[test]
-    fn boundaries_may_be_quoted_and_lines_that_only_hold_one_are_content() {
+    fn boundaries_may_be_quoted_and_with_other_text_behind_them_are_content() {
         assert_eq!(boundary("multipart/mixed; boundary=\"x y\"; charset=\"utf-8\""), Some("x y"));
         assert_eq!(boundary("Multipart/Mixed;charset=utf-8;BOUNDARY=b"), Some("b"));
         for none in ["application/json", "multipart/mixed", "multipart/mixed; boundary=", ""] {
             assert_eq!(boundary(none), None, "{none}");
         }
-        for line in ["--bx", "x--b", " --b--", "--bx--b"] {
-            let body = format!("--b\r\n\r\n{line}\r\n--b--\r\n");
-            assert_eq!(parts(body.as_bytes(), "b").unwrap()[0].content, line.as_bytes());
+        for line in ["--bx", "--b--x", "x--b x", "--bx--by", "--b\\r\\n", "--b\"", "--b-"] {
+            for end in ["\n", "\r\n"] {
+                let body = format!("--b{end}{end}{line}{end}--b--{end}");
+                assert_eq!(parts(body.as_bytes(), "b").unwrap()[0].content, line.as_bytes(), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_boundary_ends_a_part_wherever_it_stands() {
+        for end in ["\n", "\r\n"] {
+            for (glue, content) in
+                [("x--b", "x"), ("y --b--", "y "), ("--bx--b", "--bx"), ("x-\r--b--", "x-\r")]
+            {
+                for rest in [end.to_owned(), format!(" \t{end}--b--{end}"), String::new()] {
+                    let body = format!("--b{end}{end}{glue}{rest}");
+                    let found = parts(body.as_bytes(), "b").unwrap();
+                    assert_eq!(found.len(), 1, "{body:?}");
+                    assert_eq!(found[0].content, content.as_bytes(), "{body:?}");
+                }
+            }
+            let body = format!("x--b{end}--b{end}{end}1--b{end}a: b{end}{end}2{end}--b{end}");
+            let found = parts(body.as_bytes(), "b").unwrap();
+            assert_eq!(found.iter().map(|part| part.content).collect::<Vec<_>>(), [b"1", b"2"], "{body:?}");
+        }
+    }
+
+    #[test]
+    fn headers_that_run_into_a_boundary_cannot_be_read() {
+        for end in ["\n", "\r\n"] {
+            for delimiter in ["--b", "--b--"] {
+                for glue in [end, ""] {
+                    let body = format!("--b{end}a: b{glue}{delimiter}{end}");
+                    let error = parts(body.as_bytes(), "b").unwrap_err();
+                    assert_eq!(error.code, Code::BodyNotUnderstood, "{body:?}");
+                }
+                let body = format!("--b{end}a: b{end}{end}{delimiter}{end}");
+                assert_eq!(parts(body.as_bytes(), "b").unwrap()[0].headers.len(), 1, "{body:?}");
+            }
+            let request = |text: String| request(text.as_bytes()).map_err(|error| error.code).map(drop);
+            assert_eq!(request("DELETE /T HTTP/1.1".into()), Err(Code::BodyNotUnderstood));
+            assert_eq!(request(format!("DELETE /T HTTP/1.1{end}If-Match: *")), Err(Code::BodyNotUnderstood));
+            assert_eq!(request(format!("DELETE /T HTTP/1.1{end}")), Ok(()));
+        }
+    }
+
+    #[test]
+    fn headers_that_are_none_cannot_be_read() {
+        for length in ["69Accept: application/json", "", "-1", "1 2", "+1"] {
+            let text = format!("PUT /T HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{{}}");
+            assert_eq!(request(text.as_bytes()).unwrap_err().code, Code::BodyNotUnderstood, "{length}");
+        }
+        for headers in [&b"no colon\r\n"[..], b"a: \xff\r\n", b"a: b\r\n".repeat(65).as_slice()] {
+            let text = [&b"PUT /T HTTP/1.1\r\n"[..], headers, b"\r\n{}"].concat();
+            assert_eq!(request(&text).unwrap_err().code, Code::BodyNotUnderstood, "{}", text.escape_ascii());
         }
     }
 
@@ -412,9 +489,11 @@ mod tests {
             headers: vec![("X-Content-Type-Options", "nosniff".into()), ("ETag", "W/\"x\"".into())],
             body: vec![],
         };
-        let text =
-            String::from_utf8(change_set_response("batchresponse_1", "changesetresponse_2", &[answer]))
-                .unwrap();
+        let text = String::from_utf8(change_sets_response(
+            "batchresponse_1",
+            &[("changesetresponse_2".into(), &[answer])],
+        ))
+        .unwrap();
         assert_eq!(
             text,
             "--batchresponse_1\r\nContent-Type: multipart/mixed; boundary=changesetresponse_2\r\n\r\n\
@@ -434,8 +513,8 @@ mod tests {
         #[test]
         fn no_line_soup_makes_the_parser_panic(lines in prop::collection::vec(prop::sample::select(vec![
             "--b", "--b--", "--c", "", "\r", "A: b", "GET / HTTP/1.1", "x",
-        ]), 0..12)) {
-            let body = lines.join("\n");
+        ]), 0..12), glue in prop::sample::select(vec!["\n", "\r\n", ""])) {
+            let body = lines.join(glue);
             for part in parts(body.as_bytes(), "b").unwrap_or_default() {
                 let _ = parts(part.content, "c");
                 let _ = request(part.content);

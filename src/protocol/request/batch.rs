@@ -15,7 +15,7 @@ use crate::protocol::model::TableName;
 /// Maximum operations of a change set.
 pub const MAX_OPERATIONS: usize = 100;
 
-/// A batch: one change set, or one query.
+/// A batch: change sets, of which the first is done, or one query.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Batch {
     ChangeSet {
@@ -23,6 +23,8 @@ pub enum Batch {
         parts: Vec<BatchPart<EntityWrite>>,
         /// Why the part after those was not understood.
         failure: Option<FailedPart>,
+        /// The change sets behind this one, which are refused.
+        others: Vec<FailedPart>,
     },
     Query(Box<Result<BatchPart<Operation>, FailedPart>>),
 }
@@ -50,6 +52,13 @@ pub struct Printing {
     pub content_id: Option<String>,
 }
 
+impl Printing {
+    /// For what has no part of its own.
+    fn of_batch(head: &Head) -> Self {
+        Self { format: format_of(head, false), prefer: None, content_id: None }
+    }
+}
+
 /// A part of a batch: a write in a change set, a query outside.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BatchPart<T> {
@@ -60,30 +69,53 @@ pub struct BatchPart<T> {
 /// A part that was not understood.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FailedPart {
-    /// Carries the index of the part.
+    /// Carries the index of an operation that was read.
     pub error: Error,
-    pub printing: Printing,
+    /// `None` for a part that could not be read, and so names no format.
+    pub printing: Option<Printing>,
+}
+
+impl FailedPart {
+    /// As recorded: a part that is empty, or whose headers cannot be read, fails without an index.
+    fn unreadable() -> Self {
+        Self { error: Code::BodyNotUnderstood.into(), printing: None }
+    }
+
+    /// Returns a change set that is refused because another precedes it.
+    fn additional(head: &Head) -> Self {
+        Self { error: Code::InvalidInput.into(), printing: Some(Printing::of_batch(head)) }
+    }
 }
 
 /// Reads a batch.
 ///
 /// # Errors
 /// Those that concern the batch as a whole: [`Code::MediaTypeNotSupported`] for
-/// what is no multipart body, [`Code::InvalidInput`] for one that is neither a
-/// single change set nor a single query.
+/// what is no multipart body, [`Code::InvalidInput`] for one that holds neither
+/// change sets alone nor a single query.
 pub fn read(context: &Context<'_>, outer: &Target) -> Result<Batch> {
     let content_type = context.head.header("content-type").unwrap_or_default();
     let boundary = multipart::boundary(content_type).ok_or(Code::MediaTypeNotSupported)?;
-    let parts = multipart::parts(context.body, boundary)?;
-    let [only] = parts.as_slice() else { return Err(Code::InvalidInput.into()) };
-    match header(&only.headers, "content-type").and_then(multipart::boundary) {
-        Some(boundary) => change_set(context, outer, &multipart::parts(only.content, boundary)?),
-        None => query(context, outer, only),
+    let parts = multipart::parts(context.body, boundary).map_err(|_| Code::InvalidInput)?;
+    match parts.as_slice() {
+        [only] if change_set_boundary(only).is_none() => query(context, outer, only),
+        [first, others @ ..] if parts.iter().all(|part| change_set_boundary(part).is_some()) => {
+            let others = others.iter().map(|_| FailedPart::additional(context.head)).collect();
+            change_set(context, outer, first, others)
+        }
+        _ => Err(Code::InvalidInput.into()),
     }
 }
 
+/// Returns the boundary of a part that is a change set.
+fn change_set_boundary<'a>(part: &Part<'a>) -> Option<&'a str> {
+    header(&part.headers, "content-type").and_then(multipart::boundary)
+}
+
 fn query(context: &Context<'_>, outer: &Target, part: &Part<'_>) -> Result<Batch> {
-    let request = multipart::request(part.content)?;
+    let Some(request) = readable(multipart::request(part.content))? else {
+        return Ok(Batch::Query(Box::new(Err(FailedPart::unreadable()))));
+    };
     if request.method != "GET" {
         return Err(Code::InvalidInput.into());
     }
@@ -91,37 +123,59 @@ fn query(context: &Context<'_>, outer: &Target, part: &Part<'_>) -> Result<Batch
     Ok(Batch::Query(Box::new(read_part(context, outer, &request, 0, formats, only_query))))
 }
 
-fn change_set(context: &Context<'_>, outer: &Target, parts: &[Part<'_>]) -> Result<Batch> {
+fn change_set(
+    context: &Context<'_>,
+    outer: &Target,
+    set: &Part<'_>,
+    others: Vec<FailedPart>,
+) -> Result<Batch> {
+    let boundary = change_set_boundary(set).unwrap_or_default();
+    let Some(parts) = readable(multipart::parts(set.content, boundary))? else {
+        let failure = Some(FailedPart::unreadable());
+        return Ok(Batch::ChangeSet { parts: Vec::new(), failure, others });
+    };
     let mut understood = Vec::with_capacity(parts.len());
+    let failure = read_operations(context, outer, &parts, &mut understood)?;
+    Ok(Batch::ChangeSet { parts: understood, failure, others })
+}
+
+/// Reads the operations of a change set up to the first that is not understood, and returns why it is
+/// not.
+fn read_operations(
+    context: &Context<'_>,
+    outer: &Target,
+    parts: &[Part<'_>],
+    understood: &mut Vec<BatchPart<EntityWrite>>,
+) -> Result<Option<FailedPart>> {
     let mut formats = Formats::default();
     for (index, part) in parts.iter().take(MAX_OPERATIONS).enumerate() {
         if part.is_empty() {
-            let failure = Some(empty_part(context.head));
-            return Ok(Batch::ChangeSet { parts: understood, failure });
+            return Ok(Some(FailedPart::unreadable()));
         }
-        let request = multipart::request(part.content).map_err(|e| e.at(index))?;
+        let request = readable(multipart::request(part.content)).map_err(|error| error.at(index))?;
+        let Some(request) = request else { return Ok(Some(FailedPart::unreadable())) };
         match read_part(context, outer, &request, index, &mut formats, only_write) {
             Ok(part) => understood.push(part),
-            Err(failed) => return Ok(Batch::ChangeSet { parts: understood, failure: Some(failed) }),
+            Err(failed) => return Ok(Some(failed)),
         }
     }
-    let failure = (parts.len() > MAX_OPERATIONS).then(|| FailedPart {
-        error: Error::from(Code::TooManyBatchOperations).at(MAX_OPERATIONS - 1),
-        printing: understood.last().map_or_else(
-            || Printing { format: format_of(context.head, false), prefer: None, content_id: None },
-            |last| last.printing.clone(),
-        ),
-    });
-    if failure.is_some() {
-        understood.clear();
+    if parts.len() <= MAX_OPERATIONS {
+        return Ok(None);
     }
-    Ok(Batch::ChangeSet { parts: understood, failure })
+    let last = understood.last().map(|last| last.printing.clone());
+    understood.clear();
+    Ok(Some(FailedPart {
+        error: Error::from(Code::TooManyBatchOperations).at(MAX_OPERATIONS - 1),
+        printing: last.or_else(|| Some(Printing::of_batch(context.head))),
+    }))
 }
 
-/// As recorded: an empty part fails without an index.
-fn empty_part(head: &Head) -> FailedPart {
-    let printing = Printing { format: format_of(head, false), prefer: None, content_id: None };
-    FailedPart { error: Code::BodyNotUnderstood.into(), printing }
+/// Returns what was read, or `None` if its headers could not be read.
+fn readable<T>(read: Result<T>) -> Result<Option<T>> {
+    match read {
+        Err(error) if error.code == Code::BodyNotUnderstood => Ok(None),
+        read => read.map(Some),
+    }
 }
 
 fn format_of(head: &Head, has_order: bool) -> Format {
@@ -160,8 +214,33 @@ fn read_part<T>(
     };
     match inner_operation(context, outer, request.body, &head).and_then(only) {
         Ok(wanted) => Ok(BatchPart { wanted, printing }),
-        Err(error) => Err(FailedPart { error: error.at(index), printing }),
+        Err(error) => {
+            let refused = asks_for_atom(context.head, request, &head, &error);
+            let (error, format) = refused.unwrap_or((error, printing.format));
+            let printing = Some(Printing { format, ..printing });
+            Err(FailedPart { error: error.at(index), printing })
+        }
     }
+}
+
+/// As reported of the service: a deletion that lacks its condition, and names no format either, is
+/// refused for asking for Atom, where that is no more. The outer request names a format for it, unless
+/// it accepts everything.
+fn asks_for_atom(
+    outer: &Head,
+    request: &InnerRequest<'_>,
+    head: &Head,
+    error: &Error,
+) -> Option<(Error, Format)> {
+    let lacks_condition = error.code == Code::InvalidInput && head.header("if-match").is_none();
+    let named =
+        header(&request.headers, "accept").or(outer.header("accept").filter(|accept| *accept != "*/*"));
+    let names_format =
+        named.is_some_and(|accept| !accept.trim().is_empty()) || head.query.contains("format=");
+    if !lacks_condition || names_format || Verb::of(head) != Ok(Verb::Delete) {
+        return None;
+    }
+    Format::without_atom(head).map(|format| (Code::AtomFormatNotSupported.into(), format))
 }
 
 fn inner_operation(context: &Context<'_>, outer: &Target, body: &[u8], head: &Head) -> Result<Operation> {
@@ -203,7 +282,8 @@ fn only_query(operation: Operation) -> Result<Operation> {
 }
 
 /// Returns the head of an inner request: its own headers, with the version and, unless it has its
-/// own, the Accept header of the outer request. Inner versions, dates and request ids are ignored.
+/// own, the Accept header of the outer request. Inner versions, dates and request ids are ignored, and
+/// so is an X-HTTP-Method that repeats the verb.
 fn inner_head<'a>(outer: &'a Head<'_>, request: &'a InnerRequest<'_>) -> Head<'a> {
     let (path, query) = request.target.split_once('?').unwrap_or((request.target, ""));
     let mut head = Head {
@@ -214,7 +294,8 @@ fn inner_head<'a>(outer: &'a Head<'_>, request: &'a InnerRequest<'_>) -> Head<'a
         secure: outer.secure,
         peer: outer.peer,
     };
-    let own = request.headers.iter().filter(|(name, _)| name != "x-ms-version");
+    let is_ignored = |name: &str| name == "x-ms-version" || name == METHOD && repeats_its_verb(request);
+    let own = request.headers.iter().filter(|(name, _)| !is_ignored(name));
     head.headers.extend(own.map(|(name, value)| (Cow::Borrowed(name.as_ref()), Cow::Borrowed(*value))));
     for name in ["x-ms-version", "accept"] {
         if let (None, Some(value)) = (head.header(name), outer.header(name)) {
@@ -222,6 +303,15 @@ fn inner_head<'a>(outer: &'a Head<'_>, request: &'a InnerRequest<'_>) -> Head<'a
         }
     }
     head
+}
+
+const METHOD: &str = "x-http-method";
+
+/// Whether the only X-HTTP-Method of a part names the verb that the part has anyway, as the retired SDK
+/// for Java sends it.
+fn repeats_its_verb(request: &InnerRequest<'_>) -> bool {
+    let mut named = request.headers.iter().filter(|(name, _)| name == METHOD);
+    matches!((named.next(), named.next()), (Some((_, verb)), None) if Verb::is_repeated(request.method, verb))
 }
 
 fn header<'a>(headers: &PartHeaders<'a>, name: &str) -> Option<&'a str> {

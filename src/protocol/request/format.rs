@@ -33,11 +33,17 @@ impl Format {
         if head.method == "GET"
             && is_blank(head.header("accept"))
             && is_blank(options.get("$format"))
-            && let Ok(Err(code)) = head.version().map(atom)
+            && let Some(refused) = Self::without_atom(head)
         {
-            return Self::refused(code, Representation::Atom(Style::Modern));
+            return refused;
         }
         Self::of_part(head, options)
+    }
+
+    /// Returns the refusal of Atom, for a version that does not have it.
+    pub(crate) fn without_atom(head: &Head) -> Option<Self> {
+        let refusal = head.version().ok().and_then(|version| atom(version).err());
+        refusal.map(|code| Self::refused(code, Representation::Atom(Style::Modern)))
     }
 
     /// As [`Format::negotiate`], for a part of a batch, which may name no format: JSON is then its

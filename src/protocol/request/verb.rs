@@ -45,6 +45,11 @@ impl Verb {
         }
     }
 
+    /// Whether an X-HTTP-Method names the verb of the method that it stands beside.
+    pub(crate) fn is_repeated(method: &str, named: &str) -> bool {
+        Self::plain(method).is_some_and(|verb| Self::plain(&named.to_ascii_uppercase()) == Some(verb))
+    }
+
     fn plain(method: &str) -> Option<Self> {
         Some(match method {
             "GET" => Verb::Get,

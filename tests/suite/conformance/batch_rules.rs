@@ -1,6 +1,6 @@
 //! What a change set may hold (protocol §8.1).
 
-use crate::support::batch::post;
+use crate::support::batch::{Part, post, query_batch, split};
 use crate::support::*;
 use serde_json::json;
 
@@ -14,7 +14,8 @@ cases![
     a_table_in_another_case_is_the_same_table,
     an_entity_may_appear_once,
     rows_that_differ_in_case_are_different,
-    a_second_change_set_is_refused,
+    the_first_of_several_change_sets_is_done_and_the_others_are_refused,
+    change_sets_and_a_get_are_refused,
     a_get_beside_writes_is_refused,
     two_gets_are_refused,
     tables_cannot_be_created_in_a_change_set,
@@ -135,13 +136,53 @@ fn rows_that_differ_in_case_are_different(client: &Client) {
     assert_eq!(t.count(), 2);
 }
 
-fn a_second_change_set_is_refused(client: &Client) {
+/// A batch of several parts, of which each is given as a batch.
+fn joined(batches: &[String]) -> String {
+    let parts = batches.iter().map(|batch| batch.trim_end_matches("--batch_b--\r\n"));
+    format!("{}--batch_b--\r\n", parts.collect::<String>())
+}
+
+/// The answers to the change sets of a batch, each taken apart as if it were the only one.
+fn change_sets(outer: &Answer) -> Vec<Vec<Part>> {
+    let boundary = outer.need("Content-Type").strip_prefix("multipart/mixed; boundary=").expect("a boundary");
+    let text = outer.text().strip_suffix(&format!("--{boundary}--\r\n")).expect("it closes");
+    let sets = text.strip_prefix(&format!("--{boundary}\r\n")).expect("it opens");
+    let between = format!("\r\n--{boundary}\r\n");
+    let sets = sets.split(&between);
+    let alone = sets.map(|set| format!("--{boundary}\r\n{}\r\n--{boundary}--\r\n", set.trim_end()));
+    let taken_apart = alone.map(|text| split(&text, boundary).expect("the framing is the service's"));
+    taken_apart.inspect(|(in_change_set, _)| assert!(in_change_set)).map(|(_, parts)| parts).collect()
+}
+
+fn the_first_of_several_change_sets_is_done_and_the_others_are_refused(client: &Client) {
     let t = client.table();
-    let set = |row: &str| {
-        let body = Batch::new().insert(&t, &with_keys("p", row, json!({}))).body();
-        body.trim_end_matches("--batch_b--\r\n").to_owned()
-    };
-    post(client, format!("{}{}--batch_b--\r\n", set("1"), set("2"))).send().refused(INVALID_INPUT);
+    let set = |row: &str| Batch::new().insert(&t, &with_keys("p", row, json!({})));
+    for (first, second) in [("1", "2"), ("3", "3")] {
+        let batch = [set(first), set(second).insert(&t, &with_keys("p", "more", json!({}))), set("no")];
+        let outer = post(client, joined(&batch.map(|set| set.body()))).send().expect(202);
+        let answers = change_sets(&outer);
+        assert_eq!(answers.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1, 1], "{outer}");
+        assert_eq!(answers[0][0].status, 204, "{outer}");
+        for refused in &answers[1..] {
+            refused[0].as_answer(&outer).refused(INVALID_INPUT);
+        }
+    }
+    // The first is answered as if it were alone, whether it fails or cannot be read.
+    let outer = post(client, joined(&[set("1").body(), set("4").body()])).send().expect(202);
+    change_sets(&outer)[0][0].as_answer(&outer).refused(ENTITY_EXISTS);
+    let unreadable = set("5").body().replace("Prefer: ", "Prefer ");
+    let outer = post(client, joined(&[unreadable, set("4").body()])).send().expect(202);
+    change_sets(&outer)[0][0].as_answer(&outer).refused_in_table_xml(BAD_BODY);
+    assert_eq!(t.matching_rows("PartitionKey eq 'p'"), "1,3");
+}
+
+fn change_sets_and_a_get_are_refused(client: &Client) {
+    let t = client.table();
+    let set = Batch::new().insert(&t, &with_keys("p", "1", json!({}))).body();
+    let get = query_batch(&client.url(&t.set()));
+    for batch in [[set.clone(), get.clone()], [get, set]] {
+        post(client, joined(&batch)).send().refused(INVALID_INPUT);
+    }
     assert_eq!(t.count(), 0);
 }
 
@@ -188,8 +229,16 @@ fn a_body_over_four_mebibytes_is_too_large(client: &Client) {
     });
     let body = batch.body();
     assert!(body.len() > 4 * 1024 * 1024);
-    post(client, body).send().refused(BODY_TOO_LARGE);
+    let refused = post(client, body).send().turned_away(BODY_TOO_LARGE);
+    assert_eq!(refused.reason, BODY_TOO_LARGE.2);
+    assert_eq!(refused.need("Content-Length"), refused.text().len().to_string());
+    for absent in ["Cache-Control", "X-Content-Type-Options"] {
+        assert_eq!(refused.header(absent), None, "{refused}");
+    }
     assert_eq!(t.count(), 0);
+    // An operation that speaks XML goes on doing so.
+    let policies = client.request("PUT", &format!("/{}?comp=acl", t.name)).body(" ".repeat(5 * 1024 * 1024));
+    policies.send().refused_in_xml(BODY_TOO_LARGE);
 }
 
 fn a_body_just_under_four_mebibytes_is_accepted(client: &Client) {

@@ -140,6 +140,8 @@ fn refusals_before_and_beside_the_table_layer(client: &Client) {
     carries(&nobody.send(), 401, &[&BODY, &code, &["WWW-Authenticate"]]);
     carries(&client.get(&format!("/{}?comp=acl", fresh_name())), 404, &[&BODY, &code]);
     carries(&client.get("/?restype=service&comp=stats"), 400, &[&BODY, &code]);
+    let too_large = post(client, " ".repeat(4 * 1024 * 1024 + 1)).header("Prefer", "return-no-content");
+    carries(&too_large.send(), 413, &[&BODY, &code]);
     let preflight = client.request("OPTIONS", "/Tables").unchecked();
     carries(&preflight.send(), 400, &[&BODY, &code]);
     let wrong = client.request("POST", "/?restype=service&comp=properties").send();

@@ -197,8 +197,8 @@ fn a_body_over_four_mebibytes_is_refused(client: &Client) {
     let t = client.table();
     let body =
         format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"r\",\"A\":\"{}\"}}", "x".repeat(4 * 1024 * 1024));
-    client.request("POST", &t.set()).raw_json(body.clone()).send().refused(BODY_TOO_LARGE);
-    t.on("PUT", "p", "r").raw_json(body).send().refused(BODY_TOO_LARGE);
+    client.request("POST", &t.set()).raw_json(body.clone()).send().turned_away(BODY_TOO_LARGE);
+    t.on("PUT", "p", "r").raw_json(body).send().turned_away(BODY_TOO_LARGE);
     assert_eq!(t.count(), 0);
 }
 
@@ -207,7 +207,7 @@ fn a_chunked_body_over_four_mebibytes_is_refused(client: &Client) {
     let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
     let body = chunk.repeat(70) + "0\r\n\r\n";
     let request = client.request("POST", &t.set()).raw_json(body).header("Transfer-Encoding", "chunked");
-    request.send().refused(BODY_TOO_LARGE);
+    request.send().turned_away(BODY_TOO_LARGE);
     assert_eq!(t.count(), 0);
 }
 

@@ -8,6 +8,7 @@ mod atom_format;
 mod auth;
 mod batch_failures;
 mod batch_format;
+mod batch_framing;
 mod batch_rules;
 mod codes;
 mod cors;
