@@ -10,6 +10,7 @@ pub enum Code {
     // 400, request shape
     InvalidInput,
     BodyNotUnderstood,
+    ContentTypeMissing,
     FilterSyntax,
     FilterOperandKinds,
     QuerySyntax,
@@ -39,6 +40,7 @@ pub enum Code {
     PropertyValueTooLarge,
     TooManyProperties,
     OutOfRangeInput,
+    UrlKeyOutOfRange,
     NameLengthOutOfRange,
     InvalidResourceName,
     CommandsInBatchActOnDifferentPartitions,
@@ -98,6 +100,7 @@ impl Code {
     pub const ALL: [Self; Self::COUNT] = [
         Code::InvalidInput,
         Code::BodyNotUnderstood,
+        Code::ContentTypeMissing,
         Code::FilterSyntax,
         Code::FilterOperandKinds,
         Code::QuerySyntax,
@@ -126,6 +129,7 @@ impl Code {
         Code::PropertyValueTooLarge,
         Code::TooManyProperties,
         Code::OutOfRangeInput,
+        Code::UrlKeyOutOfRange,
         Code::NameLengthOutOfRange,
         Code::InvalidResourceName,
         Code::CommandsInBatchActOnDifferentPartitions,
@@ -170,6 +174,7 @@ impl Code {
         let (status, code, message) = match self {
             Code::InvalidInput => (400, "InvalidInput", "One of the request inputs is not valid."),
             Code::BodyNotUnderstood => (400, "InvalidInput", "An error occurred while processing this request."),
+            Code::ContentTypeMissing => (400, "InvalidInput", "Content-Type header value missing."),
             Code::FilterSyntax => (400, "InvalidInput", "Syntax error in '$filter'."),
             Code::FilterOperandKinds => (400, "InvalidInput", "A binary operator with incompatible types was detected."),
             Code::QuerySyntax => (400, "InvalidInput", "Bad Request - Error in query syntax."),
@@ -197,7 +202,7 @@ impl Code {
             Code::PropertyNameTooLong => (400, "PropertyNameTooLong", "The property name exceeds the maximum allowed length (255)."),
             Code::PropertyValueTooLarge => (400, "PropertyValueTooLarge", "The property value exceeds the maximum allowed size (64KB). If the property value is a string, it is UTF-16 encoded and the maximum number of characters should be 32K or less."),
             Code::TooManyProperties => (400, "TooManyProperties", "The entity contains more properties than allowed. Each entity can include up to 252 properties to store data. Each entity also has 3 system properties."),
-            Code::OutOfRangeInput => (400, "OutOfRangeInput", "One of the request inputs is out of range."),
+            Code::OutOfRangeInput | Code::UrlKeyOutOfRange => (400, "OutOfRangeInput", "One of the request inputs is out of range."),
             Code::NameLengthOutOfRange => (400, "OutOfRangeInput", "The specified resource name length is not within the permissible limits."),
             Code::InvalidResourceName => (400, "InvalidResourceName", "The specifed resource name contains invalid characters."),
             Code::CommandsInBatchActOnDifferentPartitions => (400, "CommandsInBatchActOnDifferentPartitions", "All commands in a batch must operate on same entity group."),

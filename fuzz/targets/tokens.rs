@@ -1,13 +1,31 @@
 #![no_main]
 //! Continuation tokens: every text that a key can be has one token, and nothing
-//! else is one.
+//! else is one. Where a page may begin at keys, no text is read as both.
 
 use libfuzzer_sys::fuzz_target;
-use rowhouse::protocol::plan::page::{read_table_token, read_token, table_token, token};
+use rowhouse::protocol::model::{Key, PageOrder};
+use rowhouse::protocol::plan::page::{
+    entity_tokens, read_entity_tokens, read_table_token, read_token, table_token, token,
+};
 use rowhouse_fuzz::{assert_refused, now};
 
 /// Bytes of text whose token is not too long.
 const MOST: usize = 6000;
+
+/// Reads a text where a page begins: as a key it is taken as it is, and a token names what it was made of.
+fn begins_a_page(text: &str) {
+    let ascending = |row| read_entity_tokens(PageOrder::Ascending, text, row);
+    match (read_token(text), ascending(None)) {
+        (Ok(named), Ok(key)) => assert_eq!(key, Key::new(named, "")),
+        (Ok(_), Err(error)) => panic!("a token is refused: {error}"),
+        (Err(_), Ok(key)) => assert!(!text.starts_with("1!") && key == Key::new(text, "")),
+        (Err(_), Err(error)) => assert_refused(&error),
+    }
+    let is_token = read_token(text).is_ok();
+    assert_eq!(ascending(Some("")).is_ok(), ascending(None).is_ok() && !is_token);
+    assert!(ascending(Some("plain")).is_ok() != is_token || ascending(None).is_err());
+    assert!(ascending(Some(&token("row"))).is_ok() == is_token);
+}
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -15,6 +33,7 @@ fuzz_target!(|data: &[u8]| {
         Ok(read) => assert_eq!(token(&read), text),
         Err(error) => assert_refused(&error),
     }
+    begins_a_page(text);
     if let Err(error) = read_table_token(text) {
         assert_refused(&error);
     }
@@ -27,6 +46,11 @@ fuzz_target!(|data: &[u8]| {
         return assert!(read_token(&made).is_err() && read_table_token(&made).is_err());
     }
     assert_eq!(read_token(&made).as_deref(), Ok(text));
+    let key = Key::new(text, text);
+    for order in [PageOrder::Ascending, PageOrder::Descending] {
+        let (partition, row) = entity_tokens(order, &key);
+        assert_eq!(read_entity_tokens(order, &partition, Some(&row)).as_ref(), Ok(&key));
+    }
     if !text.contains('\u{1}') {
         let name = read_table_token(&table_token(text, now()));
         assert_eq!(name, Ok(text.to_ascii_lowercase()));

@@ -101,8 +101,8 @@ impl Answer {
         self.headers.push((name, value.into()));
     }
 
-    /// Returns an error of the table layer. Errors raised before an operation starts have no
-    /// Cache-Control (protocol §2.2).
+    /// Returns an error of the table layer. Errors raised before an operation starts have neither
+    /// Cache-Control nor Preference-Applied (protocol §2.2).
     pub(crate) fn refusal(
         error: &Error,
         representation: Representation,
@@ -118,11 +118,7 @@ impl Answer {
         answer.refusal = Some(error.code);
         if is_early(error.code) {
             answer.headers.retain(|(name, _)| *name != NO_CACHE.0);
-        }
-        // As recorded: these errors are found before the preference is read.
-        let found_out_before =
-            matches!(error.code, Code::TableNotFound | Code::ConditionNotMet | Code::InvalidEtag);
-        if let Some(prefer) = prefer.filter(|_| !found_out_before) {
+        } else if let Some(prefer) = prefer {
             answer = answer.with(PREFERENCE_APPLIED, prefer.applied());
         }
         answer.with_pause(error)
@@ -227,6 +223,7 @@ const fn is_early(code: Code) -> bool {
             | Code::KeyCountMismatch
             | Code::InvalidEtag
             | Code::BodyNotUnderstood
+            | Code::ContentTypeMissing
             | Code::MethodNotAllowed
             | Code::ConditionNotMet
     )

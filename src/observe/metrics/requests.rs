@@ -12,7 +12,7 @@ pub(crate) const DURATIONS: [u64; 16] = [
     5_000_000, 10_000_000, 30_000_000,
 ];
 /// Statuses of requests that succeeded; the last one means any other.
-const STATUSES: [u16; 5] = [200, 201, 202, 204, 0];
+const STATUSES: [u16; 6] = [200, 201, 202, 204, 304, 0];
 const OUTCOMES: usize = STATUSES.len() + Code::COUNT;
 
 /// The counters that one thread, or a few, add to.

@@ -77,12 +77,12 @@ const METHODS: [&str; 10] =
 /// everything, they are disabled (protocol §3.6).
 ///
 /// # Errors
-/// [`Code::InvalidXmlDocument`] for an invalid document, a duplicate element, more than five CORS
+/// [`Code::InvalidXmlDocument`] for an invalid document, one that sets nothing, a duplicate element, more than five CORS
 /// rules or 2 KiB of them, and for retention of more than 365 days; [`Code::InvalidXmlNodeValue`]
 /// for invalid values in a CORS rule, and a version of analytics other than 1.0.
 pub fn read(body: &[u8], layout: Layout) -> Result<ServiceProperties> {
     let root = xml::parse_strictly(body).map_err(|_| Code::InvalidXmlDocument)?;
-    if root.name != "StorageServiceProperties" {
+    if root.name != "StorageServiceProperties" || root.children.is_empty() {
         return Err(Code::InvalidXmlDocument.into());
     }
     let mut properties = ServiceProperties::default();

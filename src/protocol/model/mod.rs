@@ -13,4 +13,4 @@ pub use entity::{Entity, Key, PageOrder, Stored};
 pub use names::{TableName, TableRef};
 pub use text_test::{CaseFold, TextTest};
 pub use ticks::Ticks;
-pub use version::IfMatch;
+pub use version::{IfMatch, IfNoneMatch};

@@ -138,18 +138,28 @@ pub fn check_body_key(part: KeyPart, value: &str) -> Result<()> {
     check_key_length(value)
 }
 
-/// Checks a key that arrived in a URL (protocol §5.6, second table).
+/// Checks a key in the URL of a read (protocol §5.6). A read looks up the other forbidden characters, and
+/// finds nothing.
 ///
 /// # Errors
-/// [`Code::QuerySyntax`] for slashes, else [`Code::OutOfRangeInput`].
-pub(crate) fn check_url_key(value: &str) -> Result<()> {
+/// [`Code::QuerySyntax`] for slashes, [`Code::OutOfRangeInput`] for control characters of ASCII.
+pub(crate) fn check_read_key(value: &str) -> Result<()> {
     if value.contains(['/', '\\']) {
         return Err(Code::QuerySyntax.into());
     }
-    if value.contains(forbidden_in_key) {
+    if value.contains(|c: char| c.is_ascii_control()) {
         return Err(Code::OutOfRangeInput.into());
     }
     Ok(())
+}
+
+/// Checks a key in the URL of a write (protocol §5.6).
+///
+/// # Errors
+/// Those of [`check_read_key`], then [`Code::UrlKeyOutOfRange`].
+pub(crate) fn check_written_key(value: &str) -> Result<()> {
+    check_read_key(value)?;
+    if value.contains(forbidden_in_key) { Err(Code::UrlKeyOutOfRange.into()) } else { Ok(()) }
 }
 
 /// Checks the length of a key of a write.

@@ -71,6 +71,39 @@ impl IfMatch {
     }
 }
 
+/// The versions of an entity that a reader has: they are not sent again (`If-None-Match`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IfNoneMatch {
+    /// `*`: every version.
+    Any,
+    /// These versions. Tags that are not ours are left out: they match nothing.
+    Versions(Vec<Ticks>),
+}
+
+impl IfNoneMatch {
+    /// Reads the header's value: `*` or a list of tags, weak or strong, as weak tags are compared (RFC 9110,
+    /// 13.1.2).
+    pub fn parse(list: &str) -> Self {
+        if list.trim() == "*" {
+            return Self::Any;
+        }
+        let tags = list.split(',').map(str::trim);
+        let opaque = tags.filter_map(|tag| {
+            let weak = tag.strip_prefix("W/").or_else(|| tag.strip_prefix("w/"));
+            weak.unwrap_or(tag).strip_prefix('"')?.strip_suffix('"')
+        });
+        Self::Versions(opaque.filter_map(version).collect())
+    }
+
+    /// Whether the reader has this version.
+    pub fn has(&self, stored: Ticks) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Versions(known) => known.contains(&stored),
+        }
+    }
+}
+
 fn invalid(value: &str) -> Error {
     Error::with_message(
         Code::InvalidEtag,
@@ -134,6 +167,30 @@ mod tests {
         {
             let error = IfMatch::parse(Some(bad)).unwrap_err();
             assert_eq!(error.code, Code::InvalidEtag, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_reader_has_what_its_list_names() {
+        let now = at("2020-01-01T00:00:00Z");
+        let (ours, other) = (etag(now), etag(at("2020-01-01T00:00:01Z")));
+        let strong = ours.trim_start_matches("W/");
+        for (list, has) in [
+            ("*", true),
+            (" * ", true),
+            (ours.as_str(), true),
+            (strong, true),
+            (&format!("{other}, {ours}"), true),
+            (&format!("\"a,b\",,{ours}"), true),
+            ("W/\"datetime'2020-01-01T00:00:00.000Z'\"", true),
+            (other.as_str(), false),
+            (&format!("*, {other}"), false),
+            (strong.trim_matches('"'), false),
+            ("W/\"anything\"", false),
+            ("\"", false),
+            ("", false),
+        ] {
+            assert_eq!(IfNoneMatch::parse(list).has(now), has, "{list}");
         }
     }
 }

@@ -184,8 +184,14 @@ impl Parser<'_> {
         }
         let Some(op) = self.current.token.comparison() else { return self.unless_null(left) };
         self.advance()?;
-        let right = self.primary()?;
+        let right = self.compared_with()?;
         joined(left, op, right)
+    }
+
+    /// Parses the right side of a comparison. `not` binds tighter than a comparison, whose operand its result
+    /// cannot be.
+    fn compared_with(&mut self) -> Result<Expr> {
+        if self.current.token == Token::Not { self.unary() } else { self.primary() }
     }
 
     fn count_comparison(&mut self) -> Result<()> {

@@ -22,15 +22,18 @@ pub use write::ChangeSet;
 
 use std::time::Duration;
 
+use filter::Subject;
+
 use crate::error::{Code, Result};
 use crate::observe::metrics::OperationLabel;
 use crate::protocol::auth::Action;
 use crate::protocol::codec::json::write::Select;
 use crate::protocol::codec::policies::Policy;
 use crate::protocol::codec::properties::{Layout, ServiceProperties};
-use crate::protocol::model::names::check_url_key;
-use crate::protocol::model::{IfMatch, Key, TableName};
+use crate::protocol::model::names::check_read_key;
+use crate::protocol::model::{IfMatch, IfNoneMatch, Key, TableName};
 use crate::protocol::request::batch::FailedPart;
+use crate::protocol::request::operation::PointOptions;
 use crate::protocol::request::{EntityWrite, Operation, Prefer};
 
 /// What the store is to do, with everything that running it and printing its outcome need. Names,
@@ -51,8 +54,7 @@ pub enum Plan {
     },
     GetEntity {
         table: TableName,
-        key: Key,
-        select: Option<Select>,
+        read: PointRead,
     },
     Write {
         table: TableName,
@@ -72,6 +74,17 @@ pub enum Plan {
         table: TableName,
         is_query: bool,
     },
+}
+
+/// The read of one entity.
+#[derive(Debug, Clone)]
+pub struct PointRead {
+    pub key: Key,
+    /// An entity for which it does not hold is not found.
+    pub filter: Option<Box<Predicate>>,
+    /// The versions that the client has.
+    pub known: Option<IfNoneMatch>,
+    pub select: Option<Select>,
 }
 
 impl Plan {
@@ -102,7 +115,7 @@ impl Plan {
             Plan::QueryEntities { table, .. } | Plan::BelowTable { table, .. } => {
                 (Action::ReadEntities, Some(table), None)
             }
-            Plan::GetEntity { table, key, .. } => (Action::ReadEntities, Some(table), Some(key)),
+            Plan::GetEntity { table, read } => (Action::ReadEntities, Some(table), Some(&read.key)),
             Plan::Write { table, write } => (write.kind.action(), Some(table), Some(&write.key)),
             Plan::GetPolicies(table) => (Action::ReadPolicies, Some(table), None),
             Plan::SetPolicies { table, .. } => (Action::WritePolicies, Some(table), None),
@@ -187,15 +200,21 @@ pub fn plan(operation: Operation) -> Result<Plan> {
         }
         Operation::GetTable { name } => Plan::GetTable(existing(&name, Code::ResourceNotFound)?),
         Operation::CreateTable { name } => Plan::CreateTable(TableName::parse(&name)?),
-        Operation::DeleteTable { name } => Plan::DeleteTable(existing(&name, Code::ResourceNotFound)?),
+        // As seen of the service: a table that cannot exist is missing.
+        Operation::DeleteTable { name } => {
+            Plan::DeleteTable(TableName::parse(&name).map_err(|_| Code::ResourceNotFound)?)
+        }
         Operation::QueryEntities { table, partition, query } => {
             let scan = query::entities(&query, partition.as_deref())?;
             Plan::QueryEntities { table: existing(&table, Code::TableNotFound)?, scan, select: query.select }
         }
-        Operation::GetEntity { table, key, select } => {
-            check_url_key(&key.partition)?;
-            check_url_key(&key.row)?;
-            Plan::GetEntity { table: existing(&table, Code::TableNotFound)?, key, select }
+        Operation::GetEntity { table, key, options } => {
+            check_read_key(&key.partition)?;
+            check_read_key(&key.row)?;
+            let PointOptions { select, filter, known } = options;
+            let filter = filter.map(|expr| filter::predicate(&expr, Subject::Entities).map(Box::new));
+            let read = PointRead { key, filter: filter.transpose()?, known, select };
+            Plan::GetEntity { table: existing(&table, Code::TableNotFound)?, read }
         }
         Operation::Write(entity) => {
             let (table, write) = write::single(entity)?;

@@ -14,6 +14,10 @@ const DESCENDING: char = '\0';
 /// Begins the PartitionKey token of a page in the order of an index.
 const BY_INDEX: &str = "\0\0";
 
+/// How every token begins, and how it begins if a client has escaped it twice. What begins so is a token or is
+/// refused, so that no damaged token is taken for a key.
+const PREFIXES: [&str; 2] = ["1!", "1%21"];
+
 /// Maximum characters of a token: a key of 1024 UTF-16 units is at most 3 KiB of UTF-8, 4 KiB of
 /// base64.
 const MAX_TOKEN: usize = 8 * 1024;
@@ -55,11 +59,34 @@ pub fn entity_tokens(order: PageOrder, next: &Key) -> (String, String) {
     (partition, token(&next.row))
 }
 
-/// Returns where a page of entities starts. The second token may be missing.
+/// Whether a text can only be a token.
+fn is_token(given: &str) -> bool {
+    PREFIXES.iter().any(|prefix| given.starts_with(prefix))
+}
+
+/// Reads the keys at which, or behind which, an ascending page starts.
 ///
 /// # Errors
-/// [`Code::InvalidInput`] for anything that [`entity_tokens`] did not make for the same order.
+/// [`Code::InvalidInput`] for a token, for U+0000, and for what is longer than every token.
+fn read_keys(partition: &str, row: &str) -> Result<Key> {
+    let is_key = |text: &str| !is_token(text) && !text.contains('\0') && text.len() <= MAX_TOKEN;
+    if is_key(partition) && is_key(row) {
+        Ok(Key::new(partition, row))
+    } else {
+        Err(Code::InvalidInput.into())
+    }
+}
+
+/// Returns where a page of entities starts: at two tokens, of which the second may be missing, or if it is
+/// ascending at two keys, of which the second may also be empty.
+///
+/// # Errors
+/// [`Code::InvalidInput`] for a token that [`entity_tokens`] did not make for the same order, and for a token
+/// beside a key.
 pub fn read_entity_tokens(order: PageOrder, partition: &str, row: Option<&str>) -> Result<Key> {
+    if order == PageOrder::Ascending && !is_token(partition) {
+        return read_keys(partition, row.unwrap_or_default());
+    }
     let row = row.map(read_token).transpose()?.unwrap_or_default();
     let partition = match order {
         PageOrder::Ascending => read_token(partition)?,
@@ -239,6 +266,42 @@ mod tests {
     }
 
     #[test]
+    fn keys_and_tokens_are_told_apart_and_do_not_mix() {
+        let (ascending, descending) = (PageOrder::Ascending, PageOrder::Descending);
+        let read = |order, partition: &str, row| read_entity_tokens(order, partition, row);
+        let (p, r) = (token("p"), token("r"));
+        for (partition, row, key) in [
+            ("p", Some("r"), Key::new("p", "r")),
+            ("p", Some(""), Key::new("p", "")),
+            ("p", None, Key::new("p", "")),
+            ("", Some("r"), Key::new("", "r")),
+            ("1", Some("!1!4!cGs-"), Key::new("1", "!1!4!cGs-")),
+            ("2!4!cGs-", None, Key::new("2!4!cGs-", "")),
+        ] {
+            assert_eq!(read(ascending, partition, row), Ok(key), "{partition} {row:?}");
+            assert!(read(descending, partition, row).is_err(), "{partition} {row:?}");
+            assert!(read_index_tokens(ascending, partition, row).is_err(), "{partition} {row:?}");
+        }
+        assert_eq!(read(ascending, &p, None), Ok(Key::new("p", "")));
+        let long = "x".repeat(MAX_TOKEN + 1);
+        for (partition, row) in [
+            (p.as_str(), Some("")),
+            (p.as_str(), Some("r")),
+            ("p", Some(r.as_str())),
+            ("", Some(r.as_str())),
+            ("1!", None),
+            ("1!4!cGs", None),
+            ("1%214%21cGs-", None),
+            ("p", Some("1!x")),
+            ("p\0", None),
+            ("p", Some("\0")),
+            (long.as_str(), None),
+        ] {
+            assert!(read(ascending, partition, row).is_err(), "{partition} {row:?}");
+        }
+    }
+
+    #[test]
     fn tokens_of_an_index_are_read_as_they_were_made() {
         let (ascending, descending) = (PageOrder::Ascending, PageOrder::Descending);
         for entry in [
@@ -281,6 +344,7 @@ mod tests {
         fn no_text_makes_the_reader_panic(text in "\\PC{0,40}") {
             let _ = read_token(&text);
             let _ = read_table_token(&text);
+            let _ = read_entity_tokens(PageOrder::Ascending, &text, Some(&text));
             let _ = read_index_tokens(PageOrder::Ascending, &token(&format!("{BY_INDEX}{text}")), Some(""));
         }
     }

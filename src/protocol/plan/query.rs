@@ -43,8 +43,8 @@ fn by_keys(options: &QueryOptions, predicate: Option<Predicate>, order_by: Optio
     let (spans, residual) = narrow(predicate, None);
     let order = order_by.map_or(Ok(PageOrder::Ascending), |order_by| key_order(order_by, &spans))?;
     let mut spans = order.arrange(spans);
-    if let Some(token) = &options.next_partition {
-        let from = page::read_entity_tokens(order, token, options.next_row.as_deref())?;
+    if let Some((partition, row)) = continuation(options) {
+        let from = page::read_entity_tokens(order, partition, row)?;
         spans = order.rest_of(spans, &from);
     }
     Ok(Scan { order, residual, ..Scan::over(spans) })
@@ -59,10 +59,18 @@ fn by_property(
 ) -> Result<Scan> {
     let (spans, _) = narrow(predicate.clone(), None);
     let mut by = ValueOrder::by(property);
-    if let Some(token) = &options.next_partition {
-        by.from = Some(page::read_index_tokens(order, token, options.next_row.as_deref())?);
+    if let Some((partition, row)) = continuation(options) {
+        by.from = Some(page::read_index_tokens(order, partition, row)?);
     }
     Ok(Scan { order, by: Some(Box::new(by)), residual: predicate, ..Scan::over(spans) })
+}
+
+/// Returns what says where a page continues: something for the PartitionKey, which is empty only beside a
+/// RowKey, and perhaps something for the RowKey.
+fn continuation(options: &QueryOptions) -> Option<(&str, Option<&str>)> {
+    let (partition, row) = (options.next_partition.as_deref()?, options.next_row.as_deref());
+    let says_nothing = partition.is_empty() && row.is_none_or(str::is_empty);
+    (!says_nothing).then_some((partition, row))
 }
 
 /// Returns the order of a page that reads ascending spans. Entities are in the order of their RowKey where
@@ -84,7 +92,8 @@ fn key_order(order_by: &OrderBy, spans: &[Span]) -> Result<PageOrder> {
 /// Those of [`filter::predicate`] and `page::read_table_token`.
 pub fn tables(options: &QueryOptions) -> Result<TableScan> {
     let predicate = predicate(options.filter.as_ref(), Subject::Tables)?;
-    let from = options.next_table.as_deref().map(page::read_table_token).transpose()?;
+    let next = options.next_table.as_deref().filter(|next| !next.is_empty());
+    let from = next.map(page::read_table_token).transpose()?;
     let from = from.map(|name| Key { partition: name, row: String::new() });
     let (spans, residual) = narrow(predicate, from.as_ref());
     Ok(TableScan { spans, residual, rows: options.top.unwrap_or(MAX_ROWS), time: MAX_TIME })
@@ -142,9 +151,20 @@ mod tests {
     fn tokens_continue_where_they_say() {
         let query = format!("NextPartitionKey={}&NextRowKey={}", page::token("p"), page::token("r"));
         assert_eq!(scan(&query).unwrap().spans[0].lower, Key::new("p", "r"));
-        let query = format!("NextPartitionKey={}&NextRowKey=", page::token("p"));
+        let query = format!("NextPartitionKey={}", page::token("p"));
         assert_eq!(scan(&query).unwrap().spans[0].lower, Key::new("p", ""));
-        assert_eq!(scan("NextPartitionKey=nonsense").unwrap_err(), Code::InvalidInput);
+        assert_eq!(scan(&format!("{query}&NextRowKey=")).unwrap_err(), Code::InvalidInput);
+        assert_eq!(scan("NextPartitionKey=1!nonsense").unwrap_err(), Code::InvalidInput);
+    }
+
+    #[test]
+    fn keys_say_where_a_page_begins_and_nothing_begins_at_the_first_row() {
+        let from = |query: &str| scan(query).unwrap().spans[0].lower.clone();
+        assert_eq!(from("NextPartitionKey=p&NextRowKey=r"), Key::new("p", "r"));
+        assert_eq!(from("NextPartitionKey=&NextRowKey=r"), Key::new("", "r"));
+        for nothing in ["NextPartitionKey=", "NextPartitionKey=&NextRowKey=", "NextRowKey=r"] {
+            assert_eq!(from(nothing), Key::new("", ""), "{nothing}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::decide::{Write, WriteKind};
 use crate::error::{Code, Error, Result};
 use crate::protocol::codec::validated::ValidatedProperties;
-use crate::protocol::model::names::{KeyPart, check_body_key, check_key_length, check_url_key};
+use crate::protocol::model::names::{KeyPart, check_body_key, check_key_length, check_written_key};
 use crate::protocol::model::{Key, TableName};
 use crate::protocol::request::operation::{EntityWrite, ValidatedEntity, WriteVerb};
 
@@ -56,8 +56,8 @@ fn key_and_properties(body: Option<ValidatedEntity>) -> Result<(Key, Result<Vali
 /// Checks the key of an update. Keys in its body are ignored: the service is recorded to ignore
 /// them even if they differ.
 fn check_url_keys(key: &Key, has_body: bool) -> Result<()> {
-    check_url_key(&key.partition)?;
-    check_url_key(&key.row)?;
+    check_written_key(&key.partition)?;
+    check_written_key(&key.row)?;
     if has_body {
         // A delete of a key that cannot exist finds nothing, so only writes of entities are checked
         // for the length.

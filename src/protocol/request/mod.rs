@@ -68,8 +68,26 @@ fn wanted(context: &operation::Context<'_>, verb: Verb, target: &Target) -> Resu
     if verb == Verb::Options {
         return Err(Code::NotImplemented.into());
     }
+    if verb == Verb::Post && takes_document(context, &target.resource) {
+        require_content_type(context.head)?;
+    }
     match (&target.resource, verb) {
         (Resource::Batch, Verb::Post) => batch::read(context, target).map(RequestKind::Batch),
         (resource, verb) => operation::on_resource(context, verb, resource).map(RequestKind::One),
     }
+}
+
+/// Whether a POST to a resource has a body of the table layer.
+fn takes_document(context: &operation::Context<'_>, resource: &Resource) -> bool {
+    match resource {
+        Resource::Batch | Resource::Tables => true,
+        Resource::EntitySet(_) => context.options.any_case("comp").is_none(),
+        _ => false,
+    }
+}
+
+/// As seen of the service, a POST names the type of its body. Parts of a batch, and other verbs, need not.
+fn require_content_type(head: &Head) -> Result<()> {
+    let is_named = head.header("content-type").is_some_and(|name| !name.trim().is_empty());
+    if is_named { Ok(()) } else { Err(Code::ContentTypeMissing.into()) }
 }

@@ -1,7 +1,7 @@
 //! Verb and resource to an operation (protocol §3).
 
 use super::format;
-use super::head::{Head, JSON, UPSERT};
+use super::head::{Head, JSON, JSON_ONLY, UPSERT};
 use super::options::{Options, QueryOptions};
 use super::target::Resource;
 use super::verb::Verb;
@@ -13,8 +13,8 @@ use crate::protocol::codec::json::write::Select;
 use crate::protocol::codec::policies::{self, Policy};
 use crate::protocol::codec::properties::{self, Layout, ServiceProperties};
 use crate::protocol::codec::validated::ValidatedProperties;
-use crate::protocol::model::{IfMatch, Key};
-use crate::protocol::odata::Grammar;
+use crate::protocol::model::{IfMatch, IfNoneMatch, Key};
+use crate::protocol::odata::{Expr, Grammar};
 
 /// What a request asks for. Names and keys are as sent, unchecked.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,7 +38,7 @@ pub enum Operation {
     GetEntity {
         table: String,
         key: Key,
-        select: Option<Select>,
+        options: PointOptions,
     },
     Write(EntityWrite),
     GetPolicies {
@@ -77,6 +77,16 @@ impl Operation {
             Operation::BelowTable { .. } => OperationLabel::Unknown,
         }
     }
+}
+
+/// What a read of one entity asks for besides its key.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PointOptions {
+    pub select: Option<Select>,
+    /// An entity that does not match is not found.
+    pub filter: Option<Expr>,
+    /// The versions that the client has.
+    pub known: Option<IfNoneMatch>,
 }
 
 /// A write of one entity, as sent.
@@ -170,8 +180,7 @@ pub(crate) fn on_resource(context: &Context<'_>, verb: Verb, resource: &Resource
         },
         (Resource::Partition { .. }, _) => return Err(Code::InvalidInput.into()),
         (Resource::Entity { table, key }, Verb::Get) => {
-            let select = context.options.select()?;
-            Operation::GetEntity { table: name(table), key: key.clone(), select }
+            Operation::GetEntity { table: name(table), key: key.clone(), options: point_options(context)? }
         }
         (Resource::Entity { table, key }, Verb::Put | Verb::Merge | Verb::Delete) => {
             Operation::Write(write(context, verb, table, key)?)
@@ -221,15 +230,30 @@ fn policies(context: &Context<'_>, verb: Verb, table: &str) -> Result<Operation>
     match verb {
         Verb::Get | Verb::Head => Ok(Operation::GetPolicies { table: table.to_owned() }),
         Verb::Put => {
-            // As recorded: only this operation requires an Accept header for XML.
-            let accept = context.head.header("accept").unwrap_or("application/xml");
-            if !accept.to_ascii_lowercase().contains("xml") {
+            if !accepts_xml(context.head)? {
                 return Err(Code::MediaTypeNotSupported.into());
             }
             Ok(Operation::SetPolicies { table: table.to_owned(), policies: policies::read(context.body)? })
         }
         _ => Err(Code::MethodNotAllowed.into()),
     }
+}
+
+/// Whether a client accepts XML. As recorded, only setting policies requires it, and `*/*` stands for JSON
+/// there. In versions that have Atom it stands for XML, on which the SDK for Ruby relies.
+fn accepts_xml(head: &Head) -> Result<bool> {
+    let Some(accept) = head.header("accept") else { return Ok(true) };
+    let stands_for_xml = accept.trim() == "*/*" && !head.version()?.at_least(JSON_ONLY);
+    Ok(stands_for_xml || accept.to_ascii_lowercase().contains("xml"))
+}
+
+/// `$top` has no meaning for one entity. An `If-Match` is not looked at.
+fn point_options(context: &Context<'_>) -> Result<PointOptions> {
+    Ok(PointOptions {
+        filter: context.options.filter(context.grammar)?,
+        select: context.options.select()?,
+        known: context.head.list("if-none-match").map(|list| IfNoneMatch::parse(&list)),
+    })
 }
 
 fn insert(context: &Context<'_>, table: &str) -> Result<EntityWrite> {

@@ -25,7 +25,7 @@ pub struct QueryOptions {
     pub top: Option<usize>,
     pub select: Option<Select>,
     pub order_by: Option<OrderBy>,
-    /// Continuation tokens as sent.
+    /// Where to continue, as sent: tokens, or keys and the name of a table. An empty value differs from none.
     pub next_partition: Option<String>,
     pub next_row: Option<String>,
     pub next_table: Option<String>,
@@ -162,20 +162,29 @@ impl<'a> Options<'a> {
         self.get("$select").map(select).transpose()
     }
 
+    /// Returns the `$filter` option, which point reads support too.
+    ///
+    /// # Errors
+    /// Those of [`odata::parse`].
+    pub(crate) fn filter(&self, grammar: Grammar) -> Result<Option<Expr>> {
+        let given = self.get("$filter").filter(|text| !text.trim().is_empty());
+        given
+            .map(|text| odata::parse(text, grammar).map_err(|error| explained(error, text, grammar)))
+            .transpose()
+    }
+
     /// Returns the options of a query.
     ///
     /// # Errors
-    /// [`Code::InvalidInput`] for `$top` outside 0 to 1000, and the errors of
-    /// [`odata::parse`].
+    /// [`Code::InvalidInput`] for `$top` outside 0 to 1000, then those of [`Options::filter`] and
+    /// [`Options::select`].
     pub(crate) fn query(&self, grammar: Grammar) -> Result<QueryOptions> {
-        let filter = match self.get("$filter").filter(|text| !text.trim().is_empty()) {
-            Some(text) => Some(odata::parse(text, grammar).map_err(|error| explained(error, text, grammar))?),
-            None => None,
-        };
-        let token = |name: &str| self.get(name).filter(|t| !t.is_empty()).map(str::to_owned);
+        // A client that always sends `$top` leaves it empty where it wants no limit.
+        let top = self.get("$top").filter(|text| !text.trim().is_empty()).map(top).transpose()?;
+        let token = |name: &str| self.get(name).map(str::to_owned);
         Ok(QueryOptions {
-            filter,
-            top: self.get("$top").map(top).transpose()?,
+            top,
+            filter: self.filter(grammar)?,
             select: self.select()?,
             order_by: self.get("$orderby").and_then(order_by),
             next_partition: token("NextPartitionKey"),
@@ -272,7 +281,8 @@ mod tests {
         assert_eq!(options.get("a"), Some("1 2"));
         assert_eq!(options.get("$filter"), Some("x%20"));
         assert_eq!(options.get("b"), Some(""));
-        assert_eq!(query("NextRowKey=").unwrap().next_row, None);
+        assert_eq!(query("NextRowKey=").unwrap().next_row.as_deref(), Some(""));
+        assert_eq!(query("").unwrap().next_row, None);
         assert!(query("$filter=PartitionKey+eq+'x'").unwrap().filter.is_some());
         assert_eq!(query("$filter=&$select=").unwrap().filter, None);
     }
@@ -286,7 +296,9 @@ mod tests {
             ("$top=1001", Err(Code::InvalidInput)),
             ("$top=-1", Err(Code::InvalidInput)),
             ("$top=x", Err(Code::InvalidInput)),
-            ("$top=", Err(Code::InvalidInput)),
+            ("$top=", Ok(None)),
+            ("$top=x&$filter=(", Err(Code::InvalidInput)),
+            ("$top=&$filter=(", Err(Code::FilterSyntax)),
         ] {
             assert_eq!(query(text).map(|q| q.top), result, "{text}");
         }

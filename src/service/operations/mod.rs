@@ -45,9 +45,7 @@ pub(crate) async fn run(
         Plan::QueryEntities { table, scan, select } => {
             query_entities::run(store, table, scan, select.as_ref(), &printer).await
         }
-        Plan::GetEntity { table, key, select } => {
-            get_entity::run(store, table, key, select.as_ref(), &printer).await
-        }
+        Plan::GetEntity { table, read } => get_entity::run(store, table, read, &printer).await,
         Plan::Write { table, write } => write::run(store, table, write, &printer).await,
         Plan::GetPolicies(table) => get_policies::run(store, table, &printer).await,
         Plan::SetPolicies { table, policies } => set_policies::run(store, table, policies, &printer).await,

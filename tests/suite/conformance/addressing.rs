@@ -35,6 +35,7 @@ cases![
     an_invalid_table_name_in_an_entity_address_is_named_as_such,
     slashes_in_address_keys_are_a_syntax_error,
     other_forbidden_characters_in_address_keys_are_out_of_range,
+    a_read_does_not_find_keys_with_forbidden_characters,
     very_long_addresses_are_read,
     a_host_name_may_name_the_account,
     a_secondary_host_name_reads_but_does_not_write,
@@ -396,15 +397,43 @@ fn slashes_in_address_keys_are_a_syntax_error(client: &Client) {
 
 fn other_forbidden_characters_in_address_keys_are_out_of_range(client: &Client) {
     let t = client.table();
-    for key in ["a%23b", "a%3Fb", "a%C2%80b", "a%C2%9Fb", "a%09b", "a%7Fb", "a%00b"] {
-        for verb in ["GET", "PUT", "DELETE"] {
-            let path = format!("/{}(PartitionKey='p',RowKey='{key}')", t.name);
-            let request = client.request(verb, &path).if_match((verb == "DELETE").then_some("*"));
-            let request = if verb == "PUT" { request.json(&json!({})) } else { request };
-            request.send().refused(OUT_OF_RANGE);
+    for (key, cache) in [
+        ("a%23b", Some("no-cache")),
+        ("a%3Fb", Some("no-cache")),
+        ("a%C2%80b", Some("no-cache")),
+        ("a%C2%9Fb", Some("no-cache")),
+        ("a%09b", None),
+        ("a%7Fb", None),
+        ("a%00b", None),
+    ] {
+        for verb in ["PUT", "MERGE", "PATCH", "DELETE"] {
+            for keys in
+                [format!("PartitionKey='p',RowKey='{key}'"), format!("PartitionKey='{key}',RowKey='r'")]
+            {
+                let request = client.request(verb, &format!("/{}({keys})", t.name));
+                let request = request.if_match((verb == "DELETE").then_some("*"));
+                let request = if verb == "DELETE" { request } else { request.json(&json!({})) };
+                let answer = request.send().refused(OUT_OF_RANGE);
+                assert_eq!(answer.header("Cache-Control"), cache, "{answer}");
+            }
         }
     }
     assert_eq!(t.count(), 0);
+}
+
+fn a_read_does_not_find_keys_with_forbidden_characters(client: &Client) {
+    let t = client.table();
+    let missing = fresh_name();
+    for key in ["a%23b", "a%3Fb", "a%C2%80b", "a%C2%9Fb"] {
+        for keys in [format!("PartitionKey='p',RowKey='{key}'"), format!("PartitionKey='{key}',RowKey='r'")] {
+            let answer = client.get(&format!("/{}({keys})", t.name)).refused(NOT_FOUND);
+            assert_eq!(answer.need("Cache-Control"), "no-cache");
+            client.get(&format!("/{missing}({keys})")).refused(NO_TABLE);
+        }
+    }
+    for key in ["a%09b", "a%7Fb", "a%00b"] {
+        client.get(&format!("/{}(PartitionKey='p',RowKey='{key}')", t.name)).refused(OUT_OF_RANGE);
+    }
 }
 
 fn very_long_addresses_are_read(client: &Client) {

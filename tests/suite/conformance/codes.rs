@@ -39,6 +39,7 @@ macro_rules! rows {
 rows! {
     InvalidInput => By(INVALID_INPUT, |c| c.table().query("?$top=x")),
     BodyNotUnderstood => By(BAD_BODY, |c| insert(c, "{")),
+    ContentTypeMissing => By(NO_CONTENT_TYPE, |c| c.request("POST", "/Tables").send()),
     FilterSyntax => By((400, "InvalidInput", "Syntax error at position 7 in 'aaa bbb ccc'."), |c| {
         c.table().filter("aaa bbb ccc")
     }),
@@ -136,7 +137,8 @@ rows! {
         let members = (0..253).map(|i| (format!("P{i}"), json!(i)));
         c.table().insert(&with_keys("p", "r", members.collect::<serde_json::Map<_, _>>().into()))
     }),
-    OutOfRangeInput => By(OUT_OF_RANGE, |c| c.table().get("a#b", "r")),
+    OutOfRangeInput => By(OUT_OF_RANGE, |c| c.table().get("a\tb", "r")),
+    UrlKeyOutOfRange => By(OUT_OF_RANGE, |c| c.table().delete("a#b", "r", Some("*"))),
     NameLengthOutOfRange => By(TABLE_NAME_LENGTH, |c| c.create_table("ab")),
     InvalidResourceName => By(TABLE_NAME, |c| c.create_table("my-table")),
     CommandsInBatchActOnDifferentPartitions => By(

@@ -1,5 +1,6 @@
 //! Get Entity (protocol §3.8).
 
+use crate::support::batch::{post, query_batch};
 use crate::support::*;
 use serde_json::json;
 
@@ -10,7 +11,9 @@ cases![
     get_selects_properties,
     get_selects_what_is_missing_as_null,
     get_honours_format,
-    get_ignores_filter_and_top,
+    get_ignores_top,
+    get_finds_only_what_the_filter_admits,
+    a_filter_of_a_get_that_cannot_be_parsed_is_refused,
     get_without_metadata_still_has_the_etag_header,
     get_takes_no_notice_of_if_match,
     a_read_sees_the_last_write,
@@ -74,13 +77,55 @@ fn get_honours_format(client: &Client) {
     assert_eq!(json["A"], 1);
 }
 
-fn get_ignores_filter_and_top(client: &Client) {
+fn get_ignores_top(client: &Client) {
     // UNVERIFIED 10
     let t = client.table();
     t.seed_one(json!({ "A": 1 }));
-    for options in ["?$filter=A%20eq%202", "?$top=0", "?$filter=)))", "?$top=x"] {
+    for options in ["?$top=0", "?$top=x", "?$top="] {
         let answer = client.get(&format!("{}{options}", t.path("p", "r")));
         assert_eq!(custom(answer.expect_json()), json!({ "A": 1 }), "{options}");
+    }
+}
+
+fn get_finds_only_what_the_filter_admits(client: &Client) {
+    let t = client.table();
+    let etag = t.seed_one(json!({ "A": 1, "S": "x" }));
+    let get = |filter: &str| client.get(&format!("{}?$filter={}", t.path("p", "r"), escape(filter)));
+    for filter in ["A eq 1", "S ge 'x' and not (A gt 1)", "PartitionKey eq 'p' and RowKey eq 'r'", "", " "] {
+        let answer = get(filter).expect(200);
+        assert_eq!(answer.need("ETag"), etag, "{filter}");
+        assert_eq!(custom(answer.expect_json()), json!({ "A": 1, "S": "x" }), "{filter}");
+    }
+    for filter in ["A eq 2", "Missing eq 1", "RowKey eq 's'", "S lt 'x' or A ne 1"] {
+        let answer = get(filter).refused(NOT_FOUND);
+        assert_eq!(answer.need("Cache-Control"), "no-cache");
+    }
+    // Also of a part of a batch, and where there is nothing.
+    let batch = query_batch(&client.url(&format!("{}?$filter=A%20eq%202", t.path("p", "r"))));
+    BatchAnswer::of(post(client, batch).send()).refused(0, NOT_FOUND);
+    client.get(&format!("{}?$filter=A%20eq%201", t.path("p", "none"))).refused(NOT_FOUND);
+    client
+        .get(&format!("/{}(PartitionKey='p',RowKey='r')?$filter=A%20eq%201", fresh_name()))
+        .refused(NO_TABLE);
+    // The columns of the answer need not be those of the filter.
+    let answer = client.get(&format!("{}?$select=S&$filter=A%20eq%201", t.path("p", "r")));
+    assert_eq!(custom(answer.expect_json()), json!({ "S": "x" }));
+}
+
+fn a_filter_of_a_get_that_cannot_be_parsed_is_refused(client: &Client) {
+    let t = client.table();
+    t.seed_one(json!({ "A": 1 }));
+    for filter in [")))", "A eq", "PartitionKey eq 1", "startswith(A,'x')", "A eq not B"] {
+        let of_read = client.get(&format!("{}?$filter={}", t.path("p", "r"), escape(filter)));
+        let of_query = t.filter(filter);
+        assert!(of_query.status >= 400, "{of_query}");
+        let message = |answer: &Answer| answer.json()["odata.error"]["message"]["value"].to_string();
+        let first_line = |answer: &Answer| message(answer).split("\\n").next().map(str::to_owned);
+        assert_eq!(
+            (of_read.status, first_line(&of_read)),
+            (of_query.status, first_line(&of_query)),
+            "{filter}"
+        );
     }
 }
 

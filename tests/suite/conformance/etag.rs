@@ -1,5 +1,6 @@
 //! ETags and conditions (protocol §9).
 
+use crate::support::batch::{post, query_batch};
 use crate::support::*;
 use serde_json::json;
 
@@ -20,6 +21,11 @@ cases![
     two_conditions_are_refused,
     if_none_match_is_refused_on_put_and_delete,
     conditions_on_tables_are_refused,
+    a_version_that_the_reader_has_is_not_sent_again,
+    another_version_is_sent,
+    what_is_not_there_is_missing_whatever_the_reader_has,
+    a_read_in_a_batch_may_have_a_condition_too,
+    queries_have_no_condition,
     a_missing_entity_wins_over_a_wrong_etag,
     a_malformed_etag_wins_over_a_missing_entity,
     fast_writes_have_etags_of_their_own,
@@ -212,6 +218,78 @@ fn conditions_on_tables_are_refused(client: &Client) {
         request.send().expect_error(400, "InvalidInput", message);
     }
     assert_eq!(t.count(), 0);
+}
+
+/// A read of `p`, `r` by a client that has these versions.
+fn unless(t: &Table, has: &str) -> Answer {
+    t.on("GET", "p", "r").header("If-None-Match", has).send()
+}
+
+fn a_version_that_the_reader_has_is_not_sent_again(client: &Client) {
+    let t = client.table();
+    let etag = t.seed_one(json!({ "A": 1 }));
+    let strong = etag.trim_start_matches("W/");
+    let unescaped = etag.replace("%3A", ":");
+    let list = format!("W/\"datetime'2012-06-15T22%3A51%3A44.9662825Z'\", {etag}");
+    for has in [etag.as_str(), strong, &unescaped, &list, "*"] {
+        let answer = unless(&t, has).expect(304);
+        assert_eq!((answer.need("ETag"), answer.text()), (etag.as_str(), ""), "{has}");
+        assert_eq!(answer.need("Cache-Control"), "no-cache", "{has}");
+        assert_eq!((answer.header("Content-Type"), answer.header("Content-Length")), (None, None), "{has}");
+    }
+    // The connection goes on: its next answer is whole.
+    assert_eq!(t.properties(), json!({ "A": 1 }));
+    let twice = t.on("GET", "p", "r").also("If-None-Match", "W/\"x\"").also("If-None-Match", &etag);
+    twice.send().expect(304);
+}
+
+fn another_version_is_sent(client: &Client) {
+    let t = client.table();
+    let old = t.seed_one(json!({ "A": 1 }));
+    let new = t.merge("p", "r", &json!({ "A": 2 }), Some(&old)).need("ETag").to_owned();
+    for has in [old.as_str(), "W/\"anything\"", "\"", "nonsense", "", &format!("*, {old}")] {
+        let answer = unless(&t, has).expect(200);
+        assert_eq!(answer.need("ETag"), new, "{has}");
+        assert_eq!(custom(answer.json()), json!({ "A": 2 }), "{has}");
+    }
+    unless(&t, &new).expect(304);
+    // What of it is selected, and in which format, makes no difference.
+    let bare = t.on("GET", "p", "r").level("nometadata").header("If-None-Match", &new);
+    bare.send().expect(304);
+}
+
+fn what_is_not_there_is_missing_whatever_the_reader_has(client: &Client) {
+    let t = client.table();
+    unless(&t, "*").refused(NOT_FOUND);
+    let etag = t.seed_one(json!({ "A": 1 }));
+    let path = format!("{}?$filter=A%20eq%202", t.path("p", "r"));
+    client.request("GET", &path).header("If-None-Match", &etag).send().refused(NOT_FOUND);
+    let outside = Sas::table(&t.name, "r").range((Some("q"), None), (Some("q"), None)).of(client);
+    unless(&Table::new(&outside, &t.name), &etag).refused(NOT_FOUND);
+    let blind = Sas::table(&t.name, "a").of(client);
+    unless(&Table::new(&blind, &t.name), &etag).refused(PERMISSION);
+}
+
+fn a_read_in_a_batch_may_have_a_condition_too(client: &Client) {
+    let t = client.table();
+    let etag = t.seed_one(json!({ "A": 1 }));
+    let batch = query_batch(&client.url(&t.path("p", "r")));
+    let accept = "Accept: ";
+    assert!(batch.contains(accept), "{batch}");
+    let batch = batch.replacen(accept, &format!("If-None-Match: {etag}\r\n{accept}"), 1);
+    let answer = BatchAnswer::of(post(client, batch).send());
+    let part = &answer.parts[0];
+    assert_eq!(part.status, 304, "{}", answer.outer);
+    assert!(part.raw.starts_with("HTTP/1.1 304 Not Modified\r\n"), "{}", part.raw);
+    assert_eq!(part.need("ETag"), etag);
+}
+
+fn queries_have_no_condition(client: &Client) {
+    let t = client.table();
+    t.seed_one(json!({ "A": 1 }));
+    for path in [t.set(), format!("/{}(PartitionKey='p')", t.name), "/Tables".into()] {
+        client.request("GET", &path).header("If-None-Match", "*").send().expect(200);
+    }
 }
 
 fn a_missing_entity_wins_over_a_wrong_etag(client: &Client) {

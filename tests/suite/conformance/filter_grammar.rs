@@ -26,6 +26,8 @@ cases![
     operators_may_be_property_names_where_no_operator_may_stand,
     prefixes_of_literals_are_read_in_any_case,
     line_breaks_are_white_space,
+    an_operator_alone_is_a_property,
+    not_is_no_operand_of_a_comparison,
     a_syntax_error_names_its_position,
     broken_filters_are_refused,
     keywords_are_lower_case,
@@ -336,6 +338,21 @@ fn operators_may_be_property_names_where_no_operator_may_stand(client: &Client) 
             assert_eq!(t.matching_rows(&filter), name, "{filter}");
         }
     }
+}
+
+fn an_operator_alone_is_a_property(client: &Client) {
+    let t = client.table();
+    t.seed(with_keys("p", "r", json!({ "and": true })));
+    t.seed(with_keys("p", "s", json!({ "A": true })));
+    assert_eq!(t.matching_rows("and"), "r");
+}
+
+fn not_is_no_operand_of_a_comparison(client: &Client) {
+    let t = sample(client);
+    for filter in ["A eq not B", "A ne not B and A eq 1", "A eq not (B eq 1)", "A eq not not B"] {
+        t.filter(filter).refused(NOT_IMPLEMENTED);
+    }
+    t.filter("A eq not").expect_error_code(400, "InvalidInput");
 }
 
 fn a_syntax_error_names_its_position(client: &Client) {

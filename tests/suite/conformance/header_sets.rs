@@ -70,6 +70,8 @@ fn answers_about_entities(client: &Client) {
         &[&TABLE_LAYER, &NO_BODY, &["DataServiceId", "ETag", "Location", "Preference-Applied"]],
     );
     carries(&t.get("p", "1"), 200, &[&TABLE_LAYER, &BODY, &["ETag"]]);
+    let known = t.on("GET", "p", "1").header("If-None-Match", "*").send();
+    carries(&known, 304, &[&TABLE_LAYER, &["ETag"]]);
     carries(&t.query(""), 200, &[&TABLE_LAYER, &BODY]);
     let next = ["x-ms-continuation-NextPartitionKey", "x-ms-continuation-NextRowKey"];
     carries(&t.query("?$top=1"), 200, &[&TABLE_LAYER, &BODY, &next]);
@@ -104,7 +106,10 @@ fn answers_in_xml(client: &Client) {
     }
     let put = client.request("PUT", &acl).header("Accept", "application/xml").send();
     carries(&put, 204, &[&NO_BODY]);
-    let put = client.request("PUT", properties).body("<StorageServiceProperties/>").send();
+    let put = client
+        .request("PUT", properties)
+        .body("<StorageServiceProperties><Cors/></StorageServiceProperties>")
+        .send();
     carries(&put, 202, &[&NO_BODY]);
 }
 
@@ -120,13 +125,27 @@ fn refusals_of_the_table_layer(client: &Client) {
     carries(&client.create_table(&t.name), 409, &[&TABLE_LAYER, &BODY]);
     carries(&missing.get("p", "r"), 404, &[&early, &BODY]);
     carries(&t.filter("aaa bbb ccc"), 400, &[&early, &BODY]);
-    carries(&t.get("a#b", "r"), 400, &[&early, &BODY]);
+    carries(&t.get("a\tb", "r"), 400, &[&early, &BODY]);
+    carries(&t.get("a#b", "r"), 404, &[&TABLE_LAYER, &BODY]);
+    let put = |key: &str| t.on("PUT", key, "r").json(&json!({})).header("Prefer", "return-no-content").send();
+    carries(&put("a\tb"), 400, &[&early, &BODY]);
+    carries(&put("a#b"), 400, &[&TABLE_LAYER, &BODY, &["Preference-Applied"]]);
     carries(&client.request("PUT", "/Tables").send(), 405, &[&early, &BODY, &["Allow"]]);
     // The preference is repeated by whoever has come to read it.
     let insert =
         |t: &Table| t.inserting(&with_keys("p", "r", json!({}))).header("Prefer", "return-no-content").send();
     carries(&insert(&t), 409, &[&TABLE_LAYER, &BODY, &["Preference-Applied"]]);
     carries(&insert(&missing), 404, &[&early, &BODY]);
+    // A body that is refused while it is read, and a head that is refused before.
+    let post = |body: serde_json::Value| t.inserting(&body).header("Prefer", "return-no-content");
+    let old = json!({ "D@odata.type": "Edm.DateTime", "D": "1600-01-01T00:00:00Z" });
+    for refused in
+        [with_keys("a#b", "r", json!({})), with_keys("p", "a/b", json!({})), with_keys("p", "d", old)]
+    {
+        carries(&post(refused).send(), 400, &[&early, &BODY]);
+    }
+    carries(&post(json!({})).raw_json("{").send(), 400, &[&early, &BODY]);
+    carries(&post(json!({})).without("Content-Type").send(), 400, &[&early, &BODY]);
     // No permission is a matter of the table layer too.
     let blind = Sas::table(&t.name, "a").of(client);
     carries(&Table::new(&blind, t.name.clone()).get("p", "r"), 403, &[&TABLE_LAYER, &BODY]);

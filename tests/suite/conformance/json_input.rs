@@ -34,7 +34,8 @@ cases![
     binary_may_be_broken_into_lines,
     names_that_differ_in_case_are_different,
     the_parameter_of_the_content_type_does_not_matter,
-    a_body_without_a_type_is_read_as_what_it_is,
+    a_post_without_a_type_is_refused,
+    other_verbs_and_parts_of_batches_need_no_type,
     a_lone_surrogate_is_refused,
 ];
 
@@ -338,10 +339,40 @@ fn the_parameter_of_the_content_type_does_not_matter(client: &Client) {
     }
 }
 
-fn a_body_without_a_type_is_read_as_what_it_is(client: &Client) {
+fn a_post_without_a_type_is_refused(client: &Client) {
     let t = client.table();
-    t.inserting(&with_keys("p", "r", json!({}))).without("Content-Type").send().expect(201);
-    assert_eq!(t.count(), 1);
+    let entity = with_keys("p", "r", json!({})).to_string();
+    let table = json!({ "TableName": fresh_name() }).to_string();
+    for (path, body) in [("/Tables", table.as_str()), (&t.set(), &entity), ("/$batch", "x")] {
+        for body in [Some(body), None] {
+            for version in ["2009-09-19", "2013-08-15", "2020-12-06"] {
+                let request =
+                    client.request("POST", path).header("Prefer", "return-no-content").version(version);
+                // Without JSON, errors of the oldest version are Atom.
+                let request = body.map_or(request.clone(), |body| request.body(body));
+                let answer = request.send().expect(400);
+                assert!(answer.text().contains("Content-Type header value missing."), "{answer}");
+                assert!(answer.text().contains("InvalidInput"), "{answer}");
+                assert_eq!(answer.header("Cache-Control"), None, "{answer}");
+                assert_eq!(answer.header("Preference-Applied"), None, "{answer}");
+            }
+        }
+    }
+    t.inserting(&with_keys("p", "r", json!({}))).header("Content-Type", "").send().refused(NO_CONTENT_TYPE);
+    assert_eq!(t.count(), 0);
+    // What does not take a body of that kind says so.
+    client.request("POST", &t.path("p", "r")).send().refused(METHOD_NOT_ALLOWED);
+}
+
+fn other_verbs_and_parts_of_batches_need_no_type(client: &Client) {
+    let t = client.table();
+    for (row, verb) in [("1", "PUT"), ("2", "MERGE"), ("3", "PATCH")] {
+        t.on(verb, "p", row).body("{}").send().expect(204);
+    }
+    t.on("POST", "p", "4").header("X-HTTP-Method", "MERGE").body("{}").send().expect(204);
+    let insert = with_keys("p", "5", json!({})).to_string();
+    Batch::new().operation("POST", &client.url(&t.set()), &[], &insert).send(client);
+    assert_eq!(t.count(), 5);
 }
 
 fn a_lone_surrogate_is_refused(client: &Client) {

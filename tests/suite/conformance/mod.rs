@@ -28,6 +28,7 @@ mod limits;
 mod order;
 mod paging;
 mod policies;
+mod reported;
 mod sas_account;
 mod sas_fields;
 mod sas_policies;

@@ -18,7 +18,12 @@ cases![
     a_token_has_the_form_of_the_service,
     a_token_names_the_next_entity_inclusively,
     paging_is_live,
-    a_row_token_may_be_absent_or_empty,
+    a_row_token_may_be_absent_and_not_empty,
+    a_page_begins_at_keys,
+    a_page_behind_keys_keeps_filter_and_order,
+    empty_values_begin_at_the_first_row,
+    keys_and_tokens_do_not_mix,
+    a_key_that_begins_like_a_token_is_sent_as_a_token,
     a_malformed_token_is_refused,
     a_token_past_the_end_finds_nothing,
     a_token_outside_the_filter_stays_inside_the_filter,
@@ -206,28 +211,116 @@ fn paging_is_live(client: &Client) {
     assert_eq!(row_keys(&rows(t.query(&format!("?{token}")).expect_json())), "00004,00005,00009");
 }
 
-fn a_row_token_may_be_absent_or_empty(client: &Client) {
+fn a_row_token_may_be_absent_and_not_empty(client: &Client) {
     let t = client.table();
     fill(&t, "a", 0..2);
     fill(&t, "b", 0..2);
     let token = t.query("?$top=2").need(PARTITION).to_owned();
-    for options in [format!("?NextPartitionKey={token}"), format!("?NextPartitionKey={token}&NextRowKey=")] {
-        let found = keys(&[rows(t.query(&options).expect_json())]);
-        assert_eq!(found, ["b/00000", "b/00001"], "{options}");
+    let found = keys(&[rows(t.query(&format!("?NextPartitionKey={token}")).expect_json())]);
+    assert_eq!(found, ["b/00000", "b/00001"]);
+    t.query(&format!("?NextPartitionKey={token}&NextRowKey=")).refused(INVALID_INPUT);
+}
+
+/// The keys of the page that these options begin.
+fn begins(t: &Table, options: &str) -> String {
+    keys(&[rows(t.query(&format!("?$top=2&{options}")).expect_json())]).join(" ")
+}
+
+fn a_page_begins_at_keys(client: &Client) {
+    let t = client.table();
+    for partition in ["", "a", "b", "é '+"] {
+        t.seed_rows(partition, ["", "1", "2"]);
     }
+    for (partition, row, found) in [
+        ("a", Some("1"), "a/1 a/2"),
+        ("a", Some("10"), "a/2 b/"),
+        ("a", Some("3"), "b/ b/1"),
+        ("a", Some(""), "a/ a/1"),
+        ("a", None, "a/ a/1"),
+        ("aa", Some("9"), "b/ b/1"),
+        ("", Some("2"), "/2 a/"),
+        ("é '+", Some("2"), "é '+/2"),
+        ("z", Some("1"), "é '+/ é '+/1"),
+        ("ü", None, ""),
+        // No token has another number.
+        ("2!4!cGs-", None, "a/ a/1"),
+    ] {
+        let row = row.map(|row| format!("&NextRowKey={}", escape(row))).unwrap_or_default();
+        let options = format!("NextPartitionKey={}{row}", escape(partition));
+        assert_eq!(begins(&t, &options), found, "{options}");
+    }
+    let first = t.query("?$top=2&NextPartitionKey=a&NextRowKey=2");
+    let token = next_page(&first).expect("there is more");
+    assert_eq!(begins(&t, &token[1..]), "b/1 b/2");
+}
+
+fn a_page_behind_keys_keeps_filter_and_order(client: &Client) {
+    let t = client.table();
+    fill(&t, "a", 0..4);
+    fill(&t, "b", 0..4);
+    let filter = escape("PartitionKey eq 'b' and N ge 1");
+    assert_eq!(
+        begins(&t, &format!("$filter={filter}&NextPartitionKey=a&NextRowKey=00003")),
+        "b/00001 b/00002"
+    );
+    assert_eq!(begins(&t, &format!("$filter={filter}&NextPartitionKey=b&NextRowKey=00003")), "b/00003");
+    assert_eq!(begins(&t, &format!("$filter={filter}&NextPartitionKey=c&NextRowKey=0")), "");
+    let half = format!("/{}(PartitionKey='b')?NextPartitionKey=b&NextRowKey=00002", t.name);
+    assert_eq!(row_keys(&rows(client.get(&half).expect_json())), "00002,00003");
+}
+
+fn empty_values_begin_at_the_first_row(client: &Client) {
+    let t = client.table();
+    fill(&t, "p", 0..3);
+    for options in ["NextPartitionKey=", "NextPartitionKey=&NextRowKey=", "NextRowKey=", "NextRowKey=00002"] {
+        assert_eq!(begins(&t, options), "p/00000 p/00001", "{options}");
+    }
+}
+
+fn keys_and_tokens_do_not_mix(client: &Client) {
+    let t = client.table();
+    fill(&t, "p", 0..3);
+    for options in [
+        "NextPartitionKey=1!4!cA--&NextRowKey=00001",
+        "NextPartitionKey=p&NextRowKey=1!8!MDAwMDE-",
+        "NextPartitionKey=&NextRowKey=1!8!MDAwMDE-",
+        // A token that was escaped twice.
+        "NextPartitionKey=1%25214%2521cA--&NextRowKey=1%25218%2521MDAwMDE-",
+    ] {
+        t.query(&format!("?{options}")).refused(INVALID_INPUT);
+    }
+}
+
+fn a_key_that_begins_like_a_token_is_sent_as_a_token(client: &Client) {
+    let t = client.table();
+    let odd = ["1!", "1!4!cA--", "1!x"];
+    t.seed_rows("p", odd);
+    t.seed_rows("1!4!cA--", ["r"]);
+    // As keys they are refused, so that no page begins elsewhere.
+    for key in ["1!", "1!x"] {
+        t.query(&format!("?NextPartitionKey={key}")).refused(INVALID_INPUT);
+        t.query(&format!("?NextPartitionKey=p&NextRowKey={key}")).refused(INVALID_INPUT);
+    }
+    let token = rowhouse::protocol::plan::page::token;
+    for (at, row) in odd.iter().enumerate() {
+        let found = t.query(&format!("?NextPartitionKey={}&NextRowKey={}", token("p"), token(row)));
+        assert_eq!(row_keys(&rows(found.expect_json())), odd[at..].join(","), "{row}");
+    }
+    assert_eq!(begins(&t, &format!("NextPartitionKey={}", token("1!4!cA--"))), "1!4!cA--/r p/1!");
 }
 
 fn a_malformed_token_is_refused(client: &Client) {
     let t = client.table();
     fill(&t, "p", 0..2);
+    for row in ["x", "2!4!cGs-", ""] {
+        t.query(&format!("?NextPartitionKey=1!4!cGs-&NextRowKey={row}")).refused(INVALID_INPUT);
+    }
     for token in [
-        "x",
         "1!",
         "1!4",
         "1!4!",
         "1!5!cGs-",
         "1!4!!!!!",
-        "2!4!cGs-",
         "1!-4!cGs-",
         "1!4!_w--",
         "%00",

@@ -22,6 +22,7 @@ cases![
     a_missing_table_is_not_found,
     policies_go_with_their_table,
     setting_insists_on_an_accept_header_for_xml,
+    before_2015_12_11_every_accept_header_that_takes_anything_takes_xml,
     the_component_is_signed_however_it_is_spelled,
     reading_ignores_the_accept_header,
     other_verbs_and_other_components_are_refused,
@@ -257,6 +258,22 @@ fn setting_insists_on_an_accept_header_for_xml(client: &Client) {
     put("*/*").refused_in_xml(MEDIA_TYPE);
     put("application/xml").expect(204);
     put("Application/XML").expect(204);
+    put("*/*, application/xml").expect(204);
+}
+
+fn before_2015_12_11_every_accept_header_that_takes_anything_takes_xml(client: &Client) {
+    let t = client.table();
+    let put = |version: &str, accept: &str| {
+        let put = t.client.request("PUT", &path(&t)).header("Accept", accept).version(version);
+        put.body(list(&policy("id", ""))).send()
+    };
+    for version in ["2009-09-19", "2012-02-12", "2013-08-15", "2015-04-05"] {
+        put(version, "*/*").expect(204);
+        put(version, "application/json").refused_in_xml(MEDIA_TYPE);
+    }
+    for version in ["2015-12-11", "2018-03-28"] {
+        put(version, "*/*").refused_in_xml(MEDIA_TYPE);
+    }
 }
 
 fn the_component_is_signed_however_it_is_spelled(client: &Client) {

@@ -164,10 +164,10 @@ fn a_query_in_a_batch_needs_r(client: &Client) {
 fn tables_are_out_of_reach(client: &Client) {
     let (t, bearer) = table_and(client, "raud");
     let other = fresh_name();
-    bearer.get("/Tables").refused(PERMISSION);
-    bearer.get(&format!("/Tables('{}')", t.name)).refused(PERMISSION);
-    bearer.create_table(&other).refused(PERMISSION);
-    bearer.delete_table(&t.name).refused(PERMISSION);
+    bearer.get("/Tables").refused(OUTSIDE);
+    bearer.get(&format!("/Tables('{}')", t.name)).refused(OUTSIDE);
+    bearer.create_table(&other).refused(OUTSIDE);
+    bearer.delete_table(&t.name).refused(OUTSIDE);
     client.get(&format!("/Tables('{}')", t.name)).expect(200);
     client.get(&format!("/Tables('{other}')")).refused(NOT_FOUND);
 }
@@ -176,13 +176,17 @@ fn policies_and_the_service_are_out_of_reach(client: &Client) {
     let (t, bearer) = table_and(client, "raud");
     let properties = "/?restype=service&comp=properties";
     for path in [format!("{}?comp=acl", t.set()), properties.into()] {
-        bearer.get(&path).refused_in_xml(PERMISSION);
+        bearer.get(&path).refused_in_xml(OUTSIDE);
         let put = bearer.request("PUT", &path).header("Accept", "application/xml");
-        let body = if path == properties { "<StorageServiceProperties />" } else { "" };
-        put.body(body).send().refused_in_xml(PERMISSION);
+        let body = if path == properties {
+            "<StorageServiceProperties><Cors/></StorageServiceProperties>"
+        } else {
+            ""
+        };
+        put.body(body).send().refused_in_xml(OUTSIDE);
     }
     let secondary = client.secondary().bearing(&Sas::table(&t.name, "raud").query(&client.account));
-    secondary.get("/?restype=service&comp=stats").refused_in_xml(PERMISSION);
+    secondary.get("/?restype=service&comp=stats").refused_in_xml(OUTSIDE);
     Table::new(&secondary, &t.name).get("p", "r").expect(200);
 }
 

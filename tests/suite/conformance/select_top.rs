@@ -22,6 +22,8 @@ cases![
     top_limits_the_page,
     top_zero_is_an_empty_page,
     top_out_of_range_is_refused,
+    an_empty_top_is_none,
+    select_of_a_name_like_that_of_the_etag_selects_a_property,
     top_that_is_no_number_is_refused,
     options_that_the_service_lacks_are_not_implemented,
     unknown_options_are_refused,
@@ -206,6 +208,17 @@ fn top_out_of_range_is_refused(client: &Client) {
         t.query(&format!("?$top={top}")).refused(INVALID_INPUT);
         client.get(&format!("/Tables?$top={top}")).refused(INVALID_INPUT);
     }
+}
+
+fn an_empty_top_is_none(client: &Client) {
+    let t = sample(client);
+    assert_eq!(row_keys(&feed(&t, "?$filter=&$select=&$top=")), "1,2");
+    client.get("/Tables?$top=").expect(200);
+}
+
+fn select_of_a_name_like_that_of_the_etag_selects_a_property(client: &Client) {
+    let t = sample(client);
+    assert_eq!(without_etag(&feed(&t, "?$select=etag")[0]), json!({ "etag": null }));
 }
 
 fn top_that_is_no_number_is_refused(client: &Client) {

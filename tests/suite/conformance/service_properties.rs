@@ -13,6 +13,7 @@ cases![
     retention_is_between_1_and_365_days,
     metrics_that_are_enabled_say_whether_operations_are_told_apart,
     what_is_no_such_document_is_refused,
+    a_document_that_sets_nothing_is_refused,
     a_refused_document_changes_nothing,
     five_rules_are_allowed_and_six_are_not,
     rules_come_back_as_recorded,
@@ -181,6 +182,19 @@ fn what_is_no_such_document_is_refused(client: &Client) {
     ] {
         put_raw(client, body).refused_in_xml(XML_DOCUMENT);
     }
+}
+
+fn a_document_that_sets_nothing_is_refused(client: &Client) {
+    put(client, LOGGING).expect(202);
+    let before = get(client);
+    for elements in ["", " ", "\n", "<!-- nothing -->"] {
+        put(client, elements).refused_in_xml(XML_DOCUMENT);
+    }
+    for version in ["2009-09-19", "2012-02-12", "2013-08-15", "2020-12-06"] {
+        let request = client.request("PUT", PATH).version(version);
+        request.body("<StorageServiceProperties/>").send().refused_in_xml(XML_DOCUMENT);
+    }
+    assert_eq!(get(client), before);
 }
 
 fn a_refused_document_changes_nothing(client: &Client) {

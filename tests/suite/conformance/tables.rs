@@ -17,6 +17,9 @@ cases![
     names_of_wrong_length_are_out_of_range,
     names_at_the_edges_of_length_are_accepted,
     the_name_tables_is_reserved,
+    a_filter_of_a_list_that_is_no_comparison_is_refused,
+    a_filter_on_another_property_lists_nothing,
+    an_empty_table_token_lists_from_the_first,
     create_without_a_name_is_refused,
     create_with_a_body_that_is_no_table_is_refused,
     get_shows_one_table,
@@ -359,6 +362,10 @@ fn delete_disregards_case(client: &Client) {
 
 fn delete_of_a_missing_table_finds_nothing(client: &Client) {
     client.delete_table(&fresh_name()).refused(NOT_FOUND);
+    for name in ["t", "tt", "Tables", "1abc", "my-table", "my_table", &"a".repeat(64), "$MetricsX"] {
+        let answer = client.delete_table(name).refused(NOT_FOUND);
+        assert_eq!(answer.need("Cache-Control"), "no-cache");
+    }
     let t = client.table();
     client.delete_table(&t.name).expect(204);
     client.delete_table(&t.name).refused(NOT_FOUND);
@@ -416,4 +423,31 @@ fn accounts_do_not_see_each_other(client: &Client) {
     assert_eq!(theirs.count(), 0);
     stranger.delete_table(&t.name).expect(204);
     assert_eq!(t.count(), 1);
+}
+
+fn a_filter_of_a_list_that_is_no_comparison_is_refused(client: &Client) {
+    let list = |options: &str| client.get(&format!("/Tables?{options}"));
+    list("$filter=filter%20eq%20not%20valid").refused(NOT_IMPLEMENTED);
+    // The number of rows is read before the filter.
+    list("$top=-1&$filter=filter%20eq%20not%20valid").refused(INVALID_INPUT);
+    list("$filter=filter%20eq%20not%20valid&$top=-1").refused(INVALID_INPUT);
+    list("$filter=filter%20eq%20not").expect_error_code(400, "InvalidInput");
+}
+
+fn a_filter_on_another_property_lists_nothing(client: &Client) {
+    let t = client.table();
+    let found =
+        |filter: &str| names(client.get(&format!("/Tables?$filter={}", escape(filter))).expect_json());
+    let name = format!("TableName eq '{}'", t.name);
+    for filter in ["Other eq 1", "Other ne 'x'", "Other", &format!("{name} and Other eq 1")] {
+        assert_eq!(found(filter), Vec::<String>::new(), "{filter}");
+    }
+    for filter in [format!("{name} or Other eq 1"), format!("{name} and not (Other eq 1)")] {
+        assert_eq!(found(&filter), [t.name.as_str()], "{filter}");
+    }
+}
+
+fn an_empty_table_token_lists_from_the_first(client: &Client) {
+    let t = client.table();
+    assert_eq!(names(listed(client, &t.name, "&NextTableName=").expect_json()), [t.name.as_str()]);
 }

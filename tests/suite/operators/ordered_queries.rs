@@ -181,6 +181,22 @@ fn a_token_belongs_to_its_order() {
 }
 
 #[test]
+fn a_page_in_another_order_does_not_begin_at_keys() {
+    for site in sites() {
+        let t = Table::new(&site.client, &site.table);
+        for order in ["PartitionKey%20desc,RowKey%20desc", "N", "N%20desc"] {
+            for keys in
+                ["NextPartitionKey=p", "NextPartitionKey=p&NextRowKey=", "NextPartitionKey=p&NextRowKey=1"]
+            {
+                t.query(&format!("?$orderby={order}&{keys}")).refused(INVALID_INPUT);
+            }
+            t.query(&format!("?$orderby={order}&NextPartitionKey=&NextRowKey=")).expect(200);
+        }
+        t.query("?$orderby=PartitionKey,RowKey&NextPartitionKey=p&NextRowKey=1").expect(200);
+    }
+}
+
+#[test]
 fn an_order_without_an_index_is_refused_and_the_missing_index_is_named() {
     for site in sites() {
         let t = Table::new(&site.client, &site.table);

@@ -5,6 +5,7 @@
 pub type Refusal = (u16, &'static str, &'static str);
 
 pub const INVALID_INPUT: Refusal = (400, "InvalidInput", "One of the request inputs is not valid.");
+pub const NO_CONTENT_TYPE: Refusal = (400, "InvalidInput", "Content-Type header value missing.");
 pub const BAD_BODY: Refusal = (400, "InvalidInput", "An error occurred while processing this request.");
 pub const QUERY_SYNTAX: Refusal = (400, "InvalidInput", "Bad Request - Error in query syntax.");
 pub const BOTH_CONDITIONS: Refusal = (
