@@ -99,7 +99,9 @@ impl Claim {
         }
         let mut fields: Vec<(String, String)> = Vec::new();
         for (name, value) in options.pairs() {
-            if FOREIGN.contains(&name) {
+            // The retired SDK for Java repeats the resource types of an account SAS as its resource.
+            let repeated = name == "sr" && options.get("srt") == Some(value);
+            if FOREIGN.contains(&name) && !repeated {
                 return Err(failed(format!("{name} belongs to signatures of other services")));
             }
             if !FIELDS.contains(&name) {
@@ -429,6 +431,8 @@ mod tests {
             "ss=t&srt=o&sv=2014-02-14&sig=AAAA",
             "tn=abc&sv=2019-02-02&skoid=x&sig=AAAA",
             "tn=abc&sv=2019-02-02&sr=b&sig=AAAA",
+            "ss=t&srt=o&sv=2019-02-02&sr=c&sig=AAAA",
+            "tn=abc&srt=o&sv=2019-02-02&sr=o&sig=AAAA",
             "tn=abc&sv=2019-02-02&spr=http&sig=AAAA",
             "tn=abc&sv=2014-02-14&sip=1.1.1.1&sig=AAAA",
             "ss=t&srt=o&sv=2019-02-02&ses=scope&sig=AAAA",

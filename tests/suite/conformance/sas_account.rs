@@ -17,6 +17,7 @@ cases![
     policies_are_out_of_reach,
     the_table_service_must_be_among_the_services,
     other_services_and_permissions_may_be_named_too,
+    the_resource_may_repeat_the_resource_types,
     every_part_of_a_batch_is_checked,
     all_tables_are_in_reach,
     both_keys_sign,
@@ -164,6 +165,17 @@ fn other_services_and_permissions_may_be_named_too(client: &Client) {
     t.seed_one(json!({}));
     let bearer = Sas::account("sco", "rwdxylacuptfi").set("ss", "bfqt").of(client);
     Table::new(&bearer, &t.name).get("p", "r").expect(200);
+}
+
+fn the_resource_may_repeat_the_resource_types(client: &Client) {
+    let t = client.table();
+    t.seed_one(json!({}));
+    let query = Sas::account("sco", ALL).query(&client.account);
+    let get = |query: &str| Table::new(&client.bearing(query), &t.name).get("p", "r");
+    get(&format!("{query}&sr=sco")).expect(200);
+    for other in ["o", "b", ""] {
+        get(&format!("{query}&sr={other}")).turned_away(NOT_AUTHENTICATED);
+    }
 }
 
 fn every_part_of_a_batch_is_checked(client: &Client) {
