@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The Java client, for scripts/test.
+# The Java clients, the current and the retired SDK in one project, for scripts/test.
 
 has_java() { have mvn && have javac && (($(java_major) >= 17)); }
 
