@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import io
 import re
+import shutil
 import threading
 from datetime import date, datetime, timezone
 
@@ -427,6 +428,255 @@ def repeated_inserts(page):
     cap = {"PartitionKey": "2024", "RowKey": "0005", "Item": "Cap"}
     cost, _ = page.cost(page.orders.upsert_entity, cap, mode="replace")
     assert (cost, page.state("Orders")["2024", "0005"]) == (2, {"Item": "Cap"})
+
+
+@check
+def inter_partition_index(page):
+    assert page.keys("Employees") == ["000007", "000223"]
+    assert page.keys("EmployeesByEmail") == ["Research_000007", "Sales_000223"]
+    assert page.cost(page.find, "bob@example.com") == (2, ["000007"])
+    assert page.cost(page.hire, "Board_West", "000009", "cat@example.com")[0] == 2
+    assert page.find("cat@example.com") == ["000009"], "a department may hold the separator"
+    assert page.cost(page.change_email, "Board_West", "000009", "cat.west@example.com")[0] == 3
+    assert (page.find("cat@example.com"), page.find("cat.west@example.com")) == ([], ["000009"])
+    # The change of another, between the read and the write of the employee, is not overwritten.
+    update = page.employees.update_entity
+
+    def overtaken(*arguments, **options):
+        page.employees.update_entity = update
+        page.change_email("Research", "000007", "first@example.com")
+        return update(*arguments, **options)
+
+    page.employees.update_entity = overtaken
+    late = refusal(page.change_email, "Research", "000007", "late@example.com")
+    assert late == (412, "UpdateConditionNotSatisfied")
+    assert (page.find("late@example.com"), page.find("first@example.com")) == ([], ["000007"])
+    # Two employees may share an address, and one may be gone.
+    page.hire("Sales", "000300", "first@example.com")
+    assert page.find("first@example.com") == ["000007", "000300"]
+    page.employees.delete_entity("Research", "000007")
+    assert page.find("first@example.com") == ["000300"]
+    # A sweep spares young entries, and those that a writer renews while it looks.
+    now = page.datetime.now(page.timezone.utc)
+    count = len(page.state("EmployeesByEmail"))
+    page.sweep(before=now - page.timedelta(hours=1))
+    assert len(page.state("EmployeesByEmail")) == count
+    page.entries.upsert_entity({"PartitionKey": "new@example.com", "RowKey": "Sales_000223"})
+    delete = page.entries.delete_entity
+
+    def renewed(entry, **options):
+        if entry["PartitionKey"] == "new@example.com":
+            page.change_email("Sales", "000223", "new@example.com")
+        return delete(entry, **options)
+
+    page.entries.delete_entity = renewed
+    page.sweep(before=now + page.timedelta(hours=1))
+    assert page.find("new@example.com") == ["000223"]
+    assert sorted(address for address, _ in page.state("EmployeesByEmail")) == [
+        "cat.west@example.com",
+        "first@example.com",
+        "jones@example.com",
+        "new@example.com",
+    ], "the old address of the employee that was changed meanwhile is for the next sweep"
+
+
+@check
+def eventually_consistent_transactions(page):
+    rows = page.keys("Accounts")
+    assert [row.partition("_")[0] for row in rows] == ["balance", "applied", "balance"]
+    assert page.cost(page.send, "ann", "bob", 20)[0] == 2
+    assert page.balances() == [50, 30]
+    (message,) = page.due()
+    assert message["Amount"] == 20
+    assert page.cost(page.apply, message)[0] == 2
+    # Workers that all hold the message.
+    page.send("bob", "ann", 5)
+    messages = page.due()
+    assert len(messages) == 2
+    at_once(*(lambda: [page.apply(message) for message in messages] for _ in range(4)))
+    assert page.balances() == [55, 45]
+    at_once(page.work, page.work)
+    assert page.balances() == [55, 45]
+    assert page.due() == []
+    # Senders that change one balance at the same time.
+    at_once(*(lambda: page.send("ann", "bob", 1) for _ in range(4)))
+    assert page.balances() == [51, 45]
+    page.work()
+    assert page.balances() == [51, 49]
+    # Nothing is lost if the target does not exist.
+    page.send("ann", "eve", 1)
+    assert refusal(page.work) == (404, "ResourceNotFound")
+    assert len(page.due()) == 1
+
+
+@check
+def denormalization(page):
+    assert page.state("Suppliers") == {("supplier", "s1"): {"Name": "Boots Inc", "IsCopying": False}}
+    assert page.cost(page.supplier_names, "shoes") == (1, ["Boots Inc", "Boots Inc"])
+    page.suppliers.create_entity({"PartitionKey": "supplier", "RowKey": "s2", "Name": "Hats", "IsCopying": False})
+    page.add_product("hats", "1", "s2")
+    assert page.cost(page.rename, "s1", "Boots")[0] == 1
+    # The run of a program that crashed after the first product is repeated.
+    update = page.products.update_entity
+
+    def crash(*arguments, **options):
+        update(*arguments, **options)
+        raise InterruptedError
+
+    page.products.update_entity = crash
+    with pytest.raises(InterruptedError):
+        page.work()
+    assert page.supplier_names("shoes") == ["Boots", "Boots Inc"]
+    # A product is deleted, and the supplier renamed again, while the copies are made.
+    page.add_product("shoes", "3", "s1")
+
+    def busy(*arguments, **options):
+        page.products.update_entity = update
+        page.products.delete_entity("shoes", "2")
+        page.rename("s1", "Shoes")
+        return update(*arguments, **options)
+
+    page.products.update_entity = busy
+    page.work()
+    assert page.state("Suppliers")["supplier", "s1"]["IsCopying"] is True
+    page.work()
+    assert page.supplier_names("shoes") == ["Shoes", "Shoes"]
+    assert page.supplier_names("hats") == ["Hats"]
+    assert page.state("Suppliers")["supplier", "s1"] == {"Name": "Shoes", "IsCopying": False}
+    assert page.cost(page.work)[0] == 1
+
+
+@check
+def large_entities(page):
+    try:
+        assert page.state("Documents")["contracts", "lease"]["Size"] == 1_200_000
+        assert page.cost(page.load, "contracts", "lease")[0] == 1
+        assert page.cost(page.save, "contracts", "annex", b"x")[0] == 1
+        assert page.load("contracts", "annex") == b"x"
+        # The write that crashed before its reference leaves the document as it was.
+        page.documents.upsert_entity, upsert = None, page.documents.upsert_entity
+        with pytest.raises(TypeError):
+            page.save("contracts", "annex", b"y")
+        page.documents.upsert_entity = upsert
+        assert page.load("contracts", "annex") == b"x"
+        assert len(list(page.payloads.iterdir())) == 3
+        page.sweep(before=page.time() + 60)
+        kept = {values["Payload"] for values in page.state("Documents").values()}
+        assert {file.name for file in page.payloads.iterdir()} == kept
+        assert len(kept) == 2
+        long = {"PartitionKey": "contracts", "RowKey": "long", "Payload": b"x" * 70_000}
+        assert refusal(page.documents.create_entity, long) == (400, "PropertyValueTooLarge")
+        long["Payload"] = b"x" * 1_200_000
+        assert refusal(page.documents.create_entity, long) == (400, "EntityTooLarge")
+    finally:
+        shutil.rmtree(page.payloads)
+
+
+@check
+def prepend_append_anti_pattern(page):
+    partitions = {partition for partition, _ in page.state("Events")}
+    assert partitions == {f"{bucket:02}_20240501" for bucket in range(page.BUCKETS)}
+    end = page.start + page.timedelta(hours=1)
+    cost, found = page.cost(lambda: [entity["Text"] for entity in page.read(page.start, end)])
+    assert (cost, found) == (page.BUCKETS, [f"event {number}" for number in range(8)])
+    assert page.cost(page.write, end, "sensor-0", "late")[0] == 1
+    assert refusal(page.write, end, "sensor-0", "again") == (409, "EntityAlreadyExists")
+    page.write(page.start + page.timedelta(days=1), "sensor-0", "next day")
+    texts = [entity["Text"] for entity in page.read(page.start, page.start + page.timedelta(hours=2))]
+    assert texts == [f"event {number}" for number in range(8)] + ["late"]
+
+
+@check
+def log_data_anti_pattern(page):
+    assert page.tables() == ["Log202405"]
+    assert page.keys("Log202405") == []
+    for row in range(250):
+        page.log.create_entity({"PartitionKey": f"p{row % 2}", "RowKey": f"01_{row:04}"})
+    page.log.create_entity({"PartitionKey": "p0", "RowKey": "02_0000"})
+    read, deletions = 1, 4
+    assert page.cost(page.delete_by_scan, page.log, "RowKey lt '02_'")[0] == read + deletions
+    assert page.keys("Log202405") == ["02_0000"]
+    # Another clean-up deletes an entity first.
+    page.log.create_entity({"PartitionKey": "p0", "RowKey": "01_0000"})
+    gone = [("delete", {"PartitionKey": "p0", "RowKey": row}) for row in ("01_0000", "01_0001")]
+    with pytest.raises(TableTransactionError) as caught:
+        page.log.submit_transaction(gone)
+    assert (caught.value.index, code_of(caught.value)) == (1, "ResourceNotFound")
+    assert page.keys("Log202405") == ["01_0000", "02_0000"]
+    assert page.cost(page.service.delete_table, "Log202405")[0] == 1
+    assert refusal(page.log.create_entity, {"PartitionKey": "p", "RowKey": "r"}) == (404, "TableNotFound")
+    page.service.create_table("Log202405")
+    assert page.keys("Log202405") == []
+
+
+@check
+def choosing_a_partition_key(page):
+    assert page.keys("Orders") == ["2024-0001", "2024-0001_001", "2024-0001_002", "2024-0001", "2024-0001_001"]
+    page.place("ann", "2024-0002", [("Hat", 10)])
+    assert page.cost(page.read, "ann", "2024-0001") == (1, (85, ["Boot", "Sock"]))
+    assert page.cost(page.place, "ann", "2024-0003", [("Cap", 9)])[0] == 1
+    # All of an order or nothing.
+    page.orders.create_entity({"PartitionKey": "bob", "RowKey": "2024-0002_002"})
+    with pytest.raises(TableTransactionError) as caught:
+        page.place("bob", "2024-0002", [("Cap", 9), ("Hat", 10)])
+    assert (caught.value.index, code_of(caught.value)) == (2, "EntityAlreadyExists")
+    assert [row for owner, row in page.state("Orders") if owner == "bob"][2:] == ["2024-0002_002"]
+    with pytest.raises(ValueError, match="Partition Keys"):
+        page.orders.submit_transaction(
+            [("upsert", {"PartitionKey": customer, "RowKey": "r"}) for customer in ("ann", "bob")]
+        )
+    with pytest.raises(TableTransactionError) as caught:
+        page.place("cat", "2024-0001", [("Sock", 5)] * 100)
+    assert code_of(caught.value) == "InvalidInput"
+    page.place("cat", "2024-0001", [("Sock", 5)] * 99)
+    assert page.read("cat", "2024-0001")[0] == 99 * 5
+
+
+@check
+def relationships(page):
+    assert page.state("Company") == {
+        ("Sales", "department"): {"Type": "Department", "City": "Leeds"},
+        ("Sales", "employee_000001"): {"Type": "Employee", "name": "Ann"},
+        ("Sales", "employee_000002"): {"Type": "Manager", "name": "Bob", "budget": 500},
+    }
+    assert page.state("Addresses") == {("Sales", "employee_000002"): {"Street": "Harbour 7"}}
+    for number in range(3, 40):
+        page.add("Sales", number, page.Employee(f"E{number}"))
+    page.add("Research", 2, page.Employee("Cat"))
+    cost, found = page.cost(page.employees_with_streets, "Sales")
+    assert (cost, len(found)) == (2, 39)
+    assert page.employees_with_streets("Research") == [("Cat", None)]
+    manager = page.employee_from(page.company.get_entity("Sales", "employee_000002"))
+    assert isinstance(manager, page.Employee)
+    page.company.create_entity({"PartitionKey": "Sales", "RowKey": "employee_000099", "Type": "Intern"})
+    with pytest.raises(KeyError):
+        page.employees_with_streets("Sales")
+
+
+@check
+def parallel_work(page):
+    assert len(page.keys("Readings")) == 200
+    job = page.state("Jobs")["job", "sum"]
+    assert job["IsDone"] is True
+    page.run("sum", most_pages=1)
+    assert len(page.handled) == 200, "a job that is done is not done again"
+    # A page is 60 of 200 entities; each is followed by its token.
+    page.jobs.create_entity({"PartitionKey": "job", "RowKey": "again", "Token": "null", "IsDone": False})
+    page.handled.clear()
+    pages = 0
+    while not page.state("Jobs")["job", "again"]["IsDone"]:
+        cost, _ = page.cost(page.run, "again", most_pages=1)
+        assert cost == 3, "the job, the page and the token"
+        pages += 1
+        if pages == 2:
+            page.readings.create_entity({"PartitionKey": "yard", "RowKey": "9999", "Value": 1000})
+    assert (pages, len(page.handled), sum(page.handled)) == (4, 201, 5900)
+    # The insert of one thread fails, and the pool says so.
+    with page.ThreadPoolExecutor(max_workers=4) as pool, pytest.raises(TableTransactionError) as caught:
+        list(pool.map(page.insert, ["new", "door"]))
+    assert code_of(caught.value) == "EntityAlreadyExists"
+    cut = {"PartitionKey": "x", "RowKey": "x"}
+    assert refusal(next, page.readings.list_entities().by_page(cut)) == (400, "InvalidInput")
 
 
 def test_a_print_without_a_comment_is_noticed():
