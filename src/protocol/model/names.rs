@@ -168,7 +168,11 @@ pub(crate) fn check_written_key(value: &str) -> Result<()> {
 /// [`Code::PropertyValueTooLarge`] past [`MAX_KEY`]. Reads and deletes are not checked and find
 /// nothing.
 pub(crate) fn check_key_length(value: &str) -> Result<()> {
-    if is_within(value, MAX_KEY) { Ok(()) } else { Err(Code::PropertyValueTooLarge.into()) }
+    if is_within(value, MAX_KEY) {
+        return Ok(());
+    }
+    let why = format!("a key is longer than {MAX_KEY} UTF-16 units");
+    Err(Error::from(Code::PropertyValueTooLarge).because(why))
 }
 
 /// Checks a custom property's name: an identifier of at most

@@ -3,7 +3,7 @@
 use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
-use crate::error::Code;
+use crate::error::{Code, Error};
 use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::store::{Failure, Fault};
 
@@ -37,10 +37,20 @@ impl From<StatementError> for Failure {
         match error {
             StatementError::Duplicate | StatementError::Undecided => Failure::Fault(Fault::Other),
             StatementError::Held => Failure::Fault(Fault::Busy),
-            StatementError::KeyTooLong => Failure::Refused(Code::PropertyValueTooLarge.into()),
+            StatementError::KeyTooLong => Failure::Refused(key_too_long()),
             StatementError::Fault(fault) => Failure::Fault(fault),
         }
     }
+}
+
+/// Refuses keys that the index of entities cannot hold. The message is the one that the service documents for
+/// the code: unlike the message of a value that is too long, it names no size.
+fn key_too_long() -> Error {
+    let message = "The property value is larger than the maximum size permitted.";
+    Error::with_message(Code::PropertyValueTooLarge, message).because(
+        "PartitionKey and RowKey together do not fit into an index row of PostgreSQL, which holds about \
+         2,700 bytes of compressed UTF-8: shorten the keys",
+    )
 }
 
 impl From<Fault> for StatementError {

@@ -140,8 +140,8 @@ async fn replicas_see_each_others_tables_come_and_go() {
     }
 }
 
-/// Two keys of a thousand characters are within our limits, but an index of
-/// PostgreSQL holds a third of a page, compressed.
+/// A key of a thousand characters is within our limits, but an index row of PostgreSQL holds a third of a
+/// page, compressed.
 #[tokio::test]
 async fn keys_that_no_index_holds_are_refused_and_harm_nobody() {
     for coalesce in [true, false] {
@@ -169,6 +169,9 @@ async fn keys_that_no_index_holds_are_refused_and_harm_nobody() {
                 panic!("such a key is stored")
             };
             assert_eq!((error.code, error.index), (Code::PropertyValueTooLarge, Some(1)));
+            assert!(!error.text().contains("64KB"), "the limit of values: {error}");
+            let why = error.why.expect("a reason");
+            assert!(why.contains("PartitionKey and RowKey") && why.contains("index row"), "{why}");
         }
         let neighbours = (0..60).map(|i| {
             let rk = if i % 10 == 5 { long(i * 1000) } else { format!("{i:02}") };
