@@ -17,7 +17,6 @@ import { runJob } from "../parts/job-dialog.js";
 import { confirmByName, Modal } from "../parts/modal.js";
 import { editPolicies } from "../parts/policies-dialog.js";
 import { showSnippets } from "../parts/snippets-dialog.js";
-import { editView } from "../parts/view-dialog.js";
 
 /** A figure, with a sign where the table holds more. @param {Table} row @param {string} figure */
 const atLeast = (row, figure) => `${figure}${row.complete ? "" : " +"}`;
@@ -72,7 +71,6 @@ class TablesPane extends View {
     button("Policies", () => editPolicies(this.service, this.#grid.activeRow.name)),
     button("Indexes", () => editIndexes(this.account, this.#grid.activeRow.name)),
     button("Expiry", () => editExpiry(this.account, this.#grid.activeRow.name)),
-    button("SQL view", () => editView(this.account, this.#grid.activeRow.name)),
   ];
   /** How long a table that is deleted now can be brought back; 0s for not at all. */
   #kept = "0s";

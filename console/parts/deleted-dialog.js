@@ -58,7 +58,7 @@ function bringBack(table, act) {
   new Modal(
     `Bring back ${table.table}`,
     [
-      h("p", {}, "It comes back with its entities, policies and expiry. Its indexes and SQL view are made again."),
+      h("p", {}, "It comes back with its entities, policies and expiry. Its indexes are built again."),
       field("Name", name, "Its last one, or a free one."),
     ],
     { action: { text: "Bring back", act: () => act(work) } },

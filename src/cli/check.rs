@@ -179,6 +179,15 @@ fn of_database(database: &Database, found: &Inspection) -> Vec<Finding> {
         let advice = "drop them with `rowhouse index drop`, and create them again: until then, filters read the tables";
         findings.push(warning("indexes", format!("not in the database: {indexes}"), advice));
     }
+    if !found.left_views.is_empty() {
+        let views = format!(
+            "an earlier version created them, and no server drops them: {}",
+            found.left_views.join(", ")
+        );
+        let drops: Vec<String> = found.left_views.iter().map(|view| format!("DROP VIEW {view};")).collect();
+        let advice = format!("{} what `rowhouse view sql` prints creates them anew", drops.join(" "));
+        findings.push(warning("views", views, advice));
+    }
     if !found.hidden_schemas.is_empty() {
         let schemas = found.hidden_schemas.join(", ");
         let advice = "drop it, once nothing needs what is in it: servers of older versions would use it";

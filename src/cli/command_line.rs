@@ -86,7 +86,7 @@ pub(crate) enum Command {
     /// Let the entities of a table expire, by their age or at a time that they carry
     #[command(subcommand)]
     Expire(Box<ExpireCommand>),
-    /// Make SQL views of tables, with typed columns
+    /// Print the statements that create SQL views of tables, with typed columns
     #[command(subcommand)]
     View(Box<ViewCommand>),
     /// Bring deleted tables back, or purge them; change the number of buckets of a table

@@ -165,14 +165,8 @@ fn described_return(undeleted: &UndeletedTable, indexes: u64) -> String {
 
 /// What the table had and has not got again.
 fn warnings(undeleted: &UndeletedTable) -> Option<String> {
-    let mut lines = Vec::new();
-    if undeleted.left_out > 0 {
-        lines.push(format!("the database has no room for {} of its indexes", undeleted.left_out));
-    }
-    if let Some(reason) = &undeleted.view_failure {
-        lines.push(format!("the table is back, but its view could not be made: {reason}"));
-    }
-    (!lines.is_empty()).then(|| lines.join("\n"))
+    let left_out = undeleted.left_out;
+    (left_out > 0).then(|| format!("the database has no room for {left_out} of its indexes"))
 }
 
 /// Has a deleted table purged.

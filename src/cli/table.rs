@@ -37,7 +37,7 @@ pub(crate) enum TableCommand {
     /// List the deleted tables that can be brought back, and what they hold
     #[command(after_help = "Example:\n  rowhouse table deleted --account myaccount --json")]
     Deleted(DeletedArguments),
-    /// Bring a deleted table back, with its entities, policies, expiry rule, indexes and view
+    /// Bring a deleted table back, with its entities, policies, expiry rule and indexes
     #[command(after_help = UNDELETE_EXAMPLES)]
     Undelete(UndeleteArguments),
     /// Have a deleted table purged before its time has ended

@@ -7,7 +7,6 @@ use super::OperatorError;
 use crate::protocol::model::{TableName, Ticks};
 use crate::store::{
     DeletedScan, DeletedTable, Failure, Fault, Store, StoreResult, TableRecords, TableSize, Undeletion,
-    ViewFailure,
 };
 
 /// Maximum deleted tables of a list, which has the last deleted ones.
@@ -44,8 +43,6 @@ pub(crate) struct UndeletedTable {
     pub records: TableRecords,
     /// How many of its indexes have no room in the database.
     pub left_out: usize,
-    /// Why its view could not be made again.
-    pub view_failure: Option<String>,
 }
 
 /// Finds a deleted table by its name.
@@ -113,7 +110,7 @@ pub(crate) async fn size_in_time(
     }
 }
 
-/// Brings a table back under a free name, or under its last one, and makes its view again.
+/// Brings a table back under a free name, or under its last one.
 ///
 /// # Errors
 /// [`OperatorError`]; nothing was done then.
@@ -130,16 +127,7 @@ pub(crate) async fn undelete(
         Undeletion::NameTaken => return Err(OperatorError::TableNameTaken(name.as_given().to_owned())),
         Undeletion::TooSoon(from) => return Err(OperatorError::RenamedTooSoon(from.to_canonical())),
     };
-    let view = records.view.as_ref().and_then(|view| view.definition());
-    let view_failure = match view {
-        Some(view) => store.put_view(name.in_account(&table.account), &view, now).await.err().map(reason),
-        None => None,
-    };
-    Ok(UndeletedTable { name: name.as_given().to_owned(), table, records, left_out, view_failure })
-}
-
-fn reason(failure: ViewFailure) -> String {
-    OperatorError::from(failure).to_string()
+    Ok(UndeletedTable { name: name.as_given().to_owned(), table, records, left_out })
 }
 
 /// Has a deleted table purged from now on.

@@ -1,7 +1,7 @@
 //! Why an operator's request was not done.
 
 use crate::error::Code;
-use crate::store::{Failure, Fault, MAX_INDEXES, MAX_TABLE_INDEXES, ViewFailure};
+use crate::store::{Failure, Fault, MAX_INDEXES, MAX_TABLE_INDEXES};
 
 /// Why something was not done, for the operator who asked for it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -62,12 +62,9 @@ pub(crate) enum OperatorError {
     TooManyIndexes,
     #[error("there is no such index")]
     IndexNotFound,
-    /// There is no rule or view.
+    /// There is no rule.
     #[error("{0}")]
     NotSet(String),
-    /// What the database says about a definition.
-    #[error("the database says: {0}")]
-    Definition(String),
     #[error("the accounts cannot be read from the database ({0:?})")]
     Unread(Fault),
     #[error("the database failed ({0:?})")]
@@ -80,15 +77,6 @@ impl From<Failure> for OperatorError {
             Failure::Fault(fault) => OperatorError::Store(fault),
             Failure::Refused(error) if error.code == Code::TableNotFound => OperatorError::TableNotFound,
             Failure::Refused(error) => OperatorError::Argument(error.text().to_owned()),
-        }
-    }
-}
-
-impl From<ViewFailure> for OperatorError {
-    fn from(failure: ViewFailure) -> Self {
-        match failure {
-            ViewFailure::Store(failure) => failure.into(),
-            ViewFailure::Message(text) => OperatorError::Definition(text),
         }
     }
 }

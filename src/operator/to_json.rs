@@ -12,8 +12,8 @@ use crate::protocol::model::Ticks;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
 use crate::store::contract::cluster::{Cluster, ClusterNode};
 use crate::store::{
-    AccountOptions, DeletedTable, IndexFigures, IndexState, SqlView, StoredAccount, StoredIndex, TableExpiry,
-    TableSize, ViewDefinition,
+    AccountOptions, DeletedTable, IndexFigures, IndexState, StoredAccount, StoredIndex, TableExpiry,
+    TableSize,
 };
 
 /// An account, without its keys.
@@ -66,7 +66,7 @@ pub(crate) fn deleted_table(table: &DeletedTable, size: Option<TableSize>) -> Va
 
 /// A table that was brought back.
 pub(crate) fn undeleted_table(undeleted: &UndeletedTable) -> Value {
-    let UndeletedTable { table, name, records, left_out, view_failure } = undeleted;
+    let UndeletedTable { table, name, records, left_out } = undeleted;
     json!({
         "id": table.table_no,
         "account": table.account,
@@ -74,8 +74,6 @@ pub(crate) fn undeleted_table(undeleted: &UndeletedTable) -> Value {
         "indexes": records.indexes.as_ref().map_or(0, Vec::len) - left_out,
         "indexesLeftOut": left_out,
         "expires": records.expiry.is_some(),
-        "view": records.view.as_ref().map(|view| &view.name),
-        "viewFailure": view_failure,
     })
 }
 
@@ -99,28 +97,6 @@ pub(crate) fn expiry(of: &TableExpiry, now: Ticks) -> Value {
         "behindSeconds": behind(of, now) / TICKS_PER_SECOND,
         "expired": sweep.expired,
     })
-}
-
-pub(crate) fn view(view: &SqlView) -> Value {
-    let ViewDefinition { schema, name, columns, grants, seen, is_full } = &view.definition;
-    json!({
-        "account": view.account,
-        "table": view.table,
-        "schema": schema,
-        "view": name,
-        "columns": columns,
-        "grants": grants,
-        "entitiesLookedAt": seen,
-        "full": is_full,
-        "refreshed": view.refreshed.to_canonical(),
-    })
-}
-
-/// A view that was made or refreshed, and how many properties have no column.
-pub(crate) fn made_view(made: &SqlView, left_out: usize) -> Value {
-    let mut value = view(made);
-    value["leftOut"] = json!(left_out);
-    value
 }
 
 pub(crate) fn total(total: &TableTotal) -> Value {

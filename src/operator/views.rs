@@ -1,18 +1,15 @@
-//! SQL views: which columns a table needs, and making its view.
+//! SQL views: which columns a table needs, and the statements that create its view.
 
 use std::collections::{BTreeMap, HashMap};
-
-use clap::Args;
-use serde::Deserialize;
 
 use super::{OperatorError, table_name};
 use crate::protocol::codec::stored;
 use crate::protocol::model::entity::BorrowedEntity;
-use crate::protocol::model::{EdmType, Key, TableName, Ticks};
+use crate::protocol::model::{EdmType, Key, TableName};
 use crate::protocol::plan::{Scan, Span};
 use crate::store::contract::views::{MAX_COLUMN_NAME, MAX_COLUMNS, SYSTEM_COLUMNS};
 use crate::store::quoting::column_names;
-use crate::store::{Collect, ColumnKind, SqlView, Store, ViewColumn, ViewDefinition};
+use crate::store::{Collect, ColumnKind, Store, ViewColumn, ViewDefinition, ViewScript};
 
 /// A sample is the first entities of a table, and after them steps of a few entities. A step whose
 /// entities are all of one partition is followed by the start of the next partition.
@@ -21,144 +18,46 @@ const STEPS: usize = 500;
 const STEP_ENTITIES: usize = 20;
 /// Entities of a page when all are read.
 const PAGE_ROWS: usize = 1000;
-/// Roles of one view.
-const MAX_GRANTS: usize = 100;
-/// Bytes of a name of PostgreSQL, and of a role.
-const MAX_NAME: usize = 63;
 
-/// What an operator wants of a view.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Args, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct NewView {
-    /// PostgreSQL: schema of the view, created if it does not exist [default: the account]
-    // That of an existing view stays.
-    #[arg(long)]
-    pub schema: Option<String>,
-    /// PostgreSQL: role that may read the view; may be given several times
-    // Those of an existing view stay.
-    #[arg(long, value_name = "ROLE")]
-    #[serde(default)]
-    pub grant: Vec<String>,
-    /// Read all entities to find the columns
-    // Not over the admin listener, whose calls have a time limit.
-    #[arg(long)]
-    #[serde(skip)]
-    pub full: bool,
+/// The statements that create the view of a table.
+#[derive(Debug)]
+pub(crate) struct PrintedView {
+    pub definition: ViewDefinition,
+    pub script: ViewScript,
+    /// How many properties have no column.
+    pub left_out: usize,
 }
 
-/// Creates the view of a table, or refreshes it. `on_progress` is called with the number of entities read so
-/// far. Returns the view, and how many properties have no column.
+/// Finds the columns of a table, and returns the statements that create its view. `on_progress` is called with the
+/// number of entities read so far.
 ///
 /// # Errors
 /// [`OperatorError`].
-pub(crate) async fn put(
+pub(crate) async fn print(
     store: &Store,
     account: &str,
     table: &str,
-    request: &NewView,
-    now: Ticks,
+    is_full: bool,
     on_progress: &mut (dyn FnMut(u64) + Send),
-) -> Result<(SqlView, usize), OperatorError> {
+) -> Result<PrintedView, OperatorError> {
     let table = table_name(table)?;
-    check(store, request)?;
-    let entry = store_entry(store, account, &table).await?;
-    let former = find(store, account, &table).await?;
+    let entry = store.get_table(table.in_account(account)).await?.ok_or(OperatorError::TableNotFound)?;
     let mut seen = SeenProperties::default();
-    if request.full {
+    if is_full {
         read_all(store, account, &table, &mut seen, on_progress).await?;
     } else {
         read_sample(store, account, &table, &mut seen).await?;
     }
-    let known = former.as_ref().map_or(&[][..], |view| &view.definition.columns);
-    let (columns, left_out) = columns(known, &seen, request.full);
-    let (schema, mut grants) = match former {
-        Some(view) => (view.definition.schema, view.definition.grants),
-        None => (store.has_schemas().then(|| account.to_owned()), Vec::new()),
-    };
-    grants.extend(request.grant.iter().cloned());
-    grants.sort();
-    grants.dedup();
-    let view_name = if store.has_schemas() { entry } else { format!("{account}__{entry}") };
-    let schema = request.schema.clone().or(schema);
-    let view = ViewDefinition {
-        schema,
-        name: view_name,
-        columns,
-        grants,
-        seen: seen.entities,
-        is_full: request.full,
-    };
-    store.put_view(table.in_account(account), &view, now).await?;
-    let made = find(store, account, &table).await?.ok_or(OperatorError::TableNotFound)?;
-    Ok((made, left_out))
+    let (columns, left_out) = columns(&seen);
+    let definition = ViewDefinition { table: entry.name, columns, seen: seen.entities, is_full };
+    let script = store.view_script(table.in_account(account), &definition).await?.ok_or_else(respread)?;
+    Ok(PrintedView { definition, script, left_out })
 }
 
-fn check(store: &Store, request: &NewView) -> Result<(), OperatorError> {
-    let wrong = |text: &str| Err(OperatorError::Argument(text.to_owned()));
-    if !store.has_schemas() && (request.schema.is_some() || !request.grant.is_empty()) {
-        return wrong("SQLite has neither schemas nor roles: schema and grant are for PostgreSQL");
-    }
-    let names = request.grant.iter().chain(&request.schema);
-    let is_name = |name: &String| (1..=MAX_NAME).contains(&name.len()) && !name.contains('\u{0}');
-    if !names.into_iter().all(is_name) {
-        return wrong("the names of schemas and roles have 1 to 63 bytes");
-    }
-    if request.grant.len() > MAX_GRANTS {
-        return wrong("a view can be granted to 100 roles at once");
-    }
-    Ok(())
-}
-
-/// Returns the table's name as created.
-async fn store_entry(store: &Store, account: &str, table: &TableName) -> Result<String, OperatorError> {
-    let entry = store.get_table(table.in_account(account)).await?;
-    entry.map(|entry| entry.name).ok_or(OperatorError::TableNotFound)
-}
-
-async fn find(store: &Store, account: &str, table: &TableName) -> Result<Option<SqlView>, OperatorError> {
-    let views = store.views(Some(account)).await?;
-    Ok(views.into_iter().find(|view| view.table.eq_ignore_ascii_case(table.as_given())))
-}
-
-/// Refreshes the view of a table, or all views of the account.
-///
-/// # Errors
-/// [`OperatorError`]; [`OperatorError::NotSet`] if there is none.
-pub(crate) async fn refresh(
-    store: &Store,
-    account: &str,
-    table: Option<&str>,
-    is_full: bool,
-    now: Ticks,
-    on_progress: &mut (dyn FnMut(u64) + Send),
-) -> Result<Vec<(SqlView, usize)>, OperatorError> {
-    let is_meant = |view: &SqlView| table.is_none_or(|table| view.table.eq_ignore_ascii_case(table));
-    let views: Vec<SqlView> = store.views(Some(account)).await?.into_iter().filter(is_meant).collect();
-    if let (Some(table), true) = (table, views.is_empty()) {
-        return Err(none(account, table));
-    }
-    let request = NewView { full: is_full, ..NewView::default() };
-    let mut done = Vec::with_capacity(views.len());
-    for view in views {
-        done.push(put(store, account, &view.table, &request, now, on_progress).await?);
-    }
-    Ok(done)
-}
-
-/// Drops the view of a table.
-///
-/// # Errors
-/// [`OperatorError`].
-pub(crate) async fn drop(store: &Store, account: &str, table: &str) -> Result<(), OperatorError> {
-    if store.drop_view(table_name(table)?.in_account(account)).await? {
-        Ok(())
-    } else {
-        Err(none(account, table))
-    }
-}
-
-fn none(account: &str, table: &str) -> OperatorError {
-    OperatorError::NotSet(format!("the account {account} has no table {table} with a view"))
+fn respread() -> OperatorError {
+    let message =
+        "the spread of the table is being changed: print the view when `rowhouse table respread` is done";
+    OperatorError::Argument(message.to_owned())
 }
 
 /// Properties that were seen, and how often with which type.
@@ -260,47 +159,29 @@ async fn read_sample(
     Ok(())
 }
 
-/// The columns for the properties that were seen, and how many had no place. Known columns stay where
-/// they are; unless all entities were seen, they also stay if their property was not.
-fn columns(known: &[ViewColumn], seen: &SeenProperties, is_full: bool) -> (Vec<ViewColumn>, usize) {
-    let mut columns: Vec<ViewColumn> = Vec::new();
-    for column in known {
-        match seen.properties.get(&column.property) {
-            Some(types) => {
-                let former = if is_full { None } else { Some(column.kind) };
-                let (kind, types) = (kind(types, former), in_words(types));
-                columns.push(ViewColumn { kind, types, ..column.clone() });
-            }
-            None if is_full => {}
-            None => columns.push(column.clone()),
-        }
-    }
-    let mut new: Vec<(&String, &HashMap<EdmType, u64>)> = seen
-        .properties
-        .iter()
-        .filter(|(name, _)| known.iter().all(|column| column.property != **name))
-        .collect();
-    // The most frequent ones, in the order of their names.
-    let room = MAX_COLUMNS.saturating_sub(columns.len());
-    let left_out = new.len().saturating_sub(room);
+/// The columns for the properties that were seen, in the order of their names, and how many had no place: the most
+/// frequent ones have one.
+fn columns(seen: &SeenProperties) -> (Vec<ViewColumn>, usize) {
+    let mut properties: Vec<(&String, &HashMap<EdmType, u64>)> = seen.properties.iter().collect();
+    let left_out = properties.len().saturating_sub(MAX_COLUMNS);
     if left_out > 0 {
-        new.sort_by_key(|(_, types)| std::cmp::Reverse(types.values().sum::<u64>()));
-        new.truncate(room);
-        new.sort_by_key(|(name, _)| *name);
+        properties.sort_by_key(|(_, types)| std::cmp::Reverse(types.values().sum::<u64>()));
+        properties.truncate(MAX_COLUMNS);
+        properties.sort_by_key(|(name, _)| *name);
     }
-    let wanted: Vec<&str> = new.iter().map(|(name, _)| name.as_str()).collect();
-    let taken: Vec<&str> =
-        SYSTEM_COLUMNS.into_iter().chain(columns.iter().map(|column| column.name.as_str())).collect();
-    let names = column_names(&wanted, &taken, MAX_COLUMN_NAME);
-    for ((property, types), name) in new.into_iter().zip(names) {
-        let (kind, types) = (kind(types, None), in_words(types));
-        columns.push(ViewColumn { property: property.clone(), name, kind, types });
-    }
-    (columns, left_out)
+    let wanted: Vec<&str> = properties.iter().map(|(name, _)| name.as_str()).collect();
+    let names = column_names(&wanted, &SYSTEM_COLUMNS, MAX_COLUMN_NAME);
+    let column = |((property, types), name): ((&String, &HashMap<EdmType, u64>), String)| ViewColumn {
+        property: property.clone(),
+        name,
+        kind: kind(types),
+        types: in_words(types),
+    };
+    (properties.into_iter().zip(names).map(column).collect(), left_out)
 }
 
-/// The kind of a column for these types and those that it had before.
-fn kind(types: &HashMap<EdmType, u64>, former: Option<ColumnKind>) -> ColumnKind {
+/// The kind of a column for these types.
+fn kind(types: &HashMap<EdmType, u64>) -> ColumnKind {
     let kinds = types.keys().map(|edm_type| match edm_type {
         EdmType::String => ColumnKind::Text,
         EdmType::Boolean => ColumnKind::Boolean,
@@ -311,7 +192,7 @@ fn kind(types: &HashMap<EdmType, u64>, former: Option<ColumnKind>) -> ColumnKind
         EdmType::Guid => ColumnKind::Guid,
         EdmType::Binary => ColumnKind::Binary,
     });
-    kinds.chain(former).reduce(both).unwrap_or(ColumnKind::Text)
+    kinds.reduce(both).unwrap_or(ColumnKind::Text)
 }
 
 /// The kind that holds values of both.
@@ -352,22 +233,11 @@ mod tests {
             r#"{"B":1,"A":"x","C":1,"D":true,"rowkey":"r"}"#,
             r#"{"B":"2","B@odata.type":"Edm.Int64","C":2.5,"C@odata.type":"Edm.Double","D":"no"}"#,
         ]);
-        let (columns, left_out) = columns(&[], &seen, false);
+        let (columns, left_out) = columns(&seen);
         use ColumnKind::{Double, Int64, Mixed, Text};
         let expected = [("A", Text), ("B", Int64), ("C", Double), ("D", Mixed), ("rowkey_2", Text)];
         assert_eq!((shape(&columns), left_out), (expected.to_vec(), 0));
         assert_eq!(columns[3].types, "Edm.Boolean in 1, Edm.String in 1");
-    }
-
-    #[test]
-    fn known_columns_stay_in_their_places_until_all_entities_are_seen() {
-        use ColumnKind::{Int32, Mixed, Text};
-        let (known, _) = columns(&[], &seen(&[r#"{"M":1,"Z":1}"#]), false);
-        let later = seen(&[r#"{"A":"x","Z":"one"}"#]);
-        let (some, _) = columns(&known, &later, false);
-        assert_eq!(shape(&some), [("M", Int32), ("Z", Mixed), ("A", Text)]);
-        let (all, _) = columns(&known, &later, true);
-        assert_eq!(shape(&all), [("Z", Text), ("A", Text)]);
     }
 
     #[test]
@@ -377,7 +247,7 @@ mod tests {
             seen.add(&format!(r#"{{"P{n:05}":1}}"#));
         }
         seen.add(r#"{"P01004":1}"#);
-        let (columns, left_out) = columns(&[], &seen, false);
+        let (columns, left_out) = columns(&seen);
         assert_eq!((columns.len(), left_out), (MAX_COLUMNS, 5));
         assert!(columns.iter().any(|column| column.name == "P01004"));
     }

@@ -21,8 +21,8 @@ use crate::observe::trace::Tracer;
 use crate::operator::OperatorError;
 use crate::operator::accounts::Follower;
 use crate::operator::upkeep::{
-    DeletedUpkeep, IndexBuilds, IndexRemoval, ON_PURGE_FAILURE, OnFailure, STOP_TIMEOUT, TableUpkeep,
-    ViewUpkeep, Worker, follow, purge,
+    DeletedUpkeep, IndexBuilds, IndexRemoval, ON_PURGE_FAILURE, OnFailure, STOP_TIMEOUT, TableUpkeep, Worker,
+    follow, purge,
 };
 use crate::protocol::model::Ticks;
 use crate::server::admin::{self, Admin, AdminSettings, ConsoleMode};
@@ -157,9 +157,6 @@ fn start_jobs(config: &Config, service: &Arc<Service>) -> Worker {
     worker.run(service, TableUpkeep::ON_FAILURE, async move |service: &Service| {
         upkeep.step(&service.primary, Ticks::now()).await
     });
-    let mut views = ViewUpkeep::default();
-    worker
-        .run(service, OnFailure::NONE, async move |service: &Service| Ok(views.step(&service.primary).await));
     let mut builds = IndexBuilds::default();
     worker.run(service, OnFailure::NONE, async move |service: &Service| {
         Ok(builds.step(&service.primary, &service.follower).await)

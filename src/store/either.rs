@@ -27,11 +27,6 @@ macro_rules! on_either {
 pub(super) use on_either;
 
 impl Store {
-    /// Whether SQL views are in schemas, and roles may be granted to read them.
-    pub(crate) const fn has_schemas(&self) -> bool {
-        matches!(self, Store::Postgres(_))
-    }
-
     /// The cluster that the database is a node of, of which each node is asked; `None` for a single server.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 pub(crate) use indexes::{IndexBuilds, IndexRemoval};
-pub(crate) use tables::{DeletedUpkeep, ON_PURGE_FAILURE, TableUpkeep, ViewUpkeep, purge};
+pub(crate) use tables::{DeletedUpkeep, ON_PURGE_FAILURE, TableUpkeep, purge};
 
 use crate::operator::accounts::Follower;
 use crate::store::{Failure, Store};

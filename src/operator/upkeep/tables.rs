@@ -1,7 +1,6 @@
 //! Upkeep of tables: sweeping what has expired, counting tables whose totals are wanted, and removing what
 //! belonged to deleted tables.
 
-use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use uuid::Uuid;
@@ -13,7 +12,7 @@ use crate::operator::expiry;
 use crate::operator::totals::CountPace;
 use crate::protocol::model::Ticks;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
-use crate::store::{Failure, SetAside, Store, TotalPass, UntidyView};
+use crate::store::{Failure, SetAside, Store, TotalPass};
 
 /// As [`PAUSE_FACTOR`], while every entity that is read has expired: entities must be deleted as fast as
 /// they are written, so the work takes a fifth of one connection.
@@ -143,33 +142,4 @@ async fn summarize(store: &Store, now: Ticks) -> Result<(), Failure> {
     METRICS.expiry_tables.set(i64::try_from(summary.tables).unwrap_or(i64::MAX));
     METRICS.expiry_lag.set(lag / TICKS_PER_SECOND);
     Ok(())
-}
-
-/// Tidies views. It is a job of its own, because a query that reads a view keeps it locked as long as its
-/// transaction is open.
-#[derive(Default)]
-pub(crate) struct ViewUpkeep {
-    /// The views that the log has named.
-    logged: HashSet<String>,
-}
-
-impl ViewUpkeep {
-    /// Tidies all views, and returns the pause after it.
-    pub(crate) async fn step(&mut self, store: &Store) -> Duration {
-        let left = match store.tidy_views().await {
-            Ok(left) => left,
-            Err(failure) => {
-                tracing::debug!(?failure, "the views could not be read; will retry");
-                Vec::new()
-            }
-        };
-        self.logged.retain(|view| left.iter().any(|other| other.view == *view));
-        for UntidyView { view, is_orphaned, reason } in &left {
-            if self.logged.insert(view.clone()) {
-                let what = if *is_orphaned { "dropped with its table" } else { "given its security barrier" };
-                tracing::warn!(view, reason, "a view cannot be {what} yet; will retry");
-            }
-        }
-        if left.is_empty() { FORGET } else { LONGEST_PAUSE }
-    }
 }

@@ -23,7 +23,6 @@ mod reset;
 pub(crate) mod routes;
 mod state;
 mod tables;
-mod views;
 
 pub(crate) use console::history::record as record_history;
 pub(crate) use guard::AdminToken;

@@ -105,7 +105,6 @@ impl From<OperatorError> for Refusal {
             OperatorError::OtherRule => (409, "OtherRule"),
             OperatorError::IndexExists => (409, "IndexAlreadyExists"),
             OperatorError::TooManyIndexes => (409, "TooManyIndexes"),
-            OperatorError::Definition(_) => (409, "DefinitionRefused"),
             OperatorError::Random => (500, "InternalError"),
             OperatorError::Store(fault) | OperatorError::Unread(fault) => {
                 return Error::from(Failure::Fault(fault)).into();

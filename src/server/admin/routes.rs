@@ -6,7 +6,7 @@ use std::pin::Pin;
 use super::call::Call;
 use super::console::{assets, explain, history, requests, sas, session};
 use super::reply::Outcome;
-use super::{about, accounts, cluster, deleted, expiry, faults, indexes, reset, tables, views};
+use super::{about, accounts, cluster, deleted, expiry, faults, indexes, reset, tables};
 use crate::protocol::codec::uri::percent_decode;
 
 /// The future of an answer.
@@ -93,9 +93,6 @@ pub(crate) const ROUTES: &[Route] = &[
     token("PUT", "/accounts/{name}/tables/{table}/expiry", |call| Box::pin(expiry::set(call))).changing(),
     token("DELETE", "/accounts/{name}/tables/{table}/expiry", |call| Box::pin(expiry::clear(call)))
         .changing(),
-    guarded("GET", "/views", |call| Box::pin(views::list(call))),
-    token("PUT", "/accounts/{name}/tables/{table}/view", |call| Box::pin(views::put(call))).changing(),
-    token("DELETE", "/accounts/{name}/tables/{table}/view", |call| Box::pin(views::drop(call))).changing(),
     for_tests("POST", "/test/reset", |call| Box::pin(reset::reset(call))).changing(),
     for_tests("GET", "/test/snapshots", |call| Box::pin(reset::list(call))),
     for_tests("POST", "/test/snapshots", |call| Box::pin(reset::take(call))).changing(),

@@ -28,7 +28,7 @@ pub(crate) struct Cluster {
     /// Why tables cannot be distributed while they are written to; `None` if they can, or if that was
     /// not asked.
     pub no_logical_copy: Option<String>,
-    /// Schemas of the SQL views of tables.
+    /// Schemas with SQL views of tables, beside that of the tables.
     pub view_schemas: Vec<String>,
 }
 
@@ -125,7 +125,7 @@ pub(crate) const COLOCATED: [&str; 3] = ["entities", "buckets", "respread_change
 /// The column by which they are distributed.
 pub(crate) const DISTRIBUTION_COLUMN: &str = "bucket";
 /// Tables that each node has a copy of: they are small, and seldom written.
-pub(crate) const REFERENCE: [&str; 18] = [
+pub(crate) const REFERENCE: [&str; 17] = [
     "tables",
     "doomed",
     "deleted_tables",
@@ -137,7 +137,6 @@ pub(crate) const REFERENCE: [&str; 18] = [
     "account_queries",
     "expiry",
     "table_totals",
-    "sql_views",
     "upkeep_lease",
     "copy_marks",
     "property_indexes",

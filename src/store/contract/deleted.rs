@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{StoreResult, TableSize, ViewDefinition};
+use super::{StoreResult, TableSize};
 #[cfg(doc)]
 use crate::error::Code;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
@@ -41,7 +41,6 @@ pub struct DeletedScan<'a> {
 pub struct TableRecords {
     pub expiry: Option<KeptExpiry>,
     pub indexes: Option<Vec<KeptIndex>>,
-    pub view: Option<KeptView>,
 }
 
 /// The rule by which entities expire.
@@ -60,36 +59,11 @@ pub struct KeptIndex {
     pub kind: String,
 }
 
-/// The SQL view of a table, with the columns of `sql_views`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptView {
-    pub schema_name: Option<String>,
-    pub name: String,
-    pub columns: String,
-    pub grants: String,
-    pub seen: i64,
-    pub is_full: bool,
-}
-
-impl KeptView {
-    /// The definition; `None` if a newer version has stored what this one does not read.
-    pub(crate) fn definition(&self) -> Option<ViewDefinition> {
-        Some(ViewDefinition {
-            schema: self.schema_name.clone(),
-            name: self.name.clone(),
-            columns: serde_json::from_str(&self.columns).ok()?,
-            grants: serde_json::from_str(&self.grants).ok()?,
-            seen: self.seen.cast_unsigned(),
-            is_full: self.is_full,
-        })
-    }
-}
-
 /// Result of bringing a table back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Undeletion {
     /// It is back with its entities, policies and expiry rule. Servers build its indexes again, of which
-    /// `left_out` have no room in the database; the view of `records` is to be made again.
+    /// `left_out` have no room in the database.
     Done { records: TableRecords, left_out: usize },
     /// Its purge has begun, or it was brought back already.
     Gone,

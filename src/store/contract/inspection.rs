@@ -87,6 +87,8 @@ pub(crate) struct Inspection {
     pub hidden_schemas: Vec<String>,
     /// Property indexes that are ready by the catalogue, and not in the database.
     pub missing_indexes: Vec<String>,
+    /// SQL views that an earlier version created, by their quoted names.
+    pub left_views: Vec<String>,
     /// The stored accounts, if they can be read.
     pub accounts: Vec<StoredAccount>,
 }

@@ -52,7 +52,7 @@ mod tables;
 mod totals;
 mod unrecorded;
 mod upkeep;
-pub mod views;
+pub(crate) mod views;
 
 use crate::error::{Code, Error};
 
@@ -73,7 +73,7 @@ pub use tables::{TableSize, Tables};
 pub(crate) use totals::UnrecordedCounts;
 pub use totals::{CountPosition, CountedPart, StoredTotal, TotalPass, Totals};
 pub use upkeep::Upkeep;
-pub use views::{ColumnKind, SqlView, SqlViews, UntidyView, ViewColumn, ViewDefinition, ViewFailure};
+pub use views::{ColumnKind, SqlViews, ViewColumn, ViewDefinition, ViewScript};
 
 /// A fault of the database, in the detail that callers may know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

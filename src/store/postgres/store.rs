@@ -46,8 +46,6 @@ pub struct PgStore {
     /// How to reach the database for definitions.
     pub(super) definer: Arc<Hosts>,
     pub(super) search_path: SearchPath,
-    /// One connection for definitions that a worker of Citus refuses, if their URL is given.
-    pub(super) definitions: Option<Pool>,
 }
 
 impl PgStore {
@@ -108,13 +106,10 @@ impl PgStore {
         writes: Option<Lanes<Writes>>,
         options: &PgOptions,
     ) -> Result<Self, StartError> {
-        let definitions = options
-            .migrate_url
-            .as_deref()
-            .map(|url| Connector::new(options, &search_path, url))
-            .transpose()?
-            .map(|connector| Pool::new(Arc::new(connector), 1, &METRICS.shared_pool));
-        let definer = Arc::clone(definitions.as_ref().map_or(nodes.first(), Pool::connector).hosts());
+        let definer = match &options.migrate_url {
+            Some(url) => Arc::clone(Connector::new(options, &search_path, url)?.hosts()),
+            None => Arc::clone(nodes.first().hosts()),
+        };
         Ok(Self {
             reads,
             writes,
@@ -130,7 +125,6 @@ impl PgStore {
             operation_timeout: options.operation_timeout,
             narrowing: NarrowingMemory::default(),
             definer,
-            definitions,
             search_path,
         })
     }

@@ -108,10 +108,7 @@ fn every_command_explains_itself_with_an_example() {
         &["expire", "set"],
         &["expire", "list"],
         &["expire", "clear"],
-        &["view", "create"],
-        &["view", "refresh"],
-        &["view", "list"],
-        &["view", "drop"],
+        &["view", "sql"],
     ] {
         let output = site.run(&[command, &["--help"]].concat());
         let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -43,7 +43,7 @@ fn a_server_starts_and_serves_on_what_the_owner_has_migrated() {
     site.json(&[&["expire", "set", &table.name], &rule[..]].concat());
     soon("what has expired", || table.count() == 0);
     site.json(&["expire", "clear", &table.name, "--account", "myaccount"]);
-    for list in ["account", "expire", "index", "view"] {
+    for list in ["account", "expire", "index"] {
         site.json(&[list, "list"]);
     }
     client.delete_table(&table.name).expect(204);

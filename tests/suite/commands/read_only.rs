@@ -26,7 +26,7 @@ fn reads(site: &Site) -> Vec<(Output, String)> {
         &["verify", url, url],
         &["copy", url, "dump:copied"],
         &["index", "list"],
-        &["view", "list"],
+        &["view", "sql", "People"],
         &["expire", "list"],
         &["account", "list"],
         &["explain", "People", "Age eq 5", "--account", "devstoreaccount1"],

@@ -1,31 +1,26 @@
-//! `rowhouse view`: tables as programs see them that speak SQL.
+//! `rowhouse view sql`: tables as programs see them that speak SQL.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::json;
 
 use super::*;
-use crate::commands::indexing::HeldTransaction;
-use crate::operators::TOKEN;
-use crate::operators::accounts::{call, done};
-use crate::operators::admin_of;
 use crate::support::postgres::{as_role, execute, migrate, psql, text};
 use crate::support::server::account;
 
 struct Viewed {
     site: Site,
-    server: Process,
+    _server: Process,
     client: Client,
 }
 
 impl Viewed {
     fn new(site: Site, more: &[&str]) -> Self {
         let accounts = ["--accounts", &account(1).setting()];
-        let admin = ["--admin-listen", "127.0.0.1:0", "--admin-token", TOKEN];
-        let server = site.server(&[&accounts[..], &admin, more].concat());
+        let server = site.server(&[&accounts[..], more].concat());
         let client = Client::path_style(server.address(), account(1));
-        Self { site, server, client }
+        Self { site, _server: server, client }
     }
 
     /// SQLite, PostgreSQL, and PostgreSQL with spread tables.
@@ -39,8 +34,16 @@ impl Viewed {
         self.site.url.starts_with("sqlite")
     }
 
-    fn view(&self, arguments: &[&str]) -> Value {
-        self.site.json(&[&["view"], arguments, &["--account", "acct0001"]].concat())
+    /// What the command prints of the view of a table.
+    fn script(&self, table: &Table<'_>, more: &[&str]) -> Value {
+        self.site.json(&[&["view", "sql", &table.name, "--account", "acct0001"], more].concat())
+    }
+
+    /// Runs the printed statements.
+    fn create(&self, table: &Table<'_>, more: &[&str]) -> Value {
+        let printed = self.script(table, more);
+        run(&self.site, printed["sql"].as_str().expect("statements")).expect("the statements run");
+        printed
     }
 
     /// The name of a table's view in SQL.
@@ -79,6 +82,29 @@ impl Viewed {
     }
 }
 
+/// Runs statements by the database's own program; fails with what it reports.
+fn run(site: &Site, statements: &str) -> Result<(), String> {
+    let mut command = match site.url.strip_prefix("sqlite://") {
+        Some(file) => {
+            let mut command = Command::new("sqlite3");
+            command.args(["-bail", file]);
+            command
+        }
+        None => {
+            let mut command = psql();
+            command.args([&site.url, "--no-psqlrc", "-q", "--single-transaction", "-v", "ON_ERROR_STOP=1"]);
+            command
+        }
+    };
+    let mut child =
+        command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program of the database");
+    std::io::Write::write_all(&mut child.stdin.take().expect("a pipe"), statements.as_bytes())
+        .expect("it reads");
+    let output = child.wait_with_output().expect("it ends");
+    let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.success() { Ok(()) } else { Err(reported) }
+}
+
 fn role() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     format!("viewer_{}_{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
@@ -104,7 +130,7 @@ fn entities_are_rows_with_typed_columns() {
         t.seed(json!({
             "PartitionKey": "other", "RowKey": "", "D@odata.type": "Edm.Double", "D": "NaN", "Mixed": true,
         }));
-        let made = viewed.view(&["create", &t.name]);
+        let made = viewed.create(&t, &[]);
         let kinds: Vec<(&str, &str)> = made["columns"]
             .as_array()
             .expect("columns")
@@ -155,10 +181,12 @@ fn entities_are_rows_with_typed_columns() {
             let note = text(&viewed.site.url, &noted.replace("NAME", &name));
             assert!(note.contains("Edm.Boolean in 1, Edm.Int32 in 1, Edm.String in 1"), "{note}");
         }
-        let listed = viewed.view(&["list"]);
-        assert_eq!((&listed[0]["table"], &listed[0]["columns"]), (&json!(t.name), &made["columns"]));
+        assert_eq!((&made["table"], &made["account"]), (&json!(t.name), &json!("acct0001")));
     }
 }
+
+/// A name that would end the quotes of a careless statement.
+const HOSTILE: &str = "x\\'\" FROM entities; DROP TABLE entities; --";
 
 #[test]
 fn names_of_properties_cannot_do_harm() {
@@ -177,15 +205,22 @@ fn names_of_properties_cannot_do_harm() {
             entity[format!("Q{n}")] = n.into();
         }
         t.seed(entity);
-        let made = viewed.view(&["create", &t.name, "--full"]);
+        // What no client can write, and a restored database may hold.
+        let hostile = json!({ HOSTILE: 7 }).to_string().replace('\'', "''");
+        let insert = format!(
+            "INSERT INTO entities (bucket, pk, rk, modified, properties) \
+             SELECT bucket, pk, 'hostile', modified, '{hostile}' FROM entities WHERE rk = 'r';"
+        );
+        run(&viewed.site, &insert).expect("an entity");
+        let made = viewed.create(&t, &["--full"]);
         let columns = made["columns"].as_array().expect("columns");
-        assert_eq!((columns.len(), &made["leftOut"], &made["full"]), (252, &json!(0), &json!(true)));
+        assert_eq!((columns.len(), &made["leftOut"], &made["full"]), (253, &json!(0), &json!(true)));
         assert!(columns.iter().all(|column| column["name"].as_str().is_some_and(|name| name.len() <= 63)));
         let name = viewed.name(&t);
         for column in columns {
             let value = viewed.number(&format!(
                 "SELECT count(*) FROM {name} WHERE \"{}\" IS NOT NULL",
-                column["name"].as_str().expect("a name")
+                column["name"].as_str().expect("a name").replace('"', "\"\"")
             ));
             assert_eq!(value, 1, "{column}");
         }
@@ -200,56 +235,32 @@ fn names_of_properties_cannot_do_harm() {
 }
 
 #[test]
-fn a_view_gets_new_columns_and_goes_with_its_table() {
+fn a_view_shows_its_table_alone_until_it_is_deleted() {
     for viewed in Viewed::all() {
-        let (t, other) = (viewed.client.table(), viewed.client.table());
+        let t = viewed.client.table();
         t.seed(with_keys("p", "r", json!({ "N": 1 })));
-        other.seed(with_keys("p", "r", json!({ "N": 1 })));
-        viewed.view(&["create", &t.name]);
-        viewed.view(&["create", &other.name]);
+        viewed.create(&t, &[]);
         let name = viewed.name(&t);
-        if !viewed.is_sqlite() {
-            execute(&viewed.site.url, &format!("CREATE VIEW depends AS SELECT \"N\" FROM {name}"));
-        }
-        // What was written since is there, and its columns come with a refresh.
-        t.seed(with_keys("p", "s", json!({ "N": 2, "A": "new" })));
+        t.seed(with_keys("p", "s", json!({ "N": 2, "Z": "new" })));
         assert_eq!(viewed.number(&format!("SELECT sum(\"N\") FROM {name}")), 3);
-        let refreshed = viewed.view(&["refresh"]);
-        assert_eq!(refreshed.as_array().map(Vec::len), Some(2));
-        assert_eq!(viewed.printed(&format!("SELECT \"A\" FROM {name} WHERE \"N\" = 2")), "new");
         // An entity of another type does not break what reads the view.
         t.seed(with_keys("p", "t", json!({ "N": "three" })));
         assert_eq!(viewed.number(&format!("SELECT sum(\"N\") FROM {name}")), 3);
-        if viewed.is_sqlite() {
-            viewed.view(&["refresh", &t.name]);
-        } else {
-            let refused = ["view", "refresh", &t.name, "--account", "acct0001"];
-            viewed.site.fails(&refused, &["the database says", "depend"]);
-            assert_eq!(viewed.number(&format!("SELECT sum(\"N\") FROM {name}")), 3);
-            execute(&viewed.site.url, "DROP VIEW depends");
-            viewed.view(&["refresh", &t.name]);
-        }
+        // A column of another type needs a new view.
+        let again = viewed.script(&t, &[]);
+        let again = again["sql"].as_str().expect("statements");
+        let refused = run(&viewed.site, again).expect_err("the view is there");
+        assert!(refused.contains("cannot change") || refused.contains("already exists"), "{refused}");
+        run(&viewed.site, &format!("DROP VIEW {name};{again}")).expect("a new view");
         assert_eq!(viewed.printed(&format!("SELECT \"N\" FROM {name} ORDER BY \"RowKey\"")), "1\n2\nthree");
-        // With the table, the view is empty at once and gone soon.
+        // The view of a deleted table shows nothing, whatever has its name.
         viewed.client.delete_table(&t.name).expect(204);
-        assert_eq!(viewed.view(&["list"]).as_array().map(Vec::len), Some(1));
-        let exists = match viewed.is_sqlite() {
-            true => format!("SELECT count(*) FROM sqlite_schema WHERE name = 'acct0001__{}'", t.name),
-            false => format!("SELECT count(*) FROM pg_views WHERE viewname = '{}'", t.name),
-        };
-        if viewed.number(&exists) == 1 {
-            assert_eq!(viewed.number(&format!("SELECT count(*) FROM {name}")), 0);
-        }
-        soon("the end of the view", || viewed.number(&exists) == 0);
-        viewed.client.create_table(&t.name).expect(201);
-        let again = ["view", "refresh", &t.name, "--account", "acct0001"];
-        viewed.site.fails(&again, &[&t.name, "view"]);
-        viewed.view(&["create", &t.name]);
         assert_eq!(viewed.number(&format!("SELECT count(*) FROM {name}")), 0);
-        viewed.view(&["drop", &t.name]);
-        viewed.view(&["drop", &other.name]);
-        assert_eq!(viewed.number(&exists), 0);
-        assert_eq!(viewed.view(&["list"]), json!([]));
+        viewed.client.create_table(&t.name).expect(201);
+        t.seed(with_keys("p", "r", json!({ "N": 1 })));
+        assert_eq!(viewed.number(&format!("SELECT count(*) FROM {name}")), 0);
+        let of = ["--account", "acct0001"];
+        viewed.site.fails(&[&["view", "sql", "Nowhere"][..], &of].concat(), &["no such table"]);
     }
 }
 
@@ -276,12 +287,12 @@ fn a_sample_looks_into_many_partitions_and_a_full_pass_at_everything() {
             let columns = made["columns"].as_array().expect("columns");
             columns.iter().filter_map(|column| Some(column["name"].as_str()?.to_owned())).collect()
         };
-        let sampled = viewed.view(&["create", &t.name]);
+        let sampled = viewed.script(&t, &[]);
         assert_eq!(columns(&sampled), ["First", "Fourth", "Second", "Third"]);
         assert_eq!(sampled["entitiesLookedAt"], 1000 + 20 + 20 + 20 + 1);
-        let full = viewed.view(&["refresh", &t.name, "--full"]);
-        assert_eq!(columns(&full[0]), ["First", "Fourth", "Second", "Third", "Hidden"]);
-        assert_eq!(full[0]["entitiesLookedAt"], 1143);
+        let full = viewed.create(&t, &["--full"]);
+        assert_eq!(columns(&full), ["First", "Fourth", "Hidden", "Second", "Third"]);
+        assert_eq!(full["entitiesLookedAt"], 1143);
         assert_eq!(
             viewed.number(&format!("SELECT \"Hidden\" FROM {} WHERE \"Hidden\" = 1", viewed.name(&t))),
             1
@@ -298,11 +309,10 @@ fn a_role_that_may_read_a_view_reads_nothing_else() {
     let role = role();
     let url = &viewed.site.url;
     execute(url, &format!("CREATE ROLE {role} LOGIN PASSWORD 'p'"));
-    viewed.view(&["create", &t.name, "--grant", &role]);
-    viewed.view(&["create", &secret.name, "--schema", "hidden"]);
-    // A refresh that makes the view anew keeps who may read it.
-    t.seed(with_keys("p", "s", json!({ "N": "text" })));
-    assert_eq!(viewed.view(&["refresh", &t.name])[0]["grants"], json!([role]));
+    viewed.create(&t, &[]);
+    viewed.create(&secret, &[]);
+    grant(&viewed, &t, &role);
+    t.seed(with_keys("p", "s", json!({ "N": 2 })));
     let limited = as_role(url, &role);
     let count = |from: &str| {
         let query = format!("SELECT count(*) FROM {from}");
@@ -310,50 +320,20 @@ fn a_role_that_may_read_a_view_reads_nothing_else() {
     };
     let read = count(&viewed.name(&t));
     assert_eq!(String::from_utf8_lossy(&read.stdout), "2\n", "{read:?}");
-    for closed in ["entities", "tables", "sql_views", "accounts", &format!("hidden.\"{}\"", secret.name)] {
+    for closed in ["entities", "tables", "accounts", &viewed.name(&secret)] {
         let refused = count(closed);
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(!refused.status.success() && said.contains("permission denied"), "{closed}: {refused:?}");
     }
-    let nobody = ["view", "create", &t.name, "--account", "acct0001", "--grant", "no such role"];
-    viewed.site.fails(&nobody, &["the database says", "no such role"]);
-    let taken = viewed.client.create_table("entities");
-    taken.expect(201);
-    viewed.site.fails(
-        &["view", "create", "entities", "--account", "acct0001", "--schema", "public"],
-        &["the database says", "entities"],
-    );
-    assert_eq!(viewed.client.get("/Tables").expect(200).status, 200);
     execute(url, &format!("DROP OWNED BY {role}; DROP ROLE {role}"));
-    // A role that is gone does not keep the view from being refreshed.
-    assert_eq!(viewed.view(&["refresh", &t.name])[0]["grants"], json!([]));
 }
 
-#[test]
-fn the_admin_listener_makes_views_too() {
-    for viewed in Viewed::all() {
-        let t = viewed.client.table();
-        t.seed(with_keys("p", "r", json!({ "N": 1 })));
-        let admin = admin_of(&viewed.server);
-        let path = format!("/accounts/acct0001/tables/{}/view", t.name);
-        let made = done(&call(&admin, "PUT", &path, ""), 200);
-        assert_eq!((&made["columns"][0]["kind"], &made["full"]), (&json!("int32"), &json!(false)));
-        assert_eq!(viewed.number(&format!("SELECT \"N\" FROM {}", viewed.name(&t))), 1);
-        let listed = done(&call(&admin, "GET", "/views?account=acct0001", ""), 200);
-        assert_eq!(listed[0]["view"], made["view"]);
-        let code = |verb: &str, path: &str, body: &str, status| {
-            done(&call(&admin, verb, path, body), status)["error"]["code"].clone()
-        };
-        let nowhere = "/accounts/acct0001/tables/Nowhere/view";
-        assert_eq!(code("PUT", nowhere, "", 404), "TableNotFound");
-        assert_eq!(code("PUT", "/accounts/nobody/tables/Nowhere/view", "", 404), "AccountNotFound");
-        assert_eq!(code("PUT", &path, r#"{"grants":[]}"#, 400), "BadRequest");
-        let (status, refused) =
-            if viewed.is_sqlite() { (400, "BadRequest") } else { (409, "DefinitionRefused") };
-        assert_eq!(code("PUT", &path, r#"{"grant":["no such role"]}"#, status), refused);
-        done(&call(&admin, "DELETE", &path, ""), 200);
-        assert_eq!(code("DELETE", &path, "", 404), "NotSet");
-    }
+/// Runs the grants of which the printed comment tells.
+fn grant(viewed: &Viewed, table: &Table<'_>, role: &str) {
+    let printed = viewed.script(table, &[]);
+    let sql = printed["sql"].as_str().expect("statements");
+    let line = sql.lines().find(|line| line.contains("GRANT")).expect("a comment").trim_start_matches('-');
+    execute(&viewed.site.url, &line.replace("TO role;", &format!("TO {role};")));
 }
 
 /// Prints what a role reads of a view, and what a function of its own sees meanwhile.
@@ -377,26 +357,21 @@ fn a_function_of_a_role_sees_only_the_rows_of_its_view() {
     secret.seed(with_keys("secret", "r", json!({ "N": 2 })));
     let (role, url) = (role(), &viewed.site.url);
     execute(url, &format!("CREATE ROLE {role} LOGIN PASSWORD 'p'"));
-    viewed.view(&["create", &t.name, "--grant", &role]);
+    viewed.create(&t, &[]);
+    grant(&viewed, &t, &role);
     let (limited, name) = (as_role(url, &role), viewed.name(&t));
-    let (count, seen) = leaked(&limited, &name);
-    assert!(count == "1\n" && seen.contains("saw open") && !seen.contains("secret"), "{count}{seen}");
-    // A view of an older version has no barrier until a server mends it.
-    execute(url, &format!("ALTER VIEW {name} RESET (security_barrier)"));
-    let barred = "SELECT (reloptions IS NOT NULL)::text FROM pg_class WHERE oid = $$NAME$$::regclass";
-    soon("the view is mended", || text(url, &barred.replace("NAME", &name)) == "true");
     let (count, seen) = leaked(&limited, &name);
     assert!(count == "1\n" && seen.contains("saw open") && !seen.contains("secret"), "{count}{seen}");
     execute(url, &format!("DROP OWNED BY {role}; DROP ROLE {role}"));
 }
 
 #[test]
-fn grants_that_were_made_by_hand_outlive_a_view_that_is_made_anew() {
+fn grants_outlive_statements_that_add_columns() {
     let viewed = Viewed::new(Site::postgres(), &[]);
     let t = viewed.client.table();
     t.seed(with_keys("p", "r", json!({ "N": 1, "M": 1 })));
     let (whole, part, url) = (role(), role(), &viewed.site.url);
-    viewed.view(&["create", &t.name]);
+    viewed.create(&t, &[]);
     let name = viewed.name(&t);
     execute(
         url,
@@ -405,9 +380,9 @@ fn grants_that_were_made_by_hand_outlive_a_view_that_is_made_anew() {
              GRANT SELECT (\"M\") ON {name} TO {part}"
         ),
     );
-    // The column of another type makes the view anew.
-    t.seed(with_keys("p", "s", json!({ "N": "text" })));
-    viewed.view(&["refresh", &t.name]);
+    t.seed(with_keys("p", "s", json!({ "Z": "text" })));
+    viewed.create(&t, &[]);
+    assert_eq!(viewed.number(&format!("SELECT count(\"Z\") FROM {name}")), 1);
     let may = |role: &str, what: &str| {
         text(url, &format!("SELECT has_{what}'SELECT')::text").replace("ROLE", role).replace("NAME", &name))
     };
@@ -417,68 +392,48 @@ fn grants_that_were_made_by_hand_outlive_a_view_that_is_made_anew() {
     execute(url, &format!("DROP OWNED BY {whole}, {part}; DROP ROLE {whole}, {part}"));
 }
 
-#[test]
-fn a_view_that_somebody_else_has_made_since_is_left_alone() {
-    for viewed in Viewed::all() {
-        let t = viewed.client.table();
-        t.seed(with_keys("p", "r", json!({ "N": 1 })));
-        viewed.view(&["create", &t.name]);
-        let name = viewed.name(&t);
-        let own = format!("DROP VIEW {name}; CREATE VIEW {name} AS SELECT 77 AS own");
-        if let Some(file) = viewed.site.url.strip_prefix("sqlite://") {
-            rusqlite::Connection::open(file).and_then(|db| db.execute_batch(&own)).expect("a view");
-        } else {
-            execute(&viewed.site.url, &own);
-        }
-        let place = [t.name.as_str(), "--account", "acct0001"];
-        for verb in ["refresh", "create"] {
-            viewed.site.fails(&[&["view", verb][..], &place].concat(), &["already exists"]);
-        }
-        viewed.view(&["drop", &t.name]);
-        assert_eq!(viewed.number(&format!("SELECT own FROM {name}")), 77);
-        assert_eq!(viewed.view(&["list"]), json!([]));
-    }
+/// What `check` reports under a name.
+fn found(site: &Site, name: &str) -> Vec<Value> {
+    let checked: Value = serde_json::from_str(&check_of(site)).expect("findings");
+    let all = checked["checks"].as_array().expect("findings").iter();
+    all.filter(|finding| finding["name"] == name).cloned().collect()
 }
 
-/// A report that has read the view of a table that is then deleted.
 #[test]
-fn a_view_in_use_stops_neither_expiry_nor_other_views() {
-    let viewed = Viewed::new(Site::postgres(), &[]);
-    let (t, other, expiring) = (viewed.client.table(), viewed.client.table(), viewed.client.table());
-    for table in [&t, &other, &expiring] {
-        table.seed(with_keys("p", "r", json!({ "N": 1 })));
-    }
-    viewed.view(&["create", &t.name]);
-    viewed.view(&["create", &other.name]);
-    let held = HeldTransaction::after(&viewed.site.url, &format!("SELECT count(*) FROM {}", viewed.name(&t)));
-    viewed.client.delete_table(&t.name).expect(204);
-    viewed.client.delete_table(&other.name).expect(204);
-    viewed.site.json(&[
-        "expire",
-        "set",
-        &expiring.name,
-        "--account",
-        "acct0001",
-        "--after",
-        "1s",
-        "--every",
-        "1s",
-    ]);
-    soon("the entity expires", || expiring.count() == 0);
-    let views = |table: &Table<'_>| {
-        viewed.number(&format!("SELECT count(*) FROM pg_views WHERE viewname = '{}'", table.name))
-    };
-    soon("the other view goes", || views(&other) == 0);
-    soon("the view and its reader are named", || {
-        let log = viewed.server.log();
-        log.contains(&t.name) && log.contains("in use by the session")
-    });
-    assert_eq!(views(&t), 1);
-    drop(held);
-    let patience = Instant::now() + Duration::from_secs(180);
-    while views(&t) == 1 {
-        assert!(Instant::now() < patience, "the view stays: {}", viewed.server.log());
-        std::thread::sleep(Duration::from_millis(200));
+fn views_of_earlier_versions_are_named_with_what_drops_them() {
+    for viewed in Viewed::all() {
+        let (t, own) = (viewed.client.table(), viewed.client.table());
+        t.seed(with_keys("p", "r", json!({ "N": 1 })));
+        viewed.create(&own, &[]);
+        assert_eq!(found(&viewed.site, "views"), Vec::<Value>::new());
+        let (name, columns) = (viewed.name(&t), "(\"PartitionKey\", \"RowKey\", \"Timestamp\")");
+        // As those versions created it.
+        let left = match viewed.is_sqlite() {
+            true => format!(
+                "CREATE VIEW {name} {columns} AS SELECT pk, rk, strftime('%Y', modified) FROM entities \
+                 WHERE bucket = 65536 AND EXISTS (SELECT 1 FROM tables WHERE table_no = 1);"
+            ),
+            false => format!(
+                "CREATE VIEW {name} {columns} AS SELECT pk, rk, modified FROM entities WHERE bucket IN (65536); \
+                 COMMENT ON VIEW {name} IS 'The table {} of the account acct0001. The columns are the properties of \
+                 1 entities, some that there were.'",
+                t.name
+            ),
+        };
+        run(&viewed.site, &left).expect("a view");
+        let warned = found(&viewed.site, "views");
+        let [warned] = &warned[..] else { panic!("{warned:?}") };
+        assert_eq!(warned["warning"], true);
+        assert!(
+            warned["found"].as_str().is_some_and(|text| text.contains(&t.name) && !text.contains(&own.name))
+        );
+        let advice = warned["advice"].as_str().expect("advice");
+        let drop = &advice[..=advice.find(';').expect("a statement")];
+        assert!(drop.starts_with("DROP VIEW"), "{advice}");
+        run(&viewed.site, drop).expect("the statement runs");
+        assert_eq!(found(&viewed.site, "views"), Vec::<Value>::new());
+        viewed.create(&t, &[]);
+        assert_eq!(viewed.number(&format!("SELECT count(*) FROM {name}")), 1);
     }
 }
 
@@ -501,15 +456,10 @@ fn a_schema_that_comes_first_on_the_search_path_hides_nothing() {
     let viewed = Viewed::new(site, &[]);
     let t = viewed.client.table();
     t.seed(with_keys("p", "r", json!({ "N": 1 })));
-    let create = ["view", "create", &t.name, "--account", "acct0001", "--schema"];
-    viewed.site.fails(&[&create[..], &[&role]].concat(), &[&role, "before public", "search_path"]);
-    let admin = admin_of(&viewed.server);
-    let path = format!("/accounts/acct0001/tables/{}/view", t.name);
-    let refused = done(&call(&admin, "PUT", &path, &json!({ "schema": role }).to_string()), 409);
-    assert_eq!(refused["error"]["code"], "DefinitionRefused", "{refused}");
-    viewed.view(&["create", &t.name, "--schema", "reports"]);
-    // Somebody makes the schema all the same.
-    execute(&viewed.site.url, &format!("CREATE SCHEMA {role}"));
+    execute(&viewed.site.url, &format!("CREATE SCHEMA {role}; CREATE VIEW {role}.entities AS SELECT 1 AS n"));
+    // psql looks there first.
+    viewed.create(&t, &[]);
+    assert_eq!(viewed.number(&format!("SELECT \"N\" FROM {}", viewed.name(&t))), 1);
     assert_eq!(viewed.site.json(&["index", "list"]), json!([]));
     viewed.site.json(&["migrate"]);
     assert_eq!(viewed.number("SELECT count(*) FROM pg_class WHERE relname = '_sqlx_migrations'"), 1);

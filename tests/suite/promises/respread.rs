@@ -484,12 +484,12 @@ fn what_cannot_follow_is_refused_and_what_can_follows() {
     rowhouse(&["index", "create", name, "V"]);
     assert!(refused(&url, name, &["8"], 1).contains("property index"));
     rowhouse(&["index", "drop", name, "V"]);
-    rowhouse(&["view", "create", name]);
-    assert!(refused(&url, name, &["8"], 1).contains("SQL view"));
-    rowhouse(&["view", "drop", name]);
+    execute(&url, &rowhouse(&["view", "sql", name]));
+    assert!(refused(&url, name, &["8"], 1).contains(&format!("SQL view {account}.")));
+    execute(&url, &format!("DROP VIEW {account}.\"{name}\""));
     rowhouse(&["expire", "set", name, "--after", "1000d"]);
     hold_in_the_middle(&url, name);
-    for late in [["index", "create", name, "V"], ["view", "create", name, "--json"]] {
+    for late in [["index", "create", name, "V"], ["view", "sql", name, "--json"]] {
         let words = [&late[..], &["--account", &account, "--database-url", &url]].concat();
         let output = Command::new(env!("CARGO_BIN_EXE_rowhouse")).args(&words).output().expect("it runs");
         let told = String::from_utf8_lossy(&output.stderr);

@@ -13,8 +13,8 @@ use rowhouse::protocol::plan::index::IndexKind;
 use rowhouse::store::postgres::{PgOptions, PgStore};
 use rowhouse::store::sqlite::{Location, SqliteOptions, SqliteStore};
 use rowhouse::store::{
-    AddedIndex, ColumnKind, DeletedScan, DeletedTable, ExpiryRule, Failure, Fault, IndexState, NewIndex,
-    TableRecords, TableSize, Undeletion, ViewColumn, ViewDefinition,
+    AddedIndex, DeletedScan, DeletedTable, ExpiryRule, Failure, Fault, IndexState, NewIndex, TableRecords,
+    TableSize, Undeletion,
 };
 use rowhouse::store::{DeletedTables, Entities, Expiry, Indexes, Tables, Upkeep};
 use sqlx::{Connection, Executor, PgConnection};
@@ -60,19 +60,6 @@ async fn purge_all<B: Upkeep>(store: &B) {
     while store.purge(Ticks::MAX).await.expect("a purge") {}
 }
 
-fn view<B: AnyStore>(account: &str) -> ViewDefinition {
-    let column =
-        ViewColumn { property: "N".into(), name: "N".into(), kind: ColumnKind::Int32, types: "Int32".into() };
-    ViewDefinition {
-        schema: B::HAS_SCHEMAS.then(|| format!("kept {account}")),
-        name: format!("kept {account}"),
-        columns: vec![column],
-        grants: Vec::new(),
-        seen: 3,
-        is_full: true,
-    }
-}
-
 pub async fn a_table_comes_back_with_all_that_it_had<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     fill(store, &account, &table, (0..30).map(|n| insert(&format!("p{}", n % 7), &n.to_string())).collect())
@@ -81,7 +68,6 @@ pub async fn a_table_comes_back_with_all_that_it_had<B: AnyStore>(store: &B) {
     store.set_policies(place, r#"[{"id": "é'\\"}]"#).await.expect("policies");
     let rule = ExpiryRule { property: Some("it's".into()), delay: 5, pause: 10 };
     store.set_expiry(place, &rule, now()).await.expect("a rule");
-    store.put_view(place, &view::<B>(&account), now()).await.expect("a view");
     for (property, kind) in [("N", IndexKind::Number), ("a'b", IndexKind::Text)] {
         let added =
             store.add_index(NewIndex { table: place, property, kind }, now()).await.expect("an answer");
@@ -117,13 +103,11 @@ pub async fn a_table_comes_back_with_all_that_it_had<B: AnyStore>(store: &B) {
     assert!(!store.deleted_size(deleted.table_no, 10).await.expect("an answer").expect("a size").complete);
 
     let undeleted = undelete(store, deleted, "People").await;
-    let Undeletion::Done { records: TableRecords { view: kept_view, indexes, .. }, left_out } = undeleted
-    else {
+    let Undeletion::Done { records: TableRecords { indexes, .. }, left_out } = undeleted else {
         panic!("{undeleted:?}")
     };
     assert_eq!(left_out, 0);
     assert_eq!(indexes.map(|indexes| indexes.len()), Some(2));
-    assert_eq!(kept_view.map(|view| view.name), Some(view::<B>(&account).name));
     let after = of_table().await;
     assert_eq!(after.0, before.0, "entities with their versions, policies, the time of its creation");
     let (old_rule, new_rule) = (before.1.expect("a rule"), after.1.expect("a rule"));
@@ -141,9 +125,6 @@ pub async fn a_table_comes_back_with_all_that_it_had<B: AnyStore>(store: &B) {
     assert_eq!(store.deleted_size(deleted.table_no, 1).await.expect("an answer"), None);
     // It is a table like any other.
     store.write(place, &insert("p", "new"), now()).await.expect("a write");
-    store.put_view(place, &view::<B>(&account), now()).await.expect("the view is made again");
-    assert_eq!(store.tidy_views().await.expect("views"), []);
-    assert_eq!(store.views(Some(&account)).await.expect("views").len(), 1);
     store.delete_table(place, now()).await.expect("it is there");
     assert_eq!(undelete(store, deleted, "People").await, Undeletion::Gone, "deleted without being kept");
 }

@@ -1,12 +1,11 @@
-//! Expiry, totals and views. Other cases share the database, so each keeps to an account of its own.
+//! Expiry and totals. Other cases share the database, so each keeps to an account of its own.
 
 use crate::support::store::AnyStore;
 use rowhouse::error::Code;
 use rowhouse::protocol::model::{IfMatch, Key, Ticks};
 use rowhouse::protocol::plan::WriteKind;
 use rowhouse::store::{
-    ColumnKind, CountPosition, CountedPart, Expiry, ExpiryRule, Failure, SqlViews, SweepState, TableExpiry,
-    TotalPass, Totals, ViewColumn, ViewDefinition, ViewFailure,
+    CountPosition, CountedPart, Expiry, ExpiryRule, SweepState, TableExpiry, TotalPass, Totals,
 };
 
 use super::contract::{fill, insert, name, now, number, refusal, table, write};
@@ -148,79 +147,6 @@ async fn pass<B: Totals>(store: &B, account: &str, began: Ticks) -> TotalPass {
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-}
-
-fn view<B: AnyStore>(account: &str, columns: &[(&str, &str, ColumnKind)]) -> ViewDefinition {
-    let column = |(property, name, kind): &(&str, &str, ColumnKind)| ViewColumn {
-        property: (*property).into(),
-        name: (*name).into(),
-        kind: *kind,
-        types: "Edm.String in 1".into(),
-    };
-    ViewDefinition {
-        schema: B::HAS_SCHEMAS.then(|| format!("schema\"of' {account}")),
-        name: format!("{account}\"'; DROP TABLE entities; --").chars().take(60).collect(),
-        columns: columns.iter().map(column).collect(),
-        grants: Vec::new(),
-        seen: 3,
-        is_full: true,
-    }
-}
-
-async fn names<B: SqlViews>(store: &B, account: &str) -> Vec<String> {
-    let views = store.views(Some(account)).await.expect("views");
-    views.into_iter().map(|view| view.definition.name).collect()
-}
-
-pub async fn views_follow_their_tables<B: AnyStore>(store: &B) {
-    let (account, table) = table(store).await;
-    fill(store, &account, &table, vec![insert("p", "r")]).await;
-    let hostile = "x\" FROM entities; DROP TABLE entities; --";
-    let kinds = [
-        ("A", "A", ColumnKind::Text),
-        ("it's", "it's", ColumnKind::Mixed),
-        ("\\'", hostile, ColumnKind::Int64),
-        ("D", "D", ColumnKind::Double),
-    ];
-    let first = view::<B>(&account, &kinds);
-    let missing = store.put_view(name("Nowhere").in_account(&account), &first, now()).await;
-    assert!(
-        matches!(missing, Err(ViewFailure::Store(Failure::Refused(error))) if error.code == Code::TableNotFound)
-    );
-    assert_eq!(store.drop_view(table.in_account(&account)).await, Ok(false));
-    store.put_view(table.in_account(&account), &first, now()).await.expect("a view");
-    let views = store.views(Some(&account)).await.expect("views");
-    assert_eq!((views[0].table.as_str(), &views[0].definition), ("People", &first));
-    // With a column more, and then with one of another type and one less.
-    let more = view::<B>(&account, &[&kinds[..], &[("E", "E", ColumnKind::DateTime)]].concat());
-    store.put_view(table.in_account(&account), &more, now()).await.expect("a view");
-    let other = view::<B>(&account, &[("A", "A", ColumnKind::Int32)]);
-    store.put_view(table.in_account(&account), &other, now()).await.expect("a view");
-    assert_eq!(store.views(Some(&account)).await.expect("views")[0].definition, other);
-    assert_eq!(store.drop_view(table.in_account(&account)).await, Ok(true));
-    assert_eq!(names(store, &account).await, Vec::<String>::new());
-    // What is there already is not replaced by a view.
-    let taken = ViewDefinition {
-        name: "entities".into(),
-        schema: B::HAS_SCHEMAS.then(|| "public".into()),
-        ..first.clone()
-    };
-    assert!(matches!(
-        store.put_view(table.in_account(&account), &taken, now()).await,
-        Err(ViewFailure::Message(_))
-    ));
-    assert_eq!(names(store, &account).await, Vec::<String>::new());
-    // The view of a deleted table goes, and one of the new table may have its name.
-    store.put_view(table.in_account(&account), &first, now()).await.expect("a view");
-    store.delete_table(table.in_account(&account), now()).await.expect("it is there");
-    assert_eq!(names(store, &account).await, Vec::<String>::new());
-    store.create_table(table.in_account(&account), now()).await.expect("the name is free");
-    assert_eq!(names(store, &account).await, Vec::<String>::new());
-    assert_eq!(store.tidy_views().await.expect("the view of the deleted table"), []);
-    store.put_view(table.in_account(&account), &first, now()).await.expect("a view");
-    assert_eq!(names(store, &account).await, std::slice::from_ref(&first.name));
-    let found = store.get(table.in_account(&account), &Key::new("p", "r")).await.expect("entities are there");
-    assert_eq!(found, None);
 }
 
 pub async fn rules_come_back_with_snapshots<B: AnyStore>(store: &B) {

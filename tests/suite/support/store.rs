@@ -5,8 +5,8 @@ use rowhouse::protocol::plan::Scan;
 use rowhouse::store::postgres::PgStore;
 use rowhouse::store::sqlite::SqliteStore;
 use rowhouse::store::{
-    DeletedTables, Entities, Expiry, Indexes, Loads, Reset, SqlViews, StoreResult, StoredAccounts, Tables,
-    Totals, Upkeep,
+    DeletedTables, Entities, Expiry, Indexes, Loads, Reset, StoreResult, StoredAccounts, Tables, Totals,
+    Upkeep,
 };
 
 /// A page whose entities were collected.
@@ -19,21 +19,8 @@ pub struct EntityPage {
 
 /// A store, whichever it is.
 pub trait AnyStore:
-    StoredAccounts
-    + DeletedTables
-    + Entities
-    + Expiry
-    + Indexes
-    + Loads
-    + Reset
-    + SqlViews
-    + Tables
-    + Totals
-    + Upkeep
+    StoredAccounts + DeletedTables + Entities + Expiry + Indexes + Loads + Reset + Tables + Totals + Upkeep
 {
-    /// Whether SQL views are in schemas.
-    const HAS_SCHEMAS: bool;
-
     /// Reads one page.
     fn query(
         &self,
@@ -47,10 +34,6 @@ pub trait AnyStore:
     }
 }
 
-impl AnyStore for PgStore {
-    const HAS_SCHEMAS: bool = true;
-}
+impl AnyStore for PgStore {}
 
-impl AnyStore for SqliteStore {
-    const HAS_SCHEMAS: bool = false;
-}
+impl AnyStore for SqliteStore {}

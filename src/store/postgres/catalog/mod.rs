@@ -5,3 +5,4 @@ mod deleted;
 pub(crate) mod indexes;
 mod size;
 pub(crate) mod tables;
+mod views;

@@ -27,7 +27,6 @@ use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::sessions::{LockWait, Owner, Session};
 use crate::store::postgres::fault::{
     Effect, StatementError, breaks_connection, is_of_worker, is_read_only, judge, lacks_plan, silent,
-    told_of_definition,
 };
 use crate::store::postgres::rows::weight;
 use crate::store::postgres::statements::EntityStatements;
@@ -208,24 +207,6 @@ impl Lease {
         let result = watch.until_done(statement.execute(connection)).await;
         let done = self.settle(result, effect)?;
         usize::try_from(done.rows_affected()).map_err(|_| Fault::Other.into())
-    }
-
-    /// Runs a definition of a schema, view or privilege inside a transaction. What the database says
-    /// about the definition itself is returned as text.
-    pub(crate) async fn define(&mut self, text: String) -> Result<Result<(), String>, StatementError> {
-        let (watch, connection) = self.start()?;
-        // Names and texts in it are quoted by `store::quoting`.
-        let result = watch.until_done(sqlx::raw_sql(AssertSqlSafe(text)).execute(connection)).await;
-        match result {
-            Err(Ended::Failed(error)) => match error.as_database_error().and_then(told_of_definition) {
-                Some(error) => {
-                    self.running = false;
-                    Ok(Err(error))
-                }
-                None => self.settle(Err(Ended::Failed(error)), Effect::Undone),
-            },
-            other => self.settle(other.map(|_| Ok(())), Effect::Undone),
-        }
     }
 
     /// Passes each row of a read to `visit` until it breaks.

@@ -7,9 +7,7 @@ pub(crate) const TAKE: &str = "DELETE FROM tables WHERE account = $1 AND name_lo
 pub(crate) const RECORDS: &str = "SELECT to_jsonb(r)::text AS records FROM (SELECT \
      (SELECT to_jsonb(e) FROM (SELECT property, delay, pause, made FROM expiry WHERE table_no = $1) AS e) AS expiry, \
      (SELECT jsonb_agg(to_jsonb(i)) FROM (SELECT property, kind FROM property_indexes \
-     WHERE table_no = $1 AND state <> 2 ORDER BY property, kind) AS i) AS indexes, \
-     (SELECT to_jsonb(v) FROM (SELECT schema_name, name, columns, grants, seen, is_full FROM sql_views \
-     WHERE table_no = $1) AS v) AS view) AS r";
+     WHERE table_no = $1 AND state <> 2 ORDER BY property, kind) AS i) AS indexes) AS r";
 pub(crate) const KEEP: &str = "INSERT INTO deleted_tables \
      (table_no, account, name_lower, name, spread, policies, created, records, deleted_at, kept_until) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";

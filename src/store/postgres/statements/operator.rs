@@ -1,4 +1,4 @@
-//! Texts for expiry, totals and the records of views.
+//! Texts for expiry and totals.
 
 // Expiry.
 
@@ -46,7 +46,7 @@ pub const DELETE_EXPIRED: &str = "DELETE FROM entities AS e USING \
 pub(crate) const RECORD_SWEEP: &str = "UPDATE expiry SET due = $3, began = $4, pk = $5, rk = $6, clean = $7, \
      expired = $8 WHERE table_no = $1 AND made = $2";
 
-/// What belongs to tables that no longer exist. Views are dropped first.
+/// What belongs to tables that no longer exist.
 pub(crate) const FORGET_DELETED: [&str; 2] = [
     "DELETE FROM expiry AS e WHERE NOT EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = e.table_no)",
     "DELETE FROM table_totals AS e WHERE NOT EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = e.table_no)",
@@ -79,59 +79,15 @@ pub(crate) const RECORD_PART: &str = "UPDATE table_totals SET share = $3, pk = $
 pub(crate) const RECORD_TOTAL: &str = "UPDATE table_totals SET entities = $3, started = began, ended = $4, \
      began = NULL, share = NULL, pk = NULL, rk = NULL, so_far = NULL WHERE table_no = $1 AND began = $2";
 
-// Records of views.
+// Tables and schemas.
 
 /// Locks a table, so that it keeps its number until the end of the transaction.
 pub(crate) const TABLE_NO: &str =
     "SELECT table_no, spread FROM tables WHERE account = $1 AND name_lower = $2 FOR SHARE";
 pub(crate) const HAS_SCHEMA: &str = "SELECT 1 FROM pg_namespace WHERE nspname = $1";
-pub(crate) const HAS_ROLE: &str = "SELECT 1 FROM pg_roles WHERE rolname = $1";
-pub(crate) const VIEW_OF: &str = "SELECT schema_name, name, grants FROM sql_views WHERE table_no = $1";
-pub(crate) const LIST_VIEWS: &str = "SELECT t.account, t.name AS table_name, v.schema_name, v.name, v.columns, \
-     v.grants, v.refreshed, v.seen, v.is_full FROM sql_views AS v JOIN tables AS t ON t.table_no = v.table_no \
-     WHERE t.account = coalesce($1, t.account) ORDER BY t.account, t.name_lower";
-pub(crate) const RECORD_VIEW: &str = "INSERT INTO sql_views (table_no, schema_name, name, columns, grants, \
-     refreshed, seen, is_full) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (table_no) DO UPDATE SET \
-     schema_name = excluded.schema_name, name = excluded.name, columns = excluded.columns, \
-     grants = excluded.grants, refreshed = excluded.refreshed, seen = excluded.seen, is_full = excluded.is_full";
-/// Keeps the record of a view from being changed by others.
-pub(crate) const LOCK_VIEW: &str = "SELECT table_no FROM sql_views WHERE table_no = $1 FOR UPDATE";
-pub(crate) const FORGET_VIEW: &str = "DELETE FROM sql_views WHERE table_no = $1";
-/// The kind of views, and the option that makes one a security barrier.
-pub(crate) const BARRED: (&str, &str) = ("v", "security_barrier");
-/// Views whose table is deleted, and those without a security barrier: conditions of a query could run
-/// before the bucket is compared, and see what the view does not show. $1 and $2: [`BARRED`].
-pub(crate) const UNTIDY_VIEWS: &str = "SELECT v.table_no, v.schema_name, v.name, t.table_no IS NULL AS is_orphaned \
-     FROM sql_views AS v LEFT JOIN tables AS t ON t.table_no = v.table_no WHERE t.table_no IS NULL \
-     OR EXISTS (SELECT 1 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
-     WHERE c.relname = v.name AND n.nspname = v.schema_name AND c.relkind = $1 AND NOT EXISTS \
-     (SELECT 1 FROM pg_options_to_table(c.reloptions) AS o \
-     WHERE o.option_name = $2 AND o.option_value::boolean)) ORDER BY v.table_no";
-// About the catalogue of one server, and none of our tables.
-
-/// Whether the view $2 of the schema $1 is about the table with the number $3; no row without such a view.
-pub(crate) const IS_VIEW_OF: &str = "SELECT position($3::bigint::text IN pg_get_viewdef(c.oid)) > 0 AS is_ours \
-     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
-     WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind = 'v'";
-/// The privileges that others have on a view, and on its columns.
-pub(crate) const VIEW_PRIVILEGES: &str = "SELECT p.privilege_type, p.is_grantable, a.name AS column_name, \
-     CASE p.grantee WHEN 0 THEN NULL ELSE pg_get_userbyid(p.grantee)::text END AS role \
-     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
-     CROSS JOIN LATERAL (SELECT NULL::text AS name, c.relacl AS acl UNION ALL SELECT attname::text, attacl \
-     FROM pg_attribute WHERE attrelid = c.oid AND NOT attisdropped) AS a \
-     CROSS JOIN LATERAL aclexplode(a.acl) AS p \
-     WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind = 'v' AND p.grantee <> c.relowner";
-/// Whether the schema $1 stands before $2 in the search path.
-pub(crate) const PRECEDES: &str = "SELECT coalesce(array_position(current_schemas(false)::text[], $1) \
-     < array_position(current_schemas(false)::text[], $2), false) AS precedes";
-/// The sessions that have locked the relation $2 of the schema $1.
-pub(crate) const LOCKERS: &str = "SELECT DISTINCT a.pid, a.application_name FROM pg_locks AS l \
-     JOIN pg_stat_activity AS a ON a.pid = l.pid JOIN pg_class AS c ON c.oid = l.relation \
-     JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE l.granted AND l.pid <> pg_backend_pid() \
-     AND n.nspname = $1 AND c.relname = $2 ORDER BY a.pid";
 
 /// Every text here.
-pub(crate) const ALL: [&str; 27] = [
+pub(crate) const ALL: [&str; 19] = [
     SET_EXPIRY,
     CLEAR_EXPIRY,
     LIST_EXPIRIES,
@@ -151,12 +107,4 @@ pub(crate) const ALL: [&str; 27] = [
     RECORD_TOTAL,
     TABLE_NO,
     HAS_SCHEMA,
-    HAS_ROLE,
-    VIEW_OF,
-    LIST_VIEWS,
-    RECORD_VIEW,
-    LOCK_VIEW,
-    FORGET_VIEW,
-    UNTIDY_VIEWS,
-    LOCKERS,
 ];

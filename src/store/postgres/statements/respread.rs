@@ -15,10 +15,15 @@ pub(crate) const START: &str = "INSERT INTO respreads \
 pub(crate) const SAVE_POSITION: &str =
     "UPDATE respreads SET share = $2, pk = $3, rk = $4 WHERE table_no = $1";
 pub(crate) const FORGET: &str = "DELETE FROM respreads WHERE table_no = $1";
-/// What cannot follow a table to other buckets.
-pub(crate) const OBSTACLES: &str = "SELECT \
-     EXISTS (SELECT 1 FROM property_indexes WHERE table_no = $1 AND state <> 2) AS has_index, \
-     EXISTS (SELECT 1 FROM sql_views WHERE table_no = $1) AS has_view";
+/// Whether a property index, which cannot follow the table $1 to other buckets, is there.
+pub(crate) const HAS_INDEX: &str =
+    "SELECT EXISTS (SELECT 1 FROM property_indexes WHERE table_no = $1 AND state <> 2) AS found";
+/// The first SQL view over the relation $2 whose definition contains the number $1.
+pub(crate) const VIEW_OF: &str = "SELECT r.ev_class::regclass::text AS name FROM pg_depend AS d \
+     JOIN pg_rewrite AS r ON r.oid = d.objid \
+     WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass \
+     AND d.refobjid = to_regclass($2) AND position($1::bigint::text IN pg_get_viewdef(r.ev_class)) > 0 \
+     ORDER BY 1 LIMIT 1";
 /// How many entities the table had when they were last counted.
 pub(crate) const TOTAL: &str = "SELECT entities FROM table_totals WHERE table_no = $1";
 
@@ -114,7 +119,7 @@ pub(super) const ALL: [&str; 23] = [
     START,
     SAVE_POSITION,
     FORGET,
-    OBSTACLES,
+    HAS_INDEX,
     TOTAL,
     RENUMBER_TABLE,
     RENUMBER_RESPREAD,

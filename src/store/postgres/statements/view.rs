@@ -1,4 +1,4 @@
-//! The definition of a view over the stored form. Every value stands behind the test that its
+//! The statements that create a view over the stored form. Every value stands behind the test that its
 //! conversion cannot fail, so that one odd entity does not fail a query.
 
 use crate::protocol::codec::stored::ANNOTATION;
@@ -11,7 +11,22 @@ use crate::store::{ColumnKind, ViewColumn, ViewDefinition};
 const TIMESTAMP: &str = "(timestamp '0001-01-01 00:00:00' + (modified / 864000000000) * interval '1 day' \
      + (modified % 864000000000 / 10) * interval '1 microsecond') AT TIME ZONE 'UTC'";
 
-/// The name of a view with its schema.
+/// A regular expression for the comment that earlier versions, which created views by themselves, gave each.
+pub(crate) const LEFT_COMMENT: &str =
+    "^The table [^ ]+ of the account [^ ]+[.] The columns are the properties of ";
+
+/// The table that a view reads.
+pub(crate) struct ViewSource<'a> {
+    /// The schema with the tables of this program.
+    pub schema: Option<&'a str>,
+    pub account: &'a str,
+    pub table_no: i64,
+    pub buckets: Vec<i64>,
+    /// Whether there is a schema of the account's name, which the view belongs into.
+    pub has_account_schema: bool,
+}
+
+/// A name with its schema.
 pub(crate) fn qualified(schema: Option<&str>, name: &str) -> String {
     match schema {
         Some(schema) => format!("{}.{}", identifier(schema), identifier(name)),
@@ -19,37 +34,60 @@ pub(crate) fn qualified(schema: Option<&str>, name: &str) -> String {
     }
 }
 
+/// The statements that create the view of a table, after comments for the operator. Names of accounts and tables
+/// are letters and digits, so that none ends a comment.
+pub(crate) fn script(view: &ViewDefinition, source: &ViewSource<'_>) -> String {
+    let (account, table) = (source.account, &view.table);
+    let (schema, name) = (identifier(account), qualified(Some(account), table));
+    let mut statements = Vec::new();
+    if !source.has_account_schema {
+        statements.push(format!("CREATE SCHEMA {schema}"));
+    }
+    statements.push(create(view, source));
+    statements.extend(comments(view, account));
+    format!(
+        "-- The SQL view of the table {table} of the account {account}. Run these statements with psql, as a role that may
+-- read the tables of Rowhouse:
+--   rowhouse view sql {table} --account {account} | psql --single-transaction -v ON_ERROR_STOP=1 URL
+-- These let a role read the view, and nothing behind it:
+--   GRANT USAGE ON SCHEMA {schema} TO role; GRANT SELECT ON {name} TO role;
+-- For properties that appear later, print and run the statements again. If PostgreSQL refuses to change a column, drop
+-- the view before, and grant again:
+--   DROP VIEW {name};
+{};",
+        statements.join(";\n")
+    )
+}
+
 /// Creates the view, or changes it if its columns only become more. With a security barrier, conditions of
 /// a query do not see the rows that the view leaves out.
-pub(crate) fn create(view: &ViewDefinition, table_no: i64, buckets: &[i64]) -> String {
+fn create(view: &ViewDefinition, source: &ViewSource<'_>) -> String {
     let mut columns: Vec<String> = SYSTEM_COLUMNS.map(identifier).to_vec();
     columns.extend(view.columns.iter().map(|column| identifier(&column.name)));
     let mut values = vec!["pk".to_owned(), "rk".to_owned(), TIMESTAMP.to_owned()];
     values.extend(view.columns.iter().map(value));
-    let buckets: Vec<String> = buckets.iter().map(i64::to_string).collect();
+    let buckets: Vec<String> = source.buckets.iter().map(i64::to_string).collect();
     format!(
-        "CREATE OR REPLACE VIEW {} ({}) WITH (security_barrier = true) AS SELECT {} FROM entities WHERE bucket IN ({}) \
-         AND EXISTS (SELECT 1 FROM tables WHERE table_no = {table_no})",
-        qualified(view.schema.as_deref(), &view.name),
+        "CREATE OR REPLACE VIEW {} ({}) WITH (security_barrier = true) AS SELECT {} FROM {} WHERE bucket IN ({}) \
+         AND EXISTS (SELECT 1 FROM {} WHERE table_no = {})",
+        qualified(Some(source.account), &view.table),
         columns.join(", "),
         values.join(", "),
+        qualified(source.schema, "entities"),
         buckets.join(", "),
+        qualified(source.schema, "tables"),
+        source.table_no,
     )
 }
 
-/// Mends a view that was made without a security barrier.
-pub(crate) fn bar(name: &str) -> String {
-    format!("ALTER VIEW {name} SET (security_barrier = true)")
-}
-
-/// Says what the view is, and which columns hold several types.
-pub(crate) fn comments(view: &ViewDefinition, account: &str, table: &str) -> Vec<String> {
-    let name = qualified(view.schema.as_deref(), &view.name);
+/// Comments on the view, and on columns that hold several types or have another name than their property.
+fn comments(view: &ViewDefinition, account: &str) -> Vec<String> {
+    let name = qualified(Some(account), &view.table);
     let scope = if view.is_full { "all" } else { "some" };
     let about = format!(
-        "The table {table} of the account {account}. The columns are the properties of {} entities, {scope} \
-         that there were.",
-        view.seen
+        "The table {} of the account {account}, by `rowhouse view sql`. The columns are the properties of {} \
+         entities, {scope} that there were.",
+        view.table, view.seen
     );
     let mut texts = vec![format!("COMMENT ON VIEW {name} IS {}", escaped_literal(&about))];
     for column in &view.columns {

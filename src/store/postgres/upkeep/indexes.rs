@@ -20,7 +20,6 @@ use crate::store::postgres::fault::{Effect, StatementError, judge, reason_of_ref
 use crate::store::postgres::retry::retry;
 use crate::store::postgres::rows::broken_row;
 use crate::store::postgres::statements::indexes as texts;
-use crate::store::postgres::upkeep::views::blocker;
 use crate::store::{
     AddedIndex, BuiltIndex, Failure, Fault, IndexFigures, Indexes, NewIndex, StoreResult, StoredIndex,
 };
@@ -36,6 +35,16 @@ const REMOVAL_LIMIT: Duration = Duration::from_secs(10);
 /// How long a session waits for others before the log names them, and for how long it does not repeat it.
 const PATIENCE: Duration = Duration::from_secs(5);
 const REPEAT: Duration = Duration::from_secs(300);
+
+/// A session as logs name it.
+fn blocker(row: &PgRow) -> Result<String, StatementError> {
+    let pid: i32 = row.try_get("pid").map_err(broken_row)?;
+    let application: Option<String> = row.try_get("application_name").map_err(broken_row)?;
+    Ok(match application.filter(|name| !name.is_empty()) {
+        Some(name) => format!("the session {pid} ({name})"),
+        None => format!("the session {pid}"),
+    })
+}
 
 /// A part of an index as it is in the database.
 struct IndexPart {

@@ -11,7 +11,7 @@ use crate::store::postgres::catalog::indexes::stored;
 use crate::store::postgres::cluster::distribution::{cluster, is_worker};
 use crate::store::postgres::connections::hosts::Hosts;
 use crate::store::postgres::connections::{PgOptions, StartError, allowed_connections, schema};
-use crate::store::postgres::statements::{self, indexes};
+use crate::store::postgres::statements::{self, indexes, view};
 use crate::store::{HostsFound, IndexState, Inspection, MigrationObstacle};
 
 /// The privileges that a server needs on its tables.
@@ -27,6 +27,11 @@ const MISSING: &str = "SELECT p.name || ' on ' || t.name AS missing \
      WHERE NOT has_table_privilege(to_regclass(t.name), p.name) ORDER BY 1";
 const MAY_CREATE: &str = "SELECT current_user::text AS role, current_schema()::text AS schema, \
      coalesce(has_schema_privilege(current_schema(), 'CREATE'), false) AS may_create";
+
+/// Views with a comment that matches $1.
+const VIEWS_WITH_COMMENT: &str = "SELECT n.nspname::text AS schema, c.relname::text AS name FROM pg_class AS c \
+     JOIN pg_namespace AS n ON n.oid = c.relnamespace \
+     WHERE c.relkind = 'v' AND obj_description(c.oid, 'pg_class') ~ $1 ORDER BY 1, 2";
 
 /// Inspects the database, and whether migrations could run.
 ///
@@ -86,6 +91,7 @@ async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
     };
     let left_respreads = if missing.is_empty() { left_respreads(db).await? } else { Vec::new() };
     let missing_indexes = if missing.is_empty() { missing_indexes(db).await? } else { Vec::new() };
+    let left_views = left_views(db).await?;
     let allowed_connections = Some(allowed_connections(db).await?);
     let product: String = server.try_get("version")?;
     Ok(Inspection {
@@ -104,6 +110,7 @@ async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
         left_respreads,
         hidden_schemas: Vec::new(),
         missing_indexes,
+        left_views,
         accounts,
     })
 }
@@ -157,6 +164,12 @@ async fn missing_indexes(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Err
         }
     }
     Ok(missing)
+}
+
+/// SQL views that an earlier version created.
+async fn left_views(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
+    let rows = sqlx::query(VIEWS_WITH_COMMENT).bind(view::LEFT_COMMENT).fetch_all(db).await?;
+    rows.iter().map(|row| Ok(view::qualified(Some(row.try_get("schema")?), row.try_get("name")?))).collect()
 }
 
 /// The tables that a server uses: all but those of the migrations.

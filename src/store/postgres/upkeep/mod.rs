@@ -6,6 +6,5 @@ mod inspect;
 mod purge;
 mod reset;
 mod totals;
-mod views;
 
 pub(crate) use inspect::inspect;

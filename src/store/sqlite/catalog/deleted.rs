@@ -86,11 +86,7 @@ fn keep(db: &Connection, table: TableRef<'_>, now: Ticks, kept_until: Ticks) -> 
                  'expiry', (SELECT json_object('property', property, 'delay', delay, 'pause', pause, 'made', made)
                             FROM expiry WHERE table_no = t.table_no),
                  'indexes', (SELECT json_group_array(json_object('property', property, 'kind', kind))
-                             FROM property_indexes WHERE table_no = t.table_no AND state <> 2),
-                 'view', (SELECT json_object('schema_name', schema_name, 'name', name, 'columns', columns,
-                                             'grants', grants, 'seen', seen,
-                                             'is_full', json(iif(is_full, 'true', 'false')))
-                          FROM sql_views WHERE table_no = t.table_no)), ?3, ?4
+                             FROM property_indexes WHERE table_no = t.table_no AND state <> 2)), ?3, ?4
              FROM tables AS t WHERE t.account = ?1 AND t.name_lower = ?2 RETURNING table_no",
         )?
         .query_row(params![table.account, table.name.lower(), now.raw(), kept_until.raw()], |row| row.get(0))

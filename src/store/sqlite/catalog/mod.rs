@@ -5,3 +5,5 @@ mod deleted;
 pub(crate) mod entries;
 pub(crate) mod indexes;
 pub(crate) mod tables;
+pub(crate) mod view_text;
+mod views;

@@ -2,8 +2,9 @@
 
 use rusqlite::{Connection, OpenFlags};
 
+use crate::store::quoting::identifier;
 use crate::store::sqlite::SqliteStore;
-use crate::store::sqlite::catalog::{accounts, entries, indexes};
+use crate::store::sqlite::catalog::{accounts, entries, indexes, view_text};
 use crate::store::sqlite::connections::options::BUSY_TIMEOUT;
 use crate::store::sqlite::connections::options::{Location, OpenError, display};
 use crate::store::sqlite::connections::schema;
@@ -51,6 +52,7 @@ fn inspect(location: &Location) -> Result<Inspection, OpenError> {
     if version >= schema::WITH_INDEXES {
         found.missing_indexes = missing_indexes(&db)?;
     }
+    found.left_views = left_views(&db)?;
     Ok(found)
 }
 
@@ -64,4 +66,13 @@ fn missing_indexes(db: &Connection) -> Result<Vec<String>, OpenError> {
         }
     }
     Ok(missing)
+}
+
+/// SQL views that an earlier version created.
+fn left_views(db: &Connection) -> Result<Vec<String>, OpenError> {
+    let mut look = db.prepare(
+        "SELECT name FROM sqlite_schema WHERE type = 'view' AND sql LIKE ?1 AND sql LIKE ?2 ORDER BY name",
+    )?;
+    let names = look.query_map(view_text::LEFT_DEFINITION, |row| row.get(0))?;
+    Ok(names.map(|name| name.map(|name: String| identifier(&name))).collect::<rusqlite::Result<_>>()?)
 }

@@ -7,7 +7,5 @@ pub(crate) mod inspect;
 pub(crate) mod purge;
 pub(crate) mod reset;
 mod totals;
-mod view_text;
-mod views;
 
 pub(crate) use backup::{Backup, Copied};

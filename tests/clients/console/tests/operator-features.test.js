@@ -1,4 +1,4 @@
-// Indexes, expiry and SQL views.
+// Indexes and expiry.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -64,18 +64,4 @@ withTable("entities are made to expire, and no longer", async (page) => {
   assert.equal(await page.getByLabel("After").inputValue(), "30d");
   await page.getByRole("button", { name: "End expiry" }).click();
   await page.getByRole("dialog").waitFor({ state: "detached" });
-});
-
-withTable("a view is created, refreshed and dropped", async (page) => {
-  await page.getByRole("button", { name: "SQL view" }).click();
-  await page.getByRole("button", { name: "Create view" }).click();
-  await page.getByText(/Age.*Name/).waitFor();
-  // The views are asked for again once it is refreshed. Dropped before, it may be created by the refresh.
-  await Promise.all([
-    page.waitForResponse((answer) => answer.url().includes("/views?")),
-    page.getByRole("button", { name: "Refresh view" }).click(),
-  ]);
-  await picture(page, "view");
-  await page.getByRole("button", { name: "Drop view" }).click();
-  await page.getByText("There is no view of this table.").waitFor();
 });

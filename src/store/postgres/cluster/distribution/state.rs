@@ -42,8 +42,12 @@ const STATISTICS_OF_A_SHARD: &str = "SELECT string_agg(attname, ',') FROM pg_att
 /// Without a row for the plugins, they are not restricted, or the role may not know them.
 const REPLICATION: &str = "SELECT current_setting('wal_level') AS wal_level, \
      (SELECT setting FROM pg_settings WHERE name = 'output_plugin_libraries') AS plugins";
-const VIEW_SCHEMAS: &str = "SELECT DISTINCT v.schema_name AS name FROM sql_views AS v \
-     JOIN pg_namespace AS n ON n.nspname = v.schema_name ORDER BY 1";
+/// Schemas with views over the relation $1, beside its own.
+const VIEW_SCHEMAS: &str = "SELECT DISTINCT n.nspname::text AS name FROM pg_depend AS d \
+     JOIN pg_rewrite AS r ON r.oid = d.objid JOIN pg_class AS c ON c.oid = r.ev_class \
+     JOIN pg_namespace AS n ON n.oid = c.relnamespace \
+     WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass \
+     AND d.refobjid = to_regclass($1) AND n.nspname <> current_schema() ORDER BY 1";
 /// $1 [`FACTS`], $2 the role of the servers.
 const FACTS_OF_NODES: &str =
     "SELECT nodeid, success, result FROM run_command_on_all_nodes(format($1, $2::text))";
@@ -112,10 +116,7 @@ pub(crate) async fn catalogue(db: &mut PgConnection) -> Result<Option<Cluster>, 
 pub(crate) async fn cluster(db: &mut PgConnection, role: &str) -> Result<Option<Cluster>, sqlx::Error> {
     let Some(mut cluster) = with_nodes(db, role).await? else { return Ok(None) };
     cluster.columns_with_statistics = statistics(db, cluster.is_distributed()).await?;
-    let is_migrated = cluster.tables.iter().all(|table| table.placement != TablePlacement::Missing);
-    if is_migrated {
-        cluster.view_schemas = view_schemas(db).await?;
-    }
+    cluster.view_schemas = view_schemas(db).await?;
     Ok(Some(cluster))
 }
 
@@ -201,7 +202,7 @@ async fn statistics(db: &mut PgConnection, is_distributed: bool) -> Result<Vec<S
 }
 
 async fn view_schemas(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
-    let rows = sqlx::query(VIEW_SCHEMAS).fetch_all(db).await?;
+    let rows = sqlx::query(VIEW_SCHEMAS).bind(COLOCATED[0]).fetch_all(db).await?;
     rows.iter().map(|row| row.try_get("name")).collect()
 }
 

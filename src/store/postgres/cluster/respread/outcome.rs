@@ -22,10 +22,10 @@ pub(crate) enum RespreadError {
     )]
     HasIndex,
     #[error(
-        "the table has an SQL view, which cannot follow: drop it with `rowhouse view drop`, and create it again \
-         afterwards"
+        "the table has the SQL view {0}, which cannot follow: drop it, and create it again afterwards, with what \
+         `rowhouse view sql` prints then"
     )]
-    HasView,
+    HasView(String),
     #[error("another `rowhouse table respread` is running on this database")]
     Running,
     #[error("this is a worker: give the coordinator's URL as --migrate-url, or as --database-url")]

@@ -9,6 +9,7 @@ use sqlx::{Connection, PgConnection, Row};
 use super::outcome::{RespreadError, RespreadResult};
 use crate::protocol::model::{Key, TableRef, Ticks};
 use crate::store::bucket::new_table_no;
+use crate::store::contract::cluster::COLOCATED;
 use crate::store::postgres::state::table_ids::TableId;
 use crate::store::postgres::statements;
 use crate::store::postgres::statements::respread as texts;
@@ -78,13 +79,7 @@ pub(crate) async fn begin(
     if source.spread == spread {
         return Ok(RespreadStart::AlreadyThere);
     }
-    let obstacles = sqlx::query(texts::OBSTACLES).bind(table_no).fetch_one(&mut *transaction).await?;
-    if obstacles.try_get("has_index")? {
-        return Err(RespreadError::HasIndex);
-    }
-    if obstacles.try_get("has_view")? {
-        return Err(RespreadError::HasView);
-    }
+    refuse_followers(&mut transaction, table_no).await?;
     let state = RespreadState {
         table_no: new_table_no(),
         source,
@@ -105,6 +100,19 @@ pub(crate) async fn begin(
     set_buckets(&mut transaction, state.target, None).await?;
     transaction.commit().await?;
     Ok(RespreadStart::Started(state))
+}
+
+/// Refuses a table with an index or a view, which cannot follow it to other buckets.
+async fn refuse_followers(db: &mut PgConnection, table_no: i64) -> Result<(), RespreadError> {
+    let index = sqlx::query(texts::HAS_INDEX).bind(table_no).fetch_one(&mut *db).await?;
+    if index.try_get("found")? {
+        return Err(RespreadError::HasIndex);
+    }
+    let view = sqlx::query(texts::VIEW_OF).bind(table_no).bind(COLOCATED[0]).fetch_optional(db).await?;
+    match view {
+        Some(row) => Err(RespreadError::HasView(row.try_get("name")?)),
+        None => Ok(()),
+    }
 }
 
 /// Finds a respread that was begun.

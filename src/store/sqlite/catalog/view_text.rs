@@ -1,34 +1,50 @@
-//! The definition of a view over the stored form. Every value stands behind the test of its type, so
+//! The statement that creates a view over the stored form. Every value stands behind the test of its type, so
 //! that a column never shows a value as something that it is not.
 
 use crate::protocol::codec::stored::ANNOTATION;
+use crate::store::bucket::bucket;
 use crate::store::contract::views::SYSTEM_COLUMNS;
 use crate::store::quoting::{identifier, literal};
+use crate::store::sqlite::catalog::tables::SPREAD;
 use crate::store::{ColumnKind, ViewColumn, ViewDefinition};
 
 /// Ticks as ISO 8601 with seven digits, which sort as the times do.
 const TIMESTAMP: &str = "strftime('%Y-%m-%dT%H:%M:%S', modified / 10000000 - 62135596800, 'unixepoch') \
      || printf('.%07dZ', modified % 10000000)";
 
-/// Creates the view.
-pub(crate) fn create(view: &ViewDefinition, table_no: i64, bucket: i64) -> String {
+/// Patterns of the definitions that earlier versions, which created views by themselves, stored. Those of
+/// [`script`] have a comment before SELECT.
+pub(crate) const LEFT_DEFINITION: [&str; 2] = [
+    "%) AS SELECT pk, rk, strftime(%",
+    "% FROM entities WHERE bucket = % AND EXISTS (SELECT 1 FROM tables WHERE table_no = %",
+];
+
+/// The name of the view of a table.
+pub(crate) fn name(account: &str, table: &str) -> String {
+    format!("{account}__{table}")
+}
+
+/// The statement that creates the view of a table, after comments for the operator. Names of accounts and tables are
+/// letters and digits, so that none ends a comment.
+pub(crate) fn script(view: &ViewDefinition, account: &str, table_no: i64) -> String {
+    let table = &view.table;
+    let name = identifier(&name(account, table));
     let mut columns: Vec<String> = SYSTEM_COLUMNS.map(identifier).to_vec();
     columns.extend(view.columns.iter().map(|column| identifier(&column.name)));
     let mut values = vec!["pk".to_owned(), "rk".to_owned(), TIMESTAMP.to_owned()];
     values.extend(view.columns.iter().map(value));
+    let (columns, values) = (columns.join(", "), values.join(", "));
+    let bucket = bucket(table_no, SPREAD, "");
     format!(
-        "CREATE VIEW {} ({}) AS SELECT {} FROM entities WHERE bucket = {bucket} \
-         AND EXISTS (SELECT 1 FROM tables {})",
-        identifier(&view.name),
-        columns.join(", "),
-        values.join(", "),
-        of_table(table_no),
+        "-- The SQL view of the table {table} of the account {account}. Run this statement with sqlite3:
+--   rowhouse view sql {table} --account {account} | sqlite3 FILE
+-- SQLite has no roles: who may read the file may read every table. Readers open it with sqlite3 -readonly.
+-- For properties that appear later, print and run the statement again, after
+--   DROP VIEW {name};
+CREATE VIEW {name} ({columns}) AS /* the table {table} of the account {account}, by rowhouse view sql */ \
+         SELECT {values} FROM entities WHERE bucket = {bucket} \
+         AND EXISTS (SELECT 1 FROM tables WHERE table_no = {table_no});"
     )
-}
-
-/// What the definitions of a table's views contain, and no others.
-pub(crate) fn of_table(table_no: i64) -> String {
-    format!("WHERE table_no = {table_no}")
 }
 
 /// The value of a column; null if the property is missing or has another type.
