@@ -158,10 +158,7 @@ fn print_progress(event: RespreadEvent, last: &mut Option<Instant>) {
     *last = Some(Instant::now());
     match event {
         RespreadEvent::Resumed => eprintln!("going on with what an earlier call has begun"),
-        RespreadEvent::Copied { entities, of: Some(of) } => {
-            eprintln!("copied {entities} of about {of} entities")
-        }
-        RespreadEvent::Copied { entities, of: None } => eprintln!("copied {entities} entities"),
+        RespreadEvent::Copied { entities } => eprintln!("copied {entities} entities"),
         RespreadEvent::ChangesCopied { keys } => eprintln!("copied {keys} changes"),
         RespreadEvent::Compared { entities } => {
             eprintln!("compared {entities} entities, of the table and of the copy")

@@ -100,19 +100,12 @@ pub(crate) fn expiry(of: &TableExpiry, now: Ticks) -> Value {
 }
 
 pub(crate) fn total(total: &TableTotal) -> Value {
-    let (basis, times) = match total.basis {
-        TotalBasis::Exact => ("exact", None),
-        TotalBasis::Counted { started, ended } => ("counted", Some((started, ended))),
-        TotalBasis::Estimated => ("estimated", None),
-        TotalBasis::AtLeast => ("atLeast", None),
+    let basis = match total.basis {
+        TotalBasis::Exact => "exact",
+        TotalBasis::Estimated => "estimated",
+        TotalBasis::AtLeast => "atLeast",
     };
-    json!({
-        "entities": total.entities,
-        "basis": basis,
-        "bytes": total.bytes,
-        "countBegan": times.map(|(started, _)| started.to_canonical()),
-        "countEnded": times.map(|(_, ended)| ended.to_canonical()),
-    })
+    json!({ "entities": total.entities, "basis": basis, "bytes": total.bytes })
 }
 
 /// The nodes of a cluster.

@@ -2,19 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use crate::protocol::model::ticks::TICKS_PER_SECOND;
-use crate::protocol::model::{Key, TableName, TableRef, Ticks};
+use crate::protocol::model::{Key, TableRef};
 use crate::protocol::plan::{Predicate, Projection, Scan, query};
-use crate::store::{CountPosition, CountedPart, Store, StoreResult, StoredTotal, TableSize, TotalPass};
+use crate::store::{CountPosition, CountedPart, Store, StoreResult, TableSize};
 
 /// Matching entities of one page of a count.
 const PAGE_ROWS: usize = 100_000;
 /// Bytes of keys of such a page.
 const PAGE_BYTES: usize = 64 << 20;
-/// A stored count is renewed when it is this old, and not before counting again would take less
-/// than this part of the time.
-const STALE: i64 = 3600 * TICKS_PER_SECOND;
-const STALE_PART: i64 = 20;
 /// The rows of a step that take about as long as it should.
 const STEP_TIMES: (Duration, Duration) = (Duration::from_millis(40), Duration::from_millis(160));
 const STEP_ROWS: (u32, u32) = (1000, 200_000);
@@ -24,8 +19,6 @@ const STEP_ROWS: (u32, u32) = (1000, 200_000);
 pub(crate) enum TotalBasis {
     /// Counted now.
     Exact,
-    /// Counted between two times in the past.
-    Counted { started: Ticks, ended: Ticks },
     /// What the statistics of the database say.
     Estimated,
     /// There are more.
@@ -41,44 +34,22 @@ pub(crate) struct TableTotal {
     pub bytes: u64,
 }
 
-/// Returns the total of a table, from the first entities, which are all of a small table.
-/// For a larger one it is the last count, which is renewed in the background if it is old.
+/// Returns the total of a table, from the first entities, which are all of a small table. For a larger one the
+/// database estimates it.
 ///
 /// # Errors
 /// Failures of the database.
-pub(crate) async fn total(
-    store: &Store,
-    table: TableRef<'_>,
-    size: TableSize,
-    now: Ticks,
-) -> StoreResult<TableTotal> {
+pub(crate) async fn total(store: &Store, table: TableRef<'_>, size: TableSize) -> StoreResult<TableTotal> {
     let (entities, basis) = if size.complete {
         (size.entities, TotalBasis::Exact)
     } else {
-        let stored = store.stored_total(table).await?;
-        if stored.is_none_or(|stored| is_stale(stored, now))
-            && let Err(failure) = store.want_total(table, now).await
-        {
-            tracing::debug!(?failure, "a count could not be asked for");
-        }
-        match stored {
-            Some(StoredTotal { entities, started, ended }) => {
-                (entities, TotalBasis::Counted { started, ended })
-            }
-            None => match store.estimate(table).await? {
-                Some(estimate) if estimate > size.entities => (estimate, TotalBasis::Estimated),
-                _ => (size.entities, TotalBasis::AtLeast),
-            },
+        match store.estimate(table).await? {
+            Some(estimate) if estimate > size.entities => (estimate, TotalBasis::Estimated),
+            _ => (size.entities, TotalBasis::AtLeast),
         }
     };
     let each = size.bytes as f64 / size.entities.max(1) as f64;
     Ok(TableTotal { entities, basis, bytes: (each * entities as f64).round() as u64 })
-}
-
-fn is_stale(stored: StoredTotal, now: Ticks) -> bool {
-    let took = stored.ended.raw() - stored.started.raw();
-    // Also of a count that a clock ahead has ended.
-    (now.raw() - stored.ended.raw()).abs() > STALE.max(took.saturating_mul(STALE_PART))
 }
 
 /// Counts matching entities from a key on, until the time has passed.
@@ -172,39 +143,5 @@ impl CountPace {
             }
         }
         Ok(Some(counted))
-    }
-
-    /// Continues a stored total for a step.
-    ///
-    /// # Errors
-    /// As [`CountPace::step`].
-    pub(crate) async fn step_total(
-        &mut self,
-        store: &Store,
-        pass: &TotalPass,
-        now: Ticks,
-    ) -> StoreResult<()> {
-        let table = TableName::parse(&pass.table)?;
-        match self.step(store, table.in_account(&pass.account), &pass.position).await? {
-            Some(part) => store.record_total(pass, &part, now).await,
-            // The respread has ended this count.
-            None => Ok(()),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_count_is_renewed_the_more_rarely_the_longer_it_takes() {
-        let at = |seconds: i64| Ticks::from_raw(Ticks::MIN.raw() + seconds * TICKS_PER_SECOND).unwrap();
-        let short = StoredTotal { entities: 1, started: at(0), ended: at(1) };
-        assert!(!is_stale(short, at(3601)) && is_stale(short, at(3602)));
-        let long = StoredTotal { entities: 1, started: at(0), ended: at(1000) };
-        assert!(!is_stale(long, at(21_000)) && is_stale(long, at(21_001)));
-        let ahead = StoredTotal { entities: 1, started: at(9000), ended: at(9001) };
-        assert!(is_stale(ahead, at(5000)) && !is_stale(ahead, at(6000)));
     }
 }

@@ -1,5 +1,4 @@
-//! Upkeep of tables: sweeping what has expired, counting tables whose totals are wanted, and removing what
-//! belonged to deleted tables.
+//! Upkeep of tables: sweeping what has expired, and removing what belonged to deleted tables.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +8,9 @@ use super::{IDLE, LONGEST_PAUSE, OnFailure, PAUSE_FACTOR, is_due, pause_after};
 use crate::observe::metrics::METRICS;
 use crate::operator::deleted::DeletedSizes;
 use crate::operator::expiry;
-use crate::operator::totals::CountPace;
 use crate::protocol::model::Ticks;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
-use crate::store::{Failure, SetAside, Store, TotalPass};
+use crate::store::{Failure, Store};
 
 /// As [`PAUSE_FACTOR`], while every entity that is read has expired: entities must be deleted as fast as
 /// they are written, so the work takes a fifth of one connection.
@@ -77,26 +75,23 @@ impl DeletedUpkeep {
     }
 }
 
-/// Sweeps what has expired, and counts tables. Of several servers, one works at a time.
+/// Sweeps what has expired. Of several servers, one works at a time.
 pub(crate) struct TableUpkeep {
     /// Distinguishes this server from the others.
     holder: i64,
-    pace: CountPace,
     summarized: Option<Instant>,
-    /// The tables whose count failed.
-    failed: SetAside,
 }
 
 impl Default for TableUpkeep {
     fn default() -> Self {
         let holder = Uuid::new_v4().as_u64_pair().0.cast_signed();
-        Self { holder, pace: CountPace::default(), summarized: None, failed: SetAside::default() }
+        Self { holder, summarized: None }
     }
 }
 
 impl TableUpkeep {
     pub(crate) const ON_FAILURE: OnFailure = OnFailure {
-        message: "expiry and counting wait: the database failed",
+        message: "expiry waits: the database failed",
         pauses: (Duration::from_secs(10), LONGEST_PAUSE),
     };
 
@@ -109,29 +104,13 @@ impl TableUpkeep {
             summarize(store, now).await?;
             self.summarized = Some(Instant::now());
         }
-        let left_out = self.failed.current();
-        let (expiry, total) = (store.due_expiry(now).await?, store.due_total(&left_out).await?);
-        if expiry.is_none() && total.is_none() {
-            return Ok(IDLE);
-        }
+        let Some(due) = store.due_expiry(now).await? else { return Ok(IDLE) };
         let until = now.later(LEAD);
         if !store.leads_upkeep(self.holder, now, until).await? {
             return Ok(IDLE);
         }
         let begun = Instant::now();
-        let mut is_full = false;
-        if let Some(of) = expiry {
-            is_full = expiry::step(store, &of, now).await?.is_full;
-        }
-        if let Some(pass) = total
-            && let Err(failure) = self.pace.step_total(store, &pass, now).await
-        {
-            let TotalPass { account, table, .. } = &pass;
-            tracing::debug!(account, table, ?failure, "a table could not be counted; will retry");
-            if !self.failed.add(pass.table_no) {
-                return Err(failure);
-            }
-        }
+        let is_full = expiry::step(store, &due, now).await?.is_full;
         Ok(pause_after(begun, if is_full { FULL_PAUSE_FACTOR } else { PAUSE_FACTOR }))
     }
 }

@@ -14,7 +14,7 @@ use super::reply::{Refusal, Reply};
 use crate::error::{Code, Error};
 use crate::operator::totals::{self, CountPace, TableTotal};
 use crate::operator::{table_name, to_json};
-use crate::protocol::model::{Key, TableName, Ticks};
+use crate::protocol::model::{Key, TableName};
 use crate::protocol::odata::{self, Grammar};
 use crate::protocol::plan::filter::{self, Subject};
 use crate::protocol::plan::scan::MAX_TIME;
@@ -104,10 +104,9 @@ pub(crate) async fn tables(call: &Call<'_>) -> Outcome {
     }
     let method = format!(
         "The first {SAMPLE} entities of each table were examined. Where complete is false, the table \
-         holds more than its numbers say, and total says what is known: its entities were counted between \
-         countBegan and countEnded, or are estimated from statistics, or there are at least as many. Bytes \
-         are those of keys and stored properties, without indexes; those of a total are estimated, if it is \
-         not exact."
+         holds more than its numbers say, and total says what is known: its entities are estimated from \
+         statistics, or there are at least as many. Bytes are those of keys and stored properties, without \
+         indexes; those of a total are estimated, if it is not exact."
     );
     Ok(Reply::json(200, &TablesReport { account: &account, method, tables: measured, next }))
 }
@@ -116,7 +115,7 @@ async fn size(store: &Store, account: &str, name: &str) -> Result<Option<(TableS
     let name = TableName::parse(name)?;
     let measure = async {
         let size = store.size(name.in_account(account), SAMPLE).await?;
-        Ok((size, totals::total(store, name.in_account(account), size, Ticks::now()).await?))
+        Ok((size, totals::total(store, name.in_account(account), size).await?))
     };
     match measure.await.map_err(|failure: Failure| Error::from(failure)) {
         Ok(found) => Ok(Some(found)),

@@ -125,7 +125,7 @@ pub(crate) const COLOCATED: [&str; 3] = ["entities", "buckets", "respread_change
 /// The column by which they are distributed.
 pub(crate) const DISTRIBUTION_COLUMN: &str = "bucket";
 /// Tables that each node has a copy of: they are small, and seldom written.
-pub(crate) const REFERENCE: [&str; 17] = [
+pub(crate) const REFERENCE: [&str; 16] = [
     "tables",
     "doomed",
     "deleted_tables",
@@ -136,7 +136,6 @@ pub(crate) const REFERENCE: [&str; 17] = [
     "account_option_changes",
     "account_queries",
     "expiry",
-    "table_totals",
     "upkeep_lease",
     "copy_marks",
     "property_indexes",

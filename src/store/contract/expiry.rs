@@ -97,11 +97,11 @@ pub trait Expiry {
     /// Stores how far the passes have come, if the table still has the rule.
     async fn record_sweep(&self, of: &TableExpiry, sweep: &SweepState) -> StoreResult<()>;
 
-    /// Removes what is stored here and in [`Totals`](super::Totals) about tables that no longer exist, and the
-    /// marks of copies that began 90 days before `now`.
+    /// Removes what is stored here about tables that no longer exist, and the marks of copies that began 90 days
+    /// before `now`.
     async fn forget_stale(&self, now: Ticks) -> StoreResult<()>;
 
-    /// Whether this server is the one that works on expiry and totals, until `until`. At any
+    /// Whether this server is the one that works on expiry, until `until`. At any
     /// time one server is; another takes over once the time of the last one has run out, or if it ends
     /// later than twice the time from `now` until `until`: a clock that was ahead has recorded it.
     async fn leads_upkeep(&self, holder: i64, now: Ticks, until: Ticks) -> StoreResult<bool>;

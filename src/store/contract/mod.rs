@@ -70,8 +70,7 @@ pub use load::{Load, LoadMark, Loads};
 pub use reset::{Reset, StoreSnapshot};
 pub(crate) use set_aside::SetAside;
 pub use tables::{TableSize, Tables};
-pub(crate) use totals::UnrecordedCounts;
-pub use totals::{CountPosition, CountedPart, StoredTotal, TotalPass, Totals};
+pub use totals::{CountPosition, CountedPart, Totals};
 pub use upkeep::Upkeep;
 pub use views::{ColumnKind, SqlViews, ViewColumn, ViewDefinition, ViewScript};
 

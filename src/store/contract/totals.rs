@@ -1,8 +1,7 @@
 //! How many entities tables have.
 
 use super::StoreResult;
-use super::unrecorded::Unrecorded;
-use crate::protocol::model::{Key, TableRef, Ticks};
+use crate::protocol::model::{Key, TableRef};
 
 /// Where counting goes on: tables are counted bucket by bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,33 +28,8 @@ pub struct CountedPart {
     pub next: Option<CountPosition>,
 }
 
-/// A stored count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StoredTotal {
-    pub entities: u64,
-    /// Writes between these times may be included or not.
-    pub started: Ticks,
-    pub ended: Ticks,
-}
-
-/// A count that is under way.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TotalPass {
-    pub table_no: i64,
-    pub account: String,
-    pub table: String,
-    pub began: Ticks,
-    pub position: CountPosition,
-    /// Entities counted so far.
-    pub so_far: u64,
-}
-
-/// Counts that could not be recorded, since they began: where they go on, and how many so far.
-pub(crate) type UnrecordedCounts = Unrecorded<(CountPosition, u64)>;
-
 store_trait! {
-/// Counts of entities: of a part, exactly, and stored ones of whole tables, for a first answer
-/// without a scan.
+/// Counts of entities: of a part, exactly, and estimates of whole tables, which read no entities.
 pub trait Totals {
     /// Counts the entities from a position on, `rows` at most. `None` if the table has got other buckets since
     /// then: what was counted says nothing of what is left, and the count has to begin anew.
@@ -69,27 +43,10 @@ pub trait Totals {
         rows: u32,
     ) -> StoreResult<Option<CountedPart>>;
 
-    /// Returns what the statistics of the database say about the size of a table; `None` if it has
-    /// none.
+    /// Returns the entities of a table that the planner of the database expects by its statistics; `None` if it
+    /// keeps none of single buckets.
     ///
     /// # Errors
     /// `TableNotFound`.
     async fn estimate(&self, table: TableRef<'_>) -> StoreResult<Option<u64>>;
-
-    /// Returns the last stored count.
-    async fn stored_total(&self, table: TableRef<'_>) -> StoreResult<Option<StoredTotal>>;
-
-    /// Asks for a new count, unless one is under way.
-    async fn want_total(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()>;
-
-    /// Returns the count that has been under way for the longest, but of none of these tables.
-    async fn due_total(&self, left_out: &[i64]) -> StoreResult<Option<TotalPass>>;
-
-    /// Stores a step of a count, and at the end its result.
-    async fn record_total(
-        &self,
-        pass: &TotalPass,
-        part: &CountedPart,
-        now: Ticks,
-    ) -> StoreResult<()>;
 }}

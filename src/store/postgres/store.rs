@@ -18,8 +18,8 @@ use super::state::purge_progress::PurgeProgress;
 use super::state::row_locks::RowLocks;
 use super::state::table_ids::TableCache;
 use crate::observe::metrics::METRICS;
+use crate::store::UnrecordedSweeps;
 use crate::store::contract::indexes::NarrowingMemory;
-use crate::store::{UnrecordedCounts, UnrecordedSweeps};
 
 /// A store in PostgreSQL. Statements check everything that it caches, so any number of stores may share
 /// one database.
@@ -38,7 +38,6 @@ pub struct PgStore {
     pub(super) purge_progress: PurgeProgress,
     /// What could not be written while a node of the cluster was away.
     pub(super) unrecorded_sweeps: UnrecordedSweeps,
-    pub(super) unrecorded_counts: UnrecordedCounts,
     pub(super) spread: u16,
     /// Timeout of a statement.
     pub(super) operation_timeout: Duration,
@@ -120,7 +119,6 @@ impl PgStore {
             table_cache: TableCache::default(),
             purge_progress: PurgeProgress::default(),
             unrecorded_sweeps: UnrecordedSweeps::default(),
-            unrecorded_counts: UnrecordedCounts::default(),
             spread: options.spread,
             operation_timeout: options.operation_timeout,
             narrowing: NarrowingMemory::default(),

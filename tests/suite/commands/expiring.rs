@@ -404,8 +404,8 @@ struct HeldRenumbering<'a> {
 impl<'a> HeldRenumbering<'a> {
     async fn begin(url: &'a str) -> Self {
         let mut session = PgConnection::connect(url).await.expect("a connection");
-        let renumber = "BEGIN; UPDATE tables SET table_no = table_no + 1; UPDATE expiry SET table_no = table_no + 1; \
-                        UPDATE table_totals SET table_no = table_no + 1";
+        let renumber =
+            "BEGIN; UPDATE tables SET table_no = table_no + 1; UPDATE expiry SET table_no = table_no + 1";
         session.execute(renumber).await.expect("a change");
         Self { url, session }
     }

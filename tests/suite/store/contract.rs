@@ -30,7 +30,7 @@ macro_rules! contract {
             accounts: sealed_anew_together, options_by_account, queries_by_account;
             pushdown: sql_is_eval;
             operator_features: rules_belong_to_tables, what_was_written_meanwhile_stays, every_entity_is_counted_once,
-                counts_are_stored_until_the_table_goes, rules_come_back_with_snapshots;
+                rules_come_back_with_snapshots;
             deleted: a_table_comes_back_with_all_that_it_had, deleted_tables_have_names_and_numbers,
                 tables_are_kept_until_their_time_ends,
                 a_reset_leaves_nothing_to_bring_back, one_of_two_has_a_deleted_table;

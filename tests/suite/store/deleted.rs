@@ -273,10 +273,8 @@ pub async fn one_of_two_has_a_deleted_table<B: AnyStore>(store: &B) {
 /// The statements by which servers without this feature delete and clean up.
 mod older {
     pub const DUE: &str = "SELECT count(*)::text FROM doomed WHERE due <= $NOW OR due > $NOW + 36000000000";
-    pub const CLEAN_UP: [&str; 2] = [
-        "DELETE FROM expiry AS e WHERE NOT EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = e.table_no)",
-        "DELETE FROM table_totals AS e WHERE NOT EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = e.table_no)",
-    ];
+    pub const CLEAN_UP: &str =
+        "DELETE FROM expiry AS e WHERE NOT EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = e.table_no)";
     pub const REMOVABLE: &str = "DELETE FROM property_indexes AS i \
          WHERE NOT EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = i.table_no)";
     pub const DELETE: [&str; 2] = [
@@ -304,7 +302,7 @@ async fn servers_that_do_not_know_kept_tables_leave_them_alone() {
             "nothing is to be purged"
         );
     }
-    for statement in older::CLEAN_UP.iter().chain([&older::REMOVABLE]) {
+    for statement in [older::CLEAN_UP, older::REMOVABLE] {
         execute(&url, statement);
     }
     assert!(is_done(&undelete(&store, &deleted, "People").await));

@@ -1,12 +1,10 @@
-//! Expiry and totals. Other cases share the database, so each keeps to an account of its own.
+//! Expiry and counts. Other cases share the database, so each keeps to an account of its own.
 
 use crate::support::store::AnyStore;
 use rowhouse::error::Code;
-use rowhouse::protocol::model::{IfMatch, Key, Ticks};
+use rowhouse::protocol::model::{IfMatch, Key};
 use rowhouse::protocol::plan::WriteKind;
-use rowhouse::store::{
-    CountPosition, CountedPart, Expiry, ExpiryRule, SweepState, TableExpiry, TotalPass, Totals,
-};
+use rowhouse::store::{CountPosition, Expiry, ExpiryRule, SweepState, TableExpiry, Totals};
 
 use super::contract::{fill, insert, name, now, number, refusal, table, write};
 
@@ -109,44 +107,6 @@ pub async fn every_entity_is_counted_once<B: AnyStore>(store: &B) {
     assert!(estimate.is_none_or(|rows| rows < 1_000_000), "{estimate:?}");
     let missing = store.count_part(name("Nowhere").in_account(&account), &CountPosition::start(), 1).await;
     assert_eq!(refusal(missing), Code::TableNotFound);
-}
-
-pub async fn counts_are_stored_until_the_table_goes<B: AnyStore>(store: &B) {
-    let (account, table) = table(store).await;
-    let began = now();
-    assert_eq!(store.stored_total(table.in_account(&account)).await.expect("an answer"), None);
-    store.want_total(table.in_account(&account), began).await.expect("a wish");
-    // A second wish does not disturb the first.
-    store.want_total(table.in_account(&account), now()).await.expect("a wish");
-    assert_eq!(store.stored_total(table.in_account(&account)).await.expect("an answer"), None);
-    let pass = pass(store, &account, began).await;
-    assert_eq!((&pass.position, pass.so_far, pass.table.as_str()), (&CountPosition::start(), 0, "People"));
-    let position = CountPosition { layout: None, share: 3, key: Key::new("p", "r") };
-    let part = CountedPart { entities: 40, next: Some(position.clone()) };
-    store.record_total(&pass, &part, now()).await.expect("a record");
-    let later = TotalPass { so_far: 40, position, ..pass.clone() };
-    store.record_total(&later, &CountedPart { entities: 2, next: None }, now()).await.expect("a record");
-    let stored = store.stored_total(table.in_account(&account)).await.expect("an answer").expect("a total");
-    assert_eq!((stored.entities, stored.started), (42, began));
-    assert!(stored.ended > began);
-    // What comes late of an ended count is not recorded.
-    store.record_total(&pass, &CountedPart { entities: 7, next: None }, now()).await.expect("nothing");
-    assert_eq!(store.stored_total(table.in_account(&account)).await.expect("an answer"), Some(stored));
-    store.delete_table(table.in_account(&account), now()).await.expect("it is there");
-    store.create_table(table.in_account(&account), now()).await.expect("the name is free");
-    assert_eq!(store.stored_total(table.in_account(&account)).await.expect("an answer"), None);
-    store.forget_stale(now()).await.expect("the former table's count");
-}
-
-/// The count of this account that is under way. Others may be before it, and are brought to their end.
-async fn pass<B: Totals>(store: &B, account: &str, began: Ticks) -> TotalPass {
-    loop {
-        let pass = store.due_total(&[]).await.expect("an answer").expect("a count");
-        if pass.account == account && pass.began == began {
-            return pass;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
 }
 
 pub async fn rules_come_back_with_snapshots<B: AnyStore>(store: &B) {

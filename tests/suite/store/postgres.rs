@@ -2,7 +2,6 @@
 //! replicas over one database can show.
 
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::support::store::AnyStore;
@@ -12,7 +11,7 @@ use rowhouse::protocol::plan::scan::MAX_TIME;
 use rowhouse::protocol::plan::{Span, TableScan, WriteKind};
 use rowhouse::store::postgres::{PgOptions, PgStore};
 use rowhouse::store::{CountPosition, Entities, Failure, Tables, Totals, Upkeep};
-use sqlx::{Connection, Executor as _, PgConnection};
+use sqlx::{Connection, PgConnection};
 
 use super::contract::{
     account, contract, fill, insert, name, now, number, refusal, scan, table, walk, write,
@@ -456,32 +455,4 @@ async fn a_count_does_not_go_on_in_other_buckets() {
         assert_eq!(sum, 200);
         before = CountPosition::start();
     }
-}
-
-#[tokio::test]
-async fn a_count_is_wanted_of_the_number_that_a_respread_has_just_given_the_table() {
-    let url = fresh_database();
-    migrate(&url);
-    let store = open(&url, 1).await;
-    let (account, table) = table(&store).await;
-    let mut held = PgConnection::connect(&url).await.expect("a connection");
-    held.execute("BEGIN; UPDATE tables SET table_no = table_no + 1").await.expect("a change");
-    let is_done = AtomicBool::new(false);
-    let want = async {
-        let wanted = store.want_total(table.in_account(&account), now()).await;
-        is_done.store(true, Ordering::Relaxed);
-        wanted
-    };
-    let commit = async {
-        let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        while !is_done.load(Ordering::Relaxed) && count(&url, waits).await == 0 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        held.execute("COMMIT").await.expect("a commit");
-    };
-    let (wanted, ()) = tokio::join!(want, commit);
-    wanted.expect("a wish");
-    let passes = "SELECT count(*) FROM table_totals JOIN tables USING (table_no) WHERE began IS NOT NULL";
-    assert_eq!(count(&url, passes).await, 1);
-    assert_eq!(count(&url, "SELECT count(*) FROM table_totals").await, 1);
 }

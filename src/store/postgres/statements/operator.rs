@@ -1,4 +1,4 @@
-//! Texts for expiry and totals.
+//! Texts for expiry and counts.
 
 // Expiry.
 
@@ -46,11 +46,9 @@ pub const DELETE_EXPIRED: &str = "DELETE FROM entities AS e USING \
 pub(crate) const RECORD_SWEEP: &str = "UPDATE expiry SET due = $3, began = $4, pk = $5, rk = $6, clean = $7, \
      expired = $8 WHERE table_no = $1 AND made = $2";
 
-/// What belongs to tables that no longer exist.
-pub(crate) const FORGET_DELETED: [&str; 2] = [
-    "DELETE FROM expiry AS e WHERE NOT EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = e.table_no)",
-    "DELETE FROM table_totals AS e WHERE NOT EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = e.table_no)",
-];
+/// The rules of tables that no longer exist.
+pub(crate) const FORGET_DELETED: &str =
+    "DELETE FROM expiry AS e WHERE NOT EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = e.table_no)";
 /// $1 holder, $2 now, $3 the end of its time. A clock ahead has recorded an end that is later still; the
 /// clocks of two servers may differ by that time.
 pub(crate) const LEAD_UPKEEP: &str = "INSERT INTO upkeep_lease AS l (id, holder, until) VALUES (1, $1, $3) \
@@ -60,24 +58,9 @@ pub(crate) const LEAD_UPKEEP: &str = "INSERT INTO upkeep_lease AS l (id, holder,
 pub(crate) const IS_LED_BY_ANOTHER: &str = "SELECT holder FROM upkeep_lease \
      WHERE holder <> $1 AND until > $2 AND until <= $3 + ($3 - $2)";
 
-// Totals.
+// Counts.
 
 pub const COUNT_REST: &str = "SELECT count(*) AS n FROM entities WHERE bucket = $1 AND (pk, rk) >= ($2, $3)";
-pub(crate) const STORED_TOTAL: &str = "SELECT c.entities, c.started, c.ended FROM table_totals AS c \
-     JOIN tables AS t ON t.table_no = c.table_no WHERE t.account = $1 AND t.name_lower = $2 AND c.ended IS NOT NULL";
-/// For a table whose row is locked.
-pub(crate) const WANT_TOTAL: &str = "INSERT INTO table_totals AS c (table_no, began, share, pk, rk, so_far) \
-     VALUES ($1, $2, 0, $3, $3, 0) ON CONFLICT (table_no) DO UPDATE SET began = excluded.began, share = 0, pk = excluded.pk, rk = excluded.rk, \
-     so_far = 0 WHERE c.began IS NULL RETURNING table_no";
-/// $1 tables that are left out.
-pub(crate) const DUE_TOTAL: &str = "SELECT c.table_no, t.account, t.name, c.began, c.share, c.pk, c.rk, c.so_far \
-     FROM table_totals AS c JOIN tables AS t ON t.table_no = c.table_no \
-     WHERE c.began IS NOT NULL AND c.table_no <> ALL($1::bigint[]) ORDER BY c.began, c.table_no LIMIT 1";
-/// $2 when the count began; also of the next.
-pub(crate) const RECORD_PART: &str = "UPDATE table_totals SET share = $3, pk = $4, rk = $5, so_far = $6 \
-     WHERE table_no = $1 AND began = $2";
-pub(crate) const RECORD_TOTAL: &str = "UPDATE table_totals SET entities = $3, started = began, ended = $4, \
-     began = NULL, share = NULL, pk = NULL, rk = NULL, so_far = NULL WHERE table_no = $1 AND began = $2";
 
 // Tables and schemas.
 
@@ -87,7 +70,7 @@ pub(crate) const TABLE_NO: &str =
 pub(crate) const HAS_SCHEMA: &str = "SELECT 1 FROM pg_namespace WHERE nspname = $1";
 
 /// Every text here.
-pub(crate) const ALL: [&str; 19] = [
+pub(crate) const ALL: [&str; 13] = [
     SET_EXPIRY,
     CLEAR_EXPIRY,
     LIST_EXPIRIES,
@@ -95,16 +78,10 @@ pub(crate) const ALL: [&str; 19] = [
     SUMMARIZE_EXPIRIES,
     DELETE_EXPIRED,
     RECORD_SWEEP,
-    FORGET_DELETED[0],
-    FORGET_DELETED[1],
+    FORGET_DELETED,
     LEAD_UPKEEP,
     IS_LED_BY_ANOTHER,
     COUNT_REST,
-    STORED_TOTAL,
-    WANT_TOTAL,
-    DUE_TOTAL,
-    RECORD_PART,
-    RECORD_TOTAL,
     TABLE_NO,
     HAS_SCHEMA,
 ];

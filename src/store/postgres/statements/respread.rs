@@ -24,18 +24,13 @@ pub(crate) const VIEW_OF: &str = "SELECT r.ev_class::regclass::text AS name FROM
      WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass \
      AND d.refobjid = to_regclass($2) AND position($1::bigint::text IN pg_get_viewdef(r.ev_class)) > 0 \
      ORDER BY 1 LIMIT 1";
-/// How many entities the table had when they were last counted.
-pub(crate) const TOTAL: &str = "SELECT entities FROM table_totals WHERE table_no = $1";
 
 /// Gives the table $1 the number $2 and the spread $3.
 pub(crate) const RENUMBER_TABLE: &str = "UPDATE tables SET table_no = $2, spread = $3 WHERE table_no = $1";
 pub(crate) const RENUMBER_RESPREAD: &str = "UPDATE respreads SET table_no = $2 WHERE table_no = $1";
-/// What else belongs to the table. A count that is under way begins anew when somebody wants it.
-pub(crate) const RENUMBER_RECORDS: [&str; 2] = [
-    "UPDATE expiry SET table_no = $2, began = NULL, pk = NULL, rk = NULL WHERE table_no = $1",
-    "UPDATE table_totals SET table_no = $2, began = NULL, share = NULL, pk = NULL, rk = NULL, so_far = NULL \
-     WHERE table_no = $1",
-];
+/// The rule that belongs to the table.
+pub(crate) const RENUMBER_EXPIRY: &str =
+    "UPDATE expiry SET table_no = $2, began = NULL, pk = NULL, rk = NULL WHERE table_no = $1";
 /// Sets under which number rows may be inserted into the bucket $1; null for any.
 pub(crate) const SET_BUCKET: &str = "INSERT INTO buckets (bucket, table_no) VALUES ($1, $2) \
      ON CONFLICT (bucket) DO UPDATE SET table_no = excluded.table_no";
@@ -114,17 +109,15 @@ pub const HASHES_BY_KEY: &str = "SELECT u.n, \
      FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS u (pk, rk, n)";
 
 /// All that have bind parameters only.
-pub(super) const ALL: [&str; 23] = [
+pub(super) const ALL: [&str; 21] = [
     FIND,
     START,
     SAVE_POSITION,
     FORGET,
     HAS_INDEX,
-    TOTAL,
     RENUMBER_TABLE,
     RENUMBER_RESPREAD,
-    RENUMBER_RECORDS[0],
-    RENUMBER_RECORDS[1],
+    RENUMBER_EXPIRY,
     SET_BUCKET,
     LOCK,
     COMPLETE,

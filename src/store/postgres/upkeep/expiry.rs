@@ -123,9 +123,7 @@ impl Expiry for PgStore {
 
     async fn forget_stale(&self, now: Ticks) -> StoreResult<()> {
         let mut lease = self.nodes.acquire_for_all_nodes().await?;
-        for text in texts::FORGET_DELETED {
-            lease.row(sqlx::query(text), Effect::Unknown).await?;
-        }
+        lease.row(sqlx::query(texts::FORGET_DELETED), Effect::Unknown).await?;
         let (before, version) = stale_copies(now);
         let marks = sqlx::query(FORGET_STALE_MARKS).bind(before).bind(COPY_VERSION_AT).bind(version);
         lease.row(marks, Effect::Unknown).await?;
@@ -139,7 +137,6 @@ impl Expiry for PgStore {
         };
         if !leads {
             self.unrecorded_sweeps.clear();
-            self.unrecorded_counts.clear();
         }
         Ok(leads)
     }

@@ -1,18 +1,17 @@
-//! Counting entities: a part of a table exactly, whole tables from what is stored.
+//! Counting entities: a part of a table exactly, whole tables as the planner estimates them.
 
 use sqlx::Row;
-use sqlx::postgres::PgRow;
 
-use crate::protocol::model::{Key, TableRef, Ticks};
+use crate::protocol::model::{Key, TableRef};
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, StatementError};
-use crate::store::postgres::retry::{Attempt, retry};
-use crate::store::postgres::rows::{broken_row, ticks};
-use crate::store::postgres::state::table_ids::{TableId, exists, locked};
+use crate::store::postgres::retry::Attempt;
+use crate::store::postgres::rows::broken_row;
+use crate::store::postgres::state::table_ids::{TableId, exists};
 use crate::store::postgres::statements::operator as texts;
 use crate::store::postgres::{PgStore, statements};
-use crate::store::{CountPosition, CountedPart, Fault, StoreResult, StoredTotal, TotalPass, Totals};
+use crate::store::{CountPosition, CountedPart, Fault, StoreResult, Totals};
 
 impl Totals for PgStore {
     async fn count_part(
@@ -25,76 +24,11 @@ impl Totals for PgStore {
     }
 
     async fn estimate(&self, table: TableRef<'_>) -> StoreResult<Option<u64>> {
+        // Where Citus distributes entities, no statistics of buckets are kept.
+        if self.nodes.is_distributed() {
+            return Ok(None);
+        }
         self.with_table(table, &mut Estimate).await.map(Some)
-    }
-
-    async fn stored_total(&self, table: TableRef<'_>) -> StoreResult<Option<StoredTotal>> {
-        retry(|| async {
-            let mut lease = self.nodes.acquire().await?;
-            let read = sqlx::query(texts::STORED_TOTAL).bind(table.account).bind(table.name.lower());
-            let row = lease.row(read, Effect::Undone).await?;
-            Ok(row.as_ref().map(stored).transpose()?)
-        })
-        .await
-    }
-
-    async fn want_total(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
-        let mut lease = self.nodes.acquire_for_all_nodes().await?;
-        lease.begin().await?;
-        let Some((table_no, _)) = locked(&mut lease, table).await? else {
-            lease.roll_back().await;
-            return Ok(());
-        };
-        let want = sqlx::query(texts::WANT_TOTAL).bind(table_no).bind(now.raw()).bind("");
-        lease.row(want, Effect::Undone).await?;
-        Ok(lease.commit().await?)
-    }
-
-    async fn due_total(&self, left_out: &[i64]) -> StoreResult<Option<TotalPass>> {
-        let mut lease = self.nodes.acquire().await?;
-        let row = lease.row(sqlx::query(texts::DUE_TOTAL).bind(left_out), Effect::Undone).await?;
-        let due = row.as_ref().map(pass).transpose()?;
-        Ok(due.map(|pass| match self.unrecorded_counts.of(pass.table_no, pass.began) {
-            Some((position, so_far)) => TotalPass { position, so_far, ..pass },
-            None => pass,
-        }))
-    }
-
-    async fn record_total(&self, pass: &TotalPass, part: &CountedPart, now: Ticks) -> StoreResult<()> {
-        let sum = pass.so_far.saturating_add(part.entities);
-        let written = self.write_total(pass, part.next.as_ref(), sum, now).await;
-        // The end is not kept: its part is counted again until the total can be written.
-        let kept =
-            || part.next.clone().filter(|_| self.nodes.is_distributed()).map(|position| (position, sum));
-        self.unrecorded_counts.settle(written, (pass.table_no, pass.began), kept)
-    }
-}
-
-impl PgStore {
-    async fn write_total(
-        &self,
-        pass: &TotalPass,
-        next: Option<&CountPosition>,
-        sum: u64,
-        now: Ticks,
-    ) -> StoreResult<()> {
-        let mut lease = self.nodes.acquire_for_all_nodes().await?;
-        let record = match next {
-            Some(CountPosition { share, key, .. }) => sqlx::query(texts::RECORD_PART)
-                .bind(pass.table_no)
-                .bind(pass.began.raw())
-                .bind(i32::from(*share))
-                .bind(&key.partition)
-                .bind(&key.row)
-                .bind(sum.cast_signed()),
-            None => sqlx::query(texts::RECORD_TOTAL)
-                .bind(pass.table_no)
-                .bind(pass.began.raw())
-                .bind(sum.cast_signed())
-                .bind(now.raw()),
-        };
-        lease.row(record, Effect::Unknown).await?;
-        Ok(())
     }
 }
 
@@ -177,31 +111,4 @@ impl Attempt for Estimate {
         }
         Ok(Some(sum))
     }
-}
-
-fn stored(row: &PgRow) -> Result<StoredTotal, StatementError> {
-    let number = |column: &str| row.try_get::<i64, _>(column).map_err(broken_row);
-    Ok(StoredTotal {
-        entities: number("entities")?.cast_unsigned(),
-        started: ticks(number("started")?)?,
-        ended: ticks(number("ended")?)?,
-    })
-}
-
-fn pass(row: &PgRow) -> Result<TotalPass, StatementError> {
-    let number = |column: &str| row.try_get::<i64, _>(column).map_err(broken_row);
-    let share: i32 = row.try_get("share").map_err(broken_row)?;
-    let key = Key {
-        partition: row.try_get("pk").map_err(broken_row)?,
-        row: row.try_get("rk").map_err(broken_row)?,
-    };
-    Ok(TotalPass {
-        table_no: number("table_no")?,
-        account: row.try_get("account").map_err(broken_row)?,
-        table: row.try_get("name").map_err(broken_row)?,
-        began: ticks(number("began")?)?,
-        // A respread ends the count, so that the position is one of the buckets that the table has.
-        position: CountPosition { layout: None, share: u16::try_from(share).map_err(|_| Fault::Other)?, key },
-        so_far: number("so_far")?.cast_unsigned(),
-    })
 }

@@ -6,7 +6,7 @@ use rusqlite_migration::{M, Migrations};
 use crate::store::sqlite::connections::options::OpenError;
 
 /// The migrations, one for each schema version.
-const TEXTS: [&str; 13] = [
+const TEXTS: [&str; 14] = [
     include_str!("../../../../migrations/sqlite/0001_tables_and_entities.sql"),
     include_str!("../../../../migrations/sqlite/0002_service_properties.sql"),
     include_str!("../../../../migrations/sqlite/0003_accounts.sql"),
@@ -20,6 +20,7 @@ const TEXTS: [&str; 13] = [
     include_str!("../../../../migrations/sqlite/0011_extended_queries.sql"),
     include_str!("../../../../migrations/sqlite/0012_deleted_tables.sql"),
     include_str!("../../../../migrations/sqlite/0013_no_sql_views.sql"),
+    include_str!("../../../../migrations/sqlite/0014_no_table_totals.sql"),
 ];
 /// The schema version that introduced accounts.
 pub(crate) const WITH_ACCOUNTS: i64 = 3;

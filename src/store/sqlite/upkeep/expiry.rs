@@ -83,8 +83,8 @@ impl Expiry for SqliteStore {
     }
 
     async fn forget_stale(&self, now: Ticks) -> StoreResult<()> {
-        let orphans = "SELECT (SELECT count(*) FROM expiry WHERE table_no NOT IN (SELECT table_no FROM tables))
-                            + (SELECT count(*) FROM table_totals WHERE table_no NOT IN (SELECT table_no FROM tables))
+        let orphans =
+            "SELECT (SELECT count(*) FROM expiry WHERE table_no NOT IN (SELECT table_no FROM tables))
                             + (SELECT count(*) FROM copy_marks WHERE copy < ?1 AND substr(copy, ?2, 1) = ?3)";
         let (before, version) = stale_copies(now);
         // A commit costs a sync, so nothing is written where there is nothing to forget.
@@ -96,12 +96,8 @@ impl Expiry for SqliteStore {
             return Ok(());
         }
         let forget = move |db: &Connection| {
-            for text in [
-                "DELETE FROM expiry WHERE table_no NOT IN (SELECT table_no FROM tables)",
-                "DELETE FROM table_totals WHERE table_no NOT IN (SELECT table_no FROM tables)",
-            ] {
-                db.prepare_cached(text)?.execute([])?;
-            }
+            db.prepare_cached("DELETE FROM expiry WHERE table_no NOT IN (SELECT table_no FROM tables)")?
+                .execute([])?;
             db.prepare_cached("DELETE FROM copy_marks WHERE copy < ?1 AND substr(copy, ?2, 1) = ?3")?
                 .execute(params![before, COPY_VERSION_AT, version])?;
             Ok(Ok(()))

@@ -67,8 +67,8 @@ pub(crate) type RespreadResult<T = ()> = Result<T, RespreadError>;
 pub(crate) enum RespreadEvent {
     /// An earlier call had begun it.
     Resumed,
-    /// So many entities have been copied by this call, of about so many.
-    Copied { entities: u64, of: Option<u64> },
+    /// So many entities have been copied by this call.
+    Copied { entities: u64 },
     /// So many changes were copied after them.
     ChangesCopied { keys: u64 },
     /// So many entities have been compared.

@@ -126,8 +126,6 @@ impl RespreadSession {
         state: &mut RespreadState,
         on_progress: OnRespreadProgress<'_>,
     ) -> RespreadResult<u64> {
-        let total = sqlx::query(texts::TOTAL).bind(state.table_no).fetch_optional(&mut self.db).await?;
-        let total: Option<i64> = total.map(|row| row.try_get("entities")).transpose()?.flatten();
         let (mut copied, mut saved) = (0, Instant::now());
         let mut page = read_page(&mut self.reader, state.source, &state.position).await?;
         loop {
@@ -141,7 +139,7 @@ impl RespreadSession {
                 tokio::join!(put(&mut self.db, state.target, &page.entities), following);
             written?;
             copied += page.entities.len() as u64;
-            on_progress(RespreadEvent::Copied { entities: copied, of: total.map(i64::cast_unsigned) });
+            on_progress(RespreadEvent::Copied { entities: copied });
             match page.next {
                 Some(next) => state.position = next,
                 None => state.position = state::CopyPosition::of_share(usize::from(state.source.spread)),

@@ -215,9 +215,7 @@ async fn renumber(db: &mut PgConnection, former: i64, next: i64, spread: i32) ->
     if table.execute(&mut *db).await?.rows_affected() == 0 {
         return Err(RespreadError::Deleted);
     }
-    for text in texts::RENUMBER_RECORDS {
-        sqlx::query(text).bind(former).bind(next).execute(&mut *db).await?;
-    }
+    sqlx::query(texts::RENUMBER_EXPIRY).bind(former).bind(next).execute(db).await?;
     Ok(())
 }
 

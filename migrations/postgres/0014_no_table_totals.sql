@@ -1,0 +1,2 @@
+-- Servers count no tables in the background any more.
+DROP TABLE IF EXISTS table_totals;

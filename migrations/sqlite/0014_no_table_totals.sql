@@ -1,0 +1,2 @@
+-- The twin of migrations/postgres/0014.
+DROP TABLE IF EXISTS table_totals;
