@@ -177,11 +177,6 @@ pub(crate) trait TransferSource: Send + Sync {
 
 /// What entities are written to.
 pub(crate) trait TransferTarget: Send + Sync {
-    /// Whether pages are written one after another, in the order of the source.
-    fn is_sequential(&self) -> bool {
-        false
-    }
-
     /// Begins a copy that no earlier run has begun.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use crate::transfer::contract::{TransferSource, TransferTarget};
 use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::formats::{FileOptions, Staged, StagingOptions, stage, stage_source};
 use crate::transfer::locations::database::LocalDatabase;
-use crate::transfer::locations::dump::{DumpSource, DumpTarget, SingleDumpTarget, is_single, names_single};
+use crate::transfer::locations::dump::{DumpSource, DumpTarget};
 use crate::transfer::locations::endpoint::Endpoint;
 use crate::transfer::locations::location::DataLocation;
 use crate::transfer::rows::selection::Selection;
@@ -46,7 +46,6 @@ pub(crate) enum OpenLocation {
     },
     DumpSource(DumpSource),
     DumpTarget(DumpTarget),
-    SingleDumpTarget(SingleDumpTarget),
     Files(Box<Staged>),
 }
 
@@ -61,9 +60,6 @@ impl Opener<'_> {
             DataLocation::Database(database) => {
                 let store = self.runtime.block_on(database::open_to_read(database));
                 self.database(store, None)?
-            }
-            DataLocation::Dump(path) | DataLocation::File(path) if is_single(path) => {
-                OpenLocation::DumpSource(DumpSource::open_single(path, self.predicate()?, &self.stop)?)
             }
             DataLocation::Dump(path) if !path.is_file() => {
                 OpenLocation::DumpSource(DumpSource::open(path, self.predicate()?)?)
@@ -87,9 +83,6 @@ impl Opener<'_> {
                     database::lock(database).map_err(|error| TransferError::Failed(error.to_string()))?;
                 let store = self.runtime.block_on(database::open_primary(database));
                 self.database(store, lock)?
-            }
-            DataLocation::Dump(path) if names_single(path) => {
-                OpenLocation::SingleDumpTarget(SingleDumpTarget::create(path)?)
             }
             DataLocation::Dump(path) => OpenLocation::DumpTarget(DumpTarget::open(path)?),
             DataLocation::File(_) => {
@@ -150,7 +143,7 @@ impl OpenLocation {
             OpenLocation::Database { database, .. } => Ok(&**database),
             OpenLocation::DumpSource(dump) => Ok(dump),
             OpenLocation::Files(staged) => Ok(&**staged),
-            OpenLocation::DumpTarget(_) | OpenLocation::SingleDumpTarget(_) => {
+            OpenLocation::DumpTarget(_) => {
                 Err(TransferError::Usage("a dump cannot be compared while it is written".into()))
             }
         }
@@ -165,7 +158,6 @@ impl OpenLocation {
             OpenLocation::Endpoint(remote) => Ok(&**remote),
             OpenLocation::Database { database, .. } => Ok(&**database),
             OpenLocation::DumpTarget(dump) => Ok(dump),
-            OpenLocation::SingleDumpTarget(dump) => Ok(dump),
             OpenLocation::DumpSource(_) | OpenLocation::Files(_) => {
                 Err(TransferError::Usage("a dump or file cannot be changed".into()))
             }

@@ -26,8 +26,7 @@ const SCHEMA: &str = "
 
 /// The state file of a copy.
 pub(crate) struct Checkpoint {
-    /// `None` in memory.
-    file: Option<PathBuf>,
+    file: PathBuf,
     /// The copy, by a name that no other has.
     copy: String,
     connection: Mutex<Connection>,
@@ -52,18 +51,7 @@ impl Checkpoint {
             );
             return Err(TransferError::Usage(text));
         }
-        Self::begin(Connection::open(file)?, Some(file), fingerprint)
-    }
-
-    /// Begins the state of a copy that cannot be resumed.
-    ///
-    /// # Errors
-    /// [`TransferError`] if there is no memory.
-    pub(crate) fn in_memory() -> TransferResult<Self> {
-        Self::begin(Connection::open_in_memory()?, None, "")
-    }
-
-    fn begin(connection: Connection, file: Option<&Path>, fingerprint: &str) -> TransferResult<Self> {
+        let connection = Connection::open(file)?;
         connection.busy_timeout(std::time::Duration::ZERO)?;
         // One process at a time. Pages whose record a power failure loses are copied again.
         connection.execute_batch(
@@ -76,8 +64,7 @@ impl Checkpoint {
         let copy = match known {
             Some((known, copy)) if known == fingerprint => copy,
             Some(_) => {
-                let shown = file.unwrap_or(Path::new("the state")).display();
-                let text = format!("{shown} is of a copy with another FROM, TO or selection");
+                let text = format!("{} is of a copy with another FROM, TO or selection", file.display());
                 return Err(TransferError::Usage(text));
             }
             None => {
@@ -86,7 +73,7 @@ impl Checkpoint {
                 copy
             }
         };
-        Ok(Self { file: file.map(Path::to_owned), copy, connection: Mutex::new(connection) })
+        Ok(Self { file: file.to_owned(), copy, connection: Mutex::new(connection) })
     }
 
     /// Returns the copy, by a name that no other has.
@@ -137,7 +124,7 @@ impl Checkpoint {
 
     /// Returns the error of a copy that cannot go on from its state.
     pub(crate) fn void(&self, reason: &str) -> TransferError {
-        let state = self.file.as_deref().unwrap_or(Path::new("the state")).display();
+        let state = self.file.display();
         let text = format!("{reason} since the copy was interrupted: remove {state}, and begin again");
         TransferError::Usage(text)
     }
@@ -253,10 +240,9 @@ impl Checkpoint {
     /// Removes the state of a copy that is complete.
     pub(crate) fn remove(self) {
         drop(self.connection);
-        let Some(file) = self.file else { return };
         for suffix in ["", "-wal", "-shm"] {
             // If this fails, the next run reports that the state file exists.
-            let _ = std::fs::remove_file(format!("{}{suffix}", file.display()));
+            let _ = std::fs::remove_file(format!("{}{suffix}", self.file.display()));
         }
     }
 

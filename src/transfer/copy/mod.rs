@@ -321,8 +321,7 @@ impl CopyRun<'_> {
             }
             Ok(())
         };
-        let workers = if self.target.is_sequential() { 1 } else { self.options.concurrency };
-        self.queue.run(workers, worker)
+        self.queue.run(self.options.concurrency, worker)
     }
 
     /// Copies a range; `false` if it was stopped before the end.

@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use serde_json::Value;
-
 use super::members;
 use super::object::Object;
-use super::opening::{self, MAX_ENTITY_TEXT};
+use super::opening::MAX_ENTITY_TEXT;
 use super::options::FileOptions;
 use super::splitter::Splitter;
 use super::staging::Staging;
@@ -21,61 +19,16 @@ const LISTS: [&[u8]; 3] = [br#""value""#, br#""items""#, br#""entities""#];
 /// # Errors
 /// [`TransferError`](crate::transfer::TransferError) if it is not JSON.
 pub(super) fn import(path: &Path, options: &FileOptions, staging: &mut Staging) -> TransferResult<()> {
-    let mut about = AboutFile { before: staging.taken(), documents: 0, last: None };
     let mut file = Splitter::open(path)?;
     let mut documents = Documents { options, staging };
     while let Some(first) = file.peek()? {
-        let no_entity = match first {
-            b'[' => documents.list(&mut file).map(|()| None)?,
+        match first {
+            b'[' => documents.list(&mut file)?,
             b'{' => documents.object(&mut file)?,
             _ => return Err(file.wrong("it is not JSON: an entity is expected")),
-        };
-        about.next(no_entity, documents.staging)?;
-    }
-    about.check(staging).map_err(|reason| opening::named(path, &reason))
-}
-
-/// Documents that are no entities: some dumps begin and end with what they tell about the file.
-struct AboutFile {
-    documents: u64,
-    last: Option<Vec<u8>>,
-    /// Entities that were staged before the file.
-    before: u64,
-}
-
-impl AboutFile {
-    /// Takes the next document, if it is no entity. One between entities is rejected.
-    fn next(&mut self, document: Option<Vec<u8>>, staging: &mut Staging) -> TransferResult<()> {
-        if let Some(between) = self.last.take().filter(|_| self.documents > 1) {
-            staging.add_no_entity(Rejected::of(&between, NO_KEYS.to_owned()))?;
-        }
-        self.documents += 1;
-        self.last = document;
-        Ok(())
-    }
-
-    /// Checks that there are entities, and as many as the end of the file states, if it does.
-    fn check(&self, staging: &Staging) -> Result<(), String> {
-        let Some(last) = &self.last else { return Ok(()) };
-        let has = staging.taken() - self.before;
-        if self.documents == 1 {
-            return Err("it has no entities".into());
-        }
-        let stated = serde_json::from_slice(last).ok().and_then(|last| number(&last, "RecordCount"));
-        match stated.filter(|stated| *stated != has) {
-            Some(stated) => Err(format!("it states {stated} entities, and has {has}")),
-            None => Ok(()),
         }
     }
-}
-
-/// Finds a number by its name, in an object or in a member of it.
-fn number(value: &Value, name: &str) -> Option<u64> {
-    let members = value.as_object()?;
-    let own = members
-        .get(name)
-        .and_then(|found| found.as_u64().or_else(|| found.as_str().and_then(|text| text.parse().ok())));
-    own.or_else(|| members.values().find_map(|member| number(member, name)))
+    Ok(())
 }
 
 const NO_KEYS: &str = "it has no PartitionKey and RowKey";
@@ -115,8 +68,8 @@ impl Documents<'_, '_> {
         }
     }
 
-    /// Stages an entity, or those of a list in the object; returns the text of an object with neither.
-    fn object(&mut self, file: &mut Splitter) -> TransferResult<Option<Vec<u8>>> {
+    /// Stages an entity, or those of a list in the object; an object with neither is rejected.
+    fn object(&mut self, file: &mut Splitter) -> TransferResult<()> {
         let mut read = ObjectText::default();
         file.members(|file, name| {
             read.has_key |= matches!(name, br#""PartitionKey""# | br#""RowKey""#);
@@ -127,9 +80,11 @@ impl Documents<'_, '_> {
         read.json.extend_from_slice(if read.json.is_empty() { b"{}" } else { b"}" });
         match (read.has_key, read.has_list) {
             (true, true) => Err(file.wrong("an entity has a list of objects")),
-            (true, false) => self.add(&read.json).map(|()| None),
-            (false, false) if !read.has_empty_list => Ok(Some(read.json)),
-            (false, _) => is_last(&read.json).map(|()| None).map_err(|reason| file.wrong(&reason)),
+            (false, true) => is_last(&read.json).map_err(|reason| file.wrong(&reason)),
+            (false, false) if read.has_empty_list => {
+                is_last(&read.json).map_err(|reason| file.wrong(&reason))
+            }
+            (_, false) => self.add(&read.json),
         }
     }
 

@@ -1,7 +1,5 @@
 //! Reads one entity of a JSON file, in any of the ways to write its types.
 
-use serde_json::value::RawValue;
-
 use super::assembly::{Assembly, known_type};
 use super::object::Object;
 use super::options::FileOptions;
@@ -11,8 +9,8 @@ use crate::protocol::model::EdmType;
 use crate::transfer::rows::row::Row;
 use crate::transfer::rows::type_inference::TableNotes;
 
-/// The names of types in azure-table-archiver, by their numbers.
-const ARCHIVER: [&str; 8] = ["String", "Binary", "Boolean", "DateTime", "Double", "Guid", "Int32", "Int64"];
+/// The types of values whose type is a number.
+const NUMBERED: [&str; 8] = ["String", "Binary", "Boolean", "DateTime", "Double", "Guid", "Int32", "Int64"];
 
 /// Reads an entity: plain members with type annotations, or values as objects with their type.
 ///
@@ -51,7 +49,6 @@ impl EntityReading<'_> {
                 let (edm_type, value) = typed(name, raw)?;
                 self.entity.typed(name, &edm_type, value)
             }
-            [b'[', ..] if name == "Properties" && !is_list_of_bytes(raw) => self.listed(raw),
             [b'[', ..] => {
                 let bytes: Vec<u8> =
                     serde_json::from_str(raw).map_err(|_| format!("{name}: a list, but not of bytes"))?;
@@ -60,20 +57,6 @@ impl EntityReading<'_> {
             }
             _ => self.scalar(name, raw),
         }
-    }
-
-    /// `[{"PropertyName", "PropertyType", "PropertyValue"}]`.
-    fn listed(&mut self, raw: &str) -> Result<(), String> {
-        let properties: Vec<&RawValue> = serde_json::from_str(raw).map_err(|error| error.to_string())?;
-        for property in properties {
-            let property = Object::of(property.get().as_bytes())?;
-            let name = property.string("PropertyName").ok_or("a property has no name")?;
-            let stated = property.get("PropertyType").and_then(|number| number.parse::<usize>().ok());
-            let edm_type = stated.and_then(|number| ARCHIVER.get(number));
-            let edm_type = edm_type.ok_or_else(|| format!("{name}: its type is unknown"))?;
-            self.entity.typed(&name, edm_type, property.get("PropertyValue").unwrap_or("null"))?;
-        }
-        Ok(())
     }
 
     fn scalar(&mut self, name: &str, raw: &str) -> Result<(), String> {
@@ -102,11 +85,6 @@ impl EntityReading<'_> {
     }
 }
 
-/// Whether a list has bytes: a Binary that may have any name.
-pub(super) fn is_list_of_bytes(raw: &str) -> bool {
-    raw.strip_prefix('[').is_some_and(|rest| rest.trim_start().starts_with(|c: char| c.is_ascii_digit()))
-}
-
 /// The type that a number without one most likely has.
 fn inferred(number: &str) -> Option<EdmType> {
     match number.parse::<i64>() {
@@ -126,7 +104,7 @@ fn typed<'a>(name: &str, raw: &'a str) -> Result<(String, &'a str), String> {
         }
         let stated = object.get("EdmType")?;
         if let Ok(number) = stated.parse::<usize>() {
-            let edm_type = *ARCHIVER.get(number)?;
+            let edm_type = *NUMBERED.get(number)?;
             let value = object.iter().find(|(member, _)| member.ends_with("Value"))?.1;
             return Some((edm_type.to_owned(), value));
         }

@@ -1,7 +1,6 @@
 //! Files of other programs. They are first imported into a temporary database, which sorts their
 //! entities, and copied from there. So unreadable content is found before anything is written.
 
-mod archive;
 mod assembly;
 mod azurite;
 mod csv;
@@ -26,8 +25,7 @@ pub(super) use staging::{Staged, StagingOptions, stage_source};
 use staging::{Staging, staged};
 
 /// Extensions of files that are read in a folder.
-const EXTENSIONS: [&str; 10] =
-    ["json", "csv", "tsv", "txt", "ndjson", "jsonl", "manifest", "7z", "gz", "zst"];
+const EXTENSIONS: [&str; 9] = ["json", "csv", "tsv", "txt", "ndjson", "jsonl", "manifest", "gz", "zst"];
 
 /// Why other files of a folder are not read.
 const NO_EXTENSION: &str = "its name has no extension of a format that is known";
@@ -37,7 +35,6 @@ const NO_EXTENSION: &str = "its name has no extension of a format that is known"
 enum Recognized {
     Format(FileFormat),
     Manifest,
-    ArchivedEntity,
 }
 
 /// Reads files into a temporary database.
@@ -103,81 +100,13 @@ fn import_folder(
             import_file(file, options, manifest.map(|manifest| manifest.table_name.as_str()), staging)?;
         }
     }
-    let is_beside_files = found;
     for path in folders.iter().filter(|_| !is_only) {
-        // Beside other files, a folder need not be an archive.
-        let is_archive = !is_beside_files || any_in(path, &mut |path, _| Ok(is_archived(path)))?;
-        found |= import_archive(folder, path, is_archive, options, staging)?;
+        staging.leave_out(format!("{}: not read: it is a folder within the folder", path.display()));
     }
     if found {
         return Ok(());
     }
     Err(TransferError::Usage(format!("{} has no files to read", folder.display())))
-}
-
-/// Passes on what is in a folder and in the folders in it, with whether it is in one of those, until `visit` returns
-/// `true`; returns whether it has.
-fn any_in(folder: &Path, visit: &mut dyn FnMut(&Path, bool) -> TransferResult<bool>) -> TransferResult<bool> {
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if !path.is_dir() {
-            if visit(&path, false)? {
-                return Ok(true);
-            }
-            continue;
-        }
-        for entry in std::fs::read_dir(path)? {
-            if visit(&entry?.path(), true)? {
-                return Ok(true);
-            }
-        }
-    }
-    Ok(false)
-}
-
-/// A file that cannot be read is left out beside other files, and an error in an archive.
-fn is_archived(path: &Path) -> bool {
-    is_json(path) && recognized(path).is_ok_and(|kind| kind == Recognized::ArchivedEntity)
-}
-
-fn is_json(path: &Path) -> bool {
-    !path.is_dir() && extension(path) == "json"
-}
-
-/// Reads a folder of archived entities: of a table, or of a partition if `root` is one of a table.
-/// In what `is_archive`, each `.json` has to be one. Returns whether there are any.
-fn import_archive(
-    root: &Path,
-    folder: &Path,
-    is_archive: bool,
-    options: &FileOptions,
-    staging: &mut Staging,
-) -> TransferResult<bool> {
-    let mut found = false;
-    any_in(folder, &mut |path, is_nested| {
-        let table = if is_nested { folder } else { root };
-        found |= import_archived(path, table, is_archive, options, staging)?;
-        Ok(false)
-    })?;
-    Ok(found)
-}
-
-/// Reads a file of an archive into the table that `folder` is called by, if its name is that of one.
-fn import_archived(
-    path: &Path,
-    folder: &Path,
-    is_archive: bool,
-    options: &FileOptions,
-    staging: &mut Staging,
-) -> TransferResult<bool> {
-    if !(is_archive && is_json(path)) {
-        staging.leave_out(format!("{}: not read: it is no entity of an archive", path.display()));
-        return Ok(false);
-    }
-    let table = table_of(&std::path::absolute(folder)?, options)?;
-    staging.begin(&table)?;
-    archive::import(path, options, staging)?;
-    Ok(true)
 }
 
 /// Reads a file, of a table that its name or a manifest states.
@@ -201,7 +130,6 @@ fn import_file(
     staging.begin(&table()?)?;
     match format {
         Recognized::Format(FileFormat::Csv) => csv::import(path, options, staging),
-        Recognized::ArchivedEntity => archive::import(path, options, staging),
         Recognized::Format(_) | Recognized::Manifest => json::import(path, options, staging),
     }
 }
@@ -216,14 +144,12 @@ fn recognized(path: &Path) -> TransferResult<Recognized> {
         }
         Some('{') if path.ends_with("__azurite_db_table__.json") => Recognized::Format(FileFormat::Azurite),
         Some('{') if manifest::is_manifest(text) => Recognized::Manifest,
-        Some('{') if archive::is_entity(text) => Recognized::ArchivedEntity,
         Some('{' | '[') => Recognized::Format(FileFormat::Json),
         _ => Recognized::Format(FileFormat::Csv),
     })
 }
 
-/// Returns the table that a file's name contains: `{account}_{table}_{time}…`, `{table}_Backup_…` or
-/// `{table}.…`.
+/// Returns the table that a file's name contains: `{account}_{table}_{time}…` or `{table}.…`.
 fn table_of(path: &Path, options: &FileOptions) -> TransferResult<String> {
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let stem = file.split('.').next().unwrap_or_default();
@@ -234,7 +160,6 @@ fn table_of(path: &Path, options: &FileOptions) -> TransferResult<String> {
     let stem = folder.as_deref().unwrap_or(stem);
     let parts: Vec<&str> = stem.split('_').collect();
     let stated = match parts.as_slice() {
-        [table, "Backup", ..] => *table,
         [_, table, time, ..] if time.len() > 8 && time.starts_with(|c: char| c.is_ascii_digit()) => *table,
         _ => stem,
     };
@@ -261,7 +186,6 @@ mod tests {
         let options = FileOptions { format: FileFormat::Auto, table: None, types: Vec::new() };
         let table = |name: &str| table_of(Path::new(name), &options).ok();
         assert_eq!(table("acct_People_20140903T051850.8128447Z_0_1_00.json").as_deref(), Some("People"));
-        assert_eq!(table("People_Backup_20200102030405.txt").as_deref(), Some("People"));
         assert_eq!(table("dir/People.typed.csv").as_deref(), Some("People"));
         assert_eq!(table("dump/People/000001-0001.ndjson.zst").as_deref(), Some("People"));
         assert_eq!(table("my people.csv"), None);

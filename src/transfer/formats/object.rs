@@ -47,11 +47,6 @@ impl<'a> Object<'a> {
         self.get(name).and_then(json_object::string)
     }
 
-    /// Adds a member.
-    pub(super) fn push(&mut self, name: &'a str, raw: &'a str) {
-        self.0.push((name.into(), raw));
-    }
-
     /// Returns the members.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &'a str)> {
         self.0.iter().map(|(name, raw)| (name.as_ref(), *raw))

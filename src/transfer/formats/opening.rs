@@ -56,19 +56,6 @@ pub(super) fn open_text(path: &Path) -> TransferResult<Box<dyn BufRead>> {
     Ok(reader)
 }
 
-/// Reads a text that is not longer than an entity may be.
-///
-/// # Errors
-/// As [`open_text`], and if it is longer.
-pub(super) fn whole(path: &Path) -> TransferResult<String> {
-    let mut text = String::new();
-    let read = open_text(path)?.take(MAX_ENTITY_TEXT + 1).read_to_string(&mut text);
-    match read.map_err(|error| named(path, &error))? {
-        length if length as u64 > MAX_ENTITY_TEXT => Err(named(path, &"is too long for an entity")),
-        _ => Ok(text),
-    }
-}
-
 /// Returns an error that names its file.
 pub(super) fn named(path: &Path, reason: &dyn std::fmt::Display) -> TransferError {
     TransferError::Failed(format!("{}: {reason}", path.display()))

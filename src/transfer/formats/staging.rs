@@ -47,7 +47,6 @@ pub(super) struct Staging {
     rejected: RejectedSpool,
     inferences: Inferences,
     entities: BTreeMap<String, u64>,
-    taken: u64,
     folder: PathBuf,
     /// Documents that are no entities.
     no_entities: u64,
@@ -59,11 +58,6 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    /// Returns how many entities were added so far.
-    pub(super) const fn taken(&self) -> u64 {
-        self.taken
-    }
-
     /// Returns what notes the values of the table.
     pub(super) fn notes(&mut self) -> TableNotes<'_> {
         self.inferences.of(&self.table)
@@ -95,7 +89,6 @@ impl Staging {
         if self.stop.load(Ordering::Relaxed) {
             return Err(TransferError::Interrupted);
         }
-        self.taken += 1;
         let rejected = u64::from(row.is_err());
         self.progress.add(&self.table, Counts { written: 1 - rejected, rejected, ..Counts::default() });
         match row {
@@ -252,7 +245,6 @@ pub(super) fn staged(
         rejected: RejectedSpool::new(&path),
         inferences: Inferences::default(),
         entities: BTreeMap::new(),
-        taken: 0,
         folder: path.clone(),
         no_entities: 0,
         progress: Progress::start(progress, "read"),

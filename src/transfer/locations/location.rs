@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::dump::{MANIFEST, names_single};
+use super::dump::MANIFEST;
 use crate::server::config::{Database, StorageSettings};
 use crate::transfer::client::Address;
 use crate::transfer::error::{TransferError, TransferResult};
@@ -17,7 +17,7 @@ pub(crate) enum DataLocation {
     Endpoint(Box<Address>),
     /// Rowhouse's own database.
     Database(Box<Database>),
-    /// A folder with a dump, or a file.
+    /// A folder with a dump; read-only, one of its parts.
     Dump(PathBuf),
     /// A file of another program, or a folder of such files: read-only.
     File(PathBuf),
@@ -25,7 +25,7 @@ pub(crate) enum DataLocation {
 
 /// Why an argument is not understood.
 const UNKNOWN: &str = "is neither a connection string, an https:// address with a signature, a sqlite: or postgres: URL, \
-     a dump (dump:PATH or PATH.ndjson.zst), a file that exists, env:NAME nor file:PATH";
+     a dump (dump:FOLDER), a file that exists, env:NAME nor file:PATH";
 
 impl DataLocation {
     /// Parses an argument. `env:NAME` and `file:PATH` name a variable and a file with the actual text, so
@@ -62,7 +62,7 @@ impl DataLocation {
             return Ok(DataLocation::Endpoint(Box::new(Address::parse(text)?)));
         }
         let path = Path::new(text);
-        if path.join(MANIFEST).is_file() || names_single(path) {
+        if path.join(MANIFEST).is_file() {
             return Ok(DataLocation::Dump(path.to_owned()));
         }
         if path.exists() {
@@ -80,11 +80,6 @@ impl DataLocation {
             DataLocation::Dump(path) => format!("dump:{}", path.display()),
             DataLocation::File(path) => path.display().to_string(),
         }
-    }
-
-    /// Whether the place is a dump in one file, by its name.
-    pub(crate) fn is_single_dump(&self) -> bool {
-        matches!(self, DataLocation::Dump(path) if names_single(path))
     }
 
     /// Whether the place is a folder with a complete dump.

@@ -141,7 +141,7 @@ fn other_files_of_a_folder_are_told() {
         .for_each(|(name, text)| std::fs::write(site.folder.join("in").join(name), text).expect("a file"));
     let output = site.run(&["copy", "in", "dump:out"]);
     assert!(output.status.success() && entities(&site).len() == 2, "{output:?}");
-    for name in ["notes.xml: not read", "readme.md: not read"] {
+    for name in ["notes.xml: not read", "Cities: not read"] {
         assert!(said(&output).contains(name), "{output:?}");
     }
     assert!(!said(&output).contains("People.tsv"), "{output:?}");

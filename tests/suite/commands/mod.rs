@@ -31,7 +31,6 @@ mod resealing;
 mod resuming;
 mod sas;
 mod scripted_server;
-mod single_dumps;
 mod terminal;
 mod totals;
 mod undeleting;

@@ -20,7 +20,7 @@ pub(crate) struct CopyArguments {
     /// Connection string, https:// address with a signature, sqlite: or postgres: URL, dump:FOLDER, a
     /// file of Azurite or another program, env:NAME or file:PATH
     pub from: String,
-    /// The same, without files of other programs; a new FILE.ndjson.zst becomes a dump in one file
+    /// The same, without files of other programs
     pub to: String,
     #[command(flatten)]
     pub selection: SelectionArguments,
@@ -90,7 +90,7 @@ impl CopyArguments {
         read.ok_or_else(|| TransferEnd::Usage(needed.into()))
     }
 
-    /// Refuses states, deletions and comparisons for which the places are not suited.
+    /// Refuses deletions and comparisons for which the places are not suited.
     ///
     /// # Errors
     /// [`TransferEnd::Usage`], before a place is opened.
@@ -99,11 +99,6 @@ impl CopyArguments {
         from: &DataLocation,
         to: &DataLocation,
     ) -> Result<(), TransferEnd> {
-        if to.is_single_dump() && (self.resume || self.state.is_some()) {
-            let text =
-                "--resume, --state: a dump in one file has no state; begin again, or make a dump in a folder";
-            return Err(TransferEnd::Usage(text.into()));
-        }
         let deletions =
             [(self.delete_extra, "--delete-extra"), (self.delete_extra_tables, "--delete-extra-tables")];
         for (_, name) in deletions.into_iter().filter(|(is_given, _)| *is_given) {

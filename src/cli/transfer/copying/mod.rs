@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
         resumes: false,
     };
     let files = CopyFiles::of(&job);
-    job.resumes = arguments.resume && files.state.as_deref().is_some_and(Checkpoint::is_begun);
+    job.resumes = arguments.resume && Checkpoint::is_begun(&files.state);
     job.check_names(opened.as_source()?)?;
     job.refuse_left_out(opened.as_source()?)?;
     let sorted = match (&to, opened.as_source()?.is_ordered()) {
@@ -167,7 +167,7 @@ impl CopyJob<'_> {
                 CopySummary { tables: checkpoint.counts()?.into_iter().collect(), ..CopySummary::default() };
             self.summarize(&so_far, elapsed, files)?;
         }
-        let mut copied = done.map_err(|error| interrupted(error.into(), files.state.as_deref()))?;
+        let mut copied = done.map_err(|error| interrupted(error.into(), &files.state))?;
         for setting in &copied.left {
             warn(&format!("{setting} differ, and stay as they are in TO"));
         }
@@ -181,7 +181,7 @@ impl CopyJob<'_> {
         if copied.failed.is_empty() {
             return Ok(copied.sum().rejected > 0);
         }
-        Err(interrupted(TransferEnd::Failed("some tables failed".into()), files.state.as_deref()))
+        Err(interrupted(TransferEnd::Failed("some tables failed".into()), &files.state))
     }
 
     /// Counts what would be copied, changed and deleted, and changes nothing.

@@ -128,10 +128,7 @@ impl CopyJob<'_> {
     /// # Errors
     /// As [`Checkpoint::open`].
     pub(super) fn checkpoint(&self, files: &CopyFiles) -> Result<Checkpoint, TransferEnd> {
-        Ok(match &files.state {
-            Some(state) => Checkpoint::open(state, &self.fingerprint(), self.arguments.resume)?,
-            None => Checkpoint::in_memory()?,
-        })
+        Ok(Checkpoint::open(&files.state, &self.fingerprint(), self.arguments.resume)?)
     }
 
     /// Returns what a resumed copy must have in common with the first run.
@@ -151,8 +148,7 @@ impl CopyJob<'_> {
 
 /// The files of a copy.
 pub(super) struct CopyFiles {
-    /// `None` for a copy that cannot be resumed.
-    pub state: Option<PathBuf>,
+    pub state: PathBuf,
     pub rejects: PathBuf,
 }
 
@@ -162,16 +158,15 @@ impl CopyFiles {
         (job.from.display(), job.to.display(), job.from_account, job.to_account).hash(&mut hasher);
         let stem = format!("rowhouse-copy-{:08x}", hasher.finish() >> 32);
         let state = match job.to {
-            to if to.is_single_dump() => None,
-            DataLocation::Dump(folder) => Some(folder.join("copy.state")),
-            _ => Some(format!("{stem}.state").into()),
+            DataLocation::Dump(folder) => folder.join("copy.state"),
+            _ => format!("{stem}.state").into(),
         };
         let rejects = match &job.arguments.state {
             Some(state) => state.with_added_extension("rejects.jsonl"),
             None => format!("{stem}.rejects.jsonl").into(),
         };
         Self {
-            state: job.arguments.state.clone().or(state),
+            state: job.arguments.state.clone().unwrap_or(state),
             rejects: job.arguments.rejects.clone().unwrap_or(rejects),
         }
     }

@@ -114,11 +114,8 @@ impl CopyJob<'_> {
 }
 
 /// Says how an interrupted or failed copy is continued.
-pub(super) fn interrupted(ended: TransferEnd, state: Option<&Path>) -> TransferEnd {
-    let hint = match state {
-        Some(state) => format!("continue with --resume; the state is in {}", state.display()),
-        None => "a dump in one file cannot be continued: begin again".into(),
-    };
+pub(super) fn interrupted(ended: TransferEnd, state: &Path) -> TransferEnd {
+    let hint = format!("continue with --resume; the state is in {}", state.display());
     match ended {
         TransferEnd::Failed(text) => TransferEnd::Failed(format!("{text}\n{hint}")),
         TransferEnd::Interrupted(text) => TransferEnd::Interrupted(format!("{text}\n{hint}")),

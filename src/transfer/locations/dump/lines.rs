@@ -1,6 +1,5 @@
 //! The lines of a page.
 
-use crate::protocol::codec::strings::push_string;
 use crate::protocol::model::Key;
 use crate::transfer::contract::WritePage;
 use crate::transfer::error::TransferResult;
@@ -21,34 +20,25 @@ pub(super) struct PageLines<'a> {
 }
 
 impl<'a> PageLines<'a> {
-    /// Returns the lines of a page. With `with_table`, each begins with the name of its table, as
-    /// `odata.type`: no property can have that name.
+    /// Returns the lines of a page.
     ///
     /// # Errors
     /// If a rejected entity cannot be recorded.
-    pub(super) fn of(page: &'a WritePage<'_>, with_table: bool) -> TransferResult<Self> {
+    pub(super) fn of(page: &'a WritePage<'_>) -> TransferResult<Self> {
         let (mut lines, mut outcome) = (Self::default(), PageOutcome::new(page));
         let mut line = String::new();
         for row in &page.rows {
             line.clear();
             match row.push_json(&mut line, true) {
-                Ok(()) => lines.push(row, &line, with_table.then_some(page.table)),
+                Ok(()) => lines.push(row, &line),
                 Err(reason) => outcome.reject(row, reason)?,
             }
         }
         Ok(Self { rejected: outcome.counts.rejected, ..lines })
     }
 
-    fn push(&mut self, row: &'a Row, line: &str, table: Option<&str>) {
-        match table.zip(line.strip_prefix('{')) {
-            Some((table, members)) => {
-                self.text.push_str("{\"odata.type\":");
-                push_string(&mut self.text, table);
-                self.text.push(',');
-                self.text.push_str(members);
-            }
-            None => self.text.push_str(line),
-        }
+    fn push(&mut self, row: &'a Row, line: &str) {
+        self.text.push_str(line);
         self.text.push('\n');
         self.keys.push(&row.key);
     }

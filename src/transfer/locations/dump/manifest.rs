@@ -16,7 +16,7 @@ pub(crate) const MANIFEST: &str = "manifest.json";
 pub(super) const FORMAT: &str = "rowhouse-dump";
 pub(super) const VERSION: u32 = 1;
 /// Maximum bytes of a manifest: a million parts.
-pub(super) const MAX_MANIFEST: u64 = 1 << 29;
+const MAX_MANIFEST: u64 = 1 << 29;
 /// Maximum bytes of a line: an entity of 1 MiB, with its binary in base64 and everything escaped.
 pub(super) const MAX_LINE: u64 = 16 << 20;
 

@@ -4,15 +4,14 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Take};
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _, Take};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering as Atomic};
+use std::sync::atomic::Ordering as Atomic;
 
 use zstd::stream::read::Decoder;
 
-use super::contents::{DumpContents, DumpPiece, DumpedTable};
+use super::contents::{DumpContents, DumpedPart, DumpedTable};
 use super::manifest::{MAX_LINE, Manifest, digest, hex};
-use super::scan::scan;
 use crate::protocol::codec::policies::{self, Policy};
 use crate::protocol::codec::properties::{self, ServiceProperties};
 use crate::protocol::model::entity::BorrowedEntity;
@@ -37,24 +36,12 @@ pub(crate) struct DumpSource {
 }
 
 impl DumpSource {
-    /// Opens a complete dump in a folder.
+    /// Opens a complete dump.
     ///
     /// # Errors
     /// [`TransferError`] if its manifest cannot be read.
     pub(crate) fn open(folder: &Path, filter: Option<Predicate>) -> TransferResult<Self> {
         Ok(Self { contents: DumpContents::of(folder, Manifest::read(folder)?), filter })
-    }
-
-    /// Opens a complete dump in one file, after reading through it.
-    ///
-    /// # Errors
-    /// [`TransferError`] if it is incomplete or damaged, or if `stop` is set.
-    pub(crate) fn open_single(
-        file: &Path,
-        filter: Option<Predicate>,
-        stop: &AtomicBool,
-    ) -> TransferResult<Self> {
-        Ok(Self { contents: scan(file, stop)?, filter })
     }
 
     fn table(&self, name: &str) -> Option<&DumpedTable> {
@@ -72,10 +59,10 @@ impl TransferSource for DumpSource {
     }
 
     fn ranges(&self, table: &str) -> TransferResult<Vec<RowRange>> {
-        let pieces = self.table(table).map_or(&[][..], |table| &table.pieces);
+        let parts = self.table(table).map_or(&[][..], |table| &table.parts);
         let mut ranges = vec![RowRange::everything()];
-        for piece in pieces.iter().skip(1) {
-            let first = piece.first.clone();
+        for part in parts.iter().skip(1) {
+            let first = part.first.clone();
             if let Some(before) = ranges.last_mut() {
                 before.upper = Some(first.clone());
             }
@@ -94,18 +81,18 @@ impl TransferSource for DumpSource {
         range: &RowRange,
         _keys_only: bool,
     ) -> TransferResult<Box<dyn RowReader + 'a>> {
-        let overlaps = |piece: &&DumpPiece| {
-            !is_passed_whole(&range.lower, piece)
-                && range.upper.as_ref().is_none_or(|upper| piece.first < *upper)
+        let overlaps = |part: &&DumpedPart| {
+            !is_passed_whole(&range.lower, part)
+                && range.upper.as_ref().is_none_or(|upper| part.first < *upper)
         };
-        let pieces = self.table(table).map_or(&[][..], |table| &table.pieces).iter().filter(overlaps);
+        let parts = self.table(table).map_or(&[][..], |table| &table.parts).iter().filter(overlaps);
         let filter = self.filter.as_ref().map(Prepared::new);
-        let (pieces, table, no_entities) = (pieces.collect(), table.to_owned(), NoEntities::default());
+        let (parts, table, no_entities) = (parts.collect(), table.to_owned(), NoEntities::default());
         let (open, last, range) = (None, None, range.clone());
-        Ok(Box::new(Lines { table, pieces, open, last, range, filter, no_entities }))
+        Ok(Box::new(Lines { table, parts, open, last, range, filter, no_entities }))
     }
 
-    /// Ranges are not split: the pieces of the dump are ranges already.
+    /// Ranges are not split: the parts of the dump are ranges already.
     fn probe(&self, _table: &str, _range: &RowRange) -> TransferResult<Option<Key>> {
         Ok(None)
     }
@@ -134,11 +121,11 @@ impl TransferSource for DumpSource {
     }
 }
 
-/// The lines of the pieces that overlap a range.
+/// The lines of the parts that overlap a range.
 struct Lines<'a> {
     table: String,
-    pieces: VecDeque<&'a DumpPiece>,
-    open: Option<(&'a DumpPiece, PieceReader)>,
+    parts: VecDeque<&'a DumpedPart>,
+    open: Option<(&'a DumpedPart, PartReader)>,
     /// The key of the last row, whether or not it was asked for.
     last: Option<Key>,
     range: RowRange,
@@ -155,35 +142,35 @@ fn is_passed(lower: &Lower, key: &Key) -> bool {
     }
 }
 
-/// The same of all rows of a piece.
-fn is_passed_whole(lower: &Lower, piece: &DumpPiece) -> bool {
+/// The same of all rows of a part.
+fn is_passed_whole(lower: &Lower, part: &DumpedPart) -> bool {
     let is_odd = matches!(lower, Lower::After(reached) if !sorts_alike(reached));
-    !is_odd && lower.is_beyond(&piece.last)
+    !is_odd && lower.is_beyond(&part.last)
 }
 
-type PieceReader = BufReader<Decoder<'static, BufReader<Take<File>>>>;
+type PartReader = BufReader<Decoder<'static, BufReader<Take<File>>>>;
 
-/// Opens a piece, after checking its hash the first time.
-fn open_piece(piece: &DumpPiece) -> TransferResult<PieceReader> {
-    let wrong = |reason: &dyn Display| TransferError::Failed(format!("{}: {reason}", piece.file.display()));
-    let mut file = File::open(&piece.file).map_err(|error| wrong(&error))?;
-    if let Some(sha256) = piece.sha256.as_ref().filter(|_| !piece.is_checked.load(Atomic::Relaxed)) {
-        if hex(digest(&mut file).map_err(|error| wrong(&error))?) != *sha256 {
+/// Opens a part, after checking its hash the first time.
+fn open_part(part: &DumpedPart) -> TransferResult<PartReader> {
+    let wrong = |reason: &dyn Display| TransferError::Failed(format!("{}: {reason}", part.file.display()));
+    let mut file = File::open(&part.file).map_err(|error| wrong(&error))?;
+    if !part.is_checked.load(Atomic::Relaxed) {
+        if hex(digest(&mut file).map_err(|error| wrong(&error))?) != part.sha256 {
             return Err(wrong(&"is damaged: its SHA-256 is not the one in the manifest"));
         }
-        piece.is_checked.store(true, Atomic::Relaxed);
+        part.is_checked.store(true, Atomic::Relaxed);
+        file.rewind().map_err(|error| wrong(&error))?;
     }
-    file.seek(SeekFrom::Start(piece.offset)).map_err(|error| wrong(&error))?;
-    Ok(BufReader::new(Decoder::new(file.take(piece.bytes)).map_err(|error| wrong(&error))?))
+    Ok(BufReader::new(Decoder::new(file.take(part.bytes)).map_err(|error| wrong(&error))?))
 }
 
 impl Lines<'_> {
-    /// Reads the next line; `false` after the last piece.
+    /// Reads the next line; `false` after the last part.
     fn line(&mut self, line: &mut String) -> TransferResult<bool> {
         loop {
             if self.open.is_none() {
-                let Some(piece) = self.pieces.pop_front() else { return Ok(false) };
-                self.open = Some((piece, open_piece(piece)?));
+                let Some(part) = self.parts.pop_front() else { return Ok(false) };
+                self.open = Some((part, open_part(part)?));
             }
             let Some((_, reader)) = &mut self.open else { return Ok(false) };
             line.clear();
@@ -194,7 +181,7 @@ impl Lines<'_> {
         }
     }
 
-    /// Checks that a row comes after the one before, and belongs to its piece: another program may have written the
+    /// Checks that a row comes after the one before, and belongs to its part: another program may have written the
     /// dump.
     fn check_order(&mut self, key: &Key) -> TransferResult<()> {
         if let Some(before) = &self.last
@@ -205,7 +192,7 @@ impl Lines<'_> {
                 format!("{table}: the dump has {key:?} after {before:?}, and not in the order of keys");
             return Err(TransferError::Failed(text));
         }
-        if let Some((DumpPiece { file, first, last, .. }, _)) = &self.open
+        if let Some((DumpedPart { file, first, last, .. }, _)) = &self.open
             && (order_in_both(key, first) == Some(Ordering::Less)
                 || order_in_both(key, last) == Some(Ordering::Greater))
         {
@@ -261,25 +248,26 @@ impl RowReader for Lines<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
 
-    /// A dump of a table with these rows in one file.
+    /// A dump of a table with these rows in one part.
     fn dump(folder: &Path, rows: &[&str], last: &str) -> DumpSource {
         let file = folder.join("p");
         let line = |row: &&str| format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"{row}\"}}\n");
         let bytes = zstd::encode_all(rows.iter().map(line).collect::<String>().as_bytes(), 1).unwrap();
         std::fs::write(&file, &bytes).unwrap();
-        let piece = DumpPiece {
+        let part = DumpedPart {
             file,
-            offset: 0,
             bytes: bytes.len() as u64,
-            sha256: Some(hex(digest(&mut bytes.as_slice()).unwrap())),
+            sha256: hex(digest(&mut bytes.as_slice()).unwrap()),
             is_checked: AtomicBool::new(false),
             first: Key::new("p", rows[0]),
             last: Key::new("p", last),
         };
         let entities = rows.len() as u64;
-        let table = DumpedTable { name: "T".into(), entities, policies: None, pieces: vec![piece] };
+        let table = DumpedTable { name: "T".into(), entities, policies: None, parts: vec![part] };
         DumpSource { contents: DumpContents { tables: vec![table], properties: None }, filter: None }
     }
 

@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::contents::DumpSettings;
 use super::lines::{LEVEL, PageLines};
 use super::manifest::{DumpPart, DumpTable, FORMAT, MANIFEST, Manifest, VERSION};
 use super::part::{OpenPart, PageKeys};
-use super::single::EXTENSION;
-use crate::protocol::codec::policies::Policy;
-use crate::protocol::codec::properties::ServiceProperties;
+use crate::error::Error;
+use crate::protocol::codec::policies::{self, Policy};
+use crate::protocol::codec::properties::{self, ServiceProperties};
 use crate::protocol::model::{Key, Ticks};
 use crate::transfer::contract::{Counts, TransferTarget, WritePage};
 use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::rows::range::sorts_alike;
 
+/// How the names of parts end.
+const EXTENSION: &str = ".ndjson.zst";
 /// A part of at least this many bytes is followed by a new one.
 const PART_BYTES: u64 = 64 << 20;
 
@@ -27,7 +28,10 @@ pub(crate) struct DumpTarget {
 
 #[derive(Default)]
 struct DumpState {
-    settings: DumpSettings,
+    /// The service properties as stored JSON.
+    properties: Option<String>,
+    /// The stored access policies of each table as stored JSON.
+    tables: BTreeMap<String, Option<String>>,
     /// The part that each range is being written to.
     open: BTreeMap<i64, Arc<Mutex<OpenPart>>>,
 }
@@ -137,7 +141,7 @@ impl TransferTarget for DumpTarget {
     }
 
     fn create(&self, table: &str) -> TransferResult<()> {
-        self.lock().settings.create(table);
+        self.lock().tables.entry(table.to_owned()).or_default();
         Ok(())
     }
 
@@ -146,11 +150,14 @@ impl TransferTarget for DumpTarget {
     }
 
     fn set_policies(&self, table: &str, policies: &[Policy]) -> TransferResult<()> {
-        self.lock().settings.set_policies(table, policies)
+        let stored = policies::to_stored(policies).map_err(failed)?;
+        self.lock().tables.insert(table.to_owned(), Some(stored));
+        Ok(())
     }
 
     fn set_properties(&self, wanted: &ServiceProperties) -> TransferResult<()> {
-        self.lock().settings.set_properties(wanted)
+        self.lock().properties = Some(properties::to_stored(wanted).map_err(failed)?);
+        Ok(())
     }
 
     fn finish(&self, _copy: &str, written: u64) -> TransferResult<()> {
@@ -160,7 +167,7 @@ impl TransferTarget for DumpTarget {
 
 impl DumpTarget {
     fn write_page(&self, page: &WritePage<'_>) -> TransferResult<Counts> {
-        let PageLines { text, keys, rejected } = PageLines::of(page, false)?;
+        let PageLines { text, keys, rejected } = PageLines::of(page)?;
         let mut result = Counts { rejected, ..Counts::default() };
         let (Some(next), Some(page_keys)) = (keys.first(), PageKeys::of(&keys)) else { return Ok(result) };
         let frame = zstd::bulk::compress(text.as_bytes(), LEVEL)?;
@@ -180,7 +187,7 @@ impl DumpTarget {
         self.load_finished()?;
         let state = self.lock();
         let mut tables = Vec::new();
-        for (name, policies) in &state.settings.tables {
+        for (name, policies) in &state.tables {
             let mut parts = Vec::new();
             for part in state.open.values() {
                 let part = part.lock().unwrap_or_else(PoisonError::into_inner);
@@ -195,9 +202,13 @@ impl DumpTarget {
         }
         self.check_entities("in all", tables.iter().map(|table: &DumpTable| table.entities).sum(), written)?;
         let created = Ticks::now().to_canonical();
-        let properties = state.settings.properties.clone();
+        let properties = state.properties.clone();
         Manifest { format: FORMAT.into(), version: VERSION, created, properties, tables }.write(&self.folder)
     }
+}
+
+fn failed(error: Error) -> TransferError {
+    TransferError::Failed(error.text().to_owned())
 }
 
 /// Returns the name of a part of a range.
@@ -224,7 +235,7 @@ impl DumpTarget {
             for part in state.open.values() {
                 known.push(part.lock().unwrap_or_else(PoisonError::into_inner).name.clone());
             }
-            state.settings.tables.keys().cloned().collect()
+            state.tables.keys().cloned().collect()
         };
         for table in tables {
             let Ok(entries) = std::fs::read_dir(self.folder.join(&table)) else { continue };
