@@ -1,7 +1,6 @@
 // A new fault rule.
 
 import { h } from "../core/dom.js";
-import { session } from "../core/session.js";
 import { field, input, select } from "./controls.js";
 import { Modal } from "./modal.js";
 
@@ -28,11 +27,9 @@ const number = (/** @type {string} */ value) => input({ type: "number", class: "
 
 /** Asks for a rule. @param {(rule: FaultRule) => Promise<unknown>} add */
 export async function addFault(add) {
-  const accounts = session.accounts.map(({ name }) => /** @type {[string, string]} */ ([name, name]));
-  const account = select([["", "Any"], ...accounts], "");
   const operation = suggesting("fault-operations", OPERATIONS);
-  const [table, partition, row] = [1, 2, 3].map(() => input({ class: "mono" }));
-  const [skip, times, delay] = [number("0"), number("1"), number("1000")];
+  const table = input({ class: "mono" });
+  const [after, times, delay, page] = ["0", "1", "1000", "1"].map(number);
   const error = suggesting("fault-errors", ERRORS, "ServerBusy");
   const effect = select(
     [
@@ -40,40 +37,40 @@ export async function addFault(add) {
       ["delay", "A delay"],
       ["before", "No answer, nothing is done"],
       ["after", "No answer, but it is done"],
+      ["page", "Short pages"],
     ],
     "error",
   );
-  const parts = { error: field("Error", error.box), delay: field("Milliseconds", delay) };
+  const parts = { error: field("Error", error.box), delay: field("Milliseconds", delay), page: field("Rows", page) };
   const choose = () => {
     for (const [name, part] of Object.entries(parts)) part.hidden = effect.value !== name;
   };
   effect.addEventListener("change", choose);
   choose();
-  const then = () => {
-    if (effect.value === "error") return { error: error.box.value.trim() };
-    return effect.value === "delay" ? { delay: Number(delay.value) } : { drop: effect.value };
+  const faults = {
+    error: () => ({ error: error.box.value.trim() }),
+    delay: () => ({ delay: Number(delay.value) }),
+    before: () => ({ disconnect: "before" }),
+    after: () => ({ disconnect: "after" }),
+    page: () => ({ page: Number(page.value) }),
   };
   const rule = () => ({
-    account: account.value || null,
     operation: operation.box.value.trim() || null,
     table: table.value.trim() || null,
-    partition: partition.value || null,
-    row: row.value || null,
-    skip: Number(skip.value),
+    after: Number(after.value),
     times: Number(times.value),
-    then: then(),
+    ...faults[/** @type {keyof typeof faults} */ (effect.value)](),
   });
   const modal = new Modal(
     "Add fault",
     [
       h("p", {}, "What is left empty is not selected by. The counts of all rules begin again."),
-      h("div", { class: "columns-2" }, field("Account", account), field("Operation", operation.box), operation.list),
-      h("div", { class: "columns-2" }, field("Table", table), field("PartitionKey", partition), field("RowKey", row)),
-      h("div", { class: "columns-2" }, field("Fault", effect), parts.error, parts.delay, error.list),
+      h("div", { class: "columns-2" }, field("Operation", operation.box), operation.list, field("Table", table)),
+      h("div", { class: "columns-2" }, field("Fault", effect), parts.error, parts.delay, parts.page, error.list),
       h(
         "div",
         { class: "columns-2" },
-        field("Skip", skip, "Matches before the first fault."),
+        field("After", after, "Matches before the first fault."),
         field("Times", times, "Matches that meet it."),
       ),
     ],

@@ -59,7 +59,7 @@ export class FaultRules extends View {
   #card(rule) {
     const name = `${effectOf(rule)}: ${subjectOf(rule)}`;
     const counts = [`${count(rule.hits)} of ${count(rule.times)} met it`, `${count(rule.matched)} matched`];
-    if (rule.skip) counts.push(`skips ${count(rule.skip)}`);
+    if (rule.after) counts.push(`after ${count(rule.after)}`);
     return h(
       "article",
       { class: "card row" },
@@ -90,28 +90,18 @@ export class FaultRules extends View {
 }
 
 /** @param {CountedFaultRule} rule @returns {FaultRule} */
-const uncounted = ({ account, operation, table, partition, row, skip, times, then }) => ({
-  account,
-  operation,
-  table,
-  partition,
-  row,
-  skip,
-  times,
-  then,
-});
+const uncounted = ({ matched, hits, ...rule }) => rule;
 
 /** @param {FaultRule} rule */
-function effectOf({ then }) {
-  if ("error" in then) return then.error;
-  return "delay" in then ? `${then.delay} ms` : `dropped ${then.drop}`;
+function effectOf({ error, delay, disconnect, page }) {
+  if (delay) return `${delay} ms`;
+  if (page) return `pages of ${page}`;
+  return error ?? `disconnected ${disconnect}`;
 }
 
 /** @param {FaultRule} rule */
-function subjectOf({ account, operation, table, partition, row }) {
-  const keys = [partition, row].map((key) => (key === null ? "*" : JSON.stringify(key)));
-  const place = [account, table].filter(Boolean).join("/");
-  return [operation ?? "any request", place, partition === null && row === null ? "" : `(${keys})`].filter(Boolean).join(" ");
+function subjectOf({ operation, table, page }) {
+  return [operation ?? (page ? "any query" : "any request"), table].filter(Boolean).join(" ");
 }
 
 customElements.define("fault-rules", FaultRules);

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::answer::{Answer, CONTENT_TYPE};
 use super::authorize::{authorize, authorize_change_set};
 use super::explain_error::explain_error;
-use super::fault_rules::{DueFault, FaultRules, FaultSubject};
+use super::fault_rules::{FaultRules, FaultSubject, Injection};
 use super::operations::{Printer, print_write, run};
 use super::telemetry::Observed;
 use crate::error::{Code, Error, Result};
@@ -20,8 +20,8 @@ use crate::protocol::auth::Identity;
 use crate::protocol::codec::atom::write::Style;
 use crate::protocol::codec::failure::ErrorContext;
 use crate::protocol::codec::multipart::{self, InnerAnswer};
-use crate::protocol::model::Ticks;
-use crate::protocol::plan::{self, ChangeSet, Plan, WriteKind, Written};
+use crate::protocol::model::{TableName, Ticks};
+use crate::protocol::plan::{self, ChangeSet, WriteKind, Written};
 use crate::protocol::request::batch::{Batch, BatchPart, FailedPart, Printing};
 use crate::protocol::request::format;
 use crate::protocol::request::head::{ApiVersion, JSON_ONLY};
@@ -100,17 +100,29 @@ impl Run<'_> {
             authorize(self.identity, self.target, plan::plan(wanted).map_err(of_part)?).map_err(of_part)?;
         plan.end_page_within(self.page_time);
         self.indexes.apply_to(&self.target.account, &mut plan).map_err(of_part)?;
+        let injection = self.injection(plan.action().1, [label]);
+        if let Some(injection) = &injection {
+            injection.shorten_page(&mut plan);
+        }
         // No batch deletes a table.
         let run = async || run(self.store, &plan, 0, self.printer(printing)).await.map_err(of_query);
-        match self.due_of_query(label, &plan) {
+        match injection {
             None => run().await,
-            Some(due) => Box::pin(due.around(run())).await,
+            Some(injection) => Box::pin(injection.around(run())).await,
         }
     }
 
-    fn due_of_query(&self, operation: OperationLabel, plan: &Plan) -> Option<DueFault> {
-        let query = FaultSubject::of(&self.target.account, operation, plan);
-        self.fault_rules?.due_in_batch(self.observed.label(), [query])
+    /// Returns the ordered faults of the batch and of the operations in it.
+    fn injection(
+        &self,
+        table: Option<&TableName>,
+        operations: impl IntoIterator<Item = OperationLabel>,
+    ) -> Option<Injection> {
+        let batch = FaultSubject { operation: self.observed.label(), table, index: None };
+        let operations = (0..).zip(operations);
+        let operations =
+            operations.map(|(index, operation)| FaultSubject { operation, table, index: Some(index) });
+        self.fault_rules?.injection(std::iter::once(batch).chain(operations))
     }
 
     fn query_answer(&self, answer: Result<Answer>, printing: &Printing) -> Result<Answer> {
@@ -136,16 +148,10 @@ impl Run<'_> {
     }
 
     async fn change_set(&self, set: &ChangeSet, asked: &Asked) -> Result<Answer> {
-        match self.due_of_change_set(set) {
+        match self.injection(Some(&set.table), set.writes.iter().map(|write| write.kind.label())) {
             None => self.transact(set, asked).await,
-            Some(due) => Box::pin(due.around(self.transact(set, asked))).await,
+            Some(injection) => Box::pin(injection.around(self.transact(set, asked))).await,
         }
-    }
-
-    fn due_of_change_set(&self, set: &ChangeSet) -> Option<DueFault> {
-        let account = &self.target.account;
-        let writes = set.writes.iter().map(|write| FaultSubject::of_write(account, &set.table, write));
-        self.fault_rules?.due_in_batch(self.observed.label(), writes)
     }
 
     async fn transact(&self, set: &ChangeSet, asked: &Asked) -> Result<Answer> {

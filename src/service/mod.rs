@@ -34,8 +34,10 @@ pub(crate) use cors::{CorsHeaders, actual as cors_headers};
 pub(crate) use explain_error::EXPLANATIONS;
 pub(crate) use explain_query::{ExplainRequest, explain_query};
 #[cfg(feature = "testing")]
-pub(crate) use fault_rules::{DropMoment, FaultEffect};
-pub(crate) use fault_rules::{FaultRuleDocument, FaultRuleError, FaultRules};
+pub use fault_rules::FaultRule;
+pub(crate) use fault_rules::FaultRules;
+#[cfg(feature = "testing")]
+pub(crate) use fault_rules::Moment;
 pub(crate) use issuer::Issuer;
 pub(crate) use pipeline::MAX_OPERATION_TIME;
 pub(crate) use recent::{KEPT, RecentRequest, RecentRequests};

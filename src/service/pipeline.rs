@@ -193,10 +193,10 @@ impl Pipeline<'_> {
         }
         let grammar = self.grammar(target);
         self.options.check(may_have_order(grammar.extended, head, &target.resource))?;
-        let (planned, printer) = self.planned(target, identity, &body.bytes, grammar)?;
+        let (mut planned, printer) = self.planned(target, identity, &body.bytes, grammar)?;
         let store = service.store_of(target);
         let plan = match planned {
-            Planned::One(ref plan) => plan,
+            Planned::One(ref mut plan) => plan,
             Planned::Batch(batch) => {
                 let (version, now) = (head.version()?, printer.now);
                 let (error_context, page_time) = (self.error_context, self.page_time());
@@ -220,15 +220,18 @@ impl Pipeline<'_> {
                 return Err(Box::pin(below_missing_table(store, target, identity, error)).await?);
             }
         };
-        let subject = || FaultSubject::of(&target.account, self.observed.label(), plan);
-        let due = self.fault_rules().and_then(|rules| rules.due(subject));
+        let injection = self.fault_rules().and_then(|rules| {
+            let table = plan.action().1;
+            rules.injection([FaultSubject { operation: self.observed.label(), table, index: None }])
+        });
         // Begun where it is awaited: to move a future is to copy it.
-        match due {
+        match injection {
             None => operations::run(store, plan, service.keep_deleted, printer).await,
             // Boxed, since only tests order faults.
-            Some(due) => {
+            Some(injection) => {
+                injection.shorten_page(plan);
                 let run = operations::run(store, plan, service.keep_deleted, printer);
-                Box::pin(due.around(run)).await
+                Box::pin(injection.around(run)).await
             }
         }
     }

@@ -1,38 +1,24 @@
-//! Resets and snapshots for test suites, and the faults that they order. The store resets and
-//! restores; cached values are dropped here.
+//! Resets and snapshots for test suites. The store resets and restores; cached values are dropped here.
 
 use uuid::Uuid;
 
 use super::Service;
-use super::fault_rules::{FaultRuleDocument, FaultRuleError};
 use crate::error::{Error, Result};
 use crate::protocol::model::Ticks;
-use crate::protocol::request::target::Accounts as _;
 use crate::store::StoreSnapshot;
 
 impl Service {
-    /// Empties an account, or all of them, and removes their fault rules.
+    /// Empties an account; or all of them, and removes the fault rules.
     ///
     /// # Errors
     /// Those of the database.
     pub(crate) async fn reset(&self, account: Option<&str>) -> Result<()> {
         self.primary.reset(account, Ticks::now()).await.map_err(Error::from)?;
-        self.fault_rules.clear(account);
+        if account.is_none() {
+            self.fault_rules.clear();
+        }
         self.follow_properties().await;
         Ok(())
-    }
-
-    /// Replaces the fault rules of an account, or all of them.
-    ///
-    /// # Errors
-    /// If a rule is invalid, or there are too many; the rules stay as they were.
-    pub(crate) fn set_fault_rules(
-        &self,
-        account: Option<&str>,
-        rules: Vec<FaultRuleDocument>,
-    ) -> Result<(), FaultRuleError> {
-        let accounts = self.follower.accounts();
-        self.fault_rules.replace(account, rules, |name| accounts.exists(name))
     }
 
     /// Takes a snapshot of an account, or of all of them, and returns its name; `None` if there are

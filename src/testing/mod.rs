@@ -26,7 +26,7 @@
 //! logger; their messages go to the `tracing` subscriber of the process, if it has one. Metrics are
 //! the sum over all servers.
 //!
-//! A test orders errors, delays and lost answers with [`Server::set_faults`].
+//! A test orders errors, delays, lost answers and short pages with [`Server::set_faults`].
 //!
 //! Several tests can share one server if each has an account to itself:
 //!
@@ -49,8 +49,9 @@ mod faults;
 mod image;
 mod server;
 
+pub use crate::service::FaultRule;
 pub use account::Account;
 pub use builder::Builder;
-pub use faults::{FaultCount, FaultRule};
+pub use faults::FaultCount;
 pub use image::Image;
 pub use server::{Server, ServerError, Snapshot};

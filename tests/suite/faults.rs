@@ -11,7 +11,7 @@ use crate::support::batch::{post, query_batch};
 use crate::support::client::Request;
 use crate::support::http::{Raw, Wire};
 use crate::support::postgres::fresh_database;
-use crate::support::server::{Process, account, fresh_folder};
+use crate::support::server::Process;
 use crate::support::*;
 use crate::tls;
 
@@ -79,8 +79,13 @@ fn form(answer: &Answer) -> (u16, Vec<(String, String)>, String) {
 }
 
 /// A rule for one operation.
-fn on(operation: &str, then: Value) -> Value {
-    json!({ "operation": operation, "then": then })
+fn on(operation: &str, fault: Value) -> Value {
+    with(fault, "operation", json!(operation))
+}
+
+fn with(mut rule: Value, name: &str, value: Value) -> Value {
+    rule[name] = value;
+    rule
 }
 
 /// A server in test mode, its admin listener and a client, for each store.
@@ -154,7 +159,7 @@ fn ordered_errors_are_those_of_the_service() {
         let name = fresh_name();
         client.create_table(&name).refused(TABLE_BEING_DELETED);
         client.create_table(&name).expect(201);
-        put(&admin, json!([{ "times": 3, "then": { "error": "ServerBusy" } }]));
+        put(&admin, json!([{ "times": 3, "error": "ServerBusy" }]));
         let busy = t.insert(&entity("new")).refused(BUSY);
         assert_eq!(busy.need("Retry-After"), "1");
         let properties = client.request("GET", "/?restype=service&comp=properties");
@@ -167,24 +172,19 @@ fn ordered_errors_are_those_of_the_service() {
 }
 
 #[test]
-fn rules_count_what_they_match_and_skip_what_they_shall() {
+fn rules_count_what_they_match_and_begin_and_end_as_they_say() {
     for (_server, admin, client) in servers() {
         let t = client.table();
         let other = client.table();
         let rule = json!({
-            "account": client.account.name,
             "operation": "InsertEntity",
             "table": t.name.to_uppercase(),
-            "partition": "p",
-            "row": "a",
-            "skip": 1,
+            "after": 1,
             "times": 2,
-            "then": { "error": "InternalError" },
+            "error": "InternalError",
         });
         put(&admin, json!([rule]));
         other.insert(&entity("a")).expect(201);
-        t.insert(&entity("b")).expect(201);
-        t.insert(&with_keys("q", "a", json!({}))).expect(201);
         t.replace("p", "a", &json!({}), None).expect(204);
         assert_eq!(counts(&admin), [(0, 0)]);
         t.insert(&entity("a")).refused(ENTITY_EXISTS);
@@ -197,15 +197,15 @@ fn rules_count_what_they_match_and_skip_what_they_shall() {
 }
 
 #[test]
-fn the_first_error_or_drop_ends_a_request_and_delays_do_not() {
+fn the_first_error_or_disconnect_ends_a_request_and_delays_do_not() {
     for (_server, admin, client) in servers() {
         let t = client.table();
         put(
             &admin,
             json!([
-                { "operation": "InsertEntity", "times": 9, "then": { "delay": 400 } },
-                { "operation": "InsertEntity", "then": { "error": "ServerBusy" } },
-                { "operation": "InsertEntity", "times": 9, "then": { "error": "InternalError" } },
+                { "operation": "InsertEntity", "times": 9, "delay": 400 },
+                { "operation": "InsertEntity", "error": "ServerBusy" },
+                { "operation": "InsertEntity", "times": 9, "error": "InternalError" },
             ]),
         );
         let begun = Instant::now();
@@ -214,7 +214,7 @@ fn the_first_error_or_drop_ends_a_request_and_delays_do_not() {
         t.insert(&entity("a")).refused(INTERNAL);
         assert_eq!(counts(&admin), [(2, 2), (2, 1), (1, 1)]);
         // A delay takes of the time that the client allows.
-        put(&admin, json!([{ "then": { "delay": 30_000 } }]));
+        put(&admin, json!([{ "delay": 30_000 }]));
         let begun = Instant::now();
         client
             .request("POST", &format!("{}?timeout=1", t.set()))
@@ -226,37 +226,70 @@ fn the_first_error_or_drop_ends_a_request_and_delays_do_not() {
     }
 }
 
+/// The rows of each page of a query, as a client that follows tokens sees them.
+fn pages(t: &Table, options: &str) -> Vec<String> {
+    t.pages(options).iter().map(|page| row_keys(page)).collect()
+}
+
 #[test]
-fn queries_have_the_keys_that_their_filter_fixes() {
+fn pages_are_as_short_as_a_rule_says_and_tokens_lead_to_the_rest() {
     for (_server, admin, client) in servers() {
-        let t = client.table();
-        t.seed_one(json!({}));
-        let rule = |row: Option<&str>| {
-            json!([{
-                "operation": "QueryEntities", "partition": "p", "row": row, "times": 9,
-                "then": { "error": "ServerBusy" },
-            }])
-        };
-        put(&admin, rule(None));
-        for (filter, is_hit) in [
-            ("PartitionKey eq 'p'", true),
-            ("PartitionKey eq 'p' and RowKey ge 'a'", true),
-            ("PartitionKey eq 'p' and N eq 1", true),
-            ("PartitionKey eq 'q'", false),
-            ("PartitionKey ge 'p'", false),
-            ("PartitionKey eq 'p' or PartitionKey eq 'q'", false),
-            ("N eq 1", false),
-        ] {
-            assert_eq!(t.filter(filter).status == 503, is_hit, "{filter}");
+        let (t, other) = (client.table(), client.table());
+        for (partition, rows) in [("p", ["a", "b", "c"]), ("q", ["d", "e", "f"])] {
+            t.seed_rows(partition, rows);
+            other.seed_rows(partition, rows);
         }
-        put(&admin, rule(Some("r")));
-        t.filter("PartitionKey eq 'p'").expect(200);
-        t.filter("PartitionKey eq 'p' and RowKey eq 'r'").refused(BUSY);
-        client
-            .secondary()
-            .get(&format!("/{}()?$filter={}", t.name, escape("PartitionKey eq 'p' and RowKey eq 'r'")))
-            .refused(BUSY);
-        assert_eq!(counts(&admin), [(2, 2)]);
+        let rule = json!({ "operation": "QueryEntities", "table": t.name, "page": 2, "times": 99 });
+        put(&admin, json!([rule]));
+        assert_eq!(pages(&t, ""), ["a,b", "c,d", "e,f"]);
+        assert_eq!(pages(&other, ""), ["a,b,c,d,e,f"]);
+        let filter = |text: &str| format!("$filter={}", escape(text));
+        assert_eq!(pages(&t, &filter("RowKey ne 'b'")), ["a,c", "d,e", "f"]);
+        assert_eq!(pages(&t, &filter("PartitionKey eq 'q'")), ["d,e", "f"]);
+        // The smaller of the two wins.
+        assert_eq!(pages(&t, "$top=1"), ["a", "b", "c", "d", "e", "f"]);
+        assert_eq!(pages(&t, "$top=5&$select=RowKey"), ["a,b", "c,d", "e,f"]);
+        assert_eq!(counts(&admin), [(17, 17)]);
+        // Other faults go with it, and the smallest of several pages.
+        let busy = json!({ "operation": "QueryEntities", "after": 1, "error": "ServerBusy" });
+        put(&admin, json!([{ "page": 3, "times": 2 }, rule, { "page": 4 }, busy]));
+        let first = t.query("").expect(200);
+        assert_eq!(row_keys(&rows(first.json())), "a,b");
+        let rest = format!("?{}", next_page(&first).expect("a token"));
+        t.query(&rest).refused(BUSY);
+        assert_eq!(row_keys(&rows(t.query(&rest).expect_json())), "c,d");
+        assert_eq!(counts(&admin), [(3, 2), (3, 3), (3, 1), (3, 1)]);
+    }
+}
+
+#[test]
+fn lists_of_tables_and_queries_in_batches_have_short_pages_too() {
+    for (_server, admin, client) in servers() {
+        let tables: Vec<Table> = (0..3).map(|_| client.table()).collect();
+        tables[0].seed_rows("p", ["a", "b", "c"]);
+        // What a rule without an operation means: all queries, and nothing else.
+        put(&admin, json!([{ "page": 1, "times": 99 }]));
+        let mut names: Vec<String> = tables.iter().map(|table| table.name.clone()).collect();
+        names.sort();
+        let range = format!("TableName ge '{}' and TableName le '{}'", names[0], names[2]);
+        let (mut found, mut next) = (Vec::new(), String::new());
+        loop {
+            let answer = client.get(&format!("/Tables?$filter={}{next}", escape(&range))).expect(200);
+            let page = rows(answer.json());
+            assert_eq!(page.len(), 1, "{page:?}");
+            found.push(page[0]["TableName"].as_str().expect("a name").to_owned());
+            let Some(token) = answer.header("x-ms-continuation-NextTableName") else { break };
+            next = format!("&NextTableName={}", escape(token));
+        }
+        assert_eq!(found, names);
+        tables[0].get("p", "a").expect(200);
+        assert_eq!(counts(&admin), [(3, 3)]);
+        let query = post(&client, query_batch(&client.url(&tables[0].set()))).send();
+        let inner = BatchAnswer::of(query);
+        let page: Value = serde_json::from_str(&inner.parts[0].body).expect("JSON");
+        assert_eq!(row_keys(&rows(page)), "a");
+        assert!(!inner.parts[0].need("x-ms-continuation-NextRowKey").is_empty());
+        assert_eq!(counts(&admin), [(4, 4)]);
     }
 }
 
@@ -265,17 +298,11 @@ fn a_fault_in_a_transaction_is_that_of_its_operation_and_nothing_is_stored() {
     for (_server, admin, client) in servers() {
         let t = client.table();
         t.seed_one(json!({ "N": 1 }));
-        put(
-            &admin,
-            json!([{ "operation": "InsertEntity", "row": "c", "then": { "error": "EntityAlreadyExists" } }]),
-        );
+        put(&admin, json!([{ "operation": "InsertEntity", "after": 2, "error": "EntityAlreadyExists" }]));
         change_set(&t).send(&client).refused(2, ENTITY_EXISTS);
         assert_eq!(t.count(), 1);
-        // Counted by operations: the third insert, whatever its keys.
-        put(
-            &admin,
-            json!([{ "operation": "InsertEntity", "skip": 2, "then": { "error": "OperationTimedOut" } }]),
-        );
+        // Counted by operations, in the batch and among batches.
+        put(&admin, json!([{ "operation": "InsertEntity", "after": 2, "error": "OperationTimedOut" }]));
         change_set(&t).send(&client).refused(2, TIMED_OUT);
         assert_eq!(counts(&admin), [(3, 1)]);
         put(&admin, json!([on("UpdateEntity", json!({ "error": "UpdateConditionNotSatisfied" }))]));
@@ -285,7 +312,7 @@ fn a_fault_in_a_transaction_is_that_of_its_operation_and_nothing_is_stored() {
         Batch::new().insert(&t, &entity("a")).send(&client).refused_alone(ENTITY_EXISTS);
         // These say of the whole batch that nothing was begun.
         for (code, status) in [("ServerBusy", 503), ("RequestTimedOut", 408)] {
-            put(&admin, json!([{ "operation": "InsertEntity", "row": "b", "then": { "error": code } }]));
+            put(&admin, json!([{ "operation": "InsertEntity", "after": 1, "error": code }]));
             post(&client, change_set(&t).body()).send().expect_error_code(status, code);
         }
         put(&admin, json!([on("InsertEntity", json!({ "error": "AuthenticationFailed" }))]));
@@ -301,9 +328,8 @@ fn a_batch_as_a_whole_is_one_request() {
     for (_server, admin, client) in servers() {
         let t = client.table();
         t.seed_one(json!({ "N": 1 }));
-        let in_table = |rule: Value| json!([{ "table": t.name, "partition": "p", "then": rule }]);
-        // A rule without operation and row.
-        put(&admin, in_table(json!({ "error": "InternalError" })));
+        // A rule without an operation.
+        put(&admin, json!([{ "table": t.name, "error": "InternalError" }]));
         post(&client, change_set(&t).body()).send().refused(INTERNAL);
         assert_eq!(counts(&admin), [(1, 1)]);
         put(&admin, json!([on("EntityGroupTransaction", json!({ "error": "OperationTimedOut" }))]));
@@ -319,38 +345,38 @@ fn a_batch_as_a_whole_is_one_request() {
         put(&admin, json!([on("GetEntity", json!({ "error": "ServerBusy" }))]));
         query().refused(BUSY);
         assert_eq!(BatchAnswer::of(query()).parts[0].status, 200);
-        drops_all(&admin, &client, &t);
+        disconnects_in_batch(&admin, &client, &t);
     }
 }
 
-fn drops_all(admin: &Wire, client: &Client, t: &Table) {
+fn disconnects_in_batch(admin: &Wire, client: &Client, t: &Table) {
     let before = t.count();
-    put(admin, json!([{ "operation": "InsertEntity", "row": "b", "then": { "drop": "before" } }]));
+    put(admin, json!([{ "operation": "InsertEntity", "after": 1, "disconnect": "before" }]));
     drops(client, &post(client, change_set(t).body()));
     assert_eq!(t.count(), before);
-    put(admin, json!([{ "operation": "InsertEntity", "row": "b", "then": { "drop": "after" } }]));
+    put(admin, json!([{ "operation": "InsertEntity", "after": 1, "disconnect": "after" }]));
     drops(client, &post(client, change_set(t).body()));
     assert_eq!(t.count(), before + 3);
     change_set(t).send(client).refused(0, ENTITY_EXISTS);
 }
 
 #[test]
-fn a_drop_before_stores_nothing_and_a_drop_after_everything() {
+fn a_disconnect_before_stores_nothing_and_one_after_everything() {
     for (server, admin, client) in servers() {
         let t = client.table();
-        put(&admin, json!([on("InsertEntity", json!({ "drop": "before" }))]));
+        put(&admin, json!([on("InsertEntity", json!({ "disconnect": "before" }))]));
         drops(&client, &t.inserting(&entity("a")));
         t.get("p", "a").refused(NOT_FOUND);
-        put(&admin, json!([on("InsertEntity", json!({ "drop": "after" }))]));
+        put(&admin, json!([on("InsertEntity", json!({ "disconnect": "after" }))]));
         drops(&client, &t.inserting(&entity("a")));
         t.get("p", "a").expect(200);
         t.insert(&entity("a")).refused(ENTITY_EXISTS);
         // A write that fails is not made to succeed.
-        put(&admin, json!([on("InsertEntity", json!({ "drop": "after" }))]));
+        put(&admin, json!([on("InsertEntity", json!({ "disconnect": "after" }))]));
         drops(&client, &t.inserting(&entity("a")));
-        put(&admin, json!([on("GetEntity", json!({ "drop": "after" }))]));
+        put(&admin, json!([on("GetEntity", json!({ "disconnect": "after" }))]));
         drops(&client, &t.on("GET", "p", "a"));
-        put(&admin, json!([on("SetServiceProperties", json!({ "drop": "after" }))]));
+        put(&admin, json!([on("SetServiceProperties", json!({ "disconnect": "after" }))]));
         let body = "<StorageServiceProperties><Cors/></StorageServiceProperties>";
         let request = client.request("PUT", "/?restype=service&comp=properties").body(body);
         drops(&client, &request.header("Accept", "application/xml"));
@@ -359,11 +385,11 @@ fn a_drop_before_stores_nothing_and_a_drop_after_everything() {
 }
 
 #[test]
-fn answers_that_come_before_a_drop_on_the_same_connection_arrive() {
+fn answers_that_come_before_a_disconnect_on_the_same_connection_arrive() {
     let (server, admin) = server("sqlite::memory:", &["--test-mode"]);
     let client = client(&server);
     let t = client.table();
-    put(&admin, json!([{ "operation": "InsertEntity", "skip": 1, "then": { "drop": "after" } }]));
+    put(&admin, json!([{ "operation": "InsertEntity", "after": 1, "disconnect": "after" }]));
     let pipelined = ["a", "b"].map(|row| t.inserting(&entity(row)).bytes()).concat();
     let mut stream = client.wire().connect();
     stream.write_all(&pipelined).expect("the server listens");
@@ -381,7 +407,7 @@ async fn encrypted_connections_are_dropped_and_streams_of_http_2_reset() {
     let (server, _) = tls::server(&more);
     let (admin, client) = (admin_of(&server), tls::client(&server));
     let t = client.table();
-    put(&admin, json!([{ "operation": "InsertEntity", "times": 2, "then": { "drop": "after" } }]));
+    put(&admin, json!([{ "operation": "InsertEntity", "times": 2, "disconnect": "after" }]));
     let mut stream = client.wire().connect_tls(client.wire().tls().expect("it is encrypted"));
     stream.write_all(&t.inserting(&entity("a")).bytes()).expect("the server listens");
     let mut rest = Vec::new();
@@ -407,7 +433,7 @@ fn concurrent_requests_meet_exactly_the_ordered_faults() {
         let t = client.table();
         put(
             &admin,
-            json!([{ "operation": "InsertEntity", "skip": 30, "times": 50, "then": { "error": "ServerBusy" } }]),
+            json!([{ "operation": "InsertEntity", "after": 30, "times": 50, "error": "ServerBusy" }]),
         );
         let busy = std::thread::scope(|scope| {
             let insert = |thread: usize| {
@@ -432,57 +458,51 @@ fn concurrent_requests_meet_exactly_the_ordered_faults() {
 fn what_is_wrong_with_a_rule_is_said_and_changes_nothing() {
     let (_server, admin) = server("sqlite::memory:", &["--test-mode"]);
     let error = || json!({ "error": "ServerBusy" });
-    put(&admin, json!([{ "then": error() }]));
+    put(&admin, json!([error()]));
     let listed = ask(&admin, "GET", PATH, "").body;
-    let with = |name: &str, value: Value| {
-        let mut rule = json!({ "then": error() });
-        rule[name] = value;
-        rule
-    };
     let wrong = [
-        (with("account", json!("nobody")), "no account"),
-        (with("operation", json!("Insert")), "no operation"),
-        (with("operation", json!("Unknown")), "no operation"),
-        (with("operation", json!("Preflight")), "no operation"),
-        (with("table", json!("a-b")), "no table"),
-        (with("skip", json!(-1)), "-1"),
-        (with("skip", json!(1_000_001)), "skip is 0 to 1000000"),
-        (with("times", json!(0)), "times is 1 to 1000000"),
-        (with("times", json!(1.5)), "1.5"),
-        (with("chance", json!(0.5)), "chance"),
-        (with("then", json!({ "error": "Nonsense" })), "Nonsense"),
-        (with("then", json!({ "error": "TableNotFound" })), "every operation cannot"),
-        (with("then", json!({ "delay": 0 })), "delay is 1 to 30000"),
-        (with("then", json!({ "delay": 30_001 })), "delay is 1 to 30000"),
-        (with("then", json!({ "drop": "sometimes" })), "sometimes"),
-        (with("then", json!({ "delay": 1, "drop": "after" })), "then"),
-        (with("then", json!({})), "then"),
-        (json!({ "operation": "GetEntity" }), "then"),
-        (json!({ "operation": "QueryTables", "table": "abc", "then": error() }), "QueryTables has no table"),
-        (json!({ "operation": "DeleteTable", "partition": "p", "then": error() }), "has no partition"),
-        (json!({ "operation": "EntityGroupTransaction", "row": "r", "then": error() }), "has no row"),
-        (
-            on("GetEntity", json!({ "error": "EntityAlreadyExists" })),
-            "GetEntity cannot fail with EntityAlreadyExists",
-        ),
-        (on("InsertOrReplaceEntity", json!({ "error": "UpdateConditionNotSatisfied" })), "cannot"),
+        (with(error(), "operation", json!("Insert")), "no operation"),
+        (with(error(), "operation", json!("Unknown")), "no operation"),
+        (with(error(), "operation", json!("Preflight")), "no operation"),
+        (with(error(), "table", json!("a-b")), "no table"),
+        (with(error(), "after", json!(-1)), "-1"),
+        (with(error(), "after", json!(1_000_001)), "after is 0 to 1000000, not 1000001"),
+        (with(error(), "times", json!(0)), "times is 1 to 1000000"),
+        (with(error(), "times", json!(1.5)), "1.5"),
+        (with(error(), "chance", json!(0.5)), "chance"),
+        (with(error(), "account", json!("acct0001")), "account"),
+        (json!({ "error": "Nonsense" }), "Nonsense"),
+        (json!({ "error": "NotImplemented" }), "NotImplemented"),
+        (json!({ "delay": 0 }), "delay is 1 to 30000"),
+        (json!({ "delay": 30_001 }), "delay is 1 to 30000"),
+        (json!({ "page": 0 }), "page is 1 to 1000"),
+        (json!({ "page": 1001 }), "page is 1 to 1000"),
+        (on("GetEntity", json!({ "page": 1 })), "GetEntity has no page"),
+        (json!({ "disconnect": "sometimes" }), "sometimes"),
+        (json!({ "delay": 1, "disconnect": "after" }), "exactly one of"),
+        (with(error(), "page", json!(1)), "exactly one of"),
+        (json!({}), "exactly one of"),
+        (json!({ "operation": "GetEntity" }), "exactly one of"),
+        (with(on("QueryTables", error()), "table", json!("abc")), "QueryTables has no table"),
     ];
     for (rule, words) in wrong {
-        let raw = put_at(&admin, PATH, &json!([{ "then": error() }, rule]));
+        let raw = put_at(&admin, PATH, &json!([error(), rule]));
         refused(&raw, 400, "BadRequest");
         let message = json_of(&raw)["error"]["message"].as_str().expect("a message").to_owned();
-        assert!(message.contains(words) || words == "then", "{words}: {message}");
+        assert!(message.contains(words), "{words}: {message}");
     }
     for body in [json!({ "rules": [] }), json!("all"), json!(null)] {
         refused(&put_at(&admin, PATH, &body), 400, "BadRequest");
     }
-    let many = |count: usize| Value::Array(vec![json!({ "then": error() }); count]);
+    let many = |count: usize| Value::Array(vec![error(); count]);
     refused(&put_at(&admin, PATH, &many(101)), 400, "BadRequest");
-    refused(&put_at(&admin, PATH, &json!([with("row", json!("x".repeat(300_000)))])), 413, "BodyTooLarge");
-    for query in ["?acount=acct0001", "?account=nobody"] {
-        let raw = put_at(&admin, &format!("{PATH}{query}"), &json!([]));
-        assert!([400, 404].contains(&raw.status), "{raw:?}");
-    }
+    refused(
+        &put_at(&admin, PATH, &json!([with(error(), "table", json!("x".repeat(300_000)))])),
+        413,
+        "BodyTooLarge",
+    );
+    refused(&put_at(&admin, &format!("{PATH}?account=acct0001"), &json!([])), 400, "BadRequest");
+    refused(&ask(&admin, "DELETE", &format!("{PATH}?account=acct0001"), ""), 400, "BadRequest");
     assert_eq!(ask(&admin, "GET", PATH, "").body, listed);
     put(&admin, many(100));
     put(&admin, json!([]));
@@ -490,51 +510,22 @@ fn what_is_wrong_with_a_rule_is_said_and_changes_nothing() {
 }
 
 #[test]
-fn resets_remove_rules_and_accounts_have_their_own() {
-    for database in databases() {
-        let two = format!("{};{}", account(1).setting(), account(2).setting());
-        let arguments = ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--test-mode"];
-        let arguments = [&arguments[..], &["--database-url", &database, "--accounts", &two]].concat();
-        let server = Process::spawn(fresh_folder(), &arguments, &[]);
-        let admin = admin_of(&server);
-        let names = || {
-            let listed = json_of(&ask(&admin, "GET", PATH, ""));
-            let accounts =
-                listed["rules"].as_array().expect("a list").iter().map(|rule| rule["account"].clone());
-            Value::Array(accounts.collect())
-        };
-        let rules = |account: Value| json!([{ "account": account, "then": { "error": "ServerBusy" } }]);
-        let of = |number: usize| format!("{PATH}?account={}", account(number).name);
-        let (one, other) = (account(1).name, account(2).name);
-        let all = || {
-            put(&admin, rules(Value::Null));
-            assert_eq!(put_at(&admin, &of(1), &rules(Value::Null)).status, 200);
-            assert_eq!(put_at(&admin, &of(2), &rules(json!(other))).status, 200);
-            assert_eq!(names(), json!([null, one, other]));
-        };
-        all();
-        refused(&put_at(&admin, &of(1), &rules(json!(other))), 400, "BadRequest");
-        assert_eq!(names(), json!([null, one, other]));
-        let reset = |query: &str| {
-            let raw = ask(&admin, "POST", &format!("/test/reset{query}"), "Content-Length: 0\r\n");
+fn a_reset_of_all_accounts_removes_rules_and_a_restore_does_not() {
+    for (_server, admin, client) in servers() {
+        let post = |path: &str| {
+            let raw = ask(&admin, "POST", path, "Content-Length: 0\r\n");
             assert_eq!(raw.status, 200, "{raw:?}");
+            raw
         };
-        let of_one = json_of(&ask(&admin, "GET", &of(1), ""));
-        assert_eq!(of_one["rules"].as_array().map(Vec::len), Some(1), "{of_one}");
-        let taken = ask(&admin, "POST", "/test/snapshots", "Content-Length: 0\r\n");
-        let restore =
-            format!("/test/snapshots/{}/restore", json_of(&taken)["name"].as_str().expect("a name"));
-        assert_eq!(ask(&admin, "POST", &restore, "Content-Length: 0\r\n").status, 200);
-        assert_eq!(names(), json!([null, one, other]), "a restore leaves them");
-        reset(&format!("?account={one}"));
-        assert_eq!(names(), json!([null, other]));
-        assert_eq!(ask(&admin, "DELETE", &of(2), "").status, 200);
-        assert_eq!(names(), json!([null]));
-        reset("");
-        assert_eq!(names(), json!([]));
-        all();
+        put(&admin, json!([{ "error": "ServerBusy" }]));
+        let taken = json_of(&post("/test/snapshots"));
+        post(&format!("/test/snapshots/{}/restore", taken["name"].as_str().expect("a name")));
+        post(&format!("/test/reset?account={}", client.account.name));
+        assert_eq!(counts(&admin), [(0, 0)]);
+        post("/test/reset");
+        assert_eq!(counts(&admin), []);
+        put(&admin, json!([{ "error": "ServerBusy" }]));
         assert_eq!(json_of(&ask(&admin, "DELETE", PATH, "")), json!({ "rules": [] }));
-        let client = Client::path_style(server.address(), account(1));
         client.get("/Tables").expect(200);
     }
 }
@@ -544,7 +535,7 @@ fn operators_see_what_is_stored_whatever_is_ordered() {
     let (server, admin) = server("sqlite::memory:", &["--test-mode", "--admin-token", TOKEN]);
     let client = client(&server);
     let (host, bearer) = (admin.address(), format!("Authorization: Bearer {TOKEN}\r\n"));
-    let body = json!([{ "times": 9, "then": { "drop": "before" } }]).to_string();
+    let body = json!([{ "times": 9, "disconnect": "before" }]).to_string();
     let request = format!(
         "PUT {PATH} HTTP/1.1\r\nHost: {host}\r\n{bearer}Content-Length: {}\r\n\r\n{body}",
         body.len()
@@ -566,7 +557,7 @@ fn there_are_no_faults_outside_test_mode() {
     for verb in ["GET", "DELETE"] {
         refused(&ask(&admin, verb, PATH, ""), 404, "NotFound");
     }
-    refused(&put_at(&admin, PATH, &json!([{ "then": { "error": "ServerBusy" } }])), 404, "NotFound");
+    refused(&put_at(&admin, PATH, &json!([{ "error": "ServerBusy" }])), 404, "NotFound");
     client(&server).get("/Tables").expect(200);
 }
 

@@ -36,53 +36,50 @@ fn use_alone(server: &Server) {
 
 #[test]
 fn a_server_has_the_faults_that_its_test_orders() {
-    let [orders, people] = ["orders", "people"].map(Account::new);
-    let server = Server::builder().account(orders.clone()).account(people.clone()).start().expect("a server");
-    let [client, other] = [&orders, &people].map(|account| client_of(&server.connection_string_of(account)));
+    let server = Server::start().expect("a server");
+    let client = client_of(&server.connection_string());
     client.create_table("Orders").expect(201);
     let t = Table::new(&client, "Orders");
     let insert = |row: &str| t.insert(&with_keys("p", row, json!({})));
     let busy = FaultRule::error("ServerBusy").operation("InsertEntity").table("orders");
-    let rules =
-        [busy.clone().partition("p").row("a").skip(1).times(2), FaultRule::delay(Duration::from_millis(1))];
+    let rules = [busy.clone().after(1).times(2), FaultRule::delay(Duration::from_millis(1))];
     server.set_faults(rules).expect("valid rules");
     insert("a").expect(201);
-    insert("a").refused(BUSY);
-    insert("a").refused(BUSY);
+    insert("b").refused(BUSY);
+    insert("b").refused(BUSY);
     insert("b").expect(201);
     let counts = server.faults().expect("it runs");
-    assert_eq!(counts, [FaultCount { matched: 3, hits: 2 }, FaultCount { matched: 2, hits: 1 }]);
+    assert_eq!(counts, [FaultCount { matched: 4, hits: 2 }, FaultCount { matched: 2, hits: 1 }]);
 
-    let drop = [FaultRule::drop_before(), FaultRule::drop_after()].map(|rule| rule.operation("InsertEntity"));
-    server.set_faults(drop).expect("valid rules");
+    server.set_faults([FaultRule::page(1).times(2)]).expect("a valid rule");
+    let pages = t.pages("").into_iter().map(|page| row_keys(&page));
+    assert_eq!(pages.collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(t.count(), 2);
+
+    let rules = [FaultRule::disconnect_before(), FaultRule::disconnect_after()];
+    server.set_faults(rules.map(|rule| rule.operation("InsertEntity"))).expect("valid rules");
     for (row, is_stored) in [("before", false), ("after", true)] {
         drops(&client, &t.inserting(&with_keys("p", row, json!({}))));
         assert_eq!(t.get("p", row).status == 200, is_stored, "{row}");
     }
-    server.set_faults([]).expect("no rules");
-    server.set_account_faults("people", [FaultRule::error("InternalError").times(9)]).expect("a valid rule");
-    client.get("/Tables").expect(200);
-    other.get("/Tables").refused(INTERNAL);
-    server.reset_account("orders").expect("a reset");
-    other.get("/Tables").refused(INTERNAL);
+    server.set_faults([FaultRule::error("InternalError").times(9)]).expect("a valid rule");
+    server.reset_account(&client.account.name).expect("a reset");
+    client.get("/Tables").refused(INTERNAL);
     server.reset().expect("a reset");
-    other.get("/Tables").expect(200);
+    client.get("/Tables").expect(200);
     assert_eq!(server.faults().expect("it runs"), []);
 
     for wrong in [
         FaultRule::error("ServerBusy").operation("Insert"),
-        FaultRule::error("TableNotFound"),
+        FaultRule::error("NotImplemented"),
         FaultRule::delay(Duration::from_micros(10)),
         FaultRule::delay(Duration::MAX),
-        FaultRule::drop_before().times(0),
-        FaultRule::drop_after().account("nobody"),
+        FaultRule::disconnect_before().times(0),
+        FaultRule::page(1001),
     ] {
         let refused = server.set_faults([busy.clone(), wrong.clone()]);
         assert!(matches!(refused, Err(ServerError::Faults(_))), "{wrong:?}: {refused:?}");
     }
-    assert!(matches!(server.set_account_faults("nobody", []), Err(ServerError::NoSuchAccount(_))));
-    let foreign = server.set_account_faults("people", [busy.account("orders")]);
-    assert!(matches!(foreign, Err(ServerError::Faults(_))), "{foreign:?}");
     assert_eq!(server.faults().expect("it runs"), []);
 }
 

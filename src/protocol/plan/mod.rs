@@ -97,6 +97,15 @@ impl Plan {
         }
     }
 
+    /// Limits the rows of a page.
+    pub(crate) fn end_page_after(&mut self, most: usize) {
+        match self {
+            Plan::QueryTables { scan, .. } => scan.rows = scan.rows.min(most),
+            Plan::QueryEntities { scan, .. } => scan.rows = scan.rows.min(most),
+            _ => {}
+        }
+    }
+
     /// Returns what a query of entities reads, and of which table.
     pub(crate) const fn entities_scan(&mut self) -> Option<(&TableName, &mut Scan)> {
         match self {
@@ -122,16 +131,6 @@ impl Plan {
             Plan::GetProperties(_) | Plan::GetStats => (Action::ReadService, None, None),
             Plan::SetProperties(_) => (Action::WriteService, None, None),
         }
-    }
-
-    /// Returns the table, partition and row that are read or written, as far as there is only one.
-    pub(crate) fn subject(&self) -> (Option<&TableName>, Option<&str>, Option<&str>) {
-        let (_, table, key) = self.action();
-        let (partition, row) = match self {
-            Plan::QueryEntities { scan, .. } => (scan.partition(), scan.row()),
-            _ => (key.map(|key| key.partition.as_str()), key.map(|key| key.row.as_str())),
-        };
-        (table, partition, row)
     }
 
     /// Whether a success is answered with a document of the table layer.

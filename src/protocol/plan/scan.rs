@@ -40,21 +40,6 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Returns the partition that is read, if it is only one.
-    pub(crate) fn partition(&self) -> Option<&str> {
-        let mut partitions = self.spans.iter().map(Span::partition);
-        let first = partitions.next()??;
-        partitions.all(|other| other == Some(first)).then_some(first)
-    }
-
-    /// Returns the row that is read, if it is only one.
-    pub(crate) fn row(&self) -> Option<&str> {
-        match self.spans.as_slice() {
-            [span] => span.as_point().map(|key| key.row.as_str()),
-            _ => None,
-        }
-    }
-
     /// Returns the scan of the same rows in the order of keys.
     pub(crate) fn by_keys(&self) -> Self {
         Self { by: None, order: PageOrder::Ascending, ..self.clone() }

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::service::Service;
 use crate::store::contract::reset::MAX_SNAPSHOTS;
 
-/// Empties the account that the query names, or all accounts, and removes their fault rules.
+/// Empties the account that the query names, or all accounts, and then removes the fault rules.
 ///
 /// # Errors
 /// 404 for an unknown account; errors of the database.
@@ -71,7 +71,7 @@ pub(crate) async fn discard(call: &Call<'_>) -> Outcome {
 }
 
 /// Returns the account that the query names. Refuses unknown parameters: a misspelt `account` must not select all accounts.
-pub(super) fn account(call: &Call<'_>) -> std::result::Result<Option<String>, Refusal> {
+fn account(call: &Call<'_>) -> std::result::Result<Option<String>, Refusal> {
     let mut parameters = call.query.split('&').filter(|pair| !pair.is_empty());
     let is_known = |pair: &str| pair == "account" || pair.starts_with("account=");
     if parameters.next().is_some_and(|pair| !is_known(pair)) || parameters.next().is_some() {

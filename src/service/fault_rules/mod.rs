@@ -1,113 +1,105 @@
-//! Faults that a test orders: errors, delays and dropped connections, for the requests that rules
-//! select. Rules are counted, so a test knows which request meets which fault.
+//! Faults that a test orders: errors, delays, connections that end without an answer, and short pages.
+//! Rules are counted, so a test knows which request meets which fault.
 //!
 //! Only test mode and `rowhouse::testing` set rules.
 
-mod active;
-mod document;
-mod due;
-mod operations;
+mod injection;
+mod rule;
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-
-use active::ActiveRule;
-pub(crate) use active::FaultSubject;
-use document::MAX_RULES;
-#[cfg(feature = "testing")]
-pub(crate) use document::{DropMoment, FaultEffect};
-pub(crate) use document::{FaultRuleCount, FaultRuleDocument, FaultRuleError};
-pub(crate) use due::DueFault;
+use serde::Serialize;
 
 use crate::observe::metrics::OperationLabel;
+use crate::protocol::model::TableName;
+pub(crate) use injection::Injection;
+pub use rule::FaultRule;
+#[cfg(feature = "testing")]
+pub(crate) use rule::Moment;
 
-/// The rules of a server; none at first.
+/// Maximum rules of a server.
+const MAX_RULES: usize = 100;
+
+/// The rules of a server, and how many requests have matched each; none at first.
 #[derive(Default)]
-pub(crate) struct FaultRules(ArcSwap<Vec<Arc<ActiveRule>>>);
+pub(crate) struct FaultRules(ArcSwap<Vec<(FaultRule, AtomicU64)>>);
+
+/// A rule with its counts.
+#[derive(Debug, Serialize)]
+pub(crate) struct FaultRuleCount {
+    #[serde(flatten)]
+    pub rule: FaultRule,
+    /// Matches so far.
+    pub matched: u64,
+    /// Matches that met the fault.
+    pub hits: u64,
+}
+
+/// A request, or an operation in a batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FaultSubject<'a> {
+    pub operation: OperationLabel,
+    pub table: Option<&'a TableName>,
+    /// The place of an operation in its batch; `None` for a request, which a whole batch is too.
+    pub index: Option<usize>,
+}
 
 impl FaultRules {
-    /// Replaces the rules of an account, or all rules. Counts begin at zero.
+    /// Replaces all rules. Counts begin at zero.
     ///
     /// # Errors
-    /// [`FaultRuleError`]; the rules stay as they were.
-    pub(crate) fn replace(
-        &self,
-        account: Option<&str>,
-        rules: Vec<FaultRuleDocument>,
-        is_account: impl Fn(&str) -> bool,
-    ) -> Result<(), FaultRuleError> {
-        let activate = |(at, rule): (usize, FaultRuleDocument)| {
-            let active = rule.of_account(account).and_then(|rule| ActiveRule::new(rule, &is_account));
-            active.map(Arc::new).map_err(|reason| FaultRuleError::Invalid { number: at + 1, reason })
+    /// What is wrong with which rule; the rules stay as they were.
+    pub(crate) fn replace(&self, rules: Vec<FaultRule>) -> Result<(), String> {
+        if rules.len() > MAX_RULES {
+            return Err(format!("a server has at most {MAX_RULES} rules, not {}", rules.len()));
+        }
+        for (rule, number) in rules.iter().zip(1..) {
+            rule.check().map_err(|reason| format!("rule {number}: {reason}"))?;
+        }
+        self.0.store(Vec::from_iter(rules.into_iter().map(|rule| (rule, AtomicU64::new(0)))).into());
+        Ok(())
+    }
+
+    /// Removes all rules.
+    pub(crate) fn clear(&self) {
+        self.0.store(Vec::new().into());
+    }
+
+    /// Returns the rules in their order, with their counts.
+    pub(crate) fn list(&self) -> Vec<FaultRuleCount> {
+        let counted = |(rule, matched): &(FaultRule, AtomicU64)| {
+            let matched = matched.load(Ordering::Relaxed);
+            let hits = matched.saturating_sub(rule.after).min(rule.times);
+            FaultRuleCount { rule: rule.clone(), matched, hits }
         };
-        let rules = rules.into_iter().enumerate().map(activate).collect::<Result<Vec<_>, _>>()?;
-        let mut is_full = false;
-        self.0.rcu(|current| {
-            let mut all = others(current, account);
-            all.extend_from_slice(&rules);
-            is_full = all.len() > MAX_RULES;
-            if is_full { Arc::clone(current) } else { Arc::new(all) }
-        });
-        if is_full { Err(FaultRuleError::TooMany) } else { Ok(()) }
+        self.0.load().iter().map(counted).collect()
     }
 
-    /// Removes the rules that name an account, or all rules.
-    pub(crate) fn clear(&self, account: Option<&str>) {
-        self.0.rcu(|current| others(current, account));
-    }
-
-    /// Returns the rules that name an account, or all rules, in their order.
-    pub(crate) fn list(&self, account: Option<&str>) -> Vec<FaultRuleCount> {
-        let rules = self.0.load();
-        let listed = rules.iter().filter(|rule| account.is_none_or(|account| rule.is_of(account)));
-        listed.map(|rule| rule.count()).collect()
-    }
-
-    /// Returns what is due for a request, which counts for the rules that it matches.
-    pub(crate) fn due<'a>(&self, request: impl FnOnce() -> FaultSubject<'a>) -> Option<DueFault> {
-        self.first_due(std::iter::once_with(|| (None, request())))
-    }
-
-    /// Returns what is due for a batch with at least one operation: for the batch as a whole, which
-    /// has no row, then for its operations in order.
-    pub(crate) fn due_in_batch<'a>(
+    /// Counts a request, and the operations in it if it is a batch, and returns the faults that it meets.
+    /// Rules behind the first error or disconnect do not count it.
+    pub(crate) fn injection<'a>(
         &self,
-        batch: OperationLabel,
-        operations: impl IntoIterator<Item = FaultSubject<'a>>,
-    ) -> Option<DueFault> {
-        let mut operations = operations.into_iter().enumerate().peekable();
-        let (_, first) = *operations.peek()?;
-        let batch = FaultSubject { operation: batch, row: None, is_in_batch: false, ..first };
-        let operations =
-            operations.map(|(at, operation)| (Some(at), FaultSubject { is_in_batch: true, ..operation }));
-        self.first_due(std::iter::once((None, batch)).chain(operations))
-    }
-
-    /// Returns the delays up to the first error or drop, and that. What follows it is not matched.
-    fn first_due<'a>(
-        &self,
-        subjects: impl IntoIterator<Item = (Option<usize>, FaultSubject<'a>)>,
-    ) -> Option<DueFault> {
+        subjects: impl IntoIterator<Item = FaultSubject<'a>>,
+    ) -> Option<Injection> {
         let rules = self.0.load();
         if rules.is_empty() {
             return None;
         }
-        let mut due = DueFault::default();
-        for (at, subject) in subjects {
-            for rule in rules.iter().filter(|rule| rule.hits(&subject)) {
-                due.add(rule.action, at);
-                if due.has_end() {
-                    return Some(due);
+        let mut injection = None;
+        for subject in subjects {
+            for (rule, matched) in rules.iter().filter(|(rule, _)| rule.matches(&subject)) {
+                // Each match has a number of its own, also among concurrent ones.
+                let number = matched.fetch_add(1, Ordering::Relaxed);
+                if (rule.after..rule.after + rule.times).contains(&number) {
+                    let faults: &mut Injection = injection.get_or_insert_default();
+                    faults.add(rule, subject.index);
+                    if faults.end_request() {
+                        return injection;
+                    }
                 }
             }
         }
-        due.has_delay().then_some(due)
+        injection
     }
-}
-
-/// Returns the rules that do not name an account; none if no account is given.
-fn others(rules: &[Arc<ActiveRule>], account: Option<&str>) -> Vec<Arc<ActiveRule>> {
-    let is_other = |rule: &&Arc<ActiveRule>| account.is_some_and(|account| !rule.is_of(account));
-    rules.iter().filter(is_other).cloned().collect()
 }

@@ -240,17 +240,15 @@ interface Series {
 
 type Shown = { kind: "tables" | "query"; account: string; table?: string; filter?: string };
 
-type FaultEffect = { error: string } | { delay: number } | { drop: string };
-
 type FaultRule = {
-  account: string | null;
-  operation: string | null;
-  table: string | null;
-  partition: string | null;
-  row: string | null;
-  skip: number;
+  operation?: string | null;
+  table?: string | null;
+  error?: string | null;
+  delay?: number | null;
+  disconnect?: string | null;
+  page?: number | null;
+  after: number;
   times: number;
-  then: FaultEffect;
 };
 
 type CountedFaultRule = FaultRule & { matched: number; hits: number };

@@ -27,14 +27,21 @@ def server(tmp_path_factory, database_url):
 
 
 @pytest.fixture
-def orders(server):
-    """A table, by a client with the default policy, whose connection is open."""
+def service(server):
+    """A client with the default policy."""
     global ADMIN
     ADMIN = re.search(r"operators are answered at (http://\S+)", server.log.read_text()).group(1)
     with TableServiceClient(server.endpoint, credential=server.credential()) as service:
-        orders = service.create_table_if_not_exists("Orders")
-        yield orders
-        service.delete_table("Orders")
+        yield service
+        order()
+
+
+@pytest.fixture
+def orders(service):
+    """A table, whose connection is open."""
+    orders = service.create_table_if_not_exists("Orders")
+    yield orders
+    service.delete_table("Orders")
 
 
 def order(*rules):
@@ -59,33 +66,46 @@ def ended(call, *arguments):
 
 
 def test_a_lost_answer(orders):
-    order({"table": "Orders", "then": {"drop": "after"}})
+    order({"table": "Orders", "disconnect": "after"})
     with pytest.raises(ServiceResponseError):
         orders.create_entity({"PartitionKey": "p", "RowKey": "1"})
     assert orders.get_entity("p", "1")
     assert counted() == [2]
 
 
-def test_what_is_repeated_and_how_often(orders):
-    def insert(row):
+def test_short_pages_are_followed(orders):
+    for row in "abc":
         orders.create_entity({"PartitionKey": "p", "RowKey": row})
+    order({"table": "Orders", "page": 1, "times": 9})
+    pages = [[entity["RowKey"] for entity in page] for page in orders.list_entities().by_page()]
+    assert pages == [["a"], ["b"], ["c"]]
+    assert counted() == [3]
+    assert [entity["RowKey"] for entity in orders.list_entities()] == ["a", "b", "c"]
 
-    for row in ["stale", "read"]:
-        insert(row)
+
+def test_what_is_repeated_and_how_often(service):
+    names = ["busy", "timeout", "error", "slow", "lost", "read", "stale", "once"]
+    tables = {name: service.create_table_if_not_exists(name) for name in names}
+
+    def insert(name):
+        tables[name].create_entity({"PartitionKey": "p", "RowKey": "1"})
+
+    for name in ["stale", "read"]:
+        insert(name)
     order(
-        {"row": "busy", "times": 9, "then": {"error": "ServerBusy"}},
-        {"row": "timeout", "times": 9, "then": {"error": "OperationTimedOut"}},
-        {"row": "error", "times": 9, "then": {"error": "InternalError"}},
-        {"row": "slow", "operation": "InsertEntity", "times": 9, "then": {"error": "RequestTimedOut"}},
-        {"row": "dropped", "times": 9, "then": {"drop": "before"}},
-        {"row": "read", "times": 9, "then": {"drop": "before"}},
-        {"row": "stale", "operation": "MergeEntity", "times": 9, "then": {"error": "UpdateConditionNotSatisfied"}},
-        {"row": "once", "then": {"error": "ServerBusy"}},
+        {"table": "busy", "times": 9, "error": "ServerBusy"},
+        {"table": "timeout", "times": 9, "error": "OperationTimedOut"},
+        {"table": "error", "times": 9, "error": "InternalError"},
+        {"table": "slow", "times": 9, "error": "RequestTimedOut"},
+        {"table": "lost", "times": 9, "disconnect": "before"},
+        {"table": "read", "times": 9, "disconnect": "before"},
+        {"table": "stale", "operation": "MergeEntity", "times": 9, "error": "UpdateConditionNotSatisfied"},
+        {"table": "once", "error": "ServerBusy"},
     )
     with ThreadPoolExecutor() as threads:
-        calls = [threads.submit(ended, insert, row) for row in ["busy", "timeout", "error", "slow", "dropped"]]
-        calls.append(threads.submit(ended, orders.get_entity, "p", "read"))
-        calls.append(threads.submit(ended, orders.update_entity, {"PartitionKey": "p", "RowKey": "stale"}))
+        calls = [threads.submit(ended, insert, name) for name in ["busy", "timeout", "error", "slow", "lost"]]
+        calls.append(threads.submit(ended, tables["read"].get_entity, "p", "1"))
+        calls.append(threads.submit(ended, tables["stale"].update_entity, {"PartitionKey": "p", "RowKey": "1"}))
         calls.append(threads.submit(ended, insert, "once"))
     results = [call.result() for call in calls]
     assert [outcome for outcome, _ in results] == [503, 500, 500, 408, None, None, 412, 200]
@@ -93,4 +113,7 @@ def test_what_is_repeated_and_how_often(orders):
     # At once, then after 1.6 and 3.2 seconds; a busy server says when.
     at_least = [3, 4.8, 4.8, 0, 0, 4.8, 0, 1]
     assert all(seconds >= least for (_, seconds), least in zip(results, at_least)), results
-    assert orders.get_entity("p", "once")
+    assert tables["once"].get_entity("p", "1")
+    order()
+    for table in tables.values():
+        table.delete_table()

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.azure.data.tables.TableClient;
+import com.azure.data.tables.TableServiceClient;
 import com.azure.data.tables.TableServiceClientBuilder;
 import com.azure.data.tables.models.TableEntity;
 import com.azure.data.tables.models.TableServiceException;
@@ -31,6 +32,7 @@ import org.junit.jupiter.api.Test;
 class FaultsTest {
     private static Server server;
     private static String admin;
+    private static TableServiceClient service;
     private static TableClient orders;
 
     /** How a call ended, and after how many milliseconds. */
@@ -43,11 +45,11 @@ class FaultsTest {
             Map.of("ROWHOUSE_ADMIN_LISTEN", "127.0.0.1:0", "ROWHOUSE_TEST_MODE", "true");
         server = new Server(ServerTest.newName("java"), List.of(Server.newKey()), settings);
         admin = server.admin();
-        orders = new TableServiceClientBuilder()
+        service = new TableServiceClientBuilder()
             .endpoint(server.endpoint())
             .credential(server.credential())
-            .buildClient()
-            .createTable("Orders");
+            .buildClient();
+        orders = service.createTable("Orders");
     }
 
     @AfterAll
@@ -69,11 +71,11 @@ class FaultsTest {
         return counts.results().map(one -> Integer.valueOf(one.group(1))).toList();
     }
 
-    private static Ended ended(Consumer<String> call, String row) {
+    private static Ended ended(Consumer<String> call, String table) {
         long begun = System.nanoTime();
         int status = 200;
         try {
-            call.accept(row);
+            call.accept(table);
         } catch (TableServiceException error) {
             status = error.getResponse().getStatusCode();
         } catch (RuntimeException error) {
@@ -84,28 +86,40 @@ class FaultsTest {
 
     @Test
     void aLostAnswer() throws Exception {
-        order("[{\"operation\": \"InsertEntity\", \"then\": {\"drop\": \"after\"}}]");
+        order("[{\"operation\": \"InsertEntity\", \"disconnect\": \"after\"}]");
         assertThrows(TableServiceException.class, () -> orders.createEntity(new TableEntity("p", "1"))); // 409
         assertEquals("1", orders.getEntity("p", "1").getRowKey());
         assertEquals(List.of(2), counted());
     }
 
     @Test
+    void shortPagesAreFollowed() throws Exception {
+        TableClient pages = service.createTable("Pages");
+        List.of("a", "b", "c").forEach(row -> pages.createEntity(new TableEntity("p", row)));
+        order("[{\"table\": \"Pages\", \"page\": 1, \"times\": 9}]");
+        List<Integer> sizes = new ArrayList<>();
+        pages.listEntities().iterableByPage().forEach(page -> sizes.add(page.getValue().size()));
+        assertEquals(List.of(1, 1, 1), sizes);
+        assertEquals(List.of(3), counted());
+    }
+
+    @Test
     void whatIsRepeatedAndHowOften() throws Exception {
-        Consumer<String> insert = row -> orders.createEntity(new TableEntity("p", row));
-        Consumer<String> get = row -> orders.getEntity("p", row);
-        Consumer<String> update = row -> orders.updateEntity(new TableEntity("p", row));
+        List<String> names = List.of("busy", "timeout", "error", "slow", "lost", "read", "stale", "once");
+        names.forEach(service::createTable);
+        Consumer<String> insert = name -> service.getTableClient(name).createEntity(new TableEntity("p", "1"));
+        Consumer<String> get = name -> service.getTableClient(name).getEntity("p", "1");
+        Consumer<String> update = name -> service.getTableClient(name).updateEntity(new TableEntity("p", "1"));
         List.of("stale", "read").forEach(insert);
         order("""
-            [{"row": "busy", "times": 9, "then": {"error": "ServerBusy"}},
-             {"row": "timeout", "times": 9, "then": {"error": "OperationTimedOut"}},
-             {"row": "error", "times": 9, "then": {"error": "InternalError"}},
-             {"row": "slow", "operation": "InsertEntity", "times": 9, "then": {"error": "RequestTimedOut"}},
-             {"row": "dropped", "times": 9, "then": {"drop": "before"}},
-             {"row": "read", "times": 9, "then": {"drop": "before"}},
-             {"row": "stale", "operation": "MergeEntity", "times": 9, "then": {"error": "UpdateConditionNotSatisfied"}},
-             {"row": "once", "then": {"error": "ServerBusy"}}]""");
-        List<String> rows = List.of("busy", "timeout", "error", "slow", "dropped", "read", "stale", "once");
+            [{"table": "busy", "times": 9, "error": "ServerBusy"},
+             {"table": "timeout", "times": 9, "error": "OperationTimedOut"},
+             {"table": "error", "times": 9, "error": "InternalError"},
+             {"table": "slow", "times": 9, "error": "RequestTimedOut"},
+             {"table": "lost", "times": 9, "disconnect": "before"},
+             {"table": "read", "times": 9, "disconnect": "before"},
+             {"table": "stale", "operation": "MergeEntity", "times": 9, "error": "UpdateConditionNotSatisfied"},
+             {"table": "once", "error": "ServerBusy"}]""");
         List<Integer> statuses = List.of(503, 500, 500, 408, 0, 0, 412, 200);
         // 0.8, 1.6 and 3.2 seconds, a twentieth more or less; a busy server says when.
         List<Integer> atLeast = List.of(3000, 5000, 5000, 5000, 5000, 5000, 0, 1000);
@@ -113,13 +127,13 @@ class FaultsTest {
         ExecutorService threads = Executors.newCachedThreadPool();
         try {
             List<Future<Ended>> calls = new ArrayList<>();
-            for (String row : rows) {
-                calls.add(threads.submit(() -> ended(others.getOrDefault(row, insert), row)));
+            for (String name : names) {
+                calls.add(threads.submit(() -> ended(others.getOrDefault(name, insert), name)));
             }
-            for (int at = 0; at < rows.size(); at++) {
+            for (int at = 0; at < names.size(); at++) {
                 Ended ended = calls.get(at).get();
-                assertEquals(statuses.get(at), ended.status(), rows.get(at));
-                assertTrue(ended.milliseconds() >= atLeast.get(at), rows.get(at) + " " + ended);
+                assertEquals(statuses.get(at), ended.status(), names.get(at));
+                assertTrue(ended.milliseconds() >= atLeast.get(at), names.get(at) + " " + ended);
             }
         } finally {
             threads.shutdown();

@@ -1,0 +1,81 @@
+//! The faults that one request meets, and their effect.
+
+use std::future::Future;
+use std::time::Duration;
+
+use super::rule::{FaultRule, Moment};
+use crate::error::{Code, Error};
+use crate::protocol::plan::Plan;
+use crate::service::Answer;
+
+/// The exact reason of an ordered error, which the log and the console show.
+const WHY: &str = "a rule of /test/faults ordered it";
+
+/// The faults that one request meets.
+#[derive(Debug, Default)]
+pub(crate) struct Injection {
+    delay: Duration,
+    page: Option<usize>,
+    error: Option<Error>,
+    disconnect: Option<Moment>,
+}
+
+impl Injection {
+    /// Adds the fault of a rule, for the operation at `index` of a batch or else for the request.
+    pub(super) fn add(&mut self, rule: &FaultRule, index: Option<usize>) {
+        self.delay += Duration::from_millis(rule.delay.unwrap_or_default());
+        self.page = self.page.into_iter().chain(rule.page).min();
+        self.disconnect = rule.disconnect;
+        self.error = rule.code().map(|code| {
+            let index = index.filter(|_| !ends_batch(code));
+            Error { index, ..Error::from(code).because(WHY) }
+        });
+    }
+
+    /// Whether no other fault can follow.
+    pub(super) const fn end_request(&self) -> bool {
+        self.error.is_some() || self.disconnect.is_some()
+    }
+
+    /// Shortens the page that a plan reads.
+    pub(crate) fn shorten_page(&self, plan: &mut Plan) {
+        if let Some(rows) = self.page {
+            plan.end_page_after(rows);
+        }
+    }
+
+    /// Does some work with the faults around it.
+    ///
+    /// # Errors
+    /// The ordered one, with the index of an operation if it is the error of one inside a batch; those of
+    /// the work.
+    pub(crate) async fn around<E: From<Error>>(
+        self,
+        work: impl Future<Output = Result<Answer, E>>,
+    ) -> Result<Answer, E> {
+        if !self.delay.is_zero() {
+            tokio::time::sleep(self.delay).await;
+        }
+        if let Some(error) = self.error {
+            return Err(error.into());
+        }
+        match self.disconnect {
+            None => work.await,
+            Some(Moment::Before) => Ok(Answer::none()),
+            Some(Moment::After) => {
+                // The client does not learn how it ended.
+                let _ = work.await;
+                Ok(Answer::none())
+            }
+        }
+    }
+}
+
+/// Whether an error of an operation in a batch is the answer to the whole batch: nothing was begun,
+/// so that clients, which do not look inside, retry it, or the sender may do nothing at all.
+const fn ends_batch(code: Code) -> bool {
+    matches!(
+        code,
+        Code::ServerBusy | Code::RequestTimedOut | Code::AuthenticationFailed | Code::AccountIsDisabled
+    )
+}
