@@ -1,7 +1,7 @@
 //! What `rowhouse check` finds of a Citus cluster, decided from its catalogue.
 
 use super::finding::{Finding, ok, problem, warning};
-use crate::store::contract::cluster::Cluster;
+use crate::store::contract::cluster::{Cluster, ClusterNode};
 use crate::store::postgres::ConnectionDemand;
 
 const DISTRIBUTE: &str = "run `rowhouse distribute`";
@@ -10,7 +10,8 @@ const DISTRIBUTE: &str = "run `rowhouse distribute`";
 pub(super) fn of_cluster(cluster: &Cluster, demand: Option<ConnectionDemand>) -> Vec<Finding> {
     let mut findings = vec![of_placements(cluster)];
     findings.extend(of_membership(cluster));
-    findings.extend(of_silent_nodes(cluster));
+    findings.extend(cluster.nodes.iter().map(of_node));
+    findings.extend(of_unused(cluster));
     findings.extend(of_connections(cluster, demand));
     findings.extend(of_processes(cluster));
     if cluster.is_distributed() {
@@ -33,7 +34,10 @@ fn of_placements(cluster: &Cluster) -> Finding {
             problem("cluster", format!("{found}; not distributed: {}", names.join(", ")), through(cluster))
         }
         (false, _) if cluster.has_begun() => {
-            let advice = format!("unless `rowhouse distribute` is at work, run it again{}", by(cluster));
+            let advice = format!(
+                "unless `rowhouse distribute` is at work, stop the servers and run it again{}",
+                by(cluster)
+            );
             problem("cluster", format!("{found}; a distribution was begun, and is not complete"), advice)
         }
         (false, _) => {
@@ -61,11 +65,33 @@ fn by(cluster: &Cluster) -> &'static str {
     if cluster.is_coordinator { "" } else { " through the coordinator (--migrate-url)" }
 }
 
-fn of_silent_nodes(cluster: &Cluster) -> impl Iterator<Item = Finding> {
-    cluster.silent().map(|(node, reason)| {
-        let advice = "see that it is up, and that the other nodes may connect to it";
-        problem("node", format!("{} does not answer: {reason}", node.address), advice)
-    })
+fn of_node(node: &ClusterNode) -> Finding {
+    let found = format!("{}: {}", node.address, node.role());
+    let facts = match &node.answer {
+        Ok(facts) => facts,
+        Err(reason) => {
+            let advice = "see that it is up, and that the other nodes may connect to it";
+            return problem("node", format!("{found}, does not answer: {reason}"), advice);
+        }
+    };
+    let found = format!(
+        "{found}, {} shards with about {} entities in {:.1} MB, {} standbys{}",
+        facts.shards,
+        facts.entities,
+        facts.bytes as f64 / 1e6,
+        facts.standbys,
+        if node.holds_shards { "" } else { ", gets no shards" },
+    );
+    if facts.is_standby {
+        let advice =
+            "promote it, or give the cluster the address of the primary: SELECT citus_update_node(..)";
+        return problem("node", format!("{found}, in recovery: it refuses writes"), advice);
+    }
+    ok("node", found)
+}
+
+fn of_unused(cluster: &Cluster) -> impl Iterator<Item = Finding> {
+    cluster.unused.iter().map(|address| ok("node", format!("{address}: a standby, or disabled")))
 }
 
 /// Each session of a node keeps a connection to every other node that it has used.
@@ -175,10 +201,11 @@ mod tests {
         assert_eq!(found(all_local), [("cluster", Warning)]);
         let begun = |cluster: &mut Cluster| {
             all_local(cluster);
-            table(cluster, "entities").placement = TablePlacement::Begun;
+            table(cluster, "tables").placement = TablePlacement::Reference;
         };
         assert_eq!(found(begun), [("cluster", Problem)]);
         assert_eq!(found(|c| c.nodes[1].answer = Err("refused".into())), [("node", Problem)]);
+        assert_eq!(found(|c| facts(c).is_standby = true), [("node", Problem)]);
         assert_eq!(found(|c| facts(c).addresses.clear()), [("membership", Problem)]);
         let promoted = |cluster: &mut Cluster| facts(cluster).addresses.insert(1, "standby:1".into());
         assert_eq!(found(|c| drop(promoted(c))), [("membership", Problem)]);
@@ -191,6 +218,19 @@ mod tests {
         assert_eq!(found(|c| c.columns_with_statistics = vec!["pk".into()]), [("statistics", Warning)]);
         assert_eq!(found(|c| table(c, "entities").local_bytes = 8192), [("leftovers", Warning)]);
         assert_eq!(found(|c| facts(c).lock_timeout = None), [("timeouts", Warning)]);
+    }
+
+    #[test]
+    fn each_node_is_named_with_what_it_has() {
+        let mut cluster = cluster();
+        (facts(&mut cluster).shards, facts(&mut cluster).bytes) = (16, 2_400_000);
+        (facts(&mut cluster).entities, facts(&mut cluster).standbys) = (1000, 1);
+        cluster.nodes[1].holds_shards = false;
+        cluster.unused.push("s:3".into());
+        let findings = of_cluster(&cluster, None);
+        let nodes: Vec<&str> = findings.iter().filter(|f| f.name == "node").map(|f| &*f.found).collect();
+        let drained = "w:2: worker, 16 shards with about 1000 entities in 2.4 MB, 1 standbys, gets no shards";
+        assert_eq!(nodes[1..], [drained, "s:3: a standby, or disabled"]);
     }
 
     #[test]

@@ -8,7 +8,6 @@ use clap_complete::Shell;
 use super::account::AccountCommand;
 use super::backup::BackupArguments;
 use super::check::CheckArguments;
-use super::cluster::ClusterCommand;
 use super::distribute::DistributeArguments;
 use super::expire::ExpireCommand;
 use super::explain::ExplainArguments;
@@ -43,12 +42,9 @@ pub(crate) enum Command {
     /// Create or update the schema of the database, and exit
     #[command(after_help = MIGRATE_EXAMPLES)]
     Migrate(Box<MigrateArguments>),
-    /// Distribute the tables over the nodes of a Citus cluster, even while servers run
+    /// Distribute the tables over the nodes of a Citus cluster, while all servers are stopped
     #[command(after_help = DISTRIBUTE_EXAMPLES)]
     Distribute(Box<DistributeArguments>),
-    /// Show the nodes of a Citus cluster; add, drain and remove them, and move shards
-    #[command(subcommand)]
-    Cluster(Box<ClusterCommand>),
     /// Copy a SQLite database to a new file, even while a server runs
     #[command(after_help = BACKUP_EXAMPLES)]
     Backup(Box<BackupArguments>),
@@ -120,7 +116,7 @@ const MIGRATE_EXAMPLES: &str = "Example:
   rowhouse migrate --database-url postgres://owner@localhost/rowhouse";
 const DISTRIBUTE_EXAMPLES: &str = "Examples:
   rowhouse distribute --dry-run --database-url postgres://rowhouse@worker1/rowhouse --migrate-url postgres://owner@coordinator/rowhouse
-  rowhouse distribute --concurrently --shards 64 --database-url postgres://rowhouse@coordinator/rowhouse";
+  rowhouse distribute --shards 64 --database-url postgres://rowhouse@coordinator/rowhouse";
 const BACKUP_EXAMPLES: &str = "Examples:
   rowhouse backup copy.db
   rowhouse backup --json --database-url sqlite:///var/lib/rowhouse/tables.db /backups/monday.db";

@@ -9,7 +9,7 @@ use super::database::read;
 use super::output::{Done, OutputForm, Problem, block_on};
 use crate::server::config::{Database, StorageSettings};
 use crate::server::database::DatabaseError;
-use crate::store::postgres::{self, ClusterEvent, DistributionRequest, DistributionStep};
+use crate::store::postgres::{self, DistributionRequest, DistributionStep};
 
 /// Shards that Citus accepts at most.
 const MAX_SHARDS: i64 = 64_000;
@@ -20,10 +20,6 @@ pub(crate) struct DistributeArguments {
     /// Print what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
-
-    /// Copy entities while they are written to, for databases whose copy takes long
-    #[arg(long)]
-    concurrently: bool,
 
     /// Shards of entities: at most this many nodes can ever hold entities
     /// [default: citus.shard_count of the coordinator]
@@ -47,34 +43,17 @@ pub(crate) fn run(arguments: &DistributeArguments) -> Done {
             "--database-url: SQLite cannot be distributed; `rowhouse copy` moves it to PostgreSQL".into(),
         ));
     };
-    let request = DistributionRequest {
-        dry_run: arguments.dry_run,
-        concurrently: arguments.concurrently,
-        shards: arguments.shards,
-    };
+    let request = DistributionRequest { dry_run: arguments.dry_run, shards: arguments.shards };
     let began = Instant::now();
     let steps = block_on(async {
-        let distributed = postgres::distribute(options, request, &mut on_progress).await;
-        Ok(distributed.map_err(DatabaseError::Cluster)?)
+        // Progress goes to standard error, the summary to standard output.
+        let mut on_step = |step: &DistributionStep| eprintln!("{step}");
+        let distributed = postgres::distribute(options, request, &mut on_step).await;
+        Ok(distributed.map_err(DatabaseError::Distribution)?)
     })?;
     let text = summary(&steps, arguments.dry_run, began.elapsed().as_secs_f64());
     let listed: Vec<String> = steps.iter().map(ToString::to_string).collect();
     arguments.form.print(&text, &json!({ "dry_run": arguments.dry_run, "steps": listed }))
-}
-
-/// Reports progress on standard error; the summary goes to standard output.
-pub(super) fn on_progress(event: ClusterEvent<'_>) {
-    match event {
-        ClusterEvent::Step(step) => eprintln!("{step}"),
-        ClusterEvent::Copied { bytes, of } => {
-            let mib = |bytes: i64| bytes / (1024 * 1024);
-            eprintln!("  {} of {} MiB are on the nodes", mib(bytes), mib(of));
-        }
-        ClusterEvent::Moved { done, of, problem: None } => eprintln!("  {done} of {of} moves are done"),
-        ClusterEvent::Moved { done, of, problem: Some(problem) } => {
-            eprintln!("  {done} of {of} moves are done; one is tried again: {problem}");
-        }
-    }
 }
 
 fn summary(steps: &[DistributionStep], dry_run: bool, seconds: f64) -> String {

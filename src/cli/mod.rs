@@ -4,7 +4,6 @@ mod account;
 mod azurite;
 mod backup;
 mod check;
-mod cluster;
 mod cluster_findings;
 mod command_line;
 mod database;
@@ -67,7 +66,6 @@ pub fn run() -> ExitCode {
         Some(Command::Account(command)) => account::run(command),
         Some(Command::Migrate(arguments)) => migrate::run(arguments),
         Some(Command::Distribute(arguments)) => distribute::run(arguments),
-        Some(Command::Cluster(command)) => return end(cluster::run(command)),
         Some(Command::Backup(arguments)) => backup::run(arguments),
         Some(Command::Check(arguments)) => check::run(arguments),
         Some(Command::Index(command)) => index::run(command),
@@ -114,7 +112,7 @@ fn end(done: Result<(), TransferEnd>) -> ExitCode {
 /// Returns the exit status of wrong arguments, which commands that move data tell from failures.
 fn usage(status: ExitCode) -> ExitCode {
     let moves = |command: std::ffi::OsString| {
-        ["copy", "verify", "count", "delete-where", "table", "cluster"].iter().any(|name| command == *name)
+        ["copy", "verify", "count", "delete-where", "table"].iter().any(|name| command == *name)
     };
     match std::env::args_os().nth(1).is_some_and(moves) && status == ExitCode::FAILURE {
         true => ExitCode::from(2),

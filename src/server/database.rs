@@ -3,7 +3,7 @@
 use std::thread::available_parallelism;
 
 use crate::server::config::{Config, Database};
-use crate::store::postgres::{self, ClusterError, ConnectionDemand, PgStore, RespreadError, StartError};
+use crate::store::postgres::{self, ConnectionDemand, DistributionError, PgStore, RespreadError, StartError};
 use crate::store::sqlite::{Location, OpenError, ServerLock, SqliteOptions, SqliteStore};
 use crate::store::{Inspection, Store};
 
@@ -19,7 +19,7 @@ pub(crate) enum DatabaseError {
     #[error("{0}")]
     Postgres(#[from] StartError),
     #[error("{0}")]
-    Cluster(#[from] ClusterError),
+    Distribution(#[from] DistributionError),
     #[error("{0}")]
     Respread(#[from] RespreadError),
 }

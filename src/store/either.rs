@@ -1,7 +1,7 @@
 //! One type for either store: an enum, not a trait object.
 
 use super::contract::cluster::Cluster;
-use super::postgres::{ClusterError, PgStore, members};
+use super::postgres::{self, PgStore, StartError};
 use super::sqlite::SqliteStore;
 
 /// The database of a server. The traits of the contract are implemented where they are defined.
@@ -30,11 +30,11 @@ impl Store {
     /// The cluster that the database is a node of, of which each node is asked; `None` for a single server.
     ///
     /// # Errors
-    /// [`ClusterError`] if the node that requests use first does not answer. What others report is part of the
+    /// [`StartError`] if the node that requests use first does not answer. What others report is part of the
     /// result.
-    pub(crate) async fn cluster(&self) -> Result<Option<Cluster>, ClusterError> {
+    pub(crate) async fn cluster(&self) -> Result<Option<Cluster>, StartError> {
         match self {
-            Store::Postgres(store) => members::status(store.options()).await,
+            Store::Postgres(store) => postgres::status(store.options()).await,
             Store::Sqlite(_) => Ok(None),
         }
     }

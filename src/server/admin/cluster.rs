@@ -1,4 +1,4 @@
-//! `/cluster`: the nodes of a Citus cluster, like `rowhouse cluster status`, and what this server makes of them.
+//! `/cluster`: the nodes of a Citus cluster, and how this server uses them.
 
 use chrono::{DateTime, SecondsFormat};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::reply::Outcome;
 use super::reply::{Refusal, Reply};
 use crate::observe::metrics::METRICS;
 use crate::operator::to_json;
-use crate::store::postgres::ClusterError;
+use crate::store::postgres::StartError;
 
 /// Answers with the nodes; `null` where the database is a single server.
 ///
@@ -38,8 +38,8 @@ fn of_this_server() -> Value {
     })
 }
 
-impl From<ClusterError> for Refusal {
-    fn from(error: ClusterError) -> Self {
+impl From<StartError> for Refusal {
+    fn from(error: StartError) -> Self {
         tracing::warn!(%error, "the nodes of the cluster were not read");
         Refusal::new(503, "DatabaseUnavailable", "The database does not answer.")
     }

@@ -25,9 +25,6 @@ pub(crate) struct Cluster {
     /// Key columns of `entities` of which the planner keeps statistics. There must be none: see
     /// [`Cluster::keeps_statistics`].
     pub columns_with_statistics: Vec<String>,
-    /// Why tables cannot be distributed while they are written to; `None` if they can, or if that was
-    /// not asked.
-    pub no_logical_copy: Option<String>,
     /// Schemas with SQL views of tables, beside that of the tables.
     pub view_schemas: Vec<String>,
 }
@@ -108,8 +105,6 @@ pub(crate) enum TablePlacement {
     Missing,
     /// On this node only.
     Local,
-    /// On this node only, but known to the cluster: a copy beside writers runs, or was interrupted.
-    Begun,
     /// On every node, the same.
     Reference,
     /// In shards, by the hash of a column. Tables of one group have shards of the same keys on
@@ -155,9 +150,9 @@ impl Cluster {
         matches!(self.placement(COLOCATED[0]), TablePlacement::ByHash { .. })
     }
 
-    /// Whether entities are being distributed while they are written to, or that was interrupted.
+    /// Whether a distribution has begun and has not come to the entities.
     pub(crate) fn has_begun(&self) -> bool {
-        *self.placement(COLOCATED[0]) == TablePlacement::Begun
+        !self.is_distributed() && REFERENCE.iter().any(|name| self.is_in_place(name))
     }
 
     /// Whether this table is where it belongs, in a cluster that entities are distributed over.
@@ -239,7 +234,6 @@ pub(crate) mod fixture {
             unused: Vec::new(),
             tables: REFERENCE.iter().chain(&COLOCATED).map(local).collect(),
             columns_with_statistics: vec!["bucket".into()],
-            no_logical_copy: None,
             view_schemas: Vec::new(),
         }
     }

@@ -17,13 +17,12 @@ mod upkeep;
 mod writes;
 
 pub(crate) use cluster::distribution::{
-    ClusterError, ClusterEvent, DistributionRequest, DistributionStep, distribute,
+    DistributionError, DistributionRequest, DistributionStep, distribute, status,
 };
-pub(crate) use cluster::members::{self, ClusterChange, ClusterOutcome};
 pub(crate) use cluster::respread::{self, RespreadError, RespreadEvent, RespreadRequest, RespreadSummary};
+pub(crate) use connections::ConnectionDemand;
 pub(crate) use connections::HostMap;
 pub(crate) use connections::mistake_in;
-pub(crate) use connections::{ConnectionDemand, NodeAddress};
 pub use connections::{PgOptions, StartError};
 #[cfg(fuzzing)]
 pub use reads::filter::sql_of;

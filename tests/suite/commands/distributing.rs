@@ -1,10 +1,14 @@
 //! `rowhouse distribute`, and what `migrate` and `check` know of a cluster.
 
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
 use serde_json::json;
 
 use super::*;
 use crate::support::nodes::{Nodes, as_superuser, local_bytes};
-use crate::support::postgres::{execute, text};
+use crate::support::postgres::{OpenSession, execute, text, try_execute};
 use crate::support::server::account;
 
 /// Runs a command against one of the nodes.
@@ -25,6 +29,11 @@ fn findings(site: &Site, url: &str, more: &[&str]) -> Vec<(String, Value)> {
     let checks = told["checks"].as_array().expect("findings").clone();
     let bad = checks.into_iter().filter(|f| f["ok"] == false || f["warning"] == true);
     bad.map(|f| (f["name"].as_str().expect("a name").to_owned(), f)).collect()
+}
+
+/// The port of a node's URL.
+fn port(url: &str) -> &str {
+    url.rsplit_once(':').and_then(|(_, rest)| rest.split('/').next()).expect("a port")
 }
 
 fn seed(table: &Table, numbers: std::ops::Range<i32>) {
@@ -71,6 +80,12 @@ fn a_cluster_is_distributed_once_and_migrated_by_its_coordinator() {
     let steps = would["steps"].as_array().expect("steps").clone();
     assert!(steps[0].as_str().expect("text").contains(&format!("the schema {name}")), "{would}");
     assert!(steps[1].as_str().expect("text").contains("no statistics"), "{would}");
+    // What is connected has to be stopped, whatever its role, and whichever node it uses.
+    failed(&site.run(&["distribute"]), &["the coordinator: ", "stop them", "start the servers when"]);
+    drop(server);
+    let session = OpenSession::of(&as_superuser(worker));
+    failed(&site.run(&["distribute"]), &[&format!("(127.0.0.1:{}: 1)", port(worker))]);
+    drop(session);
     assert_eq!(text(&nodes.coordinator, "SELECT count(*)::text FROM pg_dist_partition"), "0");
     let did = distributed(&site.run(&["distribute", "--json", "--shards", "16"]));
     assert_eq!(did["steps"], would["steps"]);
@@ -100,8 +115,10 @@ fn a_cluster_is_distributed_once_and_migrated_by_its_coordinator() {
     assert_eq!(text(worker, &targets), "0,0,0");
     assert_eq!(text(worker, "SELECT setting FROM pg_settings WHERE name = 'lock_timeout'"), "10000");
 
-    // Servers that ran before go on, and what they stored is there, through each node.
-    seed(&table, 50..60);
+    // What servers stored before is there, through each node.
+    let server = site.server(&["--accounts", &account(1).setting()]);
+    let client = Client::path_style(server.address(), account(1));
+    seed(&Table::new(&client, table.name.clone()), 50..60);
     let by_worker = Site { folder: fresh_folder(), url: worker.to_owned() };
     let other = by_worker.server(&["--accounts", &account(1).setting()]);
     let there = Client::path_style(other.address(), account(1));
@@ -127,9 +144,24 @@ fn a_cluster_is_distributed_once_and_migrated_by_its_coordinator() {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// As a call that was killed leaves it.
+/// Calls `distribute`, and kills it when the second of its steps begins. Returns whether there was one.
+fn killed_after_a_step(site: &Site) -> bool {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rowhouse"));
+    command.args(["distribute", "--shards", "4", "--database-url", &site.url]).current_dir(&site.folder);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let steps = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let is_killed = steps.map(|step| step.expect("a step")).nth(1).is_some();
+    if is_killed {
+        child.kill().expect("it can be killed");
+    }
+    let status = child.wait().expect("it ends");
+    assert_ne!(status.success(), is_killed, "{status}");
+    is_killed
+}
+
+/// An ordinary role repeats the command until nothing is left to do.
 #[test]
-fn a_copy_beside_writers_that_was_interrupted_goes_on() {
+fn a_distribution_that_is_killed_after_each_step_is_completed_by_the_same_command() {
     let Some(nodes) = Nodes::fresh() else { return };
     let site = Site { folder: fresh_folder(), url: nodes.coordinator.clone() };
     site.json(&["migrate"]);
@@ -137,22 +169,90 @@ fn a_copy_beside_writers_that_was_interrupted_goes_on() {
     let client = Client::path_style(server.address(), account(1));
     let table = client.table();
     seed(&table, 0..50);
-    for more in [&["--concurrently"][..], &[]] {
-        execute(&nodes.coordinator, "SELECT citus_add_local_table_to_metadata('entities')");
-        let told = findings(&site, &nodes.coordinator, &[]);
-        let (_, finding) = told.iter().find(|(name, _)| name == "cluster").expect("a finding");
-        assert!(finding["ok"] == false && finding["found"].to_string().contains("not complete"), "{finding}");
-        let arguments = [&["distribute", "--json"], more].concat();
-        assert_ne!(distributed(&site.run(&arguments))["steps"], json!([]));
-        distributed(&site.run(&["distribute", "--json"]));
-        assert!(findings(&site, &nodes.coordinator, &[]).is_empty(), "{more:?}");
-        assert_eq!(rows(table.query("").json()).len(), 50);
-        execute(
-            &nodes.coordinator,
-            "SELECT undistribute_table(name) FROM unnest(ARRAY['entities', 'buckets', \
-             'respread_changes']) AS name",
-        );
+    drop(server);
+    let left = || {
+        let would = distributed(&site.run(&["distribute", "--dry-run", "--json"]));
+        would["steps"].as_array().expect("steps").len()
+    };
+    let whole = left();
+    let (mut before, mut kills, mut is_incomplete) = (whole, 0, 0);
+    while killed_after_a_step(&site) {
+        kills += 1;
+        let after = left();
+        assert!(after < before, "{after} steps of {before} are left after kill {kills}");
+        before = after;
+        assert_eq!(text(&nodes.coordinator, "SELECT count(*)::text FROM entities"), "50", "kill {kills}");
+        let placed = "SELECT (count(*) > 0 AND bool_and(logicalrelid <> 'entities'::regclass))::text \
+             FROM pg_dist_partition";
+        if text(&nodes.coordinator, placed) == "true" {
+            is_incomplete += 1;
+            let told = findings(&site, &nodes.coordinator, &[]);
+            assert!(told.iter().any(|(name, f)| name == "cluster" && f["ok"] == false), "{told:?}");
+        }
     }
+    assert!(
+        kills > whole / 3 && is_incomplete > 0,
+        "{kills} kills, {is_incomplete} of them too early for servers"
+    );
+    assert_eq!(left(), 0);
+    assert!(findings(&site, &nodes.coordinator, &[]).is_empty());
+    for name in ["entities", "tables", "_sqlx_migrations"] {
+        assert_eq!(local_bytes(&nodes.coordinator, name), 0, "{name}");
+    }
+    let server = site.server(&["--accounts", &account(1).setting()]);
+    let client = Client::path_style(server.address(), account(1));
+    let table = Table::new(&client, table.name.clone());
+    seed(&table, 50..60);
+    assert_eq!(table.count(), 60);
+}
+
+/// What `check` says of each node, by address.
+fn listed_nodes(site: &Site) -> BTreeMap<String, String> {
+    let output = on(site, &site.url, &["check", "--json", "--accounts", &account(1).setting()]);
+    let told: Value = serde_json::from_slice(&output.stdout).expect("findings");
+    let nodes = told["checks"].as_array().expect("findings").iter().filter(|f| f["name"] == "node");
+    nodes
+        .map(|f| f["found"].as_str().expect("text").split_once(": ").expect("an address"))
+        .map(|(address, found)| (address.to_owned(), found.to_owned()))
+        .collect()
+}
+
+/// Nodes change by the statements of the page, run by the roles that it names.
+#[test]
+fn check_lists_what_each_node_has() {
+    let Some(nodes) = Nodes::fresh() else { return };
+    let site = Site { folder: fresh_folder(), url: nodes.coordinator.clone() };
+    site.json(&["migrate"]);
+    // Few shards, since each move takes seconds.
+    distributed(&site.run(&["distribute", "--shards", "4", "--json"]));
+    let (owner, superuser) = (nodes.coordinator.as_str(), as_superuser(&nodes.coordinator));
+    let [kept, leaving] = [0, 1].map(|n: usize| format!("127.0.0.1:{}", port(&nodes.workers[n])));
+    let node = format!("'127.0.0.1', {}", port(&nodes.workers[1]));
+    let found = listed_nodes(&site);
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!(found.values().any(|text| text.starts_with("coordinator, 0 shards")), "{found:?}");
+    for address in [&kept, &leaving] {
+        assert!(found[address].starts_with("worker, 2 shards"), "{found:?}");
+    }
+
+    for statement in ["citus_drain_node", "citus_remove_node", "citus_add_node"] {
+        let refused = try_execute(owner, &format!("SELECT {statement}({node})"));
+        assert!(refused.expect_err(statement).to_string().contains("permission denied"), "{statement}");
+    }
+    execute(&superuser, &format!("SELECT citus_drain_node({node})"));
+    let found = listed_nodes(&site);
+    assert!(found[&kept].starts_with("worker, 4 shards"), "{found:?}");
+    assert!(found[&leaving].starts_with("worker, 0 shards"), "{found:?}");
+    assert!(found[&leaving].ends_with("gets no shards"), "{found:?}");
+    execute(&superuser, &format!("SELECT citus_remove_node({node})"));
+    assert!(!listed_nodes(&site).contains_key(&leaving));
+
+    execute(&superuser, &format!("SELECT citus_add_node({node})"));
+    execute(owner, "SELECT citus_rebalance_start()");
+    execute(owner, "SELECT citus_rebalance_wait()");
+    let found = listed_nodes(&site);
+    assert!(found[&leaving].starts_with("worker, 2 shards"), "{found:?}");
+    execute(&superuser, "SELECT citus_create_restore_point('before-upgrade')");
 }
 
 #[test]
@@ -171,7 +271,7 @@ fn a_node_that_was_removed_is_told() {
     let away = findings(&site, worker, &["--migrate-url", "postgres://nobody@127.0.0.1:1/none"]);
     let (_, schema) = away.iter().find(|(name, _)| name == "schema").expect("a finding");
     assert!(schema["ok"] == true && schema["advice"].to_string().contains("see that it is up"), "{schema}");
-    let port = worker.rsplit_once(':').and_then(|(_, rest)| rest.split('/').next()).expect("a port");
+    let port = port(worker);
     for change in ["citus_drain_node", "citus_remove_node"] {
         execute(&as_superuser(&nodes.coordinator), &format!("SELECT {change}('127.0.0.1', {port})"));
     }

@@ -4,7 +4,6 @@ mod accounts;
 mod asking;
 mod backing_up;
 mod checking;
-mod cluster_nodes;
 mod copying;
 mod cosmos_proxy;
 mod cutting_over;

@@ -1,11 +1,10 @@
 //! What is promised of one database holds where Citus spreads it over several: nothing acknowledged
-//! is lost when a node dies, freezes, or gives shards to another, nor while the tables are
-//! distributed; and what one node suffers is felt by its own buckets alone.
+//! is lost when a node dies, freezes, or gives shards to another; and what one node suffers is felt by
+//! its own buckets alone.
 //!
 //! Where there is no Citus, a database that is partitioned by hash stands in and is killed as a
 //! whole.
 
-use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -38,12 +37,6 @@ impl Written {
     fn failures(&self) -> usize {
         self.outcomes.iter().filter(|told| !matches!(told, Told::Done(_))).count()
     }
-}
-
-fn distribute(coordinator: &str, more: &[&str]) {
-    let arguments = [&["distribute", "--database-url", coordinator], more].concat();
-    let output = Command::new(env!("CARGO_BIN_EXE_rowhouse")).args(&arguments).output().expect("it runs");
-    assert!(output.status.success(), "{arguments:?} {output:?}");
 }
 
 /// The port of the node that holds the rows that a writer has stored.
@@ -212,29 +205,6 @@ fn shards_move_under_writers() {
         let refused =
             written.iter().flat_map(|(_, outcomes)| outcomes).filter(|told| **told == Told::NotDone);
         assert_eq!(refused.count(), 0, "a write was refused");
-    }
-}
-
-#[test]
-fn tables_are_distributed_under_writers() {
-    let Some(cluster) = is_there(PrivateCluster::start()) else { return };
-    for spread in SPREADS {
-        for more in [&[][..], &["--concurrently"]] {
-            let nodes = Nodes::of(cluster.url());
-            let site = Site::start(&nodes.coordinator, &["--table-spread", spread]);
-            let name = format!("distribution {more:?}, spread {spread}");
-            let written = storm(&name, &site, || distribute(&nodes.coordinator, more));
-            let failed = written
-                .iter()
-                .flat_map(|(_, outcomes)| outcomes)
-                .filter(|told| !matches!(told, Told::Done(_)));
-            assert_eq!(failed.count(), 0, "{name}: a write failed");
-            let ports: Vec<String> = placed(&nodes, written).into_iter().map(|table| table.port).collect();
-            assert!(
-                nodes.workers.iter().all(|url| ports.iter().any(|found| found == port(url))),
-                "{ports:?}"
-            );
-        }
     }
 }
 

@@ -314,36 +314,6 @@ async fn a_server_that_the_others_have_replaced_gets_nothing() {
     }
 }
 
-/// As `distribute --concurrently` leaves it if it is killed, and has it while it copies.
-#[tokio::test]
-async fn every_write_works_while_only_entities_are_known_to_the_cluster() {
-    let Some(nodes) = Nodes::fresh() else { return };
-    migrate(&nodes.coordinator);
-    execute(&nodes.coordinator, "SELECT citus_add_local_table_to_metadata('entities')");
-    let store = open(&nodes.coordinator, 4).await;
-    let (account, table) = table(&store).await;
-    for mark in ["a", "b"] {
-        let stored = store_new_rows(&store, &account, mark).await;
-        assert!(stored.iter().all(Result::is_ok), "{stored:?}");
-    }
-    // The same rows once more, so that merges and upserts meet them.
-    let kinds = [WriteKind::Replace(IfMatch::Absent), WriteKind::Merge(IfMatch::Absent)];
-    for kind in kinds {
-        let again = [1, 2, 3].map(|n| write(kind, "p", &format!("a{kind:?}{n}"), number("M", n)));
-        let done =
-            join_all(again.each_ref().map(|write| store.write(table.in_account(&account), write, now())))
-                .await;
-        assert!(done.iter().all(Result::is_ok), "{done:?}");
-        store.transact(table.in_account(&account), &again, now()).await.expect("a group");
-    }
-    let merged = format!("a{:?}1", WriteKind::Merge(IfMatch::Absent));
-    let found =
-        store.get(table.in_account(&account), &Key::new("p", &*merged)).await.unwrap().expect("an entity");
-    let kept = found.properties.as_str();
-    assert!(kept.contains("\"N\"") && kept.contains("\"M\""), "{kept}");
-    assert_eq!(walk(&store, &account, &table, &scan(vec![Span::everything()])).await.concat().len(), 40);
-}
-
 #[tokio::test]
 async fn a_running_server_notices_that_entities_are_distributed() {
     let url = fresh_database();

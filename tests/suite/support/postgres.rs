@@ -131,6 +131,25 @@ impl Drop for Writer {
     }
 }
 
+/// A session that looks like one of a server or of a command, until it is dropped.
+pub struct OpenSession {
+    _connection: PgConnection,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl OpenSession {
+    /// Opens it.
+    pub fn of(url: &str) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let connection = runtime.block_on(async {
+            let mut connection = PgConnection::connect(url).await.expect("a connection");
+            connection.execute("SET application_name = 'rowhouse'").await.expect("a name");
+            connection
+        });
+        Self { _connection: connection, _runtime: runtime }
+    }
+}
+
 /// The one text that a query returns.
 pub fn text(url: &str, query: &str) -> String {
     let (url, query) = (url.to_owned(), query.to_owned());

@@ -3,7 +3,6 @@
 pub(crate) mod buckets;
 mod catalogue;
 pub(crate) mod distribution;
-pub(crate) mod members;
 mod node;
 pub(crate) mod nodes;
 mod owners;

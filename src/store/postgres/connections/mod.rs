@@ -26,7 +26,7 @@ mod socket_options;
 
 pub(crate) use capacity::ConnectionDemand;
 pub(crate) use capacity::allowed_connections;
-pub(crate) use host_map::{HostMap, NodeAddress};
+pub(crate) use host_map::HostMap;
 pub(crate) use options::database_message;
 pub use options::{PgOptions, StartError};
 pub(crate) use parameters::mistake_in;

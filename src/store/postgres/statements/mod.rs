@@ -126,12 +126,11 @@ pub(crate) const ALLOWED_CONNECTIONS: &str = "SELECT least(\
 
 /// Whether there is a relation of this name.
 pub(crate) const HAS_RELATION: &str = "SELECT to_regclass($1) IS NOT NULL AS found";
-/// One row if Citus plans statements of the table $1: it is distributed, or being copied to the
-/// nodes, which begins with a single shard. For a database that has [`CITUS_TABLES`].
+/// One row if Citus plans statements of the table $1. For a database that has [`CITUS_TABLES`].
 pub(crate) const IS_DISTRIBUTED: &str =
     "SELECT 1 FROM pg_dist_partition WHERE logicalrelid = to_regclass($1)";
-/// Which server has the rows of $1 whose hash of the bucket is up to `last`. While a table is copied
-/// to the nodes, its only shard has no limit.
+/// Which server has the rows of $1 whose hash of the bucket is up to `last`. A shard of a table that is not
+/// distributed by hash has no limit.
 pub(crate) const SHARDS: &str = "SELECT s.shardmaxvalue AS last, p.groupid AS server FROM pg_dist_shard AS s \
      JOIN pg_dist_placement AS p ON p.shardid = s.shardid \
      WHERE s.logicalrelid = to_regclass($1) AND s.shardmaxvalue IS NOT NULL";

@@ -3,7 +3,7 @@
 use sqlx::{Connection, Row};
 
 use super::plan::{DistributionSettings, DistributionStep, timeouts};
-use super::run::{self, ClusterError, OnClusterProgress, intended};
+use super::run::{self, DistributionError, OnStep, intended};
 use crate::store::postgres::connections::hosts::Hosts;
 use crate::store::postgres::connections::{PgOptions, schema};
 
@@ -14,8 +14,6 @@ const OWNER: &str = "SELECT current_user::text AS name";
 pub(crate) struct DistributionRequest {
     /// Only find out what would be done.
     pub dry_run: bool,
-    /// Copy entities while they are written to.
-    pub concurrently: bool,
     /// Shards of `entities`; the cluster's setting if `None`.
     pub shards: Option<u32>,
 }
@@ -24,12 +22,12 @@ pub(crate) struct DistributionRequest {
 /// with `dry_run` would be.
 ///
 /// # Errors
-/// [`ClusterError`].
+/// [`DistributionError`].
 pub(crate) async fn distribute(
     options: &PgOptions,
     request: DistributionRequest,
-    on_progress: OnClusterProgress<'_>,
-) -> Result<Vec<DistributionStep>, ClusterError> {
+    on_step: OnStep<'_>,
+) -> Result<Vec<DistributionStep>, DistributionError> {
     let mut db = schema::connect(options).await?;
     let schema = (schema::version(&mut db).await?, schema::known());
     let owner: String = sqlx::query(OWNER).fetch_one(&mut db).await?.try_get("name")?;
@@ -37,17 +35,12 @@ pub(crate) async fn distribute(
     let (lock, statement) = (options.lock_timeout().as_millis(), options.operation_timeout.as_millis());
     let settings = DistributionSettings {
         shards: request.shards,
-        concurrently: request.concurrently,
         timeouts: timeouts(&role, &owner, lock, statement),
         role,
     };
-    let steps = if request.dry_run {
-        intended(&mut db, schema, &settings).await?.steps().cloned().collect()
-    } else {
-        let mut watch = schema::connect(options).await?;
-        let steps = run::distribute(&mut db, &mut watch, schema, &settings, on_progress).await?;
-        watch.close().await?;
-        steps
+    let steps = match request.dry_run {
+        true => intended(&mut db, schema, &settings).await?,
+        false => run::distribute(&mut db, schema, &settings, on_step).await?,
     };
     db.close().await?;
     Ok(steps)

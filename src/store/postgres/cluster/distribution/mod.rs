@@ -6,6 +6,6 @@ mod run;
 mod state;
 
 pub(crate) use command::{DistributionRequest, distribute};
-pub(crate) use plan::{CannotDistribute, DistributionStep};
-pub(crate) use run::{ClusterError, ClusterEvent, OnClusterProgress, add_tables};
-pub(crate) use state::{catalogue, cluster, is_worker, with_nodes};
+pub(crate) use plan::DistributionStep;
+pub(crate) use run::{DistributionError, add_tables};
+pub(crate) use state::{cluster, is_worker, status};

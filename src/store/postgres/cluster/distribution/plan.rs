@@ -2,38 +2,17 @@
 
 use std::fmt;
 
-use crate::store::contract::cluster::{COLOCATED, Cluster, DISTRIBUTION_COLUMN, REFERENCE, TablePlacement};
-
-/// Tables that statements for entities use.
-pub(crate) const REQUEST_TABLES: [&str; 3] = ["tables", COLOCATED[0], COLOCATED[1]];
+use crate::store::contract::cluster::{COLOCATED, Cluster, DISTRIBUTION_COLUMN, TablePlacement};
 
 /// How tables are to be distributed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct DistributionSettings {
     /// Shards of `entities`; the cluster's `citus.shard_count` if `None`.
     pub shards: Option<u32>,
-    /// Copy `entities` while it is written to.
-    pub concurrently: bool,
     /// The role that servers connect as.
     pub role: String,
     /// Its limits in milliseconds on each node, by the name of the setting.
     pub timeouts: Vec<(&'static str, u128)>,
-}
-
-/// What has to be done.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct DistributionPlan {
-    /// Steps that no transaction can hold, in order.
-    pub before: Vec<DistributionStep>,
-    /// Steps of one transaction.
-    pub together: Vec<DistributionStep>,
-}
-
-impl DistributionPlan {
-    /// All steps in order.
-    pub(crate) fn steps(&self) -> impl Iterator<Item = &DistributionStep> {
-        self.before.iter().chain(&self.together)
-    }
 }
 
 /// One statement of a distribution.
@@ -46,52 +25,40 @@ pub(crate) enum DistributionStep {
     NoStatistics,
     /// The same in each shard of a distributed table, where the next move of the shard undoes it.
     NoStatisticsInShards,
+    /// Limit a wait of the sessions that other nodes open for the role of the servers.
+    Limit { role: String, setting: &'static str, milliseconds: u128 },
     /// Copy a table to each node.
     Reference(&'static str),
-    /// Distribute `entities`. Writers wait meanwhile.
+    /// Distribute `entities`.
     Distribute { shards: Option<u32> },
-    /// Distribute `entities` while it is written to.
-    DistributeConcurrently { shards: Option<u32> },
     /// Distribute a table beside `entities`.
     Colocate(&'static str),
     /// Remove the rows that stay behind on the coordinator, which nothing reads any more.
     Truncate(&'static str),
-    /// Limit a wait of the sessions that other nodes open for the role of the servers.
-    Limit { role: String, setting: &'static str, milliseconds: u128 },
 }
 
 impl DistributionStep {
     /// Whether the step brings a table to other nodes.
     pub(crate) fn places(&self) -> bool {
         use DistributionStep::*;
-        matches!(self, Reference(_) | Distribute { .. } | DistributeConcurrently { .. } | Colocate(_))
+        matches!(self, Reference(_) | Distribute { .. } | Colocate(_))
     }
 
-    /// Whether requests for entities wait for the step: it locks one of [`REQUEST_TABLES`].
-    pub(crate) fn blocks_requests(&self) -> bool {
-        use DistributionStep::*;
-        match self {
-            Distribute { .. } | Colocate(_) => true,
-            Reference(table) | Truncate(table) => REQUEST_TABLES.contains(table),
-            _ => false,
-        }
+    /// Whether the step locks a table, and changes where its rows are.
+    pub(crate) fn moves_rows(&self) -> bool {
+        self.places() || matches!(self, DistributionStep::Truncate(_))
     }
 
-    /// Steps that requests do not feel come first, so that the others are soon over. Reference
-    /// tables come before distributed ones: afterwards, statements of the transaction may run on all
-    /// nodes at once. A table comes before those beside it.
+    /// Tables that each node has a copy of come before `entities`, and `entities` before the tables beside it.
+    /// Nothing is removed before everything is in its place.
     fn order(&self) -> u8 {
         use DistributionStep::*;
         match self {
-            Schema(_) | NoStatistics | NoStatisticsInShards => 0,
-            DistributeConcurrently { .. } => 1,
-            Limit { .. } => 2,
-            Reference(table) if !REQUEST_TABLES.contains(table) => 3,
-            Truncate(table) if !REQUEST_TABLES.contains(table) => 4,
-            Reference(_) => 5,
-            Distribute { .. } => 6,
-            Colocate(_) => 7,
-            Truncate(_) => 8,
+            Schema(_) | NoStatistics | NoStatisticsInShards | Limit { .. } => 0,
+            Reference(_) => 1,
+            Distribute { .. } => 2,
+            Colocate(_) => 3,
+            Truncate(_) => 4,
         }
     }
 }
@@ -120,11 +87,6 @@ impl fmt::Display for DistributionStep {
             DistributionStep::Distribute { shards } => {
                 write!(f, "distribute {entities} by {DISTRIBUTION_COLUMN}{}", parts(shards))
             }
-            DistributionStep::DistributeConcurrently { shards } => write!(
-                f,
-                "distribute {entities} by {DISTRIBUTION_COLUMN}{}, while it is written to",
-                parts(shards)
-            ),
             DistributionStep::Colocate(table) => write!(f, "distribute {table} beside {entities}"),
             DistributionStep::Truncate(table) => {
                 write!(f, "remove the copy of {table} that stays on the coordinator")
@@ -159,12 +121,10 @@ pub(crate) enum CannotDistribute {
     Newer(i64, i64),
     #[error("{0} is distributed in another way: see citus_tables, and run SELECT undistribute_table('{0}')")]
     PlacedDifferently(&'static str),
-    #[error("--concurrently is not possible: {0}")]
-    NotConcurrently(String),
 }
 
-/// Decides what has to be done. Steps that are done already are left out, so that the command can
-/// be repeated.
+/// Decides what has to be done, in order. Steps that are done already are left out, so that the command can be
+/// repeated.
 ///
 /// # Errors
 /// [`CannotDistribute`], before anything was changed.
@@ -172,13 +132,13 @@ pub(crate) fn plan(
     cluster: Option<&Cluster>,
     schema: (Option<i64>, i64),
     settings: &DistributionSettings,
-) -> Result<DistributionPlan, CannotDistribute> {
+) -> Result<Vec<DistributionStep>, CannotDistribute> {
     let cluster = cluster.ok_or(CannotDistribute::NoExtension)?;
     check(cluster, schema)?;
-    let mut plan = placements(cluster, settings)?;
-    plan.together.extend(limits(cluster, settings));
-    plan.together.sort_by_key(DistributionStep::order);
-    Ok(plan)
+    let mut steps = placements(cluster, settings)?;
+    steps.extend(limits(cluster, settings));
+    steps.sort_by_key(DistributionStep::order);
+    Ok(steps)
 }
 
 fn check(cluster: &Cluster, (found, known): (Option<i64>, i64)) -> Result<(), CannotDistribute> {
@@ -202,77 +162,41 @@ fn check(cluster: &Cluster, (found, known): (Option<i64>, i64)) -> Result<(), Ca
     }
 }
 
-/// The steps that bring each table where it belongs.
+/// The steps that bring each table where it belongs, in order.
 ///
 /// # Errors
 /// [`CannotDistribute`] where a table is in a place of another kind.
 pub(crate) fn placements(
     cluster: &Cluster,
     settings: &DistributionSettings,
-) -> Result<DistributionPlan, CannotDistribute> {
-    let mut plan = DistributionPlan::default();
-    // A table that Citus knows takes no such setting. Its shards have it afterwards.
-    if cluster.keeps_statistics() && !cluster.has_begun() {
-        let step = match cluster.is_distributed() {
+) -> Result<Vec<DistributionStep>, CannotDistribute> {
+    let mut steps = Vec::new();
+    if cluster.keeps_statistics() {
+        // A distributed table takes no such setting. Its shards do.
+        steps.push(match cluster.is_distributed() {
             true => DistributionStep::NoStatisticsInShards,
             false => DistributionStep::NoStatistics,
-        };
-        plan.together.push(step);
+        });
     }
     for table in &cluster.tables {
-        let in_place = cluster.is_in_place(table.name);
-        let is_begun = table.placement == TablePlacement::Begun && table.name == COLOCATED[0];
-        let will_be = is_begun || table.placement == TablePlacement::Local;
-        if table.placement == TablePlacement::Missing {
-            continue;
-        }
-        if !in_place && !will_be {
-            return Err(CannotDistribute::PlacedDifferently(table.name));
-        }
-        if will_be {
-            plan.together.push(match table.name {
+        match table.placement {
+            TablePlacement::Missing => {}
+            TablePlacement::Local => steps.push(match table.name {
                 name if name == COLOCATED[0] => DistributionStep::Distribute { shards: settings.shards },
                 name if COLOCATED.contains(&name) => DistributionStep::Colocate(name),
                 name => DistributionStep::Reference(name),
-            });
+            }),
+            _ if cluster.is_in_place(table.name) => {}
+            _ => return Err(CannotDistribute::PlacedDifferently(table.name)),
         }
     }
+    if steps.iter().any(DistributionStep::places) {
+        steps.splice(..0, cluster.view_schemas.iter().cloned().map(DistributionStep::Schema));
+    }
     let left = cluster.tables.iter().filter(|table| table.local_bytes > 0).map(|table| table.name);
-    plan.together.extend(left.map(DistributionStep::Truncate));
-    plan.together.sort_by_key(DistributionStep::order);
-    let mut plan = if settings.concurrently { concurrently(cluster, plan)? } else { plan };
-    if plan.steps().any(DistributionStep::places) {
-        plan.before.splice(..0, cluster.view_schemas.iter().cloned().map(DistributionStep::Schema));
-    }
-    Ok(plan)
-}
-
-/// Moves the distribution of `entities` before the transaction. While it lasts, all tables must be
-/// local, and afterwards, statements work for the moment in which only `entities` is distributed.
-fn concurrently(cluster: &Cluster, plan: DistributionPlan) -> Result<DistributionPlan, CannotDistribute> {
-    let is_first = |step: &DistributionStep| {
-        matches!(step, DistributionStep::NoStatistics | DistributionStep::Distribute { .. })
-    };
-    let (before, together): (Vec<DistributionStep>, Vec<DistributionStep>) =
-        plan.together.into_iter().partition(is_first);
-    let before: Vec<DistributionStep> = before
-        .into_iter()
-        .map(|step| match step {
-            DistributionStep::Distribute { shards } => DistributionStep::DistributeConcurrently { shards },
-            other => other,
-        })
-        .collect();
-    if before.is_empty() {
-        return Ok(DistributionPlan { before, together });
-    }
-    if let Some(reason) = &cluster.no_logical_copy {
-        return Err(CannotDistribute::NotConcurrently(reason.clone()));
-    }
-    let elsewhere = REFERENCE.iter().find(|name| cluster.is_in_place(name));
-    match elsewhere {
-        Some(name) => Err(CannotDistribute::NotConcurrently(format!("{name} is on every node already"))),
-        None => Ok(DistributionPlan { before, together }),
-    }
+    steps.extend(left.map(DistributionStep::Truncate));
+    steps.sort_by_key(DistributionStep::order);
+    Ok(steps)
 }
 
 fn limits(cluster: &Cluster, settings: &DistributionSettings) -> Vec<DistributionStep> {
@@ -311,6 +235,7 @@ fn in_milliseconds(text: &str) -> Option<u128> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::contract::cluster::REFERENCE;
     use crate::store::contract::cluster::fixture::{self, placed, table};
 
     const KNOWN: (Option<i64>, i64) = (Some(5), 5);
@@ -322,14 +247,13 @@ mod tests {
     fn settings() -> DistributionSettings {
         DistributionSettings {
             shards: Some(64),
-            concurrently: false,
             role: "rowhouse".into(),
             timeouts: timeouts("rowhouse", "rowhouse", 10_000, 30_000),
         }
     }
 
     fn steps(cluster: &Cluster, settings: &DistributionSettings) -> Vec<DistributionStep> {
-        plan(Some(cluster), KNOWN, settings).expect("a plan").steps().cloned().collect()
+        plan(Some(cluster), KNOWN, settings).expect("a plan")
     }
 
     #[test]
@@ -366,50 +290,48 @@ mod tests {
         assert_eq!(steps(&planned, &settings()), [DistributionStep::NoStatisticsInShards]);
     }
 
+    /// A command that is killed leaves some of the steps. The same command takes the others.
     #[test]
-    fn a_copy_beside_writers_comes_before_everything_else() {
-        let settings = DistributionSettings { concurrently: true, ..settings() };
-        let plan = |cluster: &Cluster| plan(Some(cluster), KNOWN, &settings);
-        let whole = plan(&cluster()).expect("a plan");
-        let copy = DistributionStep::DistributeConcurrently { shards: Some(64) };
-        assert_eq!(whole.before, [DistributionStep::NoStatistics, copy]);
-        assert!(whole.together.contains(&DistributionStep::Colocate("buckets")));
-        let mut without = cluster();
-        without.no_logical_copy = Some("wal_level is replica".into());
-        assert!(matches!(plan(&without), Err(CannotDistribute::NotConcurrently(_))));
-        // Statements would fail for as long as the copy takes.
+    fn steps_that_are_left_follow_in_the_same_order() {
+        let whole = steps(&cluster(), &settings());
         let mut begun = cluster();
-        table(&mut begun, "tables").placement = TablePlacement::Reference;
-        assert!(matches!(plan(&begun), Err(CannotDistribute::NotConcurrently(_))));
-        assert_eq!(plan(&placed(cluster())).expect("a plan").steps().count(), 0, "nothing is left to do");
+        begun.columns_with_statistics.clear();
+        for table in begun.tables.iter_mut().filter(|table| REFERENCE.contains(&table.name)) {
+            table.placement = TablePlacement::Reference;
+        }
+        assert!(begun.has_begun());
+        let left: Vec<_> = whole
+            .iter()
+            .filter(|step| !matches!(step, DistributionStep::NoStatistics | DistributionStep::Reference(_)))
+            .cloned()
+            .collect();
+        assert_eq!(steps(&begun, &settings()), left);
+        let by_hash = TablePlacement::ByHash { column: DISTRIBUTION_COLUMN.into(), group: 1 };
+        table(&mut begun, "entities").placement = by_hash;
+        assert!(!begun.has_begun());
+        assert!(!steps(&begun, &settings()).contains(&DistributionStep::Distribute { shards: Some(64) }));
     }
 
     #[test]
-    fn a_copy_that_was_interrupted_is_taken_up_again() {
-        let mut begun = cluster();
-        table(&mut begun, "entities").placement = TablePlacement::Begun;
-        let copy = DistributionStep::DistributeConcurrently { shards: Some(64) };
-        let concurrently = DistributionSettings { concurrently: true, ..settings() };
-        assert_eq!(plan(Some(&begun), KNOWN, &concurrently).expect("a plan").before, [copy]);
-        let waiting = steps(&begun, &settings());
-        assert!(waiting.contains(&DistributionStep::Distribute { shards: Some(64) }), "{waiting:?}");
-        assert!(!waiting.contains(&DistributionStep::NoStatistics), "Citus refuses it by now");
-        // Nothing of ours begins with another table.
-        let mut other = cluster();
-        table(&mut other, "tables").placement = TablePlacement::Begun;
-        let refused = plan(Some(&other), KNOWN, &settings());
-        assert_eq!(refused.expect_err("refused"), CannotDistribute::PlacedDifferently("tables"));
+    fn servers_may_run_during_steps_that_move_no_rows() {
+        let mut moved = placed(cluster());
+        moved.columns_with_statistics = vec!["rk".into()];
+        moved.nodes[0].answer.as_mut().expect("it answers").lock_timeout = None;
+        let after_a_move = steps(&moved, &settings());
+        assert_eq!(after_a_move.len(), 2, "{after_a_move:?}");
+        assert!(!after_a_move.iter().any(DistributionStep::moves_rows));
+        for step in steps(&cluster(), &settings()).iter().filter(|step| step.places()) {
+            assert!(step.moves_rows(), "{step}");
+        }
+        assert!(DistributionStep::Truncate("entities").moves_rows());
     }
 
     #[test]
     fn schemas_of_views_are_made_before_anything_is_brought_to_other_nodes() {
         let schema = DistributionStep::Schema("acme".into());
         let viewed = |cluster: Cluster| Cluster { view_schemas: vec!["acme".into()], ..cluster };
-        for concurrently in [false, true] {
-            let settings = DistributionSettings { concurrently, ..settings() };
-            assert_eq!(steps(&viewed(cluster()), &settings)[0], schema);
-            assert!(steps(&viewed(placed(cluster())), &settings).is_empty(), "nothing is left to do");
-        }
+        assert_eq!(steps(&viewed(cluster()), &settings())[0], schema);
+        assert!(steps(&viewed(placed(cluster())), &settings()).is_empty(), "nothing is left to do");
     }
 
     #[test]

@@ -9,13 +9,12 @@ use crate::store::contract::cluster::{
     COLOCATED, COORDINATOR, Cluster, ClusterNode, DISTRIBUTION_COLUMN, NodeFacts, PlacedTable, REFERENCE,
     TablePlacement,
 };
+use crate::store::postgres::connections::hosts::Hosts;
+use crate::store::postgres::connections::options::{PgOptions, StartError};
+use crate::store::postgres::connections::schema;
 
 /// Key columns of `entities`.
 pub(crate) const KEY: [&str; 3] = [DISTRIBUTION_COLUMN, "pk", "rk"];
-/// The colocation of a table that has a single shard, on the coordinator.
-const NO_COLOCATION: i32 = 0;
-/// What splits a table while it is written to.
-const OUTPUT_PLUGIN: &str = "citus";
 
 /// How long a node is waited for.
 const NODE_TIMEOUT: &str = "SET citus.node_connection_timeout = '5s'";
@@ -39,9 +38,13 @@ const STATISTICS_OF_SHARDS: &str = "SELECT DISTINCT unnest(string_to_array(resul
      FROM run_command_on_shards($1::text::regclass, format($2, $3::text[])) WHERE success AND result <> '' ORDER BY 1";
 const STATISTICS_OF_A_SHARD: &str = "SELECT string_agg(attname, ',') FROM pg_attribute \
      WHERE attrelid = '%%s'::regclass AND attname = ANY(%L) AND coalesce(attstattarget, -1) <> 0";
-/// Without a row for the plugins, they are not restricted, or the role may not know them.
-const REPLICATION: &str = "SELECT current_setting('wal_level') AS wal_level, \
-     (SELECT setting FROM pg_settings WHERE name = 'output_plugin_libraries') AS plugins";
+/// Sessions of servers and commands with the database of a node, whatever their role: every role may see these
+/// columns.
+const SESSIONS: &str = "SELECT count(*)::text AS result FROM pg_stat_activity \
+     WHERE application_name = 'rowhouse' AND datname = current_database()";
+/// $1 [`SESSIONS`].
+const SESSIONS_OF_WORKERS: &str =
+    "SELECT nodename || ':' || nodeport AS address, result FROM run_command_on_workers($1)";
 /// Schemas with views over the relation $1, beside its own.
 const VIEW_SCHEMAS: &str = "SELECT DISTINCT n.nspname::text AS name FROM pg_depend AS d \
      JOIN pg_rewrite AS r ON r.oid = d.objid JOIN pg_class AS c ON c.oid = r.ev_class \
@@ -104,7 +107,6 @@ pub(crate) async fn catalogue(db: &mut PgConnection) -> Result<Option<Cluster>, 
         unused: Vec::new(),
         tables: tables(db).await?,
         columns_with_statistics: Vec::new(),
-        no_logical_copy: None,
         view_schemas: Vec::new(),
     }))
 }
@@ -128,6 +130,32 @@ pub(crate) async fn with_nodes(db: &mut PgConnection, role: &str) -> Result<Opti
     let Some(mut cluster) = catalogue(db).await? else { return Ok(None) };
     (cluster.nodes, cluster.unused) = nodes(db, role).await?;
     Ok(Some(cluster))
+}
+
+/// As [`with_nodes`], by the server where migrations run.
+///
+/// # Errors
+/// [`StartError`] of that server. What others report is part of the result.
+pub(crate) async fn status(options: &PgOptions) -> Result<Option<Cluster>, StartError> {
+    let mut db = schema::connect(options).await?;
+    let role = Hosts::of(options.first_url(), options.acquire_timeout)?.role().to_owned();
+    with_nodes(&mut db, &role).await.map_err(StartError::of_statement)
+}
+
+/// The nodes with which servers or commands have sessions, and how many. Of a worker that does not answer, what it
+/// says instead.
+///
+/// # Errors
+/// Those of the database.
+pub(crate) async fn sessions(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
+    let here: String = sqlx::query(SESSIONS).fetch_one(&mut *db).await?.try_get("result")?;
+    let workers = sqlx::query(SESSIONS_OF_WORKERS).bind(SESSIONS).fetch_all(db).await?;
+    let mut counts = vec![("the coordinator".to_owned(), here)];
+    for row in workers {
+        counts.push((row.try_get("address")?, row.try_get("result")?));
+    }
+    let open = counts.into_iter().filter(|(_, sessions)| sessions != "0");
+    Ok(open.map(|(address, sessions)| format!("{address}: {sessions}")).collect())
 }
 
 /// The nodes that are used, each asked, and the addresses of the others.
@@ -181,9 +209,6 @@ fn table(name: &'static str, row: &PgRow) -> Result<PlacedTable, sqlx::Error> {
             group: row.try_get("colocation")?,
         },
         (Some("n"), Some("t")) => TablePlacement::Reference,
-        (Some("n"), Some("s")) if row.try_get::<i32, _>("colocation")? == NO_COLOCATION => {
-            TablePlacement::Begun
-        }
         _ => TablePlacement::Other,
     };
     Ok(PlacedTable { name, placement, local_bytes: row.try_get("bytes")? })
@@ -204,20 +229,4 @@ async fn statistics(db: &mut PgConnection, is_distributed: bool) -> Result<Vec<S
 async fn view_schemas(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
     let rows = sqlx::query(VIEW_SCHEMAS).bind(COLOCATED[0]).fetch_all(db).await?;
     rows.iter().map(|row| row.try_get("name")).collect()
-}
-
-/// Why tables cannot be distributed while they are written to, as far as the role may know.
-///
-/// # Errors
-/// Those of the database.
-pub(crate) async fn no_logical_copy(db: &mut PgConnection) -> Result<Option<String>, sqlx::Error> {
-    let row = sqlx::query(REPLICATION).fetch_one(db).await?;
-    let (level, plugins): (String, Option<String>) = (row.try_get("wal_level")?, row.try_get("plugins")?);
-    if level != "logical" {
-        return Ok(Some(format!("wal_level is {level}; set it to logical on every node")));
-    }
-    let lists = |plugins: &str| plugins.split(',').any(|name| name.trim().trim_matches('"') == OUTPUT_PLUGIN);
-    Ok(plugins
-        .filter(|plugins| !lists(plugins))
-        .map(|_| format!("output_plugin_libraries does not name {OUTPUT_PLUGIN}; add it on every node")))
 }
