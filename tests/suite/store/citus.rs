@@ -16,8 +16,7 @@ use super::contract::{
 use super::explain::{hot, partitions_of_entities};
 use super::postgres::open;
 use crate::support::citus::{CATALOGUES, distributed_url, real};
-use crate::support::nodes::Nodes;
-use crate::support::postgres::{execute, fresh_database, migrate, partition_entities, text};
+use crate::support::postgres::{execute, fresh_database, partition_entities, text};
 
 async fn whole_tables() -> PgStore {
     open(distributed_url(), 1).await
