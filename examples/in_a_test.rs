@@ -40,7 +40,7 @@ fn ask(server: &Server, method: &str, path: &str, body: &str) -> Result<String, 
     mac.update(signed.as_bytes());
     let signature = BASE64_STANDARD.encode(mac.finalize().into_bytes());
 
-    let request = http::Request::builder()
+    let request = ureq::http::Request::builder()
         .method(method)
         .uri(format!("{}/{path}", server.endpoint()))
         .header("x-ms-date", &date)

@@ -33,7 +33,7 @@ pub(crate) fn start_logging(settings: &Settings) -> Result<(), Mistakes> {
     // hold a signature.
     let explanations = if settings.explain_errors { "info" } else { "off" };
     let quiet = format!(
-        "actix_server=warn,actix_http=off,h2=info,rusqlite_migration=warn,{},{EXPLANATIONS}={explanations}",
+        "actix_server=warn,actix_http=off,rusqlite_migration=warn,{},{EXPLANATIONS}={explanations}",
         settings.log
     );
     let filter = EnvFilter::try_new(quiet).map_err(|_| ConfigError::Log(settings.log.clone()))?;

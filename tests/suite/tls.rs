@@ -1,4 +1,4 @@
-//! Encrypted connections: both versions of HTTP, certificates and their
+//! Encrypted connections: the version of HTTP, certificates and their
 //! replacement, and what is different for whoever comes over one.
 
 use std::io::{Read as _, Write as _};
@@ -6,16 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use h2::client::SendRequest;
-use serde_json::{Value, json};
-use tokio_rustls::TlsConnector;
+use serde_json::json;
 use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use crate::support::client::Request;
 use crate::support::http::Wire;
 use crate::support::server::{Process, account, fresh_folder};
 use crate::support::*;
@@ -164,86 +160,17 @@ fn changed_certificates_are_taken_up_and_broken_ones_are_not() {
     comes_to_show(&server, "first.pem");
 }
 
-/// Opens an HTTP/2 connection.
-pub async fn connect(server: &Process) -> SendRequest<Bytes> {
-    let stream = tokio::net::TcpStream::connect(server.address()).await.expect("the server listens");
-    let name = ServerName::try_from("127.0.0.1").expect("an address");
-    let connector = TlsConnector::from(trusting(&[b"h2", b"http/1.1"]));
-    let stream = connector.connect(name, stream).await.expect("a handshake");
-    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
-    let (sender, connection) = h2::client::handshake(stream).await.expect("HTTP/2");
-    tokio::spawn(connection);
-    sender.ready().await.expect("a stream")
-}
-
-/// Sends requests over one HTTP/2 connection at once; statuses and bodies.
-async fn over_http_2(server: &Process, requests: Vec<Request<'_>>) -> Vec<(u16, Value)> {
-    let mut sender = connect(server).await;
-    let mut pending = Vec::new();
-    for request in requests {
-        let (head, body) = as_http_2(&request.bytes());
-        let (answer, mut out) = sender.send_request(head, body.is_empty()).expect("a request");
-        if !body.is_empty() {
-            out.send_data(body, true).expect("a body");
-        }
-        pending.push(answer);
-        sender = sender.ready().await.expect("another stream");
-    }
-    let mut answers = Vec::new();
-    for answer in pending {
-        let (head, mut body) = answer.await.expect("an answer").into_parts();
-        let mut bytes = Vec::new();
-        while let Some(piece) = body.data().await {
-            let piece = piece.expect("a body");
-            let _ = body.flow_control().release_capacity(piece.len());
-            bytes.extend_from_slice(&piece);
-        }
-        answers.push((head.status.as_u16(), serde_json::from_slice(&bytes).unwrap_or(Value::Null)));
-    }
-    answers
-}
-
-/// The same request as HTTP/2 has it.
-pub fn as_http_2(bytes: &[u8]) -> (::http::Request<()>, Bytes) {
-    let mut slots = [httparse::EMPTY_HEADER; 64];
-    let mut parsed = httparse::Request::new(&mut slots);
-    let used = parsed.parse(bytes).expect("a request").unwrap();
-    let host = parsed.headers.iter().find(|h| h.name == "Host").expect("a host");
-    let host = std::str::from_utf8(host.value).expect("text");
-    let mut head = ::http::Request::builder()
-        .version(::http::Version::HTTP_2)
-        .method(parsed.method.expect("a verb"))
-        .uri(format!("https://{host}{}", parsed.path.expect("a path")));
-    for header in parsed.headers.iter().filter(|h| h.name != "Host") {
-        head = head.header(header.name, header.value);
-    }
-    (head.body(()).expect("a request"), Bytes::copy_from_slice(&bytes[used..]))
-}
-
-#[tokio::test]
-async fn http_2_is_spoken_where_the_client_does() {
+#[test]
+fn http_1_is_agreed_on_whatever_else_a_client_offers() {
     let (server, _) = server(&[]);
-    let client = client(&server);
-    let t = client.table();
-    let inserts =
-        (0..50).map(|i| t.inserting(&with_keys("p", &format!("{i:02}"), json!({ "A": i })))).collect();
-    let answers = over_http_2(&server, inserts).await;
-    assert!(answers.iter().all(|(status, _)| *status == 201), "{answers:?}");
-    let sas = Sas::table(&t.name, "r").set("sv", "2015-04-05").set("spr", "https").of(&client);
-    let requests = vec![
-        client.request("GET", &format!("/{}()", t.name)).level("fullmetadata"),
-        sas.request("GET", &t.path("p", "07")),
-        client.request("GET", &t.path("p", "none")),
-        client.request("GET", "/Tables").auth(Auth::Header("SharedKey acct0001:AAAA".into())),
-    ];
-    let answers = over_http_2(&server, requests).await;
-    let statuses: Vec<u16> = answers.iter().map(|(status, _)| *status).collect();
-    assert_eq!(statuses, [200, 200, 404, 403]);
-    let rows = answers[0].1["value"].as_array().expect("rows");
-    assert_eq!(rows.len(), 50);
-    assert_eq!(rows[7]["odata.id"], client.url(&t.path("p", "07")));
-    assert_eq!(answers[1].1["A"], 7);
-    assert_eq!(answers[2].1["odata.error"]["code"], "ResourceNotFound");
+    for offered in [&[&b"h2"[..], b"http/1.1"][..], &[b"http/1.1"], &[]] {
+        let client = Client::over_tls(server.address(), account(1), trusting(offered));
+        client.table();
+        let mut stream = client.wire().connect_tls(&trusting(offered));
+        stream.conn.complete_io(&mut stream.sock).expect("a handshake");
+        let agreed = (!offered.is_empty()).then_some(&b"http/1.1"[..]);
+        assert_eq!(stream.conn.alpn_protocol(), agreed, "{offered:?}");
+    }
 }
 
 #[test]
@@ -258,28 +185,4 @@ fn files_that_are_missing_or_alone_are_refused_in_one_line() {
         assert!(refusal.contains("--tls-cert") && refusal.contains(words), "{refusal}");
         assert_eq!(refusal.lines().count(), 1, "{refusal}");
     }
-}
-
-#[tokio::test]
-async fn an_idle_connection_of_http_2_does_not_hold_up_the_end() {
-    let (server, _) = server(&["--shutdown-seconds", "3600"]);
-    let mut sender = connect(&server).await;
-    let client = client(&server);
-    let t = client.table();
-    let (head, body) = as_http_2(&t.inserting(&with_keys("p", "r", json!({ "A": 1 }))).bytes());
-    // A request is under way when the server is told to stop, and is finished.
-    let (answer, mut out) = sender.send_request(head, false).expect("a request");
-    out.send_data(body.slice(..5), false).expect("half a body");
-    // It has read the head when it has answered what was sent after it.
-    let mut sender = sender.ready().await.expect("another stream");
-    let (list, _) = as_http_2(&client.request("GET", "/Tables").bytes());
-    let (listed, _) = sender.send_request(list, true).expect("a request");
-    assert_eq!(listed.await.expect("an answer").status(), 200);
-    server.signal("TERM");
-    tokio::time::sleep(Duration::from_millis(1500)).await;
-    out.send_data(body.slice(5..), true).expect("the rest");
-    assert_eq!(answer.await.expect("an answer").status(), 201);
-    let ended = tokio::task::spawn_blocking(move || server.exit_status(Duration::from_secs(60)));
-    assert_eq!(ended.await.expect("a status"), Some(0));
-    drop(sender);
 }

@@ -8,22 +8,10 @@ use actix_web::rt::net::TcpStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
 
-use super::tls::HTTP_2;
-
 /// A connection of either kind.
 pub(crate) enum Connection {
     Plain(TcpStream),
     Encrypted(Box<TlsStream<TcpStream>>),
-}
-
-impl Connection {
-    /// Whether both sides have agreed on HTTP/2.
-    pub(crate) fn is_http_2(&self) -> bool {
-        match self {
-            Self::Plain(_) => false,
-            Self::Encrypted(stream) => stream.get_ref().1.alpn_protocol() == Some(HTTP_2),
-        }
-    }
 }
 
 macro_rules! on_either {

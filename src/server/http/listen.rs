@@ -3,7 +3,6 @@
 //! actix's `HttpServer` does the same, but cannot wrap the connections below HTTP, as
 //! [`workarounds`](super::workarounds) has to.
 
-use std::future::pending;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::rc::Rc;
@@ -11,28 +10,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_http::error::DispatchError;
-use actix_http::{HttpService, Protocol, Request, Response};
+use actix_http::{HttpService, Protocol};
 use actix_server::ServerBuilder;
 use actix_service::{
     IntoServiceFactory as _, Service, ServiceFactory as _, ServiceFactoryExt as _, fn_factory, fn_service,
     map_config,
 };
-use actix_web::body::BoxBody;
 use actix_web::rt::net::{TcpSocket, TcpStream};
 use actix_web::web::{self, Data};
 use actix_web::{App, Error};
-use tokio::sync::watch;
 
 use super::connection::Connection;
-use super::http2::serve_connection;
 use super::serve::{Edge, serve};
 use super::timeouts::{DISCONNECT_TIMEOUT, KEEP_ALIVE};
 use super::tls::Tls;
 use super::workarounds::{HeaderCase, PeerTimeout, app_config};
 use crate::service::{Limits, MAX_OPERATION_TIME};
 
-/// What actix serves HTTP/1.1 on.
-type Http1Connection = (HeaderCase<PeerTimeout<Connection>>, Protocol, Option<SocketAddr>);
+/// What actix serves HTTP on.
+type ServedConnection = (HeaderCase<PeerTimeout<Connection>>, Protocol, Option<SocketAddr>);
 
 /// Maximum time between two writes on a connection, besides those for a head and a body: for the pause between
 /// two requests, and for an operation, which tests may delay by as long.
@@ -79,8 +75,7 @@ pub(crate) fn reserve(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Serves this socket: plain HTTP/1.1, or, with `tls`, HTTP/1.1 and HTTP/2 on encrypted connections
-/// only.
+/// Serves this socket over HTTP/1.1; with `tls`, on encrypted connections only.
 ///
 /// # Errors
 /// Those of the operating system.
@@ -92,19 +87,16 @@ pub(crate) fn listen(
 ) -> io::Result<ServerBuilder> {
     let address = listener.local_addr()?;
     let limits = edge.service.limits;
-    let draining = edge.draining.clone();
     let edge = Data::new(edge);
     let stop = server.graceful_shutdown_signal();
     server.listen("http", listener, move || {
-        let app = || {
-            let app = App::new().app_data(edge.clone()).default_service(web::to(serve)).into_factory();
-            let is_encrypted = tls.is_some();
-            map_config(app.map_err(|error: Error| error.error_response()), move |()| {
-                app_config(is_encrypted, address)
-            })
-        };
+        let app = App::new().app_data(edge.clone()).default_service(web::to(serve)).into_factory();
+        let is_encrypted = tls.is_some();
+        let app = map_config(app.map_err(|error: Error| error.error_response()), move |()| {
+            app_config(is_encrypted, address)
+        });
         let stopping = stop.clone();
-        let http_1 = HttpService::build()
+        let http = HttpService::build()
             .graceful_shutdown_signal(move || {
                 let stop = stopping.clone();
                 async move { stop.notified().await }
@@ -113,21 +105,15 @@ pub(crate) fn listen(
             .client_request_timeout(limits.head)
             .client_disconnect_timeout(DISCONNECT_TIMEOUT)
             .local_addr(address)
-            .finish(app());
-        let http_2 = app();
-        let (tls, draining, stop) = (tls.clone(), draining.clone(), stop.clone());
+            .finish(app);
+        let tls = tls.clone();
         fn_factory(move || {
-            let (http_1, http_2) = (http_1.new_service(()), http_2.new_service(()));
-            let (tls, draining, stop) = (tls.clone(), draining.clone(), stop.clone());
+            let (http, tls) = (http.new_service(()), tls.clone());
             async move {
-                let (http_1, http_2) = (Rc::new(http_1.await?), Rc::new(http_2.await?));
+                let http = Rc::new(http.await?);
                 let serve = move |connection: TcpStream| {
-                    let (http_1, http_2) = (Rc::clone(&http_1), Rc::clone(&http_2));
-                    let (tls, stop) = (tls.clone(), stop.clone());
-                    let drain = changed(draining.clone());
-                    async move {
-                        converse(connection, &*http_1, &*http_2, tls, limits, drain, stop.notified()).await
-                    }
+                    let (http, tls) = (Rc::clone(&http), tls.clone());
+                    async move { converse(connection, &*http, tls, limits).await }
                 };
                 Ok::<_, ()>(fn_service(serve))
             }
@@ -135,28 +121,15 @@ pub(crate) fn listen(
     })
 }
 
-/// Ends at the first change.
-async fn changed(mut draining: watch::Receiver<()>) {
-    if draining.changed().await.is_err() {
-        pending().await
-    }
-}
-
 /// Serves one connection until it ends.
-async fn converse<H1, H2>(
+async fn converse<H>(
     connection: TcpStream,
-    http_1: &H1,
-    http_2: &H2,
+    http: &H,
     tls: Option<Arc<Tls>>,
     limits: Limits,
-    drain: impl Future<Output = ()>,
-    stop: impl Future<Output = ()>,
 ) -> Result<(), DispatchError>
 where
-    H1: Service<Http1Connection, Response = (), Error = DispatchError>,
-    H2: Service<Request>,
-    H2::Response: Into<Response<BoxBody>>,
-    H2::Error: Into<Response<BoxBody>>,
+    H: Service<ServedConnection, Response = (), Error = DispatchError>,
 {
     let peer = connection.peer_addr().ok();
     // The end of an answer must not wait until the client acknowledges its beginning.
@@ -165,12 +138,6 @@ where
         None => Connection::Plain(connection),
         Some(tls) => Connection::Encrypted(Box::new(tls.accept(connection).await?)),
     };
-    let is_http_2 = connection.is_http_2();
     let connection = PeerTimeout::new(connection, limits.body, SILENCE + limits.head + limits.body);
-    if is_http_2 {
-        let blocked = connection.blocked();
-        let served = serve_connection(connection, blocked, http_2, peer, limits, drain, stop).await;
-        return served.map_err(|error| DispatchError::Io(io::Error::other(error)));
-    }
-    http_1.call((HeaderCase::new(connection), Protocol::Http1, peer)).await
+    http.call((HeaderCase::new(connection), Protocol::Http1, peer)).await
 }

@@ -3,7 +3,6 @@
 mod busy_poll;
 mod connection;
 mod forwarded;
-mod http2;
 mod listen;
 mod receive;
 mod respond;

@@ -25,8 +25,7 @@ use crate::server::file::read_bytes;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval between two checks of the files.
 const LOOK: Duration = Duration::from_secs(2);
-/// The supported protocols, the preferred one first.
-pub(crate) const HTTP_2: &[u8] = b"h2";
+/// The protocol that is offered to clients (ALPN).
 const HTTP_1: &[u8] = b"http/1.1";
 /// The first byte of a TLS connection: a handshake record.
 const HANDSHAKE: u8 = 22;
@@ -127,7 +126,7 @@ impl Tls {
             .map_err(TlsError::Pair)?
             .with_no_client_auth()
             .with_cert_resolver(Arc::clone(&current) as Arc<dyn ResolvesServerCert>);
-        config.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1.to_vec()];
+        config.alpn_protocols = vec![HTTP_1.to_vec()];
         Ok(Self { files, current, acceptor: Arc::new(config).into(), first })
     }
 

@@ -56,11 +56,10 @@ const ORDERS: [(&str, &[&str]); 6] = [
 ];
 
 /// Crates that only some modules may name.
-const RESERVED: [(&str, &[&str]); 8] = [
+const RESERVED: [(&str, &[&str]); 7] = [
     ("sqlx", &["store"]),
     ("rusqlite", &["store", "transfer"]),
     ("rusqlite_migration", &["store"]),
-    ("h2", &["server/http"]),
     ("actix_http", &["server/http", "server/start"]),
     ("actix_server", &["server/http", "server/start"]),
     ("actix_service", &["server/http", "server/start"]),

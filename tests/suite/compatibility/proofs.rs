@@ -157,7 +157,7 @@ fn what_is_not_there_proves_nothing() {
         "addressing",
         "addressing.a_path_is_decoded_once",
         "replay.entity_query_entities",
-        "tls.http_2_is_spoken_where_the_client_does",
+        "tls.http_1_is_agreed_on_whatever_else_a_client_offers",
         "promises/crash.acknowledged_writes_survive_kills_on_sqlite",
         "python:tables.test_bad_names_are_refused",
         "python:aio.test_tables",

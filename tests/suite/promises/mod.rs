@@ -13,7 +13,6 @@ mod failover;
 mod framing;
 mod frozen;
 mod histories;
-mod http2;
 mod line;
 mod linear;
 mod membership;

@@ -8,8 +8,6 @@
 //! | `header_case` | a connection that ends without an answer | lets a handler close the connection |
 //! | `peer_timeout` | clients that read nothing, or stop in the middle of a later head | has a write timeout, and one for each head |
 //! | `unread_body` | an answer before the end of a chunked body | closes a connection whose body is not read |
-//!
-//! [`super::http2`] replaces actix's HTTP/2 for the same reason: it has no limits.
 
 mod connection_info;
 mod header_case;

@@ -6,11 +6,9 @@
 //! actix limits the time for the first head of a connection alone. A client that stops in the middle of
 //! a later one, or that has lost its power, would hold the connection for ever.
 
-use std::cell::Cell;
 use std::future::Future as _;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -31,28 +29,12 @@ pub(crate) struct PeerTimeout<IO> {
     /// Runs while the peer accepts nothing of what is written or buffered below.
     writing: Timer,
     flushing: Timer,
-    /// Whether one of them runs.
-    is_blocked: Rc<Cell<bool>>,
 }
 
 impl<IO> PeerTimeout<IO> {
     /// Wraps a new connection. `limit` is for a write, `silence` for the time between two.
     pub(crate) fn new(io: IO, limit: Duration, silence: Duration) -> Self {
-        Self {
-            io,
-            limit,
-            silence,
-            wrote: Instant::now(),
-            reading: None,
-            writing: None,
-            flushing: None,
-            is_blocked: Rc::default(),
-        }
-    }
-
-    /// Tells, as long as the connection exists, whether something waits to be written.
-    pub(crate) fn blocked(&self) -> Rc<Cell<bool>> {
-        Rc::clone(&self.is_blocked)
+        Self { io, limit, silence, wrote: Instant::now(), reading: None, writing: None, flushing: None }
     }
 
     fn judge_read(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
@@ -72,23 +54,19 @@ impl<IO> PeerTimeout<IO> {
 
     fn judge_write<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if outcome.is_pending() {
-            self.is_blocked.set(true);
             return wait(&mut self.writing, self.limit, cx);
         }
         // The peer accepts bytes, even if a buffer below is never empty.
         (self.writing, self.flushing) = (None, None);
-        self.is_blocked.set(false);
         self.wrote = Instant::now();
         outcome
     }
 
     fn judge_flush(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
         if outcome.is_pending() {
-            self.is_blocked.set(true);
             return wait(&mut self.flushing, self.limit, cx);
         }
         self.flushing = None;
-        self.is_blocked.set(self.writing.is_some());
         outcome
     }
 }
