@@ -247,7 +247,7 @@ fn accepts_xml(head: &Head) -> Result<bool> {
     Ok(stands_for_xml || accept.to_ascii_lowercase().contains("xml"))
 }
 
-/// `$top` has no meaning for one entity. An `If-Match` is not looked at.
+/// `$top` has no meaning for one entity, and `If-Match` no effect.
 fn point_options(context: &Context<'_>) -> Result<PointOptions> {
     Ok(PointOptions {
         filter: context.options.filter(context.grammar)?,
