@@ -247,12 +247,17 @@ mod tests {
             let error = check_body_key(KeyPart::RowKey, &key).unwrap_err();
             assert_eq!(error.code, Code::OutOfRangeInput);
             assert!(error.text().starts_with("The 'RowKey' parameter of value 'a"), "{}", error.text());
-            let expected = if matches!(c, '/' | '\\') { Code::QuerySyntax } else { Code::OutOfRangeInput };
-            assert_eq!(code(check_url_key(&key)), Some(expected));
+            let (read, written) = match c {
+                '/' | '\\' => (Some(Code::QuerySyntax), Code::QuerySyntax),
+                c if c.is_ascii_control() => (Some(Code::OutOfRangeInput), Code::OutOfRangeInput),
+                _ => (None, Code::UrlKeyOutOfRange),
+            };
+            assert_eq!(code(check_read_key(&key)), read, "{c:?}");
+            assert_eq!(code(check_written_key(&key)), Some(written), "{c:?}");
         }
         for good in ["", "%", "+", "'", "\"", " ", "a,b", "@&=:", "漢字", "😀", "\u{a0}"] {
             assert_eq!(check_body_key(KeyPart::PartitionKey, good), Ok(()), "{good}");
-            assert_eq!(check_url_key(good), Ok(()), "{good}");
+            assert_eq!(check_written_key(good), Ok(()), "{good}");
         }
     }
 
