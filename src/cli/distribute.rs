@@ -1,5 +1,6 @@
 //! `rowhouse distribute`: distributes the tables over the nodes of a Citus cluster.
 
+use std::io::Write as _;
 use std::time::Instant;
 
 use clap::Args;
@@ -46,8 +47,10 @@ pub(crate) fn run(arguments: &DistributeArguments) -> Done {
     let request = DistributionRequest { dry_run: arguments.dry_run, shards: arguments.shards };
     let began = Instant::now();
     let steps = block_on(async {
-        // Progress goes to standard error, the summary to standard output.
-        let mut on_step = |step: &DistributionStep| eprintln!("{step}");
+        // Steps go to standard error, the summary to standard output. A closed terminal ends no step.
+        let mut on_step = |step: &DistributionStep| {
+            let _ = writeln!(std::io::stderr().lock(), "{step}");
+        };
         let distributed = postgres::distribute(options, request, &mut on_step).await;
         Ok(distributed.map_err(DatabaseError::Distribution)?)
     })?;

@@ -52,11 +52,13 @@ pub(crate) enum DistributionError {
     #[error("{}", database_message(.0))]
     Database(#[from] sqlx::Error),
     #[error(
-        "servers or commands of Rowhouse use the database ({0}): stop them, and call this command again; start \
+        "servers or commands of Rowhouse have sessions ({0}): stop them, and run `rowhouse distribute` again; start \
          the servers when it has succeeded"
     )]
     InUse(String),
-    #[error("other transactions keep a table locked: end scans and backups, and call this command again")]
+    #[error(
+        "other transactions keep a table locked: end scans and backups, and run `rowhouse distribute` again"
+    )]
     Locked,
     #[error("the shards cannot be changed: {0}")]
     Shards(String),
