@@ -460,7 +460,7 @@ mod tests {
             (cors(cors_rule("GET", &"o".repeat(257), "", "0")), value),
             ("<Nonsense/>".into(), doc),
             ("<Logging/>".into(), doc),
-            (String::new(), None),
+            (String::new(), doc),
         ] {
             assert_eq!(code(&inner), expected, "{inner}");
         }
