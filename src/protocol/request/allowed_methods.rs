@@ -16,7 +16,7 @@ pub fn methods(resource: &Resource, options: &Options) -> &'static str {
         | (Resource::Service | Resource::Metadata | Resource::BelowTable { .. }, _) => "OPTIONS",
         (Resource::Tables | Resource::EntitySet(_), _) => "GET, POST, OPTIONS",
         (Resource::Table(_), _) => "GET, DELETE, OPTIONS",
-        (Resource::Entity { .. }, _) => "GET, PUT, MERGE, PATCH, DELETE, OPTIONS",
+        (Resource::Entity { .. }, _) => "GET, HEAD, PUT, MERGE, PATCH, DELETE, OPTIONS",
         (Resource::Partition { .. }, _) => "GET, OPTIONS",
         (Resource::Batch, _) => "POST, OPTIONS",
     }

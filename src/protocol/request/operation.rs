@@ -179,7 +179,7 @@ pub(crate) fn on_resource(context: &Context<'_>, verb: Verb, resource: &Resource
             query: query()?,
         },
         (Resource::Partition { .. }, _) => return Err(Code::InvalidInput.into()),
-        (Resource::Entity { table, key }, Verb::Get) => {
+        (Resource::Entity { table, key }, Verb::Get | Verb::Head) => {
             Operation::GetEntity { table: name(table), key: key.clone(), options: point_options(context)? }
         }
         (Resource::Entity { table, key }, Verb::Put | Verb::Merge | Verb::Delete) => {

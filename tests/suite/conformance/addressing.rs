@@ -318,7 +318,7 @@ fn a_wrong_verb_on_a_known_resource_is_not_allowed(client: &Client) {
         (t.set(), "GET, POST, OPTIONS"),
         (format!("{}()", t.set()), "GET, POST, OPTIONS"),
         ("/$batch".to_owned(), "POST, OPTIONS"),
-        (t.path("p", "r"), "GET, PUT, MERGE, PATCH, DELETE, OPTIONS"),
+        (t.path("p", "r"), "GET, HEAD, PUT, MERGE, PATCH, DELETE, OPTIONS"),
     ] {
         for verb in VERBS.into_iter().filter(|verb| !allowed.split(", ").any(|a| a == *verb)) {
             let answer = client.request(verb, &path).send();
