@@ -179,7 +179,7 @@ struct Delimiter {
 }
 
 /// Returns the delimiter whose dashes and boundary end at a position, unless other text follows on
-/// their line. Only blanks are looked at, so that a body of boundaries costs no more than any other.
+/// their line. It reads only blanks, so that a body of boundaries costs no more than any other.
 fn delimiter(body: &[u8], end: usize) -> Option<Delimiter> {
     let closing = body[end..].starts_with(b"--");
     let rest = &body[if closing { end + 2 } else { end }..];
