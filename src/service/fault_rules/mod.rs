@@ -11,10 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use serde::Serialize;
 
-use crate::observe::metrics::OperationLabel;
-use crate::protocol::model::TableName;
 pub(crate) use injection::Injection;
 pub use rule::FaultRule;
+pub(crate) use rule::FaultSubject;
 #[cfg(feature = "testing")]
 pub(crate) use rule::Moment;
 
@@ -34,15 +33,6 @@ pub(crate) struct FaultRuleCount {
     pub matched: u64,
     /// Matches that met the fault.
     pub hits: u64,
-}
-
-/// A request, or an operation in a batch.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct FaultSubject<'a> {
-    pub operation: OperationLabel,
-    pub table: Option<&'a TableName>,
-    /// The place of an operation in its batch; `None` for a request, which a whole batch is too.
-    pub index: Option<usize>,
 }
 
 impl FaultRules {

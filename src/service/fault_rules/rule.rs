@@ -4,7 +4,6 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-use super::FaultSubject;
 use crate::error::Code;
 use crate::observe::metrics::OperationLabel::{self, *};
 use crate::protocol::model::TableName;
@@ -52,6 +51,15 @@ pub struct FaultRule {
     pub(crate) after: u64,
     /// Matches that meet the fault; 1 to 1 000 000.
     pub(crate) times: u64,
+}
+
+/// A request, or an operation in a batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FaultSubject<'a> {
+    pub operation: OperationLabel,
+    pub table: Option<&'a TableName>,
+    /// The place of an operation in its batch; `None` for a request, which a whole batch is too.
+    pub index: Option<usize>,
 }
 
 /// When a connection ends.
