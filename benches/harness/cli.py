@@ -16,6 +16,7 @@ from before import with_before
 from compare import against_actix, against_azurite, compare
 from goals import EXTRAS, LARGE, ROWS, STORES
 from heavy import heavy
+from hostile import hostile
 from processes import Failure, ROOT, end_all, end_with_us, say
 from profiled import release
 from scans import scans
@@ -117,9 +118,9 @@ def measure(bed):
             yield from (with_before if chosen.before else compare)(bed, row)
     if chosen.before:
         return
-    kinds = {"floor": extra.floor, "actix": against_actix, "memory": extra.memory, "start": extra.start,
-             "heavy": heavy, "scans": scans, "azurite": against_azurite, "growth": extra.growth,
-             "purge": extra.purge}
+    kinds = {"floor": extra.floor, "actix": against_actix, "memory": extra.memory, "hostile": hostile,
+             "start": extra.start, "heavy": heavy, "scans": scans, "azurite": against_azurite,
+             "growth": extra.growth, "purge": extra.purge}
     for name, kind in kinds.items():
         if name in wanted:
             yield from kind(bed)

@@ -28,7 +28,7 @@ use crate::protocol::model::Ticks;
 use crate::server::admin::{self, Admin, AdminSettings, ConsoleMode};
 use crate::server::config::{Config, Mistakes};
 use crate::server::database::{self, DatabaseError};
-use crate::server::http::{self, Edge, Tls, TlsError, TlsFiles};
+use crate::server::http::{self, Edge, Listening, Tls, TlsError, TlsFiles};
 use crate::service::{BodyMemory, FaultRules, Issuer, RecentRequests, Service, Throttle, VersionClock};
 use crate::store::sqlite::ServerLock;
 
@@ -141,7 +141,11 @@ async fn start(config: &Config) -> Result<Running, ServeError> {
         busy_poll: config.busy_poll,
         draining,
     };
-    let server = http::listen(server, listener, edge, tls).map_err(listen)?.run();
+    let edge = Data::new(edge);
+    let listening = Listening { server, listener, tls, limits: config.limits };
+    let server =
+        http::listen(listening, move |app| http::configure(app, edge.clone()), |_, _| ()).map_err(listen)?;
+    let server = server.run();
     Ok(Running { server, admin, listening: ListeningServer { address, service }, drain, worker, lock })
 }
 

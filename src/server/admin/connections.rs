@@ -1,19 +1,25 @@
 //! The open connections of the admin listener. Beyond [`MANY`], a new connection closes the oldest
-//! idle one; otherwise clients that keep connections open could lock out the probes.
+//! idle one; otherwise clients that keep connections open could lock out the probes. A connection is idle
+//! too while its client sends a request, or does not take an answer. If none is idle and the listener would accept
+//! no more, the oldest is closed.
 
-use std::any::Any;
 use std::collections::VecDeque;
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd as _;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use actix_web::rt::net::TcpStream as Accepted;
 use tokio::time::sleep;
 
+use crate::server::http::Turn;
+
+/// Connections that are accepted at once. Beyond that, new ones wait.
+pub(super) const MAX_CONNECTIONS: usize = 256;
 /// At this number of connections, a new one closes an idle one.
 const MANY: usize = 128;
+/// At this number of connections, a new one closes one that is not idle, if none is.
+const NEARLY_ALL: usize = 240;
 /// Pause between two looks whether connections are open.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -25,12 +31,8 @@ pub(crate) struct OpenConnections(Mutex<VecDeque<Weak<OpenConnection>>>);
 pub(crate) struct OpenConnection {
     /// A duplicate of the connection's descriptor, to shut it down with.
     connection: TcpStream,
-    /// Whether a request has arrived whole and is being answered.
-    is_busy: AtomicBool,
+    turn: Turn,
 }
-
-/// A request that is being answered.
-pub(crate) struct Busy<'a>(&'a OpenConnection);
 
 impl OpenConnections {
     /// Returns once all connections have ended.
@@ -45,41 +47,27 @@ impl OpenConnections {
         connections.iter().any(|connection| connection.strong_count() > 0)
     }
 
-    /// Adds a connection. If there are many, closes the oldest idle one.
-    pub(crate) fn enter(&self, connection: &dyn Any) -> Option<Arc<OpenConnection>> {
-        let connection = connection.downcast_ref::<Accepted>()?.as_fd().try_clone_to_owned().ok()?;
-        let connection =
-            Arc::new(OpenConnection { connection: connection.into(), is_busy: AtomicBool::new(false) });
+    /// Adds a connection, and closes another if there are many.
+    pub(crate) fn enter(&self, connection: &Accepted, turn: &Turn) -> Option<Arc<OpenConnection>> {
+        let connection = connection.as_fd().try_clone_to_owned().ok()?.into();
+        let connection = Arc::new(OpenConnection { connection, turn: turn.clone() });
         let mut connections = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         connections.retain(|connection| connection.strong_count() > 0);
-        if connections.len() >= MANY
-            && let Some(at) = connections
-                .iter()
-                .position(|connection| connection.upgrade().is_some_and(|connection| connection.is_idle()))
-            && let Some(idle) = connections.remove(at).and_then(|connection| connection.upgrade())
-        {
-            // It fails if the connection is already closed.
-            let _ = idle.connection.shutdown(Shutdown::Both);
+        if connections.len() >= MANY {
+            close_one(&mut connections);
         }
         connections.push_back(Arc::downgrade(&connection));
         Some(connection)
     }
 }
 
-impl OpenConnection {
-    /// Marks the connection as busy until its request is answered.
-    pub(crate) fn busy(&self) -> Busy<'_> {
-        self.is_busy.store(true, Ordering::Relaxed);
-        Busy(self)
-    }
-
-    fn is_idle(&self) -> bool {
-        !self.is_busy.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Busy<'_> {
-    fn drop(&mut self) {
-        self.0.is_busy.store(false, Ordering::Relaxed);
+/// Closes the oldest idle connection; if none is idle and there are nearly too many, the oldest.
+fn close_one(connections: &mut VecDeque<Weak<OpenConnection>>) {
+    let is_idle = |open: &Weak<OpenConnection>| open.upgrade().is_some_and(|open| !open.turn.is_busy());
+    let least_used = (connections.len() >= NEARLY_ALL).then_some(0);
+    let Some(at) = connections.iter().position(is_idle).or(least_used) else { return };
+    if let Some(open) = connections.remove(at).and_then(|open| open.upgrade()) {
+        // It fails if the connection is already closed.
+        let _ = open.connection.shutdown(Shutdown::Both);
     }
 }

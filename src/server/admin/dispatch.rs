@@ -1,7 +1,6 @@
 //! From a request of an operator to its answer: the route, access, the handler, the audit.
 
 use std::cell::OnceCell;
-use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
@@ -14,7 +13,6 @@ use uuid::Uuid;
 
 use super::audit::{Audit, Audited, Operator};
 use super::call::Call;
-use super::connections::OpenConnection;
 use super::console::service;
 use super::guard::{self, GuardedRequest};
 use super::reply::{Outcome, Refusal, Reply};
@@ -22,7 +20,7 @@ use super::routes::{Access, Handler, ListenerPart, Parameters, ROUTES, Route};
 use super::state::ConsoleMode;
 use super::state::{Admin, MAX_BODY};
 use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
-use crate::server::http::head_of;
+use crate::server::http::{Turn, announces_body, head_of};
 use crate::service::Observed;
 
 /// Timeout for a body to arrive.
@@ -31,12 +29,16 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-request-id");
 
 /// Answers one request.
 pub(super) async fn serve(admin: Data<Admin>, http: HttpRequest, body: Payload) -> HttpResponse {
+    let turn = Turn::of(&http);
+    let _answering = turn.begin();
     let request_id = Uuid::new_v4().to_string();
-    match answer(&admin, &http, body, &request_id).await {
+    let mut response = match answer(&admin, &http, body, &request_id).await {
         Ok(Answered::Service(response)) => response,
         Ok(Answered::Reply(reply)) => respond(reply, &request_id),
         Err(refusal) => refuse(&admin, &http, refusal, &request_id),
-    }
+    };
+    response.head_mut().set_camel_case_headers(announces_body(http.method().as_str()));
+    response
 }
 
 /// An answer of this listener, or one of the Table service.
@@ -53,18 +55,13 @@ async fn answer(
 ) -> Result<Answered, Refusal> {
     let (route, parameters) = route_of(admin, http)?;
     let permitted = permitted(admin, http, route);
-    // From here on the connection is not idle: a request of the service is received by the service.
-    let busy = || http.conn_data::<Arc<OpenConnection>>().map(|seat| seat.busy());
     let operator = operator(admin, http);
     match route.handler {
         Handler::Service => {
             let observed = Observed::new(request_id.to_owned());
             let audit = Audit::begin(operator, route, Audited::Service(&observed), request_id);
             let answered = match permitted {
-                Ok(()) => {
-                    let _busy = busy();
-                    service::answer(admin, http, body, &observed).await
-                }
+                Ok(()) => service::answer(admin, http, body, &observed).await,
                 Err(refusal) => Err(refusal),
             };
             audit.end(answered.as_ref().map(|answer| (answer.status, answer.error)));
@@ -79,17 +76,13 @@ async fn answer(
                 Call { admin, query, parameters, received, if_none_match, accept_encoding, subject, account };
             let audit = Audit::begin(operator, route, Audited::Call(&call), request_id);
             let outcome: Outcome = match permitted {
-                Ok(()) => {
-                    let received = whole(body).await;
-                    let _busy = busy();
-                    match received {
-                        Ok(body) => {
-                            call.received.get_or_init(|| body);
-                            function(&call).await
-                        }
-                        Err(refusal) => Err(refusal),
+                Ok(()) => match whole(http, body).await {
+                    Ok(body) => {
+                        call.received.get_or_init(|| body);
+                        function(&call).await
                     }
-                }
+                    Err(refusal) => Err(refusal),
+                },
                 Err(refusal) => Err(refusal),
             };
             audit.end(outcome.as_ref().map(|reply| (reply.status, "")));
@@ -152,8 +145,9 @@ fn operator(admin: &Admin, http: &HttpRequest) -> Operator {
     Operator { peer, has_token: admin.settings.token.is_some() }
 }
 
-async fn whole(body: Payload) -> Result<Bytes, Refusal> {
-    match timeout(BODY_TIME, body.to_bytes_limited(MAX_BODY)).await {
+async fn whole(http: &HttpRequest, body: Payload) -> Result<Bytes, Refusal> {
+    let turn = Turn::of(http);
+    match timeout(BODY_TIME, turn.receive(None, body.to_bytes_limited(MAX_BODY))).await {
         Ok(Ok(Ok(body))) => Ok(body),
         Ok(Ok(Err(_))) => Err(Refusal::bad_request("The body could not be read.")),
         Ok(Err(_)) => Err(Refusal::new(413, "BodyTooLarge", format!("More than {MAX_BODY} bytes."))),

@@ -17,18 +17,17 @@ use actix_service::{
     map_config,
 };
 use actix_web::rt::net::{TcpSocket, TcpStream};
-use actix_web::web::{self, Data};
+use actix_web::web::ServiceConfig;
 use actix_web::{App, Error};
 
 use super::connection::Connection;
-use super::serve::{Edge, serve};
 use super::timeouts::{DISCONNECT_TIMEOUT, KEEP_ALIVE};
 use super::tls::Tls;
-use super::workarounds::{HeaderCase, PeerTimeout, app_config};
+use super::workarounds::{HeaderCase, OneAtATime, PeerTimeout, Turn, app_config};
 use crate::service::{Limits, MAX_OPERATION_TIME};
 
 /// What actix serves HTTP on.
-type ServedConnection = (HeaderCase<PeerTimeout<Connection>>, Protocol, Option<SocketAddr>);
+type ServedConnection = OneAtATime<HeaderCase<PeerTimeout<Connection>>>;
 
 /// Maximum time between two writes on a connection, besides those for a head and a body: for the pause between
 /// two requests, and for an operation, which tests may delay by as long.
@@ -75,22 +74,31 @@ pub(crate) fn reserve(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Serves this socket over HTTP/1.1; with `tls`, on encrypted connections only.
+/// A socket that is to be served.
+pub(crate) struct Listening {
+    pub server: ServerBuilder,
+    pub listener: TcpListener,
+    /// What connections are encrypted with, if they are.
+    pub tls: Option<Arc<Tls>>,
+    pub limits: Limits,
+}
+
+/// Serves a socket over HTTP/1.1. `configure` names the handler. `enter` is called for each new connection, and what
+/// it returns is kept until the connection ends.
 ///
 /// # Errors
 /// Those of the operating system.
-pub(crate) fn listen(
-    server: ServerBuilder,
-    listener: TcpListener,
-    edge: Edge,
-    tls: Option<Arc<Tls>>,
-) -> io::Result<ServerBuilder> {
+pub(crate) fn listen<C, E, G>(listening: Listening, configure: C, enter: E) -> io::Result<ServerBuilder>
+where
+    C: Fn(&mut ServiceConfig) + Clone + Send + 'static,
+    E: Fn(&TcpStream, &Turn) -> G + Clone + Send + 'static,
+    G: 'static,
+{
+    let Listening { server, listener, tls, limits } = listening;
     let address = listener.local_addr()?;
-    let limits = edge.service.limits;
-    let edge = Data::new(edge);
     let stop = server.graceful_shutdown_signal();
     server.listen("http", listener, move || {
-        let app = App::new().app_data(edge.clone()).default_service(web::to(serve)).into_factory();
+        let app = App::new().configure(configure.clone()).into_factory();
         let is_encrypted = tls.is_some();
         let app = map_config(app.map_err(|error: Error| error.error_response()), move |()| {
             app_config(is_encrypted, address)
@@ -105,15 +113,23 @@ pub(crate) fn listen(
             .client_request_timeout(limits.head)
             .client_disconnect_timeout(DISCONNECT_TIMEOUT)
             .local_addr(address)
+            .on_connect_ext(|connection: &ServedConnection, data| {
+                data.insert(connection.turn().clone());
+            })
             .finish(app);
-        let tls = tls.clone();
+        let (tls, enter) = (tls.clone(), enter.clone());
         fn_factory(move || {
-            let (http, tls) = (http.new_service(()), tls.clone());
+            let (http, tls, enter) = (http.new_service(()), tls.clone(), enter.clone());
             async move {
                 let http = Rc::new(http.await?);
                 let serve = move |connection: TcpStream| {
-                    let (http, tls) = (Rc::clone(&http), tls.clone());
-                    async move { converse(connection, &*http, tls, limits).await }
+                    let (http, tls, turn) = (Rc::clone(&http), tls.clone(), Turn::default());
+                    let entered = enter(&connection, &turn);
+                    async move {
+                        let served = converse(connection, turn, &*http, tls, limits).await;
+                        drop(entered);
+                        served
+                    }
                 };
                 Ok::<_, ()>(fn_service(serve))
             }
@@ -124,12 +140,13 @@ pub(crate) fn listen(
 /// Serves one connection until it ends.
 async fn converse<H>(
     connection: TcpStream,
+    turn: Turn,
     http: &H,
     tls: Option<Arc<Tls>>,
     limits: Limits,
 ) -> Result<(), DispatchError>
 where
-    H: Service<ServedConnection, Response = (), Error = DispatchError>,
+    H: Service<(ServedConnection, Protocol, Option<SocketAddr>), Response = (), Error = DispatchError>,
 {
     let peer = connection.peer_addr().ok();
     // The end of an answer must not wait until the client acknowledges its beginning.
@@ -139,5 +156,6 @@ where
         Some(tls) => Connection::Encrypted(Box::new(tls.accept(connection).await?)),
     };
     let connection = PeerTimeout::new(connection, limits.body, SILENCE + limits.head + limits.body);
-    http.call((HeaderCase::new(connection), Protocol::Http1, peer)).await
+    let connection = OneAtATime::new(HeaderCase::new(connection), turn);
+    http.call((connection, Protocol::Http1, peer)).await
 }

@@ -12,8 +12,9 @@ mod tls;
 mod workarounds;
 
 pub(crate) use forwarded::Proxies;
-pub(crate) use listen::{accept, bind, listen, reachable, reserve};
+pub(crate) use listen::{Listening, accept, bind, listen, reachable, reserve};
 pub(crate) use receive::{Incoming, head_of};
 pub(crate) use respond::respond;
-pub(crate) use serve::Edge;
+pub(crate) use serve::{Edge, configure};
 pub(crate) use tls::{Tls, TlsError, TlsFiles};
+pub(crate) use workarounds::{Turn, announces_body};

@@ -10,7 +10,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use futures_util::StreamExt as _;
 
 use super::forwarded::Proxies;
-use super::workarounds::{close_after, is_endless};
+use super::workarounds::{Turn, close_after, is_endless};
 use crate::error::{Code, Result};
 use crate::protocol::request::Head;
 use crate::service::{Body, BodyMemory, MAX_BODY, ReceiveBody, Share};
@@ -20,16 +20,18 @@ use crate::service::{Body, BodyMemory, MAX_BODY, ReceiveBody, Share};
 const FREE_ROOM: usize = 64 * 1024;
 
 /// The body of a request while it is received.
-pub(crate) struct Incoming {
+pub(crate) struct Incoming<'t> {
     payload: Payload,
+    /// The connection that it arrives on.
+    turn: &'t Turn,
     /// Whether a chunked body has not been read to its end.
     is_unread: bool,
 }
 
-impl Incoming {
+impl<'t> Incoming<'t> {
     /// Nothing of it has been read.
-    pub(crate) fn new(payload: Payload, head: &Head<'_>) -> Self {
-        Self { payload, is_unread: is_endless(head) || head.header("transfer-encoding").is_some() }
+    pub(crate) fn new(payload: Payload, head: &Head<'_>, turn: &'t Turn) -> Self {
+        Self { payload, turn, is_unread: is_endless(head) || head.header("transfer-encoding").is_some() }
     }
 
     /// Returns the response; the connection closes after it if the body was not read.
@@ -41,7 +43,7 @@ impl Incoming {
     }
 }
 
-impl ReceiveBody for Incoming {
+impl ReceiveBody for Incoming<'_> {
     /// Refuses a body while it streams if it is too long, takes too long, or finds no memory.
     async fn receive<'m>(
         &mut self,
@@ -51,7 +53,7 @@ impl ReceiveBody for Incoming {
     ) -> Result<Body<'m>> {
         let mut share = memory.share();
         // Nothing can have been done before the whole body was received.
-        let bytes = tokio::time::timeout(within, read_body(head, &mut self.payload, &mut share))
+        let bytes = tokio::time::timeout(within, read_body(head, self, &mut share))
             .await
             .map_err(|_| Code::RequestTimedOut)??;
         self.is_unread = is_endless(head);
@@ -59,37 +61,38 @@ impl ReceiveBody for Incoming {
     }
 }
 
-async fn read_body(head: &Head<'_>, payload: &mut Payload, share: &mut Share<'_>) -> Result<Bytes> {
+async fn read_body(head: &Head<'_>, body: &mut Incoming<'_>, share: &mut Share<'_>) -> Result<Bytes> {
     if is_endless(head) {
         return Ok(Bytes::new());
     }
     let declared = head.header("content-length").and_then(|length| length.parse::<u64>().ok());
+    let left = |received: usize| declared.map(|length| length.saturating_sub(received as u64));
     if declared.is_some_and(|length| length > MAX_BODY as u64) {
         return Err(Code::RequestBodyTooLarge.into());
     }
-    let Some(first) = next_piece(payload).await? else { return Ok(Bytes::new()) };
+    let Some(first) = next_piece(body, left(0)).await? else { return Ok(Bytes::new()) };
     share.grow_to(first.len().saturating_sub(FREE_ROOM)).await?;
-    let Some(mut piece) = next_piece(payload).await? else { return limited(first) };
+    let Some(mut piece) = next_piece(body, left(first.len())).await? else { return limited(first) };
     // A declared length is no reason to allocate megabytes.
     let room = declared.map_or(0, |length| length as usize).min(FREE_ROOM);
     let room = room.max(first.len() + piece.len());
     share.grow_to(room.saturating_sub(FREE_ROOM)).await?;
-    let mut body = BytesMut::with_capacity(room);
-    body.extend_from_slice(&first);
+    let mut received = BytesMut::with_capacity(room);
+    received.extend_from_slice(&first);
     loop {
-        let length = body.len() + piece.len();
+        let length = received.len() + piece.len();
         if length > MAX_BODY {
             return Err(Code::RequestBodyTooLarge.into());
         }
-        if length > body.capacity() {
+        if length > received.capacity() {
             let room = room_for(length, declared);
             share.grow_to(room.saturating_sub(FREE_ROOM)).await?;
-            body.reserve(room - body.len());
+            received.reserve(room - received.len());
         }
-        body.extend_from_slice(&piece);
-        piece = match next_piece(payload).await? {
+        received.extend_from_slice(&piece);
+        piece = match next_piece(body, left(length)).await? {
             Some(piece) => piece,
-            None => return Ok(body.freeze()),
+            None => return Ok(received.freeze()),
         };
     }
 }
@@ -103,8 +106,9 @@ fn room_for(length: usize, declared: Option<u64>) -> usize {
     }
 }
 
-async fn next_piece(payload: &mut Payload) -> Result<Option<Bytes>> {
-    match payload.next().await {
+/// Waits for more of a body, of which this many bytes are left.
+async fn next_piece(body: &mut Incoming<'_>, left: Option<u64>) -> Result<Option<Bytes>> {
+    match body.turn.receive(left, body.payload.next()).await {
         None => Ok(None),
         Some(Ok(piece)) => Ok(Some(piece)),
         Some(Err(_)) => Err(Code::InvalidInput.into()),

@@ -1,7 +1,7 @@
 //! The handler of all requests: from actix to the service and back.
 
 use actix_http::ConnectionType;
-use actix_web::web::{Data, Payload};
+use actix_web::web::{self, Data, Payload, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
 use tokio::sync::watch;
 
@@ -9,6 +9,7 @@ use super::Proxies;
 use super::busy_poll;
 use super::receive::{Incoming, head_of};
 use super::respond::respond;
+use super::workarounds::Turn;
 use crate::service::Service;
 use std::sync::Arc;
 
@@ -29,11 +30,18 @@ impl Edge {
     }
 }
 
+/// Has all requests answered by the service.
+pub(crate) fn configure(app: &mut ServiceConfig, edge: Data<Edge>) {
+    app.app_data(edge).default_service(web::to(serve));
+}
+
 /// Answers one request.
-pub(crate) async fn serve(edge: Data<Edge>, http: HttpRequest, body: Payload) -> HttpResponse {
+async fn serve(edge: Data<Edge>, http: HttpRequest, body: Payload) -> HttpResponse {
+    let turn = Turn::of(&http);
+    let _answering = turn.begin();
     let _in_flight = edge.busy_poll.then(busy_poll::begin);
     let head = head_of(&http, &edge.proxies);
-    let mut body = Incoming::new(body, &head);
+    let mut body = Incoming::new(body, &head, &turn);
     let served = edge.service.serve(&head, &mut body).await;
     let mut response = body.close(respond(served, &head));
     if edge.is_draining() {

@@ -25,4 +25,5 @@ mod rolling;
 mod sharded;
 mod silence;
 pub mod site;
+mod unread;
 mod upkeep;

@@ -11,7 +11,7 @@ use crate::protocol::request::{Head, target};
 use crate::server::admin::reply::Refusal;
 use crate::server::admin::state::Admin;
 use crate::server::admin::state::ConsoleMode;
-use crate::server::http::{Incoming, head_of, respond};
+use crate::server::http::{Incoming, Turn, head_of, respond};
 use crate::service::{Observed, Served};
 
 /// The prefix of the path, which the service does not see.
@@ -60,7 +60,8 @@ pub(crate) async fn answer(
         observed.target.get_or_init(|| target);
     }
     let _permit = admin.permit().await?;
-    let mut body = Incoming::new(body, &head);
+    let turn = Turn::of(http);
+    let mut body = Incoming::new(body, &head, &turn);
     let may_write = admin.settings.console == ConsoleMode::On;
     let served = admin.service.serve_operator(&head, &mut body, may_write, observed).await;
     let status = served.answer.outcome();

@@ -1,0 +1,680 @@
+//! Hands actix one request at a time.
+//!
+//! A client may send requests before it has read the answers to earlier ones (pipelining). actix decodes
+//! everything that it has read at once, thousands of requests, and while its buffer is full and the client takes no
+//! answer, it polls without a pause. [`OneAtATime`] sits between actix and a connection: a request is
+//! handed over once everything before it is answered and written, and nothing is read while an answer
+//! cannot be written. Beyond the current request, at most [`MAX_AHEAD`] bytes are held.
+//!
+//! Every byte is handed over unaltered and in order, so that a wrong guess here could only be late. It relies on
+//! these facts about actix:
+//!
+//! - In each poll it reads, decodes, calls the handler, writes, and flushes, in this order. A poll that drops an
+//!   unread body flushes before it reads.
+//! - A head is complete only after an empty line, which ends with LF and follows a line that is not empty.
+//! - All that was read is decoded in the same poll, unless the handler leaves a body unread.
+//! - Connections have data of their own, by which a handler finds its connection.
+//!
+//! The handler tells what it does by [`Turn`]: while it answers, nothing is handed over but the body that
+//! it waits for. It is not needed once actix decodes no request before the answer to the one before is written.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+
+use actix_web::HttpRequest;
+use actix_web::web::BytesMut;
+use bytes::Buf as _;
+use memchr::memchr_iter;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Maximum bytes that are read at once, that are held back, and that actix gets between two flushes.
+const MAX_AHEAD: usize = 64 * 1024;
+/// The length of what is left of a chunked body.
+const UNKNOWN: u64 = u64::MAX;
+
+/// The state of the current request of a connection, which its handler sets.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Turn(Arc<TurnState>);
+
+/// Only the thread of the connection writes it.
+#[derive(Debug, Default)]
+struct TurnState {
+    is_answering: AtomicBool,
+    /// Bytes of the body that the handler waits for.
+    wanted: AtomicU64,
+}
+
+/// A request that is being answered.
+pub(crate) struct Answering<'a>(&'a Turn);
+
+impl Turn {
+    /// Returns that of the connection of a request.
+    pub(crate) fn of(http: &HttpRequest) -> Self {
+        http.conn_data::<Self>().cloned().unwrap_or_default()
+    }
+
+    /// Marks the connection as occupied by a request until its answer is made.
+    pub(crate) fn begin(&self) -> Answering<'_> {
+        self.0.is_answering.store(true, Ordering::Relaxed);
+        Answering(self)
+    }
+
+    /// Waits for a piece of the body, of which this many bytes are left; `None` if it is chunked.
+    pub(crate) async fn receive<T>(&self, left: Option<u64>, piece: impl Future<Output = T>) -> T {
+        self.want(left.unwrap_or(UNKNOWN));
+        let piece = piece.await;
+        self.want(0);
+        piece
+    }
+
+    /// Whether a request has arrived whole and is being answered.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.is_answering() && self.wanted() == 0
+    }
+
+    fn is_answering(&self) -> bool {
+        self.0.is_answering.load(Ordering::Relaxed)
+    }
+
+    fn wanted(&self) -> u64 {
+        self.0.wanted.load(Ordering::Relaxed)
+    }
+
+    fn want(&self, bytes: u64) {
+        self.0.wanted.store(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Answering<'_> {
+    fn drop(&mut self) {
+        self.0.want(0);
+        self.0.0.is_answering.store(false, Ordering::Relaxed);
+    }
+}
+
+/// A connection that is read as requests are answered.
+#[derive(Debug)]
+pub(crate) struct OneAtATime<IO> {
+    io: IO,
+    turn: Turn,
+    /// Bytes that are read, but not handed over.
+    ahead: BytesMut,
+    heads: Heads,
+    /// Whether the end of a head was handed over since the last flush.
+    has_head: bool,
+    /// Bytes that were handed over since the last flush.
+    handed_over: usize,
+    /// Whether an answer cannot be written.
+    is_blocked: bool,
+    /// Whether a read found nothing because it was refused.
+    was_refused: bool,
+}
+
+impl<IO> OneAtATime<IO> {
+    /// Wraps a new connection.
+    pub(crate) fn new(io: IO, turn: Turn) -> Self {
+        Self {
+            io,
+            turn,
+            ahead: BytesMut::new(),
+            heads: Heads::default(),
+            has_head: false,
+            handed_over: 0,
+            is_blocked: false,
+            was_refused: false,
+        }
+    }
+
+    /// The state of its requests.
+    pub(crate) const fn turn(&self) -> &Turn {
+        &self.turn
+    }
+
+    /// Returns how many of these bytes, the next ones, may be handed over now.
+    fn admit(&mut self, bytes: &[u8]) -> usize {
+        if !self.turn.is_answering() {
+            return self.admit_head(bytes);
+        }
+        match self.turn.wanted() {
+            UNKNOWN => self.admit_head(bytes),
+            wanted => {
+                let admitted = usize::try_from(wanted).map_or(bytes.len(), |wanted| wanted.min(bytes.len()));
+                self.turn.want(wanted - admitted as u64);
+                self.heads = Heads::default();
+                admitted
+            }
+        }
+    }
+
+    /// Admits bytes in which at most one head ends.
+    fn admit_head(&mut self, bytes: &[u8]) -> usize {
+        let bytes = &bytes[..bytes.len().min(MAX_AHEAD - self.handed_over)];
+        let before = self.heads;
+        let admitted = match self.heads.end_in(bytes) {
+            None => bytes.len(),
+            Some(_) if self.has_head => {
+                self.heads = before;
+                0
+            }
+            Some(end) => {
+                self.has_head = true;
+                if self.heads.end_in(&bytes[end..]).is_some() {
+                    self.heads = Heads::default();
+                    end
+                } else {
+                    bytes.len()
+                }
+            }
+        };
+        self.handed_over += admitted;
+        admitted
+    }
+
+    #[cold]
+    fn refuse<T>(&mut self, cx: &Context<'_>) -> Poll<T> {
+        self.was_refused = true;
+        if !self.is_blocked && !self.turn.is_answering() {
+            // actix may read without a flush after it, if it drops a body.
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+
+    #[cold]
+    fn read_ahead_bytes(&mut self, cx: &Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let mut ahead = std::mem::take(&mut self.ahead);
+        let admitted = self.admit(&ahead[..ahead.len().min(buffer.remaining())]);
+        buffer.put_slice(&ahead[..admitted]);
+        ahead.advance(admitted);
+        if !ahead.is_empty() {
+            self.ahead = ahead;
+        }
+        if admitted == 0 { self.refuse(cx) } else { Poll::Ready(Ok(())) }
+    }
+
+    /// Begins another turn: everything is written.
+    fn flushed(&mut self, cx: &Context<'_>) {
+        self.is_blocked = false;
+        self.has_head = false;
+        self.handed_over = 0;
+        if self.was_refused && !self.turn.is_busy() {
+            self.was_refused = false;
+            cx.waker().wake_by_ref();
+        }
+    }
+}
+
+impl<IO: AsyncRead + Unpin> OneAtATime<IO> {
+    /// Reads from the connection, at most [`MAX_AHEAD`] bytes.
+    fn poll_read_limited(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let io = Pin::new(&mut self.io);
+        if buffer.remaining() <= MAX_AHEAD {
+            return io.poll_read(cx, buffer);
+        }
+        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(MAX_AHEAD));
+        ready!(io.poll_read(cx, &mut part))?;
+        let read = part.filled().len();
+        buffer.advance(read);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<IO: AsyncRead + Unpin> AsyncRead for OneAtATime<IO> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.is_blocked {
+            return this.refuse(cx);
+        }
+        if !this.ahead.is_empty() {
+            return this.read_ahead_bytes(cx, buffer);
+        }
+        let start = buffer.filled().len();
+        ready!(this.poll_read_limited(cx, buffer))?;
+        let read = &buffer.filled()[start..];
+        let admitted = this.admit(read);
+        if admitted < read.len() {
+            this.ahead.extend_from_slice(&read[admitted..]);
+            buffer.set_filled(start + admitted);
+            if admitted == 0 {
+                return this.refuse(cx);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<IO: AsyncWrite + Unpin> AsyncWrite for OneAtATime<IO> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let outcome = Pin::new(&mut this.io).poll_write(cx, bytes);
+        this.is_blocked |= outcome.is_pending();
+        outcome
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let outcome = Pin::new(&mut this.io).poll_write_vectored(cx, parts);
+        this.is_blocked |= outcome.is_pending();
+        outcome
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let outcome = Pin::new(&mut this.io).poll_flush(cx);
+        match outcome {
+            Poll::Ready(_) => this.flushed(cx),
+            Poll::Pending => this.is_blocked = true,
+        }
+        outcome
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_shutdown(cx)
+    }
+}
+
+/// What the bytes of a line are so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Line {
+    #[default]
+    Empty,
+    CarriageReturn,
+    Text,
+}
+
+/// Finds where heads may end: at an empty line after one that is not. A body may have such lines too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Heads {
+    line: Line,
+    /// Whether a line of the current head was not empty.
+    has_text: bool,
+}
+
+impl Heads {
+    /// Returns the length of these bytes up to the end of the first head in them; the scan then begins anew.
+    fn end_in(&mut self, bytes: &[u8]) -> Option<usize> {
+        let mut start = 0;
+        for newline in memchr_iter(b'\n', bytes) {
+            let line = self.line.followed_by(&bytes[start..newline]);
+            start = newline + 1;
+            self.line = Line::Empty;
+            if line == Line::Text {
+                self.has_text = true;
+            } else if self.has_text {
+                self.has_text = false;
+                return Some(start);
+            }
+        }
+        self.line = self.line.followed_by(&bytes[start..]);
+        None
+    }
+}
+
+impl Line {
+    const fn followed_by(self, bytes: &[u8]) -> Self {
+        match (self, bytes) {
+            (line, []) => line,
+            (Self::Empty, [b'\r']) => Self::CarriageReturn,
+            _ => Self::Text,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Wake, Waker};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+
+    /// A client that sends pieces, and takes what is written unless it is stuck.
+    #[derive(Default)]
+    struct Client {
+        pieces: VecDeque<Vec<u8>>,
+        is_stuck: bool,
+    }
+
+    impl AsyncRead for Client {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            let Some(mut piece) = self.pieces.pop_front() else { return Poll::Pending };
+            let rest = piece.split_off(piece.len().min(buffer.remaining()));
+            buffer.put_slice(&piece);
+            if !rest.is_empty() {
+                self.pieces.push_front(rest);
+            }
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Client {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            if self.is_stuck { Poll::Pending } else { Poll::Ready(Ok(bytes.len())) }
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Does with a connection what actix does, and answers a request some polls after it arrived whole.
+    struct Actix {
+        wire: OneAtATime<Client>,
+        turn: Turn,
+        wakes: Arc<Wakes>,
+        /// What was read, of which the first bytes are decoded.
+        read: Vec<u8>,
+        decoded: usize,
+        /// Requests that are decoded and not answered; the first has this much of its body left.
+        waiting: usize,
+        left: Option<u64>,
+        /// Polls until a request is answered.
+        work: usize,
+        worked: usize,
+        answered: usize,
+        most_waiting: usize,
+    }
+
+    impl Actix {
+        fn new(pieces: impl IntoIterator<Item = Vec<u8>>, work: usize) -> Self {
+            let (turn, pieces) = (Turn::default(), pieces.into_iter().collect());
+            Self {
+                wire: OneAtATime::new(Client { pieces, is_stuck: false }, turn.clone()),
+                turn,
+                wakes: Arc::default(),
+                read: Vec::new(),
+                decoded: 0,
+                waiting: 0,
+                left: None,
+                work,
+                worked: 0,
+                answered: 0,
+                most_waiting: 0,
+            }
+        }
+
+        fn poll(&mut self) {
+            let waker = Waker::from(Arc::clone(&self.wakes));
+            let mut cx = Context::from_waker(&waker);
+            loop {
+                let mut room = [0; 8192];
+                let mut buffer = ReadBuf::new(&mut room);
+                if Pin::new(&mut self.wire).poll_read(&mut cx, &mut buffer).is_pending() {
+                    break;
+                }
+                self.read.extend_from_slice(buffer.filled());
+            }
+            self.decode();
+            self.most_waiting = self.most_waiting.max(self.waiting);
+            self.work();
+            let blocked =
+                self.answered > 0 && Pin::new(&mut self.wire).poll_write(&mut cx, b"x").is_pending();
+            if !blocked {
+                let _ = Pin::new(&mut self.wire).poll_flush(&mut cx);
+            }
+        }
+
+        fn decode(&mut self) {
+            loop {
+                let rest = &self.read[self.decoded..];
+                if let Some(left) = self.left.filter(|left| *left > 0) {
+                    let taken = (left as usize).min(rest.len());
+                    self.left = Some(left - taken as u64);
+                    self.decoded += taken;
+                    if taken == 0 {
+                        return;
+                    }
+                    continue;
+                }
+                let mut slots = [httparse::EMPTY_HEADER; 16];
+                let mut head = httparse::Request::new(&mut slots);
+                let Ok(httparse::Status::Complete(length)) = head.parse(rest) else { return };
+                let declared = head.headers.iter().find(|header| header.name == "Content-Length");
+                self.left = declared.map(|header| str::from_utf8(header.value).unwrap().parse().unwrap());
+                self.decoded += length;
+                self.waiting += 1;
+                if self.waiting == 1 {
+                    std::mem::forget(self.turn.begin());
+                }
+            }
+        }
+
+        fn work(&mut self) {
+            while self.waiting > 0 {
+                self.turn.want(self.left.unwrap_or(0));
+                if self.left.is_some_and(|left| left > 0) {
+                    return;
+                }
+                self.worked += 1;
+                if self.worked <= self.work {
+                    // As a database would.
+                    self.wakes.0.fetch_add(1, Ordering::Relaxed);
+                    return;
+                }
+                (self.worked, self.left) = (0, None);
+                self.waiting -= 1;
+                self.answered += 1;
+                drop(Answering(&self.turn));
+                if self.waiting > 0 {
+                    std::mem::forget(self.turn.begin());
+                }
+            }
+        }
+
+        /// Polls while something wakes it, and as often as the client sends.
+        fn run(&mut self) {
+            for _ in 0..1_000_000 {
+                let before = self.wakes.0.load(Ordering::Relaxed);
+                self.poll();
+                let is_woken = self.wakes.0.load(Ordering::Relaxed) > before;
+                if !is_woken && self.wire.io.pieces.is_empty() {
+                    return;
+                }
+            }
+            panic!("it stands still: {} requests are answered", self.answered);
+        }
+    }
+
+    fn post(body: &[u8]) -> Vec<u8> {
+        let head = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
+        [head.as_bytes(), body].concat()
+    }
+
+    fn requests() -> Vec<u8> {
+        let batch = "--b\r\n\r\nPUT / HTTP/1.1\r\n\r\n{}\n\n\n\r\n".repeat(3);
+        [GET, &post(b"{\"A\":1}"), b"\r\n\n", &post(batch.as_bytes()), b"G / HTTP/1.0\n\n", GET].concat()
+    }
+
+    #[track_caller]
+    fn all_are_answered(pieces: Vec<Vec<u8>>, work: usize, count: usize) {
+        let sent = pieces.concat();
+        let mut actix = Actix::new(pieces, work);
+        actix.run();
+        assert!(actix.read == sent, "the bytes are unaltered");
+        assert_eq!((actix.answered, actix.most_waiting), (count, 1));
+        assert!(actix.wire.ahead.is_empty());
+    }
+
+    #[test]
+    fn requests_in_two_pieces_are_answered_one_at_a_time() {
+        let all = requests();
+        for at in 0..=all.len() {
+            for work in 0..3 {
+                all_are_answered(vec![all[..at].to_vec(), all[at..].to_vec()], work, 5);
+            }
+        }
+    }
+
+    #[test]
+    fn requests_of_single_bytes_are_answered_one_at_a_time() {
+        for work in 0..3 {
+            all_are_answered(requests().iter().map(|byte| vec![*byte]).collect(), work, 5);
+        }
+    }
+
+    #[test]
+    fn a_thousand_requests_at_once_are_answered() {
+        all_are_answered(vec![GET.repeat(1000)], 1, 1000);
+        all_are_answered(vec![b"G / HTTP/1.0\n\n".repeat(1000)], 0, 1000);
+    }
+
+    #[test]
+    fn a_request_alone_is_read_at_once_and_wakes_nothing() {
+        for request in [GET.to_vec(), post(b"{\"A\":1}")] {
+            let mut actix = Actix::new([request.clone()], 0);
+            actix.poll();
+            assert_eq!((actix.read.len(), actix.answered), (request.len(), 1));
+            assert_eq!(actix.wakes.0.load(Ordering::Relaxed), 0);
+        }
+    }
+
+    #[test]
+    fn a_long_body_comes_in_few_polls() {
+        let body = "\r\n\r\n{}".repeat(1 << 18);
+        let mut actix = Actix::new([[post(body.as_bytes()), GET.to_vec()].concat()], 0);
+        actix.poll();
+        actix.poll();
+        assert_eq!(actix.answered, 1);
+        actix.run();
+        assert_eq!((actix.answered, actix.most_waiting), (2, 1));
+    }
+
+    #[test]
+    fn nothing_is_read_while_an_answer_cannot_be_written() {
+        let mut actix = Actix::new([GET.to_vec()], 0);
+        actix.wire.io.is_stuck = true;
+        actix.run();
+        let pieces = std::iter::repeat_with(|| GET.repeat(100)).take(100);
+        actix.wire.io.pieces.extend(pieces);
+        let before = actix.wakes.0.load(Ordering::Relaxed);
+        for _ in 0..10 {
+            actix.poll();
+        }
+        assert_eq!(actix.wakes.0.load(Ordering::Relaxed), before, "it does not wake itself");
+        assert_eq!((actix.read.len(), actix.wire.io.pieces.len()), (GET.len(), 100));
+        actix.wire.io.is_stuck = false;
+        actix.run();
+        assert_eq!((actix.answered, actix.most_waiting), (10_001, 1));
+    }
+
+    #[test]
+    fn little_is_held_beyond_the_current_request() {
+        let mut actix = Actix::new(std::iter::repeat_with(|| GET.repeat(2000)).take(20), 1000);
+        for _ in 0..500 {
+            actix.poll();
+        }
+        assert_eq!((actix.answered, actix.waiting), (0, 1));
+        assert!(actix.read.len() < 2 * GET.len() && actix.wire.ahead.len() <= MAX_AHEAD);
+        assert_eq!(actix.wire.io.pieces.len(), 20, "most of the first piece was not read");
+    }
+
+    #[test]
+    fn a_head_without_end_and_lines_without_text_come_in_large_pieces() {
+        for bytes in [vec![b'a'; 300_000], b"\r\n".repeat(150_000)] {
+            let mut actix = Actix::new([bytes], 0);
+            actix.poll();
+            assert_eq!(actix.read.len(), MAX_AHEAD);
+            actix.run();
+            assert_eq!((actix.read.len(), actix.answered), (300_000, 0));
+        }
+    }
+
+    #[test]
+    fn a_chunked_body_comes_though_lines_of_it_are_empty() {
+        let turn = Turn::default();
+        let body = b"9\r\na\n\nb\n\nc\n\n\r\n0\r\n\r\n";
+        let mut wire =
+            OneAtATime::new(Client { pieces: [body.to_vec()].into(), is_stuck: false }, turn.clone());
+        let _answering = turn.begin();
+        turn.want(UNKNOWN);
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut read = Vec::new();
+        for _ in 0..body.len() {
+            let mut room = [0; 100];
+            let mut buffer = ReadBuf::new(&mut room);
+            let _ = Pin::new(&mut wire).poll_read(&mut cx, &mut buffer);
+            read.extend_from_slice(buffer.filled());
+            let _ = Pin::new(&mut wire).poll_flush(&mut cx);
+        }
+        assert_eq!(read, body);
+    }
+
+    #[test]
+    fn ends_of_heads_are_found_however_lines_end() {
+        for (text, end) in [
+            ("GET\r\n\r\nx", Some(7)),
+            ("GET\n\nx", Some(5)),
+            ("GET\n\r\nx", Some(6)),
+            ("GET\r\n\nx", Some(6)),
+            ("\r\n\n\r\nG\n\nx", Some(8)),
+            ("\r\n\r\n\r\n", None),
+            ("GET\r\nA: b\r\n\r", None),
+        ] {
+            assert_eq!(Heads::default().end_in(text.as_bytes()), end, "{text:?}");
+            let mut heads = Heads::default();
+            let found = (1..=text.len()).find(|at| heads.end_in(&text.as_bytes()[at - 1..*at]).is_some());
+            assert_eq!(found, end, "{text:?}, byte by byte");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_pipeline_is_handed_over_unaltered(
+            bodies in prop::collection::vec(prop::option::of("[a\r\n]{0,40}"), 1..20),
+            cuts in prop::collection::vec(1..60_usize, 1..40),
+            work in 0..3_usize,
+        ) {
+            let one = |body: &Option<String>| match body {
+                Some(body) => post(body.as_bytes()),
+                None => GET.to_vec(),
+            };
+            let mut rest: &[u8] = &bodies.iter().flat_map(one).collect::<Vec<_>>();
+            let mut pieces = Vec::new();
+            for cut in cuts {
+                let (piece, after) = rest.split_at(cut.min(rest.len()));
+                pieces.push(piece.to_vec());
+                rest = after;
+            }
+            pieces.push(rest.to_vec());
+            pieces.retain(|piece| !piece.is_empty());
+            all_are_answered(pieces, work, bodies.len());
+        }
+    }
+}
