@@ -50,15 +50,17 @@ impl DistributionStep {
     }
 
     /// Tables that each node has a copy of come before `entities`, and `entities` before the tables beside it.
-    /// Nothing is removed before everything is in its place.
+    /// Citus brings settings of the role to other nodes once it has brought a table of the role there. Nothing is
+    /// removed before everything is in its place.
     fn order(&self) -> u8 {
         use DistributionStep::*;
         match self {
-            Schema(_) | NoStatistics | NoStatisticsInShards | Limit { .. } => 0,
+            Schema(_) | NoStatistics | NoStatisticsInShards => 0,
             Reference(_) => 1,
             Distribute { .. } => 2,
             Colocate(_) => 3,
-            Truncate(_) => 4,
+            Limit { .. } => 4,
+            Truncate(_) => 5,
         }
     }
 }
