@@ -77,16 +77,36 @@ const METHODS: [&str; 10] =
 /// everything, they are disabled (protocol §3.6).
 ///
 /// # Errors
-/// [`Code::InvalidXmlDocument`] for an invalid document, one that sets nothing, a duplicate element, more than five CORS
+/// [`Code::InvalidXmlDocument`] for an invalid document, a duplicate element, more than five CORS
 /// rules or 2 KiB of them, and for retention of more than 365 days; [`Code::InvalidXmlNodeValue`]
 /// for invalid values in a CORS rule, and a version of analytics other than 1.0.
 pub fn read(body: &[u8], layout: Layout) -> Result<ServiceProperties> {
-    let root = xml::parse_strictly(body).map_err(|_| Code::InvalidXmlDocument)?;
-    if root.name != "StorageServiceProperties" || root.children.is_empty() {
-        return Err(Code::InvalidXmlDocument.into());
+    elements(body).and_then(|elements| of_elements(&elements, layout))
+}
+
+/// Reads the document of a request that sets properties. Other than that of a peer, it must set something.
+///
+/// # Errors
+/// Those of [`read`]; [`Code::InvalidXmlDocument`] for a document without elements.
+pub(crate) fn read_change(body: &[u8], layout: Layout) -> Result<ServiceProperties> {
+    match elements(body)?.as_slice() {
+        [] => Err(Code::InvalidXmlDocument.into()),
+        elements => of_elements(elements, layout),
     }
+}
+
+fn elements(body: &[u8]) -> Result<Vec<Element>> {
+    let root = xml::parse_strictly(body).map_err(|_| Code::InvalidXmlDocument)?;
+    if root.name == "StorageServiceProperties" {
+        Ok(root.children)
+    } else {
+        Err(Code::InvalidXmlDocument.into())
+    }
+}
+
+fn of_elements(elements: &[Element], layout: Layout) -> Result<ServiceProperties> {
     let mut properties = ServiceProperties::default();
-    for element in &root.children {
+    for element in elements {
         match (layout, element.name.as_str()) {
             (_, "Logging") => set(&mut properties.logging, logging(element)?)?,
             // The old name is accepted in the new layout too (UNVERIFIED).
@@ -460,7 +480,7 @@ mod tests {
             (cors(cors_rule("GET", &"o".repeat(257), "", "0")), value),
             ("<Nonsense/>".into(), doc),
             ("<Logging/>".into(), doc),
-            (String::new(), doc),
+            (String::new(), None),
         ] {
             assert_eq!(code(&inner), expected, "{inner}");
         }

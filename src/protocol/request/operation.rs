@@ -210,7 +210,7 @@ fn service(context: &Context<'_>, verb: Verb) -> Result<Operation> {
             layout(context.head).map(Operation::GetProperties)
         }
         (true, Some("properties"), Verb::Put) => {
-            properties::read(context.body, layout(context.head)?).map(Operation::SetProperties)
+            properties::read_change(context.body, layout(context.head)?).map(Operation::SetProperties)
         }
         (true, Some("stats"), Verb::Get | Verb::Head) => Ok(Operation::GetStats),
         (true, Some("properties" | "stats"), _) => Err(Code::MethodNotAllowed.into()),

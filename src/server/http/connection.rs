@@ -8,10 +8,32 @@ use actix_web::rt::net::TcpStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
 
+/// Bytes of a limited send buffer.
+const SEND_BUFFER: usize = 64 * 1024;
+
 /// A connection of either kind.
 pub(crate) enum Connection {
     Plain(TcpStream),
     Encrypted(Box<TlsStream<TcpStream>>),
+}
+
+/// A connection whose send buffer can be limited.
+pub(crate) trait SendBuffer {
+    /// Limits the bytes of answers that the system holds for a client that does not take them.
+    fn limit_send_buffer(&self);
+}
+
+impl SendBuffer for Connection {
+    fn limit_send_buffer(&self) {
+        let stream = match self {
+            Self::Plain(stream) => stream,
+            Self::Encrypted(stream) => stream.get_ref().0,
+        };
+        #[cfg(unix)]
+        if let Err(error) = rustix::net::sockopt::set_socket_send_buffer_size(stream, SEND_BUFFER) {
+            tracing::debug!(%error, "the send buffer of a connection could not be limited");
+        }
+    }
 }
 
 macro_rules! on_either {

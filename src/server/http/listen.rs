@@ -114,7 +114,7 @@ where
             .client_disconnect_timeout(DISCONNECT_TIMEOUT)
             .local_addr(address)
             .on_connect_ext(|connection: &ServedConnection, data| {
-                data.insert(connection.turn().clone());
+                data.insert(connection.current().clone());
             })
             .finish(app);
         let (tls, enter) = (tls.clone(), enter.clone());

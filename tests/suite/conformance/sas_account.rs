@@ -52,7 +52,9 @@ fn outcomes(client: &Client, types: &str, permissions: &str) -> Vec<(&'static st
     let there = Table::new(&bearer, &t.name);
     let doomed = client.table().name;
     let properties = "/?restype=service&comp=properties";
-    let put = bearer.request("PUT", properties).body("<StorageServiceProperties />");
+    let put = bearer
+        .request("PUT", properties)
+        .body("<StorageServiceProperties><Cors/></StorageServiceProperties>");
     vec![
         ("read", there.get("p", "r")),
         ("query", there.query("")),

@@ -112,7 +112,7 @@ fn what_there_is_is_answered_and_what_there_is_not_is_refused() {
     refused(&get(&admin, "/nothing"), 404, "NotFound");
     let wrong = ask(&admin, "DELETE", "/metrics", "");
     refused(&wrong, 405, "MethodNotAllowed");
-    assert!(wrong.headers.contains(&("allow".into(), "GET".into())), "{wrong:?}");
+    assert!(wrong.headers.contains(&("Allow".into(), "GET".into())), "{wrong:?}");
     let foreign = "GET /metrics HTTP/1.1\r\nHost: rebound.example\r\n\r\n";
     refused(&admin.exchange("GET", foreign.as_bytes()), 403, "Forbidden");
     refused(&ask(&admin, "GET", "/metrics", "Origin: https://evil.example\r\n"), 403, "Forbidden");
@@ -142,7 +142,7 @@ fn a_token_opens_everything_but_the_probes() {
         for path in ["/livez", "/readyz"] {
             let wrong = ask(&admin, "POST", path, "Content-Length: 0\r\n");
             refused(&wrong, 405, "MethodNotAllowed");
-            assert!(wrong.headers.contains(&("allow".into(), "GET".into())), "{wrong:?}");
+            assert!(wrong.headers.contains(&("Allow".into(), "GET".into())), "{wrong:?}");
         }
         refused(&ask(&admin, "POST", "/metrics", "Content-Length: 0\r\n"), 401, "Unauthorized");
         let shown = |token: &str| {

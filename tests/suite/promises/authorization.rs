@@ -299,7 +299,7 @@ fn on_service(bearer: &Client, owner: &Client) -> String {
         bearer.request("GET", "/Tables"),
         bearer.request("POST", "/Tables").json(&json!({ "TableName": name })),
         bearer.request("GET", service),
-        bearer.request("PUT", service).body("<StorageServiceProperties />"),
+        bearer.request("PUT", service).body("<StorageServiceProperties><Cors/></StorageServiceProperties>"),
     ];
     let done = tried(&SERVICE, requests);
     let is_there = owner.get(&format!("/Tables('{name}')")).status == 200;

@@ -33,6 +33,8 @@ use std::task::{Context, Poll};
 use memchr::{memchr, memmem};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::server::http::connection::SendBuffer;
+
 use crate::service::NO_ANSWER;
 
 /// Maximum bytes of a body that are copied to be written with the head before them. Longer bodies
@@ -161,6 +163,12 @@ impl<IO> HeaderCase<IO> {
             self.sent = 0;
         }
         self.advance(written - ours);
+    }
+}
+
+impl<IO: SendBuffer> SendBuffer for HeaderCase<IO> {
+    fn limit_send_buffer(&self) {
+        self.io.limit_send_buffer();
     }
 }
 

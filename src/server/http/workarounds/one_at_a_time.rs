@@ -15,7 +15,7 @@
 //! - All that was read is decoded in the same poll, unless the handler leaves a body unread.
 //! - Connections have data of their own, by which a handler finds its connection.
 //!
-//! The handler tells what it does by [`Turn`]: while it answers, nothing is handed over but the body that
+//! The handler reports what it does through [`Turn`]: while it answers, nothing is handed over but the body that
 //! it waits for. It is not needed once actix decodes no request before the answer to the one before is written.
 
 use std::io::{self, IoSlice};
@@ -30,8 +30,13 @@ use bytes::Buf as _;
 use memchr::memchr_iter;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::server::http::connection::SendBuffer;
+
 /// Maximum bytes that are read at once, that are held back, and that actix gets between two flushes.
 const MAX_AHEAD: usize = 64 * 1024;
+/// Requests that may wait behind others before the send buffer of their connection is limited. A client that sends
+/// more and takes no answers would otherwise have the server answer until the system holds megabytes for it.
+const MAX_WAITING: usize = 16;
 /// The length of what is left of a chunked body.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -107,6 +112,8 @@ pub(crate) struct OneAtATime<IO> {
     has_head: bool,
     /// Bytes that were handed over since the last flush.
     handed_over: usize,
+    /// Requests that were handed over while another one waited, since the last time that none did.
+    waiting: usize,
     /// Whether an answer cannot be written.
     is_blocked: bool,
     /// Whether a read found nothing because it was refused.
@@ -123,13 +130,14 @@ impl<IO> OneAtATime<IO> {
             heads: Heads::default(),
             has_head: false,
             handed_over: 0,
+            waiting: 0,
             is_blocked: false,
             was_refused: false,
         }
     }
 
     /// The state of its requests.
-    pub(crate) const fn turn(&self) -> &Turn {
+    pub(crate) const fn current(&self) -> &Turn {
         &self.turn
     }
 
@@ -139,6 +147,8 @@ impl<IO> OneAtATime<IO> {
             return self.admit_head(bytes);
         }
         match self.turn.wanted() {
+            // The beginning of the next head may be handed over already: its scan goes on later.
+            0 => 0,
             UNKNOWN => self.admit_head(bytes),
             wanted => {
                 let admitted = usize::try_from(wanted).map_or(bytes.len(), |wanted| wanted.min(bytes.len()));
@@ -163,8 +173,10 @@ impl<IO> OneAtATime<IO> {
                 self.has_head = true;
                 if self.heads.end_in(&bytes[end..]).is_some() {
                     self.heads = Heads::default();
+                    self.waiting += 1;
                     end
                 } else {
+                    self.waiting = 0;
                     bytes.len()
                 }
             }
@@ -222,7 +234,7 @@ impl<IO: AsyncRead + Unpin> OneAtATime<IO> {
     }
 }
 
-impl<IO: AsyncRead + Unpin> AsyncRead for OneAtATime<IO> {
+impl<IO: AsyncRead + SendBuffer + Unpin> AsyncRead for OneAtATime<IO> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -233,7 +245,11 @@ impl<IO: AsyncRead + Unpin> AsyncRead for OneAtATime<IO> {
             return this.refuse(cx);
         }
         if !this.ahead.is_empty() {
-            return this.read_ahead_bytes(cx, buffer);
+            let read = this.read_ahead_bytes(cx, buffer);
+            if this.waiting == MAX_WAITING {
+                this.io.limit_send_buffer();
+            }
+            return read;
         }
         let start = buffer.filled().len();
         ready!(this.poll_read_limited(cx, buffer))?;
@@ -290,7 +306,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for OneAtATime<IO> {
 
 /// What the bytes of a line are so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Line {
+enum HeadLine {
     #[default]
     Empty,
     CarriageReturn,
@@ -300,7 +316,7 @@ enum Line {
 /// Finds where heads may end: at an empty line after one that is not. A body may have such lines too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Heads {
-    line: Line,
+    line: HeadLine,
     /// Whether a line of the current head was not empty.
     has_text: bool,
 }
@@ -312,8 +328,8 @@ impl Heads {
         for newline in memchr_iter(b'\n', bytes) {
             let line = self.line.followed_by(&bytes[start..newline]);
             start = newline + 1;
-            self.line = Line::Empty;
-            if line == Line::Text {
+            self.line = HeadLine::Empty;
+            if line == HeadLine::Text {
                 self.has_text = true;
             } else if self.has_text {
                 self.has_text = false;
@@ -325,7 +341,7 @@ impl Heads {
     }
 }
 
-impl Line {
+impl HeadLine {
     const fn followed_by(self, bytes: &[u8]) -> Self {
         match (self, bytes) {
             (line, []) => line,
@@ -353,6 +369,8 @@ mod tests {
     struct Client {
         pieces: VecDeque<Vec<u8>>,
         is_stuck: bool,
+        /// How often its send buffer was limited.
+        limits: AtomicUsize,
     }
 
     impl AsyncRead for Client {
@@ -382,6 +400,12 @@ mod tests {
 
         fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
             Poll::Ready(Ok(()))
+        }
+    }
+
+    impl SendBuffer for Client {
+        fn limit_send_buffer(&self) {
+            self.limits.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -416,7 +440,7 @@ mod tests {
         fn new(pieces: impl IntoIterator<Item = Vec<u8>>, work: usize) -> Self {
             let (turn, pieces) = (Turn::default(), pieces.into_iter().collect());
             Self {
-                wire: OneAtATime::new(Client { pieces, is_stuck: false }, turn.clone()),
+                wire: OneAtATime::new(Client { pieces, ..Client::default() }, turn.clone()),
                 turn,
                 wakes: Arc::default(),
                 read: Vec::new(),
@@ -556,6 +580,16 @@ mod tests {
     }
 
     #[test]
+    fn the_send_buffer_is_limited_for_clients_that_send_many_requests_ahead() {
+        for (count, limits) in [(1, 0), (MAX_WAITING, 0), (MAX_WAITING + 1, 1), (100, 1)] {
+            let mut actix = Actix::new([GET.repeat(count)], 0);
+            actix.run();
+            let limited = actix.wire.io.limits.load(Ordering::Relaxed);
+            assert_eq!((actix.answered, limited.min(1)), (count, limits));
+        }
+    }
+
+    #[test]
     fn a_request_alone_is_read_at_once_and_wakes_nothing() {
         for request in [GET.to_vec(), post(b"{\"A\":1}")] {
             let mut actix = Actix::new([request.clone()], 0);
@@ -621,7 +655,7 @@ mod tests {
         let turn = Turn::default();
         let body = b"9\r\na\n\nb\n\nc\n\n\r\n0\r\n\r\n";
         let mut wire =
-            OneAtATime::new(Client { pieces: [body.to_vec()].into(), is_stuck: false }, turn.clone());
+            OneAtATime::new(Client { pieces: [body.to_vec()].into(), ..Client::default() }, turn.clone());
         let _answering = turn.begin();
         turn.want(UNKNOWN);
         let mut cx = Context::from_waker(Waker::noop());

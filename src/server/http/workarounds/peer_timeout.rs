@@ -15,6 +15,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
+use crate::server::http::connection::SendBuffer;
+
 type Timer = Option<Pin<Box<Sleep>>>;
 
 /// Fails a write that makes no progress for too long, and a read if nothing was written for too long.
@@ -76,6 +78,12 @@ fn wait<T>(waiting: &mut Timer, limit: Duration, cx: &mut Context<'_>) -> Poll<i
     let waiting = waiting.get_or_insert_with(|| Box::pin(sleep(limit)));
     ready!(waiting.as_mut().poll(cx));
     Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+}
+
+impl<IO: SendBuffer> SendBuffer for PeerTimeout<IO> {
+    fn limit_send_buffer(&self) {
+        self.io.limit_send_buffer();
+    }
 }
 
 impl<IO: AsyncWrite + Unpin> AsyncWrite for PeerTimeout<IO> {
