@@ -192,9 +192,6 @@ impl From<KeyNumber> for KeySlot {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// [`Problem`], to be shown.
 pub(crate) fn run(command: &AccountCommand) -> Done {
     match command {
         AccountCommand::Add(arguments) => add(arguments),

@@ -30,9 +30,6 @@ pub(crate) struct BackupArguments {
 }
 
 /// Copies the database to a new file and checks the copy.
-///
-/// # Errors
-/// [`Problem`], to be shown; then no new file is left behind.
 pub(crate) fn run(arguments: &BackupArguments) -> Done {
     let database = read(&arguments.storage)?;
     let source = source(&database)?;

@@ -31,9 +31,6 @@ pub(crate) struct CheckArguments {
 }
 
 /// Checks the settings and the database, and prints the findings.
-///
-/// # Errors
-/// [`Problem`] if anything is wrong, after all findings were printed.
 pub(crate) fn run(arguments: &CheckArguments) -> Done {
     let findings = block_on(async { Ok(look(&arguments.settings).await) })?;
     let problems = findings.iter().filter(|finding| finding.verdict == CheckResult::Problem).count();

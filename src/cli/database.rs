@@ -44,9 +44,6 @@ impl DatabaseArguments {
 }
 
 /// Reads the settings of the database.
-///
-/// # Errors
-/// [`Problem`] for invalid settings.
 pub(super) fn read(storage: &StorageSettings) -> Done<Database> {
     let mut mistakes = Mistakes::default();
     let database = storage.read(&mut mistakes);
@@ -54,9 +51,6 @@ pub(super) fn read(storage: &StorageSettings) -> Done<Database> {
 }
 
 /// As [`read`]. `in_memory` says why the command needs another database than one in memory.
-///
-/// # Errors
-/// As [`read`]; [`Problem`] for a database in memory.
 pub(super) fn read_lasting(storage: &StorageSettings, in_memory: &str) -> Done<Database> {
     let database = read(storage)?;
     if database.is_in_memory() {

@@ -82,9 +82,6 @@ fn table_name(text: &str) -> Result<TableName, TransferEnd> {
 }
 
 /// Lists deleted tables.
-///
-/// # Errors
-/// How it ended, unless all is well.
 pub(super) fn list(arguments: &DeletedArguments) -> Result<(), TransferEnd> {
     let DeletedArguments { account, database } = arguments;
     let mut tables = block_on(async {
@@ -131,9 +128,6 @@ fn described(size: TableSize) -> String {
 }
 
 /// Brings a deleted table back.
-///
-/// # Errors
-/// How it ended, unless all is well.
 pub(super) fn undelete(arguments: &UndeleteArguments) -> Result<(), TransferEnd> {
     let UndeleteArguments { deleted: DeletedName { table, of, .. }, new_name } = arguments;
     let name = table_name(table)?;
@@ -170,9 +164,6 @@ fn warnings(undeleted: &UndeletedTable) -> Option<String> {
 }
 
 /// Has a deleted table purged.
-///
-/// # Errors
-/// How it ended, unless all is well.
 pub(super) fn purge(arguments: &PurgeArguments) -> Result<(), TransferEnd> {
     let PurgeArguments { deleted: named, yes } = arguments;
     let DeletedName { table, of, .. } = named;

@@ -34,9 +34,6 @@ pub(crate) struct DistributeArguments {
 }
 
 /// Distributes what is not distributed yet, and prints each step.
-///
-/// # Errors
-/// [`Problem`], to be shown.
 pub(crate) fn run(arguments: &DistributeArguments) -> Done {
     let database = read(&arguments.storage)?;
     let Database::Postgres { options, .. } = &database else {

@@ -34,9 +34,6 @@ pub(crate) struct Port {
 
 impl Port {
     /// Returns scheme, host and port by which this machine reaches the server.
-    ///
-    /// # Errors
-    /// [`Problem`] for an invalid address.
     pub(crate) fn origin(&self) -> Done<String> {
         let encrypted = self.tls_cert.as_ref().is_some_and(|path| !path.as_os_str().is_empty());
         let scheme = if encrypted { "https" } else { "http" };
@@ -46,9 +43,6 @@ impl Port {
 
 impl EndpointSettings {
     /// Returns scheme, host and port, without a trailing slash.
-    ///
-    /// # Errors
-    /// [`Problem`] for an invalid address or one with a path.
     pub(crate) fn origin(&self) -> Done<String> {
         match &self.endpoint {
             None => self.port.origin(),

@@ -42,9 +42,6 @@ pub(crate) struct ExplainArguments {
 }
 
 /// Reads one page of the query, and prints how it was found and what it cost.
-///
-/// # Errors
-/// [`Problem`], to be shown.
 pub(crate) fn run(arguments: &ExplainArguments) -> Done {
     let mut mistakes = Mistakes::default();
     let holders = arguments.accounts.read(Vec::new(), &mut mistakes);

@@ -38,9 +38,6 @@ struct ProbeAnswer {
 }
 
 /// Asks the server on this machine.
-///
-/// # Errors
-/// [`Problem`] if the server does not answer or is not ready, or another program answers.
 pub(crate) fn run(arguments: &HealthcheckArguments) -> Done {
     let agent = agent(Duration::from_secs(arguments.timeout));
     match arguments.admin_address()? {

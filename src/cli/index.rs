@@ -87,9 +87,6 @@ const CHECK_PAUSE: Duration = Duration::from_millis(500);
 const REMOVAL: Duration = Duration::from_secs(30);
 
 /// Runs the command.
-///
-/// # Errors
-/// [`Problem`], to be shown.
 pub(crate) fn run(command: &IndexCommand) -> Done {
     match command {
         IndexCommand::Create(arguments) => create(arguments),

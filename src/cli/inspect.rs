@@ -41,9 +41,6 @@ pub(crate) struct InspectArguments {
 
 /// Inspects a token with the key of an account. The stored policies are read from the database of
 /// the settings, if the token names one.
-///
-/// # Errors
-/// [`Problem`] if the token cannot be read, is not valid, or does not allow the request.
 pub(crate) fn run(arguments: &InspectArguments) -> Done {
     let (is_fine, inspection) = block_on(inspect(arguments))?;
     arguments.form.print(&text(&inspection), &inspection)?;

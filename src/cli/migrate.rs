@@ -18,9 +18,6 @@ pub(crate) struct MigrateArguments {
 }
 
 /// Migrates the schema. Does nothing if it is already up to date.
-///
-/// # Errors
-/// [`Problem`], to be shown.
 pub(crate) fn run(arguments: &MigrateArguments) -> Done {
     let database =
         read_lasting(&arguments.storage, "a schema in memory would be lost when this command ends")?;

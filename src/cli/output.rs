@@ -16,9 +16,6 @@ pub(crate) struct OutputForm {
 
 impl OutputForm {
     /// Prints the text, or with `--json` the value on one line.
-    ///
-    /// # Errors
-    /// [`Problem`] if standard output cannot be written, on a full disk for example.
     pub(crate) fn print(self, text: &str, value: &Value) -> Done {
         let mut out = std::io::stdout().lock();
         let written = if self.json { writeln!(out, "{value}") } else { writeln!(out, "{text}") };
@@ -51,9 +48,6 @@ impl<E: std::error::Error> From<E> for Problem {
 pub(crate) type Done<T = ()> = Result<T, Problem>;
 
 /// Returns what resolves on SIGINT or SIGTERM, which end the program no longer.
-///
-/// # Errors
-/// Those of the operating system.
 pub(crate) fn interruption() -> std::io::Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -66,9 +60,6 @@ pub(crate) fn interruption() -> std::io::Result<impl Future<Output = ()>> {
 }
 
 /// Runs asynchronous work to completion.
-///
-/// # Errors
-/// Errors of the work and of the operating system.
 pub(crate) fn block_on<T>(work: impl Future<Output = Done<T>>) -> Done<T> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }

@@ -19,9 +19,6 @@ pub(crate) enum Refused {
 }
 
 /// Reads the command line and the environment.
-///
-/// # Errors
-/// [`Refused`], for help and the version too.
 pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Arguments, Refused> {
     let mut command = Arguments::command();
     let mut mistakes: Vec<String> = Vec::new();
@@ -69,9 +66,6 @@ pub(crate) fn first_line(error: &clap::Error) -> String {
 
 /// Parses the command line and the environment. A flag wins over environment variables for an
 /// alternative of the same setting: the command ignores these variables from then on.
-///
-/// # Errors
-/// Errors of clap.
 pub(crate) fn parse_by_precedence(
     command: &mut clap::Command,
     arguments: &[OsString],

@@ -109,9 +109,6 @@ struct SasArguments {
 }
 
 /// Signs a token and prints it.
-///
-/// # Errors
-/// [`Problem`], to be shown.
 pub(crate) fn run(command: &SasCommand) -> Done {
     match command {
         SasCommand::Table(arguments) => {

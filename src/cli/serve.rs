@@ -11,9 +11,6 @@ use crate::server::start::{self, READY, ServeError};
 use crate::service::EXPLANATIONS;
 
 /// Serves until SIGTERM or SIGINT.
-///
-/// # Errors
-/// [`ServeError`], to be shown in one line.
 pub(crate) fn run(settings: &Settings) -> Result<(), ServeError> {
     let config = settings.read()?;
     start_logging(settings)?;

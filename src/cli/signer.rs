@@ -54,10 +54,6 @@ pub(crate) struct Signer {
 
 impl KeyArguments {
     /// Returns the account and the key. Reads the database only if the key is given nowhere else.
-    ///
-    /// # Errors
-    /// [`Problem`] if there is no key, if there are two, and for `--key-slot` together with a given
-    /// key.
     pub(crate) async fn signer(&self) -> Done<Signer> {
         let text = secret("--connection-string", &self.connection_string, &self.connection_string_file)?;
         let key = secret("--key", &self.key, &self.key_file)?;
@@ -90,9 +86,6 @@ impl KeyArguments {
     }
 
     /// Returns the database of the settings.
-    ///
-    /// # Errors
-    /// [`Problem`] for invalid settings.
     pub(crate) fn database(&self) -> Done<Database> {
         read(&self.storage)
     }

@@ -33,9 +33,6 @@ pub(crate) struct SuggestArguments {
 }
 
 /// Prints the suggestions of a server.
-///
-/// # Errors
-/// [`Problem`] if the server does not answer, or refuses.
 pub(crate) fn suggest(arguments: &SuggestArguments) -> Done {
     let mut found = ask(arguments)?;
     let is_wanted = |suggestion: &Value| {

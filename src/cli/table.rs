@@ -65,9 +65,6 @@ pub(crate) struct RespreadArguments {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// How it ended, unless all is well.
 pub(crate) fn run(command: &TableCommand) -> Result<(), TransferEnd> {
     match command {
         TableCommand::Respread(arguments) => run_respread(arguments),

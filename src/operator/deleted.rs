@@ -46,9 +46,6 @@ pub(crate) struct UndeletedTable {
 }
 
 /// Finds a deleted table by its name.
-///
-/// # Errors
-/// [`OperatorError`] if there is none, or if the choice is not clear.
 pub(crate) async fn find(
     store: &Store,
     account: &str,
@@ -97,9 +94,6 @@ pub(crate) async fn size(store: &Store, table: &DeletedTable, most: u32) -> Resu
 }
 
 /// Measures a deleted table before it is purged; `None` if that takes longer than a statement may take.
-///
-/// # Errors
-/// As [`size`].
 pub(crate) async fn size_in_time(
     store: &Store,
     table: &DeletedTable,
@@ -111,9 +105,6 @@ pub(crate) async fn size_in_time(
 }
 
 /// Brings a table back under a free name, or under its last one.
-///
-/// # Errors
-/// [`OperatorError`]; nothing was done then.
 pub(crate) async fn undelete(
     store: &Store,
     table: DeletedTable,
@@ -164,9 +155,6 @@ fn may_pass(failure: &Failure) -> bool {
 impl DeletedSizes {
     /// Measures tables that were deleted since the last call, and returns the bytes of all that are measured, at
     /// most of the [`MAX_LISTED`] last deleted ones.
-    ///
-    /// # Errors
-    /// The deleted tables cannot be listed.
     pub(crate) async fn refresh(&mut self, store: &Store) -> Result<u64, Failure> {
         let begun = Instant::now();
         let kept = store.deleted_tables(DeletedScan { most: MAX_LISTED, ..DeletedScan::default() }).await?;

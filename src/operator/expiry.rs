@@ -87,9 +87,6 @@ fn property(name: &str) -> Result<String, OperatorError> {
 }
 
 /// Sets the rule of a table, which begins to be swept at once.
-///
-/// # Errors
-/// [`OperatorError`].
 pub(crate) async fn set(
     store: &Store,
     account: &str,
@@ -110,9 +107,6 @@ fn same_rule(found: TableExpiry, rule: &ExpiryRule) -> Result<TableExpiry, Opera
 }
 
 /// Removes the rule of a table. What the rule has deleted stays deleted.
-///
-/// # Errors
-/// [`OperatorError`].
 pub(crate) async fn clear(store: &Store, account: &str, table: &str) -> Result<(), OperatorError> {
     if store.clear_expiry(table_name(table)?.in_account(account)).await? {
         return Ok(());
@@ -155,9 +149,6 @@ pub(crate) struct SweepStep {
 
 /// Sweeps a table for a step: reads on from where the last step ended, and deletes what has expired
 /// and was not written meanwhile. A table whose step fails waits, so that other tables are not blocked.
-///
-/// # Errors
-/// Failures of the database for which not even that can be stored.
 pub(crate) async fn step(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<SweepStep> {
     let failure = match try_step(store, of, now).await {
         Ok(done) => return Ok(done),

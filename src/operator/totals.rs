@@ -36,9 +36,6 @@ pub(crate) struct TableTotal {
 
 /// Returns the total of a table, from the first entities, which are all of a small table. For a larger one the
 /// database estimates it.
-///
-/// # Errors
-/// Failures of the database.
 pub(crate) async fn total(store: &Store, table: TableRef<'_>, size: TableSize) -> StoreResult<TableTotal> {
     let (entities, basis) = if size.complete {
         (size.entities, TotalBasis::Exact)
@@ -123,9 +120,6 @@ impl CountPace {
     }
 
     /// Counts all entities of a table from a position on, until the time has passed; `None` as for a step.
-    ///
-    /// # Errors
-    /// As [`CountPace::step`].
     pub(crate) async fn count_for(
         &mut self,
         store: &Store,

@@ -30,9 +30,6 @@ pub(crate) struct PrintedView {
 
 /// Finds the columns of a table, and returns the statements that create its view. `on_progress` is called with the
 /// number of entities read so far.
-///
-/// # Errors
-/// [`OperatorError`].
 pub(crate) async fn print(
     store: &Store,
     account: &str,

@@ -35,17 +35,11 @@ impl DatabaseError {
 }
 
 /// Opens the database without its replica, and migrates the schema.
-///
-/// # Errors
-/// [`DatabaseError`], to be shown to the operator.
 pub(crate) async fn open_primary(database: &Database) -> Result<Store, DatabaseError> {
     Ok(open(database).await?.0)
 }
 
 /// As [`open_primary`], but does not create a missing database file: its name may be misspelt.
-///
-/// # Errors
-/// [`DatabaseError`], to be shown to the operator.
 pub(crate) async fn open_existing(database: &Database) -> Result<Store, DatabaseError> {
     match database.missing_file() {
         Some(path) => Err(DatabaseError::Missing(path.display().to_string())),
@@ -54,9 +48,6 @@ pub(crate) async fn open_existing(database: &Database) -> Result<Store, Database
 }
 
 /// Opens the database for reading alone: it is neither created nor migrated, and nothing is written to it.
-///
-/// # Errors
-/// [`DatabaseError`], to be shown to the operator; it says what is missing.
 pub(crate) async fn open_to_read(database: &Database) -> Result<Store, DatabaseError> {
     if let Some(path) = database.missing_file() {
         return Err(DatabaseError::Missing(path.display().to_string()));
@@ -70,9 +61,6 @@ pub(crate) async fn open_to_read(database: &Database) -> Result<Store, DatabaseE
 }
 
 /// Inspects the database without changing it.
-///
-/// # Errors
-/// [`DatabaseError`] if the database cannot be inspected.
 pub(crate) async fn inspect_primary(database: &Database) -> Result<Inspection, DatabaseError> {
     Ok(match database {
         Database::Sqlite(options) => SqliteStore::inspect(&options.location)?,
@@ -129,9 +117,6 @@ pub(crate) fn lock(database: &Database) -> Result<Option<ServerLock>, DatabaseEr
 }
 
 /// Opens the database and, if there is one, its read replica.
-///
-/// # Errors
-/// [`DatabaseError`], to be shown to the operator.
 pub(crate) async fn open(database: &Database) -> Result<(Store, Option<Store>), DatabaseError> {
     Ok(match database {
         Database::Sqlite(options) => (Store::Sqlite(SqliteStore::open(options)?), None),

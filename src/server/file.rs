@@ -8,9 +8,6 @@ use std::path::Path;
 const MAX_MIB: u64 = 4;
 
 /// Reads a file, which may be a pipe or a device.
-///
-/// # Errors
-/// Those of the operating system, and one for a file that is too large.
 pub(crate) fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let limit = MAX_MIB * 1024 * 1024;
     let mut bytes = Vec::new();
@@ -22,9 +19,6 @@ pub(crate) fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Reads a text file.
-///
-/// # Errors
-/// Those of [`read_bytes`], and one for text that is not UTF-8.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     let text = String::from_utf8(read_bytes(path)?);
     text.map_err(|_| io::Error::other("the file is no text in UTF-8"))

@@ -228,9 +228,6 @@ fn start_admin(
 /// Serves until SIGTERM, after which clients may have some time to connect elsewhere, or until SIGINT
 /// or the end of standard input, if it matters; then finishes the requests in flight. `ready` is called
 /// once the server accepts connections; if it fails, the server ends.
-///
-/// # Errors
-/// [`ServeError`], to be shown to the operator.
 pub(crate) fn run(
     config: &Config,
     ready: impl FnOnce(SocketAddr) -> Result<(), ServeError>,
@@ -253,9 +250,6 @@ pub(crate) fn run(
 }
 
 /// Reads standard input on a thread of its own, and notifies at its end.
-///
-/// # Errors
-/// If the thread cannot start.
 fn end_of_stdin() -> io::Result<Arc<Notify>> {
     let ended = Arc::<Notify>::default();
     let notify = Arc::clone(&ended);
@@ -276,9 +270,6 @@ fn end_of_stdin() -> io::Result<Arc<Notify>> {
 }
 
 /// Serves until `stop` completes, on this thread and those that it starts. Does not handle signals.
-///
-/// # Errors
-/// [`ServeError`], to be shown to the operator.
 #[cfg(feature = "testing")]
 pub(crate) fn run_until(
     config: &Config,

@@ -12,9 +12,6 @@ use crate::store::Store;
 
 impl Service {
     /// Authenticates the sender of a request.
-    ///
-    /// # Errors
-    /// Those of [`auth::credentials`], of tokens and of signatures.
     pub(super) async fn authenticate(
         &self,
         head: &Head<'_>,
@@ -65,9 +62,6 @@ impl Service {
 }
 
 /// Reads the policies of a table; none if it does not exist.
-///
-/// # Errors
-/// Those of the database.
 pub(crate) async fn stored_policies(store: &Store, account: &str, table: &TableName) -> Result<Vec<Policy>> {
     match store.policies(table.in_account(account)).await.map_err(Error::from) {
         Ok(stored) => stored.map_or(Ok(Vec::new()), |text| policies::from_stored(&text)),

@@ -19,9 +19,6 @@ pub(crate) fn authorize(identity: &Identity, target: &Target, plan: Plan) -> Res
 }
 
 /// Refuses a change set if the identity may not do one of its writes.
-///
-/// # Errors
-/// As [`authorize`], with the index of the operation.
 pub(crate) fn authorize_change_set(
     identity: &Identity,
     target: &Target,

@@ -57,9 +57,6 @@ struct QueryCost {
 }
 
 /// Explains a query, by the indexes of the store. `grammar` is that of the account's clients.
-///
-/// # Errors
-/// Those of the query, and of the store if indexes could be used or the cost is asked for.
 pub(crate) async fn explain_query(
     store: &Store,
     indexes: &IndexCatalog,

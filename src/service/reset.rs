@@ -9,9 +9,6 @@ use crate::store::StoreSnapshot;
 
 impl Service {
     /// Empties an account; or all of them, and removes the fault rules.
-    ///
-    /// # Errors
-    /// Those of the database.
     pub(crate) async fn reset(&self, account: Option<&str>) -> Result<()> {
         self.primary.reset(account, Ticks::now()).await.map_err(Error::from)?;
         if account.is_none() {
@@ -23,9 +20,6 @@ impl Service {
 
     /// Takes a snapshot of an account, or of all of them, and returns its name; `None` if there are
     /// already [`crate::store::contract::reset::MAX_SNAPSHOTS`].
-    ///
-    /// # Errors
-    /// Those of the database.
     pub(crate) async fn take_snapshot(&self, account: Option<&str>) -> Result<Option<String>> {
         let name = Uuid::new_v4().simple().to_string();
         let taken = self.primary.take_snapshot(&name, account, Ticks::now()).await;
@@ -33,9 +27,6 @@ impl Service {
     }
 
     /// Restores a snapshot; `false` if none has this name.
-    ///
-    /// # Errors
-    /// Those of the database.
     pub(crate) async fn restore_snapshot(&self, name: &str) -> Result<bool> {
         let restored = self.primary.restore_snapshot(name, Ticks::now()).await;
         let restored = restored.map_err(Error::from)?;
@@ -44,17 +35,11 @@ impl Service {
     }
 
     /// Drops a snapshot; `false` if none has this name.
-    ///
-    /// # Errors
-    /// Those of the database.
     pub(crate) async fn drop_snapshot(&self, name: &str) -> Result<bool> {
         self.primary.drop_snapshot(name).await.map_err(Error::from)
     }
 
     /// Lists the snapshots, the oldest first.
-    ///
-    /// # Errors
-    /// Those of the database.
     pub(crate) async fn snapshots(&self) -> Result<Vec<StoreSnapshot>> {
         self.primary.snapshots().await.map_err(Error::from)
     }

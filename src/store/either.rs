@@ -28,10 +28,6 @@ pub(super) use on_either;
 
 impl Store {
     /// The cluster that the database is a node of, of which each node is asked; `None` for a single server.
-    ///
-    /// # Errors
-    /// [`StartError`] if the node that requests use first does not answer. What others report is part of the
-    /// result.
     pub(crate) async fn cluster(&self) -> Result<Option<Cluster>, StartError> {
         match self {
             Store::Postgres(store) => postgres::status(store.options()).await,

@@ -86,18 +86,12 @@ pub(crate) struct WritePage<'a> {
 /// Reads a range of a table page by page.
 pub(crate) trait RowReader: Send {
     /// Returns the next page, which may be empty; `None` at the end.
-    ///
-    /// # Errors
-    /// [`TransferError`] if the source cannot be read.
     fn next(&mut self) -> TransferResult<Option<Page>>;
 }
 
 /// What entities are read from.
 pub(crate) trait TransferSource: Send + Sync {
     /// Returns the names of all tables, in their original case.
-    ///
-    /// # Errors
-    /// [`TransferError`] if the source cannot be read, as all methods.
     fn tables(&self) -> TransferResult<Vec<String>>;
 
     /// Whether pages are in key order.
@@ -178,9 +172,6 @@ pub(crate) trait TransferSource: Send + Sync {
 /// What entities are written to.
 pub(crate) trait TransferTarget: Send + Sync {
     /// Begins a copy that no earlier run has begun.
-    ///
-    /// # Errors
-    /// [`TransferError`] if the target cannot be read or written, as all methods.
     fn begin(&self) -> TransferResult<()> {
         Ok(())
     }

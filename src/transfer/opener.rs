@@ -51,9 +51,6 @@ pub(crate) enum OpenLocation {
 
 impl Opener<'_> {
     /// Opens a place for reading.
-    ///
-    /// # Errors
-    /// [`TransferError`] if it does not exist, or does not support the selection.
     pub(crate) fn source(&self, place: &DataLocation) -> TransferResult<OpenLocation> {
         Ok(match place {
             DataLocation::Endpoint(address) => OpenLocation::Endpoint(Box::new(self.remote(address)?)),
@@ -72,9 +69,6 @@ impl Opener<'_> {
     }
 
     /// Opens a place for writing. A database is created if it does not exist.
-    ///
-    /// # Errors
-    /// [`TransferError`] if it cannot be opened, or a server has it open.
     pub(crate) fn target(&self, place: &DataLocation) -> TransferResult<OpenLocation> {
         Ok(match place {
             DataLocation::Endpoint(address) => OpenLocation::Endpoint(Box::new(self.remote(address)?)),
@@ -92,9 +86,6 @@ impl Opener<'_> {
     }
 
     /// Reads a source without an order into a temporary database, which sorts it.
-    ///
-    /// # Errors
-    /// [`TransferError`] if it cannot be read, or its tables have names that are equal but for case.
     pub(crate) fn sorted(&self, source: &dyn TransferSource) -> TransferResult<OpenLocation> {
         let staged = stage_source(source, self.selection, self.staging(None))?;
         Ok(OpenLocation::Files(Box::new(staged)))

@@ -38,9 +38,6 @@ pub(crate) struct Survey {
 
 impl PageWalk<'_> {
     /// Counts the entities.
-    ///
-    /// # Errors
-    /// [`TransferError`] if the place cannot be read.
     pub(crate) fn count(&self) -> TransferResult<BTreeMap<String, u64>> {
         let mut sums = BTreeMap::new();
         for table in self.source.tables()?.into_iter().filter(|name| self.selection.has_table(name)) {
@@ -63,9 +60,6 @@ impl PageWalk<'_> {
 
     /// Deletes the entities from `target`, which is the same place; returns how many there were. One
     /// that changes meanwhile stays.
-    ///
-    /// # Errors
-    /// [`TransferError`] if the place cannot be read or written. What was deleted stays so.
     pub(crate) fn delete(&self, target: &dyn TransferTarget) -> TransferResult<BTreeMap<String, u64>> {
         self.sum(true, &|table, page| {
             let version = |row: &Row| (row.key.clone(), row.version());
@@ -74,9 +68,6 @@ impl PageWalk<'_> {
     }
 
     /// Reads all entities, and finds those that cannot be represented in the target.
-    ///
-    /// # Errors
-    /// [`TransferError`] if the place cannot be read.
     pub(crate) fn survey(&self, to_cosmos: bool) -> TransferResult<Survey> {
         let found = Mutex::new(Survey::default());
         let reject = |table: &str, entity: Rejected| {
@@ -164,9 +155,6 @@ impl PageWalk<'_> {
 }
 
 /// Returns the rows of a page.
-///
-/// # Errors
-/// If an entity is not understood, which would not be counted.
 fn understood<'a>(table: &str, page: &'a Page) -> TransferResult<&'a [Row]> {
     match page.rejected.first() {
         None => Ok(&page.rows),

@@ -135,9 +135,6 @@ impl<E: Into<ServeError>> From<E> for StartProblem {
 }
 
 /// Serves until SIGTERM or SIGINT.
-///
-/// # Errors
-/// [`StartProblem`] for an invalid command line or a server that did not start.
 pub(crate) fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Result<(), StartProblem> {
     let line = AzuriteArguments::try_parse_from(arguments).map_err(StartProblem::Arguments)?;
     line.refuse_pfx().map_err(StartProblem::Arguments)?;

@@ -29,9 +29,6 @@ impl PlaceholderService {
     }
 
     /// Reserves the first free address of the host.
-    ///
-    /// # Errors
-    /// Those of the operating system.
     pub(crate) fn reserve(self, host: &str, port: u16) -> io::Result<Placeholder> {
         let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for address in (host, port).to_socket_addrs()? {
@@ -55,9 +52,6 @@ pub(crate) struct Placeholder {
 
 impl Placeholder {
     /// Serves on a thread of its own, until the process ends. Only within a runtime.
-    ///
-    /// # Errors
-    /// Those of the operating system.
     pub(crate) fn answer(self) -> io::Result<()> {
         let Self { service, socket, .. } = self;
         let listener = accept(socket)?;

@@ -102,9 +102,6 @@ pub(crate) struct RunArguments {
 
 impl SelectionArguments {
     /// Returns the selection.
-    ///
-    /// # Errors
-    /// As [`checked`].
     pub(super) fn selection(&self, since: Option<Ticks>) -> Result<Selection, TransferEnd> {
         let selection = Selection {
             include: self.include.clone(),
@@ -130,9 +127,6 @@ pub(super) fn checked(name: &str, selection: Selection) -> Result<Selection, Tra
 }
 
 /// Reads an argument of `--rename`.
-///
-/// # Errors
-/// What is wrong with it.
 pub(super) fn rename(text: &str) -> Result<(String, String), String> {
     let (from, to) = text.split_once('=').ok_or("must be TABLE=NAME")?;
     // Cosmos DB has other names than Azure Tables.

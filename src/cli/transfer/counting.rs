@@ -56,9 +56,6 @@ pub(crate) struct DeleteArguments {
 }
 
 /// Counts entities.
-///
-/// # Errors
-/// How it ended, unless all is well.
 pub(crate) fn count(arguments: &CountArguments) -> Result<(), TransferEnd> {
     let location = location("PLACE", &arguments.place)?;
     let selection = arguments.selection.selection(None)?;
@@ -72,9 +69,6 @@ pub(crate) fn count(arguments: &CountArguments) -> Result<(), TransferEnd> {
 }
 
 /// Deletes the entities of a table that match a filter.
-///
-/// # Errors
-/// How it ended, unless all is well.
 pub(crate) fn delete_where(arguments: &DeleteArguments) -> Result<(), TransferEnd> {
     let location = location("PLACE", &arguments.place)?;
     let selection = Selection {

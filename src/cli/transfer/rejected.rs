@@ -21,9 +21,6 @@ pub(super) fn list_rejected(survey: &Survey) {
 }
 
 /// Lists entities that were not understood when the source was opened.
-///
-/// # Errors
-/// If they cannot be read again.
 pub(super) fn warn_of_rejected(
     source: &dyn TransferSource,
     selection: &Selection,
@@ -44,9 +41,6 @@ pub(super) fn warn_of_rejected(
 
 /// Records the entities that were rejected when the source was opened, unless that is done; returns how many
 /// each table has.
-///
-/// # Errors
-/// If they cannot be read again, or recorded.
 pub(super) fn record_unread(
     source: &dyn TransferSource,
     selection: &Selection,

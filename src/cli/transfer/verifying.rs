@@ -46,9 +46,6 @@ pub(crate) struct VerifyArguments {
 }
 
 /// Compares two places, and prints the differences.
-///
-/// # Errors
-/// How it ended, unless they are equal.
 pub(crate) fn run(arguments: &VerifyArguments) -> Result<(), TransferEnd> {
     let (from, to) = (location("FROM", &arguments.from)?, location("TO", &arguments.to)?);
     let selection = arguments.selection.selection(None)?;
@@ -143,9 +140,6 @@ pub(super) fn report(form: &OutputForm, compared: &Compared) -> Result<(), Trans
 }
 
 /// Prints how many extra entities were deleted.
-///
-/// # Errors
-/// Those of standard output.
 pub(super) fn deleted(form: &OutputForm, entities: u64, tables: &[String]) -> Result<(), TransferEnd> {
     let mut text = format!("{entities} extra entities deleted");
     tables.iter().for_each(|table| text.push_str(&format!("\nthe extra table {table} deleted")));

@@ -152,9 +152,6 @@ impl Sender<'_> {
 }
 
 /// Reads the answer of a collector, so that its connection can be used again.
-///
-/// # Errors
-/// How many spans it has refused, although the answer is a success (OTLP's partial success).
 fn accepted(answer: &mut Response<Body>) -> Result<(), String> {
     let text = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_string().unwrap_or_default();
     let partial = serde_json::from_str::<Value>(&text).map(|mut read| read["partialSuccess"].take());

@@ -30,9 +30,6 @@ pub(crate) struct Tracer {
 
 impl Tracer {
     /// Starts the thread that sends traces.
-    ///
-    /// # Errors
-    /// Errors of the operating system.
     pub(crate) fn start(settings: TraceSettings) -> std::io::Result<Self> {
         let (queue, waiting) = sync_channel(QUEUE);
         let ratio = settings.ratio;

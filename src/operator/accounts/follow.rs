@@ -90,9 +90,6 @@ struct OpenedKeys {
 
 impl Follower {
     /// Reads the accounts for the first time.
-    ///
-    /// # Errors
-    /// [`OperatorError`]: a server that cannot open its accounts must not start.
     pub(crate) async fn start(
         store: &Store,
         master: Option<MasterKeys>,
@@ -142,9 +139,6 @@ impl Follower {
 
     /// Reloads the snapshot if it is stale, and returns whether the counters have changed. A key
     /// that cannot be decrypted keeps its last known value; without one it is not served.
-    ///
-    /// # Errors
-    /// Errors of the store. The snapshot stays in use.
     pub(crate) async fn follow(&self, store: &Store) -> Result<bool, Failure> {
         let mut last = self.last.lock().await;
         // The counters first: a change between the two reads is then noticed by the next poll.

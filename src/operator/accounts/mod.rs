@@ -36,10 +36,6 @@ pub(crate) struct NewAccount {
 }
 
 /// Adds an account, with the given keys or with new ones.
-///
-/// # Errors
-/// [`OperatorError`] for an invalid or taken name, and if the master key does not decrypt the
-/// existing accounts.
 pub(crate) async fn add(
     store: &Store,
     master: &MasterKeys,
@@ -83,9 +79,6 @@ pub(crate) async fn list(store: &Store) -> Result<Vec<StoredAccount>, OperatorEr
 }
 
 /// Finds the stored account of this name. Its keys stay sealed.
-///
-/// # Errors
-/// [`OperatorError`] for an unknown account.
 pub(crate) async fn find(store: &Store, name: &str) -> Result<StoredAccount, OperatorError> {
     let found = store.accounts().await?.into_iter().find(|account| account.name == name);
     found.ok_or_else(|| OperatorError::AccountNotFound(name.to_owned()))
@@ -132,9 +125,6 @@ pub(crate) async fn set_queries(store: &Store, name: &str, extended: bool) -> Re
 
 /// Makes a new key in one slot of an account, and returns it in base64. The key in the other slot
 /// keeps working. The replaced key works until the servers have loaded the change.
-///
-/// # Errors
-/// [`OperatorError`] for an unknown account, and if the master key does not decrypt its keys.
 pub(crate) async fn rotate(
     store: &Store,
     master: &MasterKeys,
@@ -159,18 +149,12 @@ pub(crate) async fn rotate(
 }
 
 /// Disables or enables an account. Its keys and tables stay.
-///
-/// # Errors
-/// [`OperatorError`] for an unknown account.
 pub(crate) async fn set_disabled(store: &Store, name: &str, disabled: bool) -> Result<(), OperatorError> {
     change(store, name, AccountChange::Disable { name: name.to_owned(), disabled }).await
 }
 
 /// Removes an account and its keys. Its tables stay in the database, but are inaccessible until an
 /// account of the same name is added.
-///
-/// # Errors
-/// [`OperatorError`] for an unknown account.
 pub(crate) async fn remove(store: &Store, name: &str) -> Result<(), OperatorError> {
     change(store, name, AccountChange::Remove { name: name.to_owned() }).await
 }
@@ -210,9 +194,6 @@ fn resealed(master: &MasterKeys, account: &StoredAccount) -> Result<Option<Resea
 }
 
 /// Returns the bytes of an account's keys, to sign requests with.
-///
-/// # Errors
-/// [`OperatorError`] for an unknown account, and if the master key does not decrypt its keys.
 pub(crate) async fn keys(
     store: &Store,
     master: &MasterKeys,

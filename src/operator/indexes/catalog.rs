@@ -41,9 +41,6 @@ impl IndexCatalog {
     }
 
     /// Adds to a query of entities which indexes it can use.
-    ///
-    /// # Errors
-    /// As [`IndexCatalog::apply`].
     pub(crate) fn apply_to(&self, account: &str, plan: &mut Plan) -> Result<()> {
         match plan.entities_scan() {
             Some((table, scan)) => self.apply(account, table, scan),

@@ -52,9 +52,6 @@ impl IndexRequest {
 }
 
 /// Adds an index, which is then to be built, and returns it.
-///
-/// # Errors
-/// [`OperatorError`] for invalid names, an unknown table, an index that exists, and too many indexes.
 pub(crate) async fn add(
     store: &Store,
     request: &IndexRequest,

@@ -54,9 +54,6 @@ impl OnFailure {
 }
 
 /// Follows changes of accounts and indexes.
-///
-/// # Errors
-/// Failures of the database. What is known stays in use.
 pub(crate) async fn follow(follower: &Follower, store: &Store) -> Result<Duration, Failure> {
     if follower.follow(store).await? {
         tracing::info!("accounts or indexes changed");

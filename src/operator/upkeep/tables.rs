@@ -26,9 +26,6 @@ pub(crate) const ON_PURGE_FAILURE: OnFailure =
 
 /// Purges some entities of deleted tables that cannot be brought back any more, and returns the pause after it.
 /// Several servers may do so at once.
-///
-/// # Errors
-/// Failures of the database.
 pub(crate) async fn purge(store: &Store) -> Result<Duration, Failure> {
     let begun = Instant::now();
     let is_more_due = store.purge(Ticks::now()).await?;
@@ -48,9 +45,6 @@ impl DeletedUpkeep {
         OnFailure { message: "what belonged to deleted tables stays; will retry", pauses: (IDLE, IDLE) };
 
     /// Does what is due, and returns the pause after it.
-    ///
-    /// # Errors
-    /// Failures of the database.
     pub(crate) async fn step(&mut self, store: &Store, now: Ticks) -> Result<Duration, Failure> {
         self.measure(store).await;
         store.end_keeping(now).await?;
@@ -96,9 +90,6 @@ impl TableUpkeep {
     };
 
     /// Does what is due, and returns the pause after it.
-    ///
-    /// # Errors
-    /// Failures of the database.
     pub(crate) async fn step(&mut self, store: &Store, now: Ticks) -> Result<Duration, Failure> {
         if is_due(self.summarized, IDLE) {
             summarize(store, now).await?;

@@ -57,9 +57,6 @@ pub(crate) struct AssignmentError(usize);
 
 impl Assignment {
     /// Reads `principal=role[@account[/table]]`, several separated by `;`.
-    ///
-    /// # Errors
-    /// [`AssignmentError`] for the first invalid assignment.
     pub(crate) fn parse_list(text: &str) -> Result<Vec<Self>, AssignmentError> {
         let given = text.split(';').map(str::trim).filter(|a| !a.is_empty());
         given.enumerate().map(|(at, one)| Self::parse(one).ok_or(AssignmentError(at + 1))).collect()

@@ -77,9 +77,6 @@ impl SasQuestion {
     }
 
     /// Inspects the SAS. `policies` are the stored ones of the table if the claim names one.
-    ///
-    /// # Errors
-    /// Those of an address that is none.
     pub(crate) fn inspect(
         &self,
         claim: Claim,

@@ -49,9 +49,6 @@ pub(crate) fn each_plain_member<'a>(text: &'a str, see: impl FnMut(Member<'a>) -
 }
 
 /// Passes the members of any object, with decoded names and the JSON text of values.
-///
-/// # Errors
-/// Why it is no object, or what `see` returns.
 pub(crate) fn each_member<'a>(
     text: &'a str,
     see: impl FnMut(Cow<'a, str>, &'a str) -> Result<(), String>,

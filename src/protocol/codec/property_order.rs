@@ -6,9 +6,6 @@ use crate::protocol::model::entity::PropertyOrder;
 use crate::protocol::model::names::ordinal;
 
 /// Returns the properties of a stored object in printing order.
-///
-/// # Errors
-/// As [`stored::fields`].
 pub(crate) fn fields(stored: &str, order: PropertyOrder) -> Result<Vec<StoredField<'_>>> {
     let mut fields = stored::fields(stored)?;
     if order == PropertyOrder::Ordinal {

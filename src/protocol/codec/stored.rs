@@ -97,9 +97,6 @@ pub(crate) fn push_annotation(out: &mut String, name: &str, edm_type: EdmType) {
 
 /// Returns the names of annotations that these properties could have with other values, but do not
 /// have with these. A merge must remove them from the stored object.
-///
-/// # Errors
-/// As [`fields`].
 pub(crate) fn lacking_annotations(properties: &StoredProperties) -> Result<Vec<String>> {
     let is_plain = |field: &StoredField<'_>| has_type_of_json(field.edm_type) && !field.escaped;
     let fields = fields(properties.as_str())?;

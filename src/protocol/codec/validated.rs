@@ -64,9 +64,6 @@ impl ValidatedProperties {
     }
 
     /// As [`ValidatedProperties::new`], but the properties are stored in the order of their names.
-    ///
-    /// # Errors
-    /// As [`ValidatedProperties::new`].
     pub(crate) fn in_ordinal_order<N: AsRef<str>, V: Value>(
         keys: usize,
         properties: &mut [(N, V)],

@@ -139,9 +139,6 @@ pub fn parse(bytes: &[u8]) -> Result<Element, Malformed> {
 
 /// Parses a document in which every character, also in references, is one that XML can represent. A
 /// printed copy of it can be parsed.
-///
-/// # Errors
-/// As [`parse`], and [`Malformed`] for other characters.
 pub(crate) fn parse_strictly(bytes: &[u8]) -> Result<Element, Malformed> {
     parse(bytes).and_then(|root| if root.holds_only_xml() { Ok(root) } else { Err(Malformed) })
 }

@@ -83,9 +83,6 @@ impl Lexer {
     }
 
     /// Returns the next token; [`Token::End`] after the end of the text.
-    ///
-    /// # Errors
-    /// [`BadToken`] for text that cannot begin or finish a token.
     pub(crate) fn token(&mut self) -> Result<Spanned, BadToken> {
         while self.peek().is_some_and(char::is_whitespace) {
             self.at += 1;

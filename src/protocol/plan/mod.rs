@@ -234,9 +234,6 @@ pub fn plan(operation: Operation) -> Result<Plan> {
 
 /// Returns the name of a table that has to exist. The service keeps its metrics in tables whose names nobody
 /// can give (protocol §3.1); here there are none.
-///
-/// # Errors
-/// `missing` for such a table; those of [`TableName::parse`].
 fn existing(name: &str, missing: Code) -> Result<TableName> {
     if name.starts_with("$Metrics") { Err(missing.into()) } else { TableName::parse(name) }
 }

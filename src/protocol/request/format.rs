@@ -74,9 +74,6 @@ impl Format {
     }
 
     /// Returns the format of a successful answer.
-    ///
-    /// # Errors
-    /// Why no acceptable format can be produced.
     pub(crate) fn for_body(self) -> Result<Representation, Code> {
         self.chosen
     }

@@ -61,9 +61,6 @@ pub fn read(context: &operation::Context<'_>, target: &Target) -> Result<Request
 }
 
 /// Parses the operation.
-///
-/// # Errors
-/// Those of [`operation::on_resource`] and [`batch::read`].
 fn wanted(context: &operation::Context<'_>, verb: Verb, target: &Target) -> Result<RequestKind> {
     if verb == Verb::Options {
         return Err(Code::NotImplemented.into());

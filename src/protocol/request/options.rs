@@ -102,9 +102,6 @@ impl<'a> Options<'a> {
     }
 
     /// Refuses what is not understood. With `has_order`, an order is.
-    ///
-    /// # Errors
-    /// As [`Options::parse`].
     pub(crate) fn check(&self, has_order: bool) -> Result<()> {
         self.check_system_options(has_order)?;
         self.check_timeout()
@@ -163,9 +160,6 @@ impl<'a> Options<'a> {
     }
 
     /// Returns the `$filter` option, which point reads support too.
-    ///
-    /// # Errors
-    /// Those of [`odata::parse`].
     pub(crate) fn filter(&self, grammar: Grammar) -> Result<Option<Expr>> {
         let given = self.get("$filter").filter(|text| !text.trim().is_empty());
         given

@@ -30,9 +30,6 @@ impl Verb {
     }
 
     /// Returns the verb of a method with its X-HTTP-Method headers.
-    ///
-    /// # Errors
-    /// As [`Verb::of`].
     pub(crate) fn tunnelled(method: &str, overrides: &[&str]) -> Result<Self> {
         match (method, overrides) {
             (_, []) => Self::plain(method).ok_or_else(|| Code::UnsupportedHttpVerb.into()),

@@ -116,9 +116,6 @@ pub(crate) async fn rotate(call: &Call<'_>) -> Outcome {
 }
 
 /// Disables or enables an account. Its keys and tables stay.
-///
-/// # Errors
-/// As [`read`].
 pub(crate) async fn set_disabled(call: &Call<'_>, disabled: bool) -> Outcome {
     nothing(call)?;
     let name = call.parameter("name");
@@ -183,9 +180,6 @@ fn served<'a>(call: &'a Call<'_>) -> Result<&'a str, Refusal> {
 }
 
 /// Removes an account and its keys. Its tables stay, but are inaccessible.
-///
-/// # Errors
-/// As [`read`].
 pub(crate) async fn remove(call: &Call<'_>) -> Outcome {
     nothing(call)?;
     let name = call.parameter("name");

@@ -76,9 +76,6 @@ impl<'a> Call<'a> {
     }
 
     /// Returns the account that the query names, if it names one.
-    ///
-    /// # Errors
-    /// As [`Call::query`] and [`Call::check_account`].
     pub(crate) fn queried_account(&self) -> Result<Option<String>, Refusal> {
         let account = self.query("account")?;
         account.as_deref().map(|account| self.check_account(account)).transpose()?;
@@ -86,9 +83,6 @@ impl<'a> Call<'a> {
     }
 
     /// Returns the account and the table that the path names.
-    ///
-    /// # Errors
-    /// As [`Call::check_account`].
     pub(crate) fn table(&self) -> Result<(&str, &str), Refusal> {
         let account = self.parameter("name");
         self.check_account(account)?;

@@ -28,9 +28,6 @@ pub(crate) fn set(call: &Call<'_>) -> Outcome {
 }
 
 /// Removes the rules.
-///
-/// # Errors
-/// As [`list`]; nothing is changed.
 pub(crate) fn clear(call: &Call<'_>) -> Outcome {
     list(call)?;
     call.admin.service.fault_rules.clear();

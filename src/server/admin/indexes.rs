@@ -12,9 +12,6 @@ use crate::protocol::model::Ticks;
 use crate::store::StoredIndex;
 
 /// Lists the indexes of the account and table that the query names, or all.
-///
-/// # Errors
-/// Errors of the database.
 pub(crate) async fn list(call: &Call<'_>) -> Outcome {
     let (account, table) = (call.query("account")?, call.query("table")?);
     let found = indexes::list(call.store(), account.as_deref(), table.as_deref()).await?;

@@ -39,9 +39,6 @@ pub(crate) async fn take(call: &Call<'_>) -> Outcome {
 }
 
 /// Lists all snapshots.
-///
-/// # Errors
-/// Errors of the database.
 pub(crate) async fn list(call: &Call<'_>) -> Outcome {
     let snapshots = uncancelled(call, async |service| service.snapshots().await).await?;
     let listed = snapshots.iter().map(
@@ -61,9 +58,6 @@ pub(crate) async fn restore(call: &Call<'_>) -> Outcome {
 }
 
 /// Deletes a snapshot.
-///
-/// # Errors
-/// As [`restore`].
 pub(crate) async fn discard(call: &Call<'_>) -> Outcome {
     let name = call.parameter("name").to_owned();
     let deleted = uncancelled(call, async move |service| service.drop_snapshot(&name).await).await?;

@@ -50,10 +50,6 @@ pub(crate) struct MasterKeySettings {
 
 impl MasterKeySettings {
     /// Returns the master key, if there is one, and the previous one.
-    ///
-    /// # Errors
-    /// [`ConfigError`] for a file that cannot be read, an invalid key, and a previous key without a
-    /// current one.
     pub(crate) fn read(&self) -> Result<Option<MasterKeys>, ConfigError> {
         let now = master_key("--master-key", &self.master_key, &self.master_key_file)?;
         let old = master_key("--old-master-key", &self.old_master_key, &self.old_master_key_file)?;

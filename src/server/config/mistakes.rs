@@ -26,9 +26,6 @@ impl Mistakes {
     }
 
     /// Returns the value, unless mistakes were recorded.
-    ///
-    /// # Errors
-    /// The recorded mistakes.
     pub(crate) fn unless<T>(self, value: Option<T>) -> Result<T, Self> {
         match value {
             Some(value) if self.0.is_empty() => Ok(value),

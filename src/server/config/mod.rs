@@ -290,9 +290,6 @@ pub(crate) enum ConfigError {
 
 impl Settings {
     /// Parses and checks the settings.
-    ///
-    /// # Errors
-    /// All [`Mistakes`] at once.
     pub(crate) fn read(&self) -> Result<Config, Mistakes> {
         let mut mistakes = Mistakes::default();
         let listen = mistakes.note(self.listen.address());

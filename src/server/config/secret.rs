@@ -7,10 +7,6 @@ use crate::server::file::read_text;
 
 /// Returns a secret that is given in place or in a file. A blank text in place counts as `None`,
 /// which some callers refuse.
-///
-/// # Errors
-/// [`ConfigError`] for a secret that is given both ways, and for a file that is empty, too large,
-/// or cannot be read.
 pub(crate) fn secret(
     flag: &'static str,
     value: &Option<String>,

@@ -86,9 +86,6 @@ impl StorageSettings {
     }
 
     /// Returns the database of a URL, with the default limits.
-    ///
-    /// # Errors
-    /// Why the URL is invalid.
     pub(crate) fn of_url(url: &str) -> Result<Database, String> {
         // The map counts as memory of the process, and copies read everything once.
         let settings = Self::with_limits(url, DEFAULT_MAX_CONNECTIONS, 0);

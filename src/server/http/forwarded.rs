@@ -19,10 +19,6 @@ const MAX_RANGES: usize = 256;
 
 impl Proxies {
     /// Reads addresses and ranges (`10.0.0.0/8`); blank ones are skipped.
-    ///
-    /// # Errors
-    /// Which one is wrong, and why. A range of all addresses is refused: every client could then
-    /// forge its address.
     pub(crate) fn parse(given: &[String]) -> Result<Self, String> {
         let given: Vec<&str> = given.iter().map(|text| text.trim()).filter(|text| !text.is_empty()).collect();
         if given.len() > MAX_RANGES {

@@ -47,25 +47,16 @@ pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
 }
 
 /// Opens a socket for connections.
-///
-/// # Errors
-/// Those of the operating system.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     accept(reserve(address)?)
 }
 
 /// Accepts connections on an address that was reserved. Only within a runtime.
-///
-/// # Errors
-/// Those of the operating system.
 pub(crate) fn accept(socket: TcpSocket) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)?.into_std()
 }
 
 /// Reserves an address; connections are refused until [`accept`].
-///
-/// # Errors
-/// Those of the operating system.
 pub(crate) fn reserve(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     // A restart must not wait for earlier connections to time out.
@@ -85,9 +76,6 @@ pub(crate) struct Listening {
 
 /// Serves a socket over HTTP/1.1. `configure` names the handler. `enter` is called for each new connection, and what
 /// it returns is kept until the connection ends.
-///
-/// # Errors
-/// Those of the operating system.
 pub(crate) fn listen<C, E, G>(listening: Listening, configure: C, enter: E) -> io::Result<ServerBuilder>
 where
     C: Fn(&mut ServiceConfig) + Clone + Send + 'static,

@@ -114,9 +114,6 @@ fn secret(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
 
 impl Tls {
     /// Reads the files.
-    ///
-    /// # Errors
-    /// [`TlsError`], to be shown to the operator.
     pub(crate) fn load(files: TlsFiles) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let first = files.stamp();

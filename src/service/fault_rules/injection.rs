@@ -45,10 +45,6 @@ impl Injection {
     }
 
     /// Does some work with the faults around it.
-    ///
-    /// # Errors
-    /// The ordered one, with the index of an operation if it is the error of one inside a batch; those of
-    /// the work.
     pub(crate) async fn around<E: From<Error>>(
         self,
         work: impl Future<Output = Result<Answer, E>>,

@@ -37,9 +37,6 @@ pub(crate) struct FaultRuleCount {
 
 impl FaultRules {
     /// Replaces all rules. Counts begin at zero.
-    ///
-    /// # Errors
-    /// What is wrong with which rule; the rules stay as they were.
     pub(crate) fn replace(&self, rules: Vec<FaultRule>) -> Result<(), String> {
         if rules.len() > MAX_RULES {
             return Err(format!("a server has at most {MAX_RULES} rules, not {}", rules.len()));

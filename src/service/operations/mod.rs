@@ -24,9 +24,6 @@ use crate::protocol::plan::Plan;
 use crate::store::Store;
 
 /// Runs a plan and prints its outcome. Deleted tables are kept for `keep_deleted` ticks.
-///
-/// # Errors
-/// Those of the store.
 pub(crate) async fn run(
     store: &Store,
     plan: &Plan,

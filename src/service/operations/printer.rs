@@ -40,9 +40,6 @@ impl<'a> Printer<'a> {
     }
 
     /// Prints the document of a table.
-    ///
-    /// # Errors
-    /// If the client accepts no form in which it can be printed.
     pub(super) fn table_document(&self, status: u16, name: &str) -> Result<Answer> {
         Ok(match self.format.for_body()? {
             Representation::Json(metadata) => {
@@ -57,9 +54,6 @@ impl<'a> Printer<'a> {
     }
 
     /// Prints the document of an entity.
-    ///
-    /// # Errors
-    /// As [`Printer::table_document`], and for an entity that is not in stored form.
     pub(super) fn entity_document(
         &self,
         status: u16,

@@ -85,8 +85,6 @@ fn count_filtered(table: TableRef<'_>, filter: &Predicate, end: &PageEnd) {
     }
 }
 
-/// # Errors
-/// If the client accepts no form in which it can be printed.
 fn open(table: &str, rows: usize, select: Option<&Select>, printer: &Printer<'_>) -> Result<EntityFeed> {
     let form = match printer.format.for_body()? {
         Representation::Json(metadata) => FeedForm::Json(printer.context(metadata, table, select)),
@@ -95,8 +93,6 @@ fn open(table: &str, rows: usize, select: Option<&Select>, printer: &Printer<'_>
     Ok(EntityFeed { feed: Feed::open(form, rows), broken: None })
 }
 
-/// # Errors
-/// For a row that is not in stored form.
 fn close(feed: EntityFeed, order: PageOrder, end: &PageEnd, printer: &Printer<'_>) -> Result<Answer> {
     if let Some(error) = feed.broken {
         return Err(error);

@@ -23,9 +23,6 @@ pub(super) async fn run(
 }
 
 /// Returns the answer to a write that was done, alone or in a change set.
-///
-/// # Errors
-/// If the client accepts no form in which an inserted entity can be printed.
 pub(crate) fn print(
     table: &TableName,
     write: &Write,

@@ -11,9 +11,6 @@ use crate::store::postgres::connections::search_path::SearchPath;
 
 /// Brings the schema up to date. Where the migrations cannot run because their server is away, as
 /// the coordinator of Citus may be, any server of the list that has the current schema will do.
-///
-/// # Errors
-/// Why the migrations did not run.
 pub(crate) async fn prepare(options: &PgOptions) -> Result<SearchPath, StartError> {
     let error = match migrate(options).await {
         Err(error @ (StartError::Connect(_) | StartError::ConnectTimeout(_))) => error,

@@ -39,9 +39,6 @@ impl Attempts {
     }
 
     /// Waits until the operation may be retried.
-    ///
-    /// # Errors
-    /// The failure, if no further attempt is allowed.
     async fn after(&mut self, failure: Failure) -> StoreResult<()> {
         let pause = self.pause(failure)?;
         if !pause.is_zero() {

@@ -65,9 +65,6 @@ impl ChangeSetBody {
 
     /// Reads the answer to a change set: whether it was done or, if an operation in it was refused,
     /// nothing was changed.
-    ///
-    /// # Errors
-    /// Why it is no answer to a change set, or not all of one.
     pub(crate) fn read(answer: &ClientAnswer) -> Result<Result<(), ServiceError>, String> {
         let text = String::from_utf8_lossy(&answer.body);
         let mut parts = text.split("\nHTTP/1.1 ").skip(1).peekable();

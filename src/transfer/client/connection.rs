@@ -40,9 +40,6 @@ const NO_ORIGIN: &str = "its endpoint must begin with http:// or https://";
 impl ConnectionString {
     /// Reads `AccountName=…;AccountKey=…`, or `UseDevelopmentStorage=true`. In place of the key may
     /// stand `SharedAccessSignature=…`, or `BearerToken=…`, which SDKs do not know.
-    ///
-    /// # Errors
-    /// Why it is invalid.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         let part = |wanted: &str| {
             let mut parts = text.split(';').filter_map(|part| part.trim().split_once('='));

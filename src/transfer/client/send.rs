@@ -144,9 +144,6 @@ impl Client {
     }
 
     /// Sends a write, of whose answer only the status is of interest.
-    ///
-    /// # Errors
-    /// As [`Client::read`].
     pub(crate) fn send(&self, call: &ClientCall) -> ClientResult<()> {
         self.send_until(call, Some(ATTEMPTS), |_| Ok(Ok(())))
     }
@@ -167,9 +164,6 @@ impl Client {
 
     /// Sends a change set, and retries all of it if it was throttled. In that case the answer is 202,
     /// with the error inside.
-    ///
-    /// # Errors
-    /// As [`Client::read`].
     pub(crate) fn send_change_set(&self, call: &ClientCall) -> ClientResult<()> {
         self.send_until(call, Some(SET_ATTEMPTS), ChangeSetBody::read)
     }

@@ -88,9 +88,6 @@ struct CopyRun<'a> {
 
 /// Copies the tables that are selected. A run that is interrupted, or fails, can be resumed with its
 /// checkpoint.
-///
-/// # Errors
-/// [`TransferError`]; without `keep_going` the first.
 pub(crate) fn copy(
     source: &dyn TransferSource,
     target: &dyn TransferTarget,

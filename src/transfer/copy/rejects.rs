@@ -21,9 +21,6 @@ pub(crate) struct Rejects {
 
 impl Rejects {
     /// Begins the file anew, or continues that of an interrupted copy.
-    ///
-    /// # Errors
-    /// If there is a file of another kind.
     pub(crate) fn open(path: &Path, is_continued: bool) -> TransferResult<Self> {
         if !is_continued && path.is_file() {
             let mut beginning = Vec::new();
@@ -38,9 +35,6 @@ impl Rejects {
     }
 
     /// Appends entities.
-    ///
-    /// # Errors
-    /// Those of the file, so that no rejected entity is lost silently.
     pub(crate) fn add(&self, table: &str, rejected: &[Rejected]) -> TransferResult<()> {
         if rejected.is_empty() {
             return Ok(());

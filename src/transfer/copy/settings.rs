@@ -68,9 +68,6 @@ fn same_properties(a: &ServiceProperties, b: &ServiceProperties) -> bool {
 
 /// Returns which settings differ, as far as both sides have them. `tables`: their names in the source and in the
 /// target.
-///
-/// # Errors
-/// Those of both places.
 pub(crate) fn differing_settings<'t>(
     source: &dyn TransferSource,
     target: &dyn TransferSource,

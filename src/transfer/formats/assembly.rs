@@ -33,9 +33,6 @@ impl<'a> Assembly<'a> {
     }
 
     /// Adds a member whose annotation is a member of its own.
-    ///
-    /// # Errors
-    /// If it is a date that cannot be stored as it is.
     pub(super) fn annotated(&mut self, name: &str, stated: Option<EdmType>, raw: &str) -> Result<(), String> {
         match stated {
             Some(EdmType::DateTime) => self.date(name, raw)?,
@@ -49,9 +46,6 @@ impl<'a> Assembly<'a> {
     }
 
     /// Adds a value with its type, which is `Edm.Int32` or `Int32`.
-    ///
-    /// # Errors
-    /// If there is no such type, or it is a date that cannot be stored as it is.
     pub(super) fn typed(&mut self, name: &str, edm_type: &str, raw: &str) -> Result<(), String> {
         let known = known_type(edm_type).ok_or_else(|| format!("{name}: '{edm_type}' is not a type"))?;
         if known == EdmType::DateTime {
@@ -71,9 +65,6 @@ impl<'a> Assembly<'a> {
     }
 
     /// Adds a text, of a type that is not String if one is given.
-    ///
-    /// # Errors
-    /// As [`Assembly::typed`].
     pub(super) fn text(&mut self, name: &str, edm_type: Option<&str>, text: &str) -> Result<(), String> {
         let mut raw = String::new();
         push_string(&mut raw, text);
@@ -100,9 +91,6 @@ impl<'a> Assembly<'a> {
     }
 
     /// Returns the entity.
-    ///
-    /// # Errors
-    /// Why it is none.
     pub(super) fn row(mut self) -> Result<Row, String> {
         self.json.push_str(if self.json.is_empty() { "{}" } else { "}" });
         Row::from_json(&self.json)

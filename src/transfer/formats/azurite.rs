@@ -31,9 +31,6 @@ const SERVICES: &str = "$SERVICES_COLLECTION$";
 const MAX_ACCOUNTS: usize = 20;
 
 /// Imports the tables of the account in the options, or of the development account.
-///
-/// # Errors
-/// [`TransferError`] if it is not such a file.
 pub(super) fn import(path: &Path, staging: &mut Staging) -> TransferResult<()> {
     staging.note_settings();
     let account = staging.account.clone().unwrap_or_else(|| DEVELOPMENT_ACCOUNT.to_owned());

@@ -24,9 +24,6 @@ pub(super) struct StagingFolder {
 
 impl StagingFolder {
     /// Creates a folder where the system has its temporary files.
-    ///
-    /// # Errors
-    /// [`TransferError`] if it cannot be created.
     pub(super) fn create() -> TransferResult<Self> {
         let parent = std::env::temp_dir();
         remove_abandoned(&parent);

@@ -27,9 +27,6 @@ pub(super) fn is_manifest(beginning: &str) -> bool {
 
 impl AzCopyManifest {
     /// Reads a manifest.
-    ///
-    /// # Errors
-    /// [`TransferError`] if it is not one.
     pub(super) fn read(path: &Path) -> TransferResult<Self> {
         let text = opening::beginning(path)?;
         let read = serde_json::from_str(&text);
@@ -45,9 +42,6 @@ impl AzCopyManifest {
     }
 
     /// Checks that all data files are there.
-    ///
-    /// # Errors
-    /// [`TransferError`] if there are others, or not all.
     pub(super) fn check(&self, files: usize) -> TransferResult<()> {
         if files == self.total_data_files {
             return Ok(());

@@ -13,9 +13,6 @@ use crate::transfer::rows::type_inference::TableNotes;
 const NUMBERED: [&str; 8] = ["String", "Binary", "Boolean", "DateTime", "Double", "Guid", "Int32", "Int64"];
 
 /// Reads an entity: plain members with type annotations, or values as objects with their type.
-///
-/// # Errors
-/// Why it is none.
 pub(super) fn entity(
     object: &Object<'_>,
     options: &FileOptions,

@@ -38,9 +38,6 @@ enum Recognized {
 }
 
 /// Reads files into a temporary database.
-///
-/// # Errors
-/// [`TransferError`] if a file cannot be read or its format is unknown, or if it is interrupted.
 pub(super) fn stage(path: &Path, files: &FileOptions, options: StagingOptions) -> TransferResult<Staged> {
     staged(options, |staging| import(path, files, staging))
 }

@@ -13,9 +13,6 @@ pub(super) struct Object<'a>(Vec<(Cow<'a, str>, &'a str)>);
 
 impl<'a> Object<'a> {
     /// Splits an object.
-    ///
-    /// # Errors
-    /// Why it is none, or which member stands twice.
     pub(super) fn of(json: &'a [u8]) -> Result<Self, String> {
         let json = std::str::from_utf8(json).map_err(|_| "it is not UTF-8")?;
         if !json.trim_start().starts_with('{') {

@@ -19,9 +19,6 @@ const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 const SEVEN_ZIP: &[u8] = &[0x37, 0x7a, 0xbc, 0xaf];
 
 /// Opens a file, and decompresses it if its content is gzip or zstd, whatever its name says.
-///
-/// # Errors
-/// [`TransferError`] if it cannot be opened, or is compressed in another way.
 pub(super) fn open(path: &Path) -> TransferResult<Box<dyn BufRead>> {
     let wrong = |reason: &dyn std::fmt::Display| named(path, reason);
     let mut file = BufReader::new(File::open(path).map_err(|error| wrong(&error))?);
@@ -40,9 +37,6 @@ pub(super) fn open(path: &Path) -> TransferResult<Box<dyn BufRead>> {
 }
 
 /// Opens a file of text, without its byte order mark.
-///
-/// # Errors
-/// As [`open`], and if the text is UTF-16, as the shell of Windows writes it.
 pub(super) fn open_text(path: &Path) -> TransferResult<Box<dyn BufRead>> {
     let mut reader = open(path)?;
     let beginning = reader.fill_buf().map_err(|error| named(path, &error))?;
@@ -62,9 +56,6 @@ pub(super) fn named(path: &Path, reason: &dyn std::fmt::Display) -> TransferErro
 }
 
 /// Returns the beginning of a text.
-///
-/// # Errors
-/// As [`open`].
 pub(super) fn beginning(path: &Path) -> TransferResult<String> {
     let mut bytes = Vec::new();
     open_text(path)?.take(BEGINNING).read_to_end(&mut bytes).map_err(|error| named(path, &error))?;

@@ -56,9 +56,6 @@ impl Nesting {
 
 impl Splitter {
     /// Opens a file.
-    ///
-    /// # Errors
-    /// [`TransferError`] if it cannot be read, or is no such text; as all methods.
     pub(super) fn open(path: &Path) -> TransferResult<Self> {
         Ok(Self { reader: opening::open_text(path)?, path: path.to_owned(), offset: 0 })
     }

@@ -190,9 +190,6 @@ pub(crate) struct StagingOptions {
 }
 
 /// Reads the tables of another source, which has no order, into a temporary database.
-///
-/// # Errors
-/// [`TransferError`] if it cannot be read, or is interrupted.
 pub(crate) fn stage_source(
     source: &dyn TransferSource,
     selection: &Selection,

@@ -15,9 +15,6 @@ pub(super) struct NoEntities(usize);
 
 impl NoEntities {
     /// Counts those of a page.
-    ///
-    /// # Errors
-    /// If there are too many: the source has something else than entities.
     pub(super) fn check(&mut self, table: &str, page: &Page) -> TransferResult<()> {
         self.0 += page.rejected.iter().filter(|rejected| !has_keys(&rejected.entity)).count();
         if self.0 <= MAX_NO_ENTITIES {

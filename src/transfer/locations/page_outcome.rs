@@ -25,9 +25,6 @@ impl<'a, 'p> PageOutcome<'a, 'p> {
     }
 
     /// Rejects an entity.
-    ///
-    /// # Errors
-    /// If it cannot be recorded.
     pub(super) fn reject(&mut self, row: &Row, reason: impl Into<String>) -> TransferResult<()> {
         self.counts.rejected += 1;
         (self.page.reject)(Rejected { entity: row.to_json(), reason: reason.into() })
@@ -35,9 +32,6 @@ impl<'a, 'p> PageOutcome<'a, 'p> {
 
     /// Leaves out the writes of entities whose keys the target has: a retry finds what the attempt before it
     /// has written, and other writers may have added some.
-    ///
-    /// # Errors
-    /// Those of the target, and as [`PageOutcome::reject`].
     pub(super) fn without_existing<T>(
         &mut self,
         target: &dyn TransferSource,
@@ -61,9 +55,6 @@ impl<'a, 'p> PageOutcome<'a, 'p> {
 }
 
 /// Reads the entities with the keys of `rows` from a target that has no filter.
-///
-/// # Errors
-/// Those of the target.
 fn find_existing<'a>(
     target: &dyn TransferSource,
     table: &str,

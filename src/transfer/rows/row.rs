@@ -37,9 +37,6 @@ pub(crate) struct Row {
 
 impl Row {
     /// Reads an entity from JSON with type annotations, as in answers and dumps.
-    ///
-    /// # Errors
-    /// Why it is invalid.
     pub(crate) fn from_json(json: &str) -> Result<Self, String> {
         let body = json_read::entity(json.as_bytes()).map_err(|error| reason(json, &[], &error))?;
         if body.has_key_of_other_type {
@@ -66,9 +63,6 @@ impl Row {
 
     /// Appends the entity as JSON. Every value whose type a reader could mistake is annotated, doubles
     /// included.
-    ///
-    /// # Errors
-    /// If it is not in stored form.
     pub(crate) fn push_json(&self, out: &mut String, with_timestamp: bool) -> Result<(), String> {
         out.push_str("{\"PartitionKey\":");
         push_string(out, &self.key.partition);
@@ -120,9 +114,6 @@ impl Row {
     }
 
     /// Returns the properties in the order in which they are shown.
-    ///
-    /// # Errors
-    /// If the entity is not in stored form.
     pub(crate) fn properties_in_order(&self) -> crate::error::Result<Properties> {
         let fields = property_order::fields(self.properties.as_str(), self.properties.order())?;
         fields.iter().map(|field| Ok((field.name.clone().into_owned(), field.value()?))).collect()

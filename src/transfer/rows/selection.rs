@@ -53,17 +53,11 @@ impl Selection {
     }
 
     /// Returns the filter with `since`, as the stores take it.
-    ///
-    /// # Errors
-    /// Why the filter is invalid, in the service's words.
     pub(crate) fn predicate(&self) -> Result<Option<Predicate>, String> {
         self.understood(true)
     }
 
     /// Checks that the filter has nothing that the service lacks.
-    ///
-    /// # Errors
-    /// What is wrong with it, in the service's words.
     pub(crate) fn check_for_endpoint(&self) -> Result<(), String> {
         self.understood(false).map(drop)
     }

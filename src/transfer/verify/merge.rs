@@ -39,9 +39,6 @@ pub(super) struct Merge<'a> {
 
 impl<'a> Merge<'a> {
     /// Compares a range that was taken from the queue.
-    ///
-    /// # Errors
-    /// Those of both places.
     pub(super) fn run(
         comparison: &'a Comparison<'a>,
         queue: &'a WorkQueue,

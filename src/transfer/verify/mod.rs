@@ -20,9 +20,6 @@ use merge::Merge;
 use reordered::{ReorderedRows, Side};
 
 /// Returns the tables of a target, by their names in the source if they have some.
-///
-/// # Errors
-/// Those of the target.
 pub(crate) fn renamed_tables(
     target: &dyn TransferSource,
     renames: &[(String, String)],
@@ -41,9 +38,6 @@ pub(crate) fn renamed_tables(
 
 impl Comparison<'_> {
     /// Compares all selected tables.
-    ///
-    /// # Errors
-    /// [`TransferError`] if a place cannot be read.
     pub(crate) fn run(&self) -> TransferResult<Compared> {
         let mut compared = Compared::default();
         let tables = self.tables(&mut compared)?;
@@ -76,9 +70,6 @@ impl Comparison<'_> {
     }
 
     /// Returns the selected tables that only the target has.
-    ///
-    /// # Errors
-    /// [`TransferError`] if a place cannot be read.
     pub(crate) fn extra_tables(&self) -> TransferResult<Vec<String>> {
         let mut compared = Compared::default();
         self.tables(&mut compared)?;

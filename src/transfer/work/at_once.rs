@@ -7,9 +7,6 @@ use crate::transfer::error::{TransferError, TransferResult};
 
 /// Calls `work` with each of `items`, on several threads; after the first failure no more are begun. Returns
 /// what the calls returned, in the order of the items.
-///
-/// # Errors
-/// The first failure, in the order of the items.
 pub(crate) fn at_once<I: Send, O: Send>(
     threads: usize,
     items: Vec<I>,

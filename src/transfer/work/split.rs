@@ -48,9 +48,6 @@ struct Behind {
 impl Remainder<'_> {
     /// Returns keys that split the rest into parts of about the same number of partitions, or of rows if
     /// only one partition is left; none if there is nothing to split.
-    ///
-    /// # Errors
-    /// Those of the source.
     pub(crate) fn points(&self) -> TransferResult<Vec<Key>> {
         let partition = &self.claimed.partition;
         let upper = self.upper.as_ref();

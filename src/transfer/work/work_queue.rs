@@ -234,9 +234,6 @@ impl WorkQueue {
     }
 
     /// Runs the same work on several threads; the first error stops the others.
-    ///
-    /// # Errors
-    /// The first one.
     pub(crate) fn run(
         &self,
         threads: usize,

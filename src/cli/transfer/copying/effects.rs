@@ -44,9 +44,6 @@ impl Effects {
 
 impl CopyJob<'_> {
     /// Counts what the copy would change and delete in the target, which is read without a filter.
-    ///
-    /// # Errors
-    /// If a place cannot be read.
     fn effects(
         &self,
         source: &dyn TransferSource,

@@ -24,9 +24,6 @@ use prepare::{CopyFiles, CopyJob};
 use report::interrupted;
 
 /// Copies, and prints a summary.
-///
-/// # Errors
-/// How it ended, unless everything was copied.
 pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     let (from, to) = (location("FROM", &arguments.from)?, location("TO", &arguments.to)?);
     let [from_account, to_account] = arguments.account.of(&from, &to);

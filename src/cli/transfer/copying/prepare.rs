@@ -124,9 +124,6 @@ impl CopyJob<'_> {
     }
 
     /// Opens the state of the copy.
-    ///
-    /// # Errors
-    /// As [`Checkpoint::open`].
     pub(super) fn checkpoint(&self, files: &CopyFiles) -> Result<Checkpoint, TransferEnd> {
         Ok(Checkpoint::open(&files.state, &self.fingerprint(), self.arguments.resume)?)
     }

@@ -80,9 +80,6 @@ impl Atom<'_> {
     }
 
     /// Prints one entity of a page.
-    ///
-    /// # Errors
-    /// Only for a row that is not in stored form.
     pub(crate) fn push_feed_entity(&self, out: &mut String, entity: BorrowedEntity<'_>) -> Result<()> {
         self.push_entity(out, entity, false)
     }

@@ -44,9 +44,6 @@ impl Shapes {
 
     /// Prints the properties of one entity, each with a comma. `order` is the same for all
     /// entities.
-    ///
-    /// # Errors
-    /// Only for text that is not in stored form.
     pub(crate) fn push(&mut self, out: &mut String, properties: &str, order: PropertyOrder) -> Result<()> {
         let worthwhile = self.misses <= self.hits + MISSES;
         if worthwhile && self.push_as_known(out, properties) {

@@ -126,9 +126,6 @@ fn address_of(context: &MetadataContext<'_>) -> String {
 }
 
 /// Prints one entity of a page. `common` is that of its context.
-///
-/// # Errors
-/// Only for a row that is not in stored form.
 pub(crate) fn push_feed_entity(
     out: &mut String,
     context: &MetadataContext<'_>,

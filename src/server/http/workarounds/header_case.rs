@@ -104,9 +104,6 @@ impl<IO> HeaderCase<IO> {
     }
 
     /// Converts the heads in `bytes`, up to a body that is too long to copy.
-    ///
-    /// # Errors
-    /// If they begin with a body in place of a head, or the other way round, or with [`NO_ANSWER`].
     fn prepare(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() && self.ready.len() < PIECE {

@@ -75,9 +75,6 @@ impl LaneKey {
 
 impl Nodes {
     /// Of the servers that the settings list.
-    ///
-    /// # Errors
-    /// [`StartError`] for a URL that cannot work.
     pub(crate) fn new(
         options: &PgOptions,
         path: &SearchPath,
@@ -124,17 +121,11 @@ impl Nodes {
 
     /// A connection to any server, for statements that wait this long for locks; `None`: as long as the
     /// session happens to.
-    ///
-    /// # Errors
-    /// As [`Pool::acquire_for`], of the last server that was tried.
     pub(crate) async fn acquire_for(&self, wait: Option<LockWait>) -> Result<Lease, StatementError> {
         self.acquire_of(None, wait).await
     }
 
     /// As [`Nodes::acquire_for`], for statements that wait for locks as long as an operation may.
-    ///
-    /// # Errors
-    /// As [`Nodes::acquire_for`].
     pub(crate) async fn acquire(&self) -> Result<Lease, StatementError> {
         self.acquire_for(Some(LockWait::Long)).await
     }
@@ -254,9 +245,6 @@ impl Nodes {
     }
 
     /// Looks again where the entities are, and which nodes there are.
-    ///
-    /// # Errors
-    /// As those of a read, if the map was not read.
     pub(crate) async fn refresh(&self) -> Result<(), StatementError> {
         let read = self.read_map().await;
         if self.is_distributed() {

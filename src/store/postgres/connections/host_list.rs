@@ -78,8 +78,6 @@ struct HostPort {
 }
 
 impl HostList {
-    /// # Errors
-    /// What is wrong, without any part of the URL that may be secret.
     pub(crate) fn parse(url: &str) -> Result<Self, String> {
         let parts = UrlParts::of(url);
         let wanted = match &parts.wanted {
@@ -217,9 +215,6 @@ impl HostPort {
 }
 
 /// Cuts `host`, `host:port` or `[address]:port`.
-///
-/// # Errors
-/// What is wrong, without the text.
 pub(super) fn split_port(text: &str) -> Result<(&str, Option<&str>), String> {
     let (host, rest) = match text.strip_prefix('[') {
         Some(address) => {

@@ -47,9 +47,6 @@ pub(crate) struct HostMap(BTreeMap<NodeAddress, NodeAddress>);
 
 impl HostMap {
     /// Reads `name:port=address:port`, several separated by commas; nothing is an empty map.
-    ///
-    /// # Errors
-    /// What is wrong.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut map = BTreeMap::new();
         for pair in text.split(',').filter(|_| !text.trim().is_empty()) {

@@ -72,9 +72,6 @@ pub(crate) struct ChosenHost {
 
 impl Hosts {
     /// Reads the hosts of a URL.
-    ///
-    /// # Errors
-    /// [`StartError`] for a URL that cannot work.
     pub(crate) fn of(url: &str, acquire_timeout: Duration) -> Result<Self, StartError> {
         let HostList { urls, wanted } = HostList::parse(url).map_err(StartError::Options)?;
         let host = |url: &String| -> Result<Host, StartError> {
@@ -163,9 +160,6 @@ impl Hosts {
 
     /// Opens a session of the host in use or, if it cannot be had there, of the first that has it. Several
     /// callers search once.
-    ///
-    /// # Errors
-    /// Why there is none; with several hosts, of each of them.
     pub(crate) async fn connect(&self) -> Result<(PgConnection, ChosenHost), sqlx::Error> {
         if !self.are_several() {
             let connection = self.try_host(0, self.wanted.last_resort()).await?;
@@ -338,9 +332,6 @@ fn name_of(connect: &PgConnectOptions) -> String {
 }
 
 /// What the server of a session is.
-///
-/// # Errors
-/// Those of the database.
 pub(crate) async fn role_of(connection: &mut PgConnection) -> Result<HostRole, sqlx::Error> {
     let asked =
         sqlx::query(statements::SESSION_KIND).bind("transaction_read_only").bind("on").persistent(false);

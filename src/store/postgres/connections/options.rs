@@ -131,9 +131,6 @@ const CHECK_CLIENT: &str = "SET client_connection_check_interval = '2s'";
 
 /// Has the database end the statements of a session soon after their client has gone. Not every system that
 /// PostgreSQL runs on can notice that.
-///
-/// # Errors
-/// Those of the connection.
 pub(crate) async fn end_if_abandoned(db: &mut PgConnection) -> Result<(), sqlx::Error> {
     match db.execute(sqlx::raw_sql(CHECK_CLIENT)).await {
         Ok(_) | Err(sqlx::Error::Database(_)) => Ok(()),

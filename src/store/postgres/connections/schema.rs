@@ -25,9 +25,6 @@ pub(crate) fn known() -> i64 {
 }
 
 /// The version of the schema; `None` before the first migration.
-///
-/// # Errors
-/// Those of the database.
 pub(crate) async fn version(db: &mut PgConnection) -> Result<Option<i64>, sqlx::Error> {
     let found = sqlx::query(statements::HAS_RELATION).bind(MIGRATIONS).fetch_one(&mut *db).await?;
     match found.try_get("found")? {
@@ -37,9 +34,6 @@ pub(crate) async fn version(db: &mut PgConnection) -> Result<Option<i64>, sqlx::
 }
 
 /// Whether the schema is the one that this program knows, or newer.
-///
-/// # Errors
-/// Those of the database.
 pub(crate) async fn is_current(db: &mut PgConnection) -> Result<bool, sqlx::Error> {
     Ok(version(db).await? >= Some(known()))
 }
@@ -53,9 +47,6 @@ pub(crate) async fn current(options: &PgOptions, url: &str) -> Result<Option<Sea
 }
 
 /// Finds the tables for reading alone, through the first listed server that answers.
-///
-/// # Errors
-/// [`StartError`]; it says if there are no tables, or if they are of a version that cannot be read.
 pub(crate) async fn find(options: &PgOptions) -> Result<SearchPath, StartError> {
     let mut connected = Err(StartError::ConnectTimeout(options.acquire_timeout));
     for url in options.urls() {
@@ -80,17 +71,11 @@ pub(crate) async fn find(options: &PgOptions) -> Result<SearchPath, StartError> 
 }
 
 /// Connects to where migrations run.
-///
-/// # Errors
-/// [`StartError`].
 pub(crate) async fn connect(options: &PgOptions) -> Result<PgConnection, StartError> {
     Ok(connect_to(options, options.migration_url()).await?.0)
 }
 
 /// Connects, and confines the session to the schema with the tables.
-///
-/// # Errors
-/// [`StartError`].
 pub(crate) async fn connect_to(
     options: &PgOptions,
     url: &str,
@@ -99,9 +84,6 @@ pub(crate) async fn connect_to(
 }
 
 /// As [`connect_to`], to the host that is chosen of these.
-///
-/// # Errors
-/// [`StartError`].
 pub(crate) async fn connect_by(
     options: &PgOptions,
     hosts: &Hosts,

@@ -34,9 +34,6 @@ const VIEWS_WITH_COMMENT: &str = "SELECT n.nspname::text AS schema, c.relname::t
      WHERE c.relkind = 'v' AND obj_description(c.oid, 'pg_class') ~ $1 ORDER BY 1, 2";
 
 /// Inspects the database, and whether migrations could run.
-///
-/// # Errors
-/// [`StartError`] if it cannot be queried.
 pub(crate) async fn inspect(options: &PgOptions) -> Result<Inspection, StartError> {
     options.check()?;
     let limit = options.acquire_timeout + options.operation_timeout;

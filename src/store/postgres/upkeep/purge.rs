@@ -60,9 +60,6 @@ impl Upkeep for PgStore {
 
 impl PgStore {
     /// Returns how many connections the database allows this store's role, including those in use.
-    ///
-    /// # Errors
-    /// As those of a read.
     pub(crate) async fn allowed_connections(&self) -> Result<u32, StatementError> {
         let mut lease = self.acquire_to_probe().await?;
         let row = lease.row(sqlx::query(statements::ALLOWED_CONNECTIONS), Effect::Undone).await?;

@@ -73,9 +73,6 @@ pub(crate) struct Checkpoints {
 
 impl Checkpoints {
     /// Takes over checkpoints from SQLite, for the commits of `writer`.
-    ///
-    /// # Errors
-    /// If a connection cannot be opened, or a thread not started.
     pub(crate) fn start(options: &SqliteOptions, writer: &Connection) -> Result<Self, OpenError> {
         Self::with_pace(PACE, options, writer)
     }

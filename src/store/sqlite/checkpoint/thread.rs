@@ -12,9 +12,6 @@ pub(crate) struct CheckpointThread {
 
 impl CheckpointThread {
     /// Starts the thread; it runs `work` once for each [`CheckpointThread::wake`].
-    ///
-    /// # Errors
-    /// If the system cannot start a thread.
     pub(crate) fn start(mut work: impl FnMut() + Send + 'static) -> std::io::Result<Self> {
         let (wake, woken) = sync_channel(1);
         let (report, done) = sync_channel(1);

@@ -110,9 +110,6 @@ impl Backup {
     }
 
     /// Copies, checks the copy, syncs it to the disk and gives it its name.
-    ///
-    /// # Errors
-    /// [`BackupError`]; then no file is left.
     pub(crate) fn run(self) -> Result<Copied, BackupError> {
         self.copy()?;
         let copied = self.check()?;

@@ -12,9 +12,6 @@ use crate::store::{IndexState, Inspection, MigrationObstacle};
 
 impl SqliteStore {
     /// Inspects a database without changing or creating it.
-    ///
-    /// # Errors
-    /// What SQLite says about the file.
     pub(crate) fn inspect(location: &Location) -> Result<Inspection, OpenError> {
         inspect(location)
     }

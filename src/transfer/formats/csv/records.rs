@@ -88,17 +88,11 @@ pub(super) struct Records {
 
 impl Records {
     /// Opens a file.
-    ///
-    /// # Errors
-    /// [`TransferError`] if it cannot be read.
     pub(super) fn open(path: &Path, form: CsvForm) -> TransferResult<Self> {
         Ok(Self { reader: opening::open_text(path)?, form, path: path.to_owned(), line: 0 })
     }
 
     /// Reads the next record that is not an empty line; `false` at the end.
-    ///
-    /// # Errors
-    /// [`TransferError`] if the file cannot be read, is no text, or ends within quotes.
     pub(super) fn next(&mut self, record: &mut Record) -> TransferResult<bool> {
         while self.read(record)? {
             if !record.is_blank() {

@@ -21,9 +21,6 @@ pub(super) struct PageLines<'a> {
 
 impl<'a> PageLines<'a> {
     /// Returns the lines of a page.
-    ///
-    /// # Errors
-    /// If a rejected entity cannot be recorded.
     pub(super) fn of(page: &'a WritePage<'_>) -> TransferResult<Self> {
         let (mut lines, mut outcome) = (Self::default(), PageOutcome::new(page));
         let mut line = String::new();

@@ -71,9 +71,6 @@ impl DumpPart {
 
 impl Manifest {
     /// Reads the manifest of a dump.
-    ///
-    /// # Errors
-    /// If there is none, or it is of another version.
     pub(super) fn read(folder: &Path) -> TransferResult<Self> {
         let path = folder.join(MANIFEST);
         let wrong = |reason: String| TransferError::Failed(format!("{}: {reason}", path.display()));
@@ -94,9 +91,6 @@ impl Manifest {
     }
 
     /// Writes the manifest, once everything that it lists is complete.
-    ///
-    /// # Errors
-    /// Those of the files.
     pub(super) fn write(&self, folder: &Path) -> TransferResult<()> {
         let partial = folder.join(format!("{MANIFEST}.partial"));
         let text =

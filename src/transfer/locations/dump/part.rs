@@ -88,18 +88,12 @@ impl PageKeys {
 
 impl OpenPart {
     /// Creates a part.
-    ///
-    /// # Errors
-    /// [`TransferError`] if the file exists: another copy has left it.
     pub(super) fn create(folder: &Path, table: &str, name: String) -> TransferResult<Self> {
         let created = OpenOptions::new().read(true).write(true).create_new(true).open(folder.join(&name));
         Ok(Self::new(table, created.map_err(|error| wrong(folder, &name, &error.to_string()))?, name))
     }
 
     /// Opens a part that is complete.
-    ///
-    /// # Errors
-    /// [`TransferError`] if it cannot be read to its end.
     pub(super) fn load(folder: &Path, table: &str, name: String) -> TransferResult<Self> {
         let part = Self::read(folder, table, name, None)?;
         if part.bytes == part.file.metadata()?.len() {
@@ -109,9 +103,6 @@ impl OpenPart {
     }
 
     /// Opens the part that an interrupted run was writing, and keeps the pages before `until`.
-    ///
-    /// # Errors
-    /// Those of the file.
     pub(super) fn go_on(folder: &Path, table: &str, name: String, until: &Key) -> TransferResult<Self> {
         let mut part = Self::read(folder, table, name, Some(until))?;
         part.file.set_len(part.bytes)?;
@@ -148,9 +139,6 @@ impl OpenPart {
     }
 
     /// Appends a page.
-    ///
-    /// # Errors
-    /// Those of the file.
     pub(super) fn append(&mut self, frame: &[u8], keys: &PageKeys) -> TransferResult<()> {
         self.file.write_all(frame)?;
         self.digest.update(frame);
@@ -170,9 +158,6 @@ impl OpenPart {
     }
 
     /// Makes durable what was written.
-    ///
-    /// # Errors
-    /// Those of the file.
     pub(super) fn sync(&self) -> TransferResult<()> {
         Ok(self.file.sync_all()?)
     }

@@ -37,9 +37,6 @@ pub(crate) struct DumpSource {
 
 impl DumpSource {
     /// Opens a complete dump.
-    ///
-    /// # Errors
-    /// [`TransferError`] if its manifest cannot be read.
     pub(crate) fn open(folder: &Path, filter: Option<Predicate>) -> TransferResult<Self> {
         Ok(Self { contents: DumpContents::of(folder, Manifest::read(folder)?), filter })
     }

@@ -48,9 +48,6 @@ impl Continuation {
     }
 
     /// Goes on to the page that follows the one that was read.
-    ///
-    /// # Errors
-    /// [`TransferError`] if the pages would never end.
     pub(super) fn follow(&mut self, following: Option<ClientCall>, is_empty: bool) -> TransferResult<()> {
         let is_idle = is_empty && self.asked.elapsed() < AT_ONCE;
         self.empty = if is_idle { self.empty + 1 } else { 0 };

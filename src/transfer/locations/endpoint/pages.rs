@@ -204,9 +204,6 @@ fn tagged(body: &[u8], mut rows: Vec<Row>) -> Result<Vec<Row>, String> {
 }
 
 /// Reads the body of a page.
-///
-/// # Errors
-/// If it is not a page. Entities that cannot be read are returned as rejected.
 pub(super) fn read(body: &[u8]) -> Result<Page, String> {
     let read: PageBody<'_> =
         serde_json::from_slice(body).map_err(|error| format!("a page of entities: {error}"))?;

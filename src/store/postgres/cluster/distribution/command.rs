@@ -20,9 +20,6 @@ pub(crate) struct DistributionRequest {
 
 /// Distributes the tables over the nodes of a cluster, and returns the steps that were taken, or
 /// with `dry_run` would be.
-///
-/// # Errors
-/// [`DistributionError`].
 pub(crate) async fn distribute(
     options: &PgOptions,
     request: DistributionRequest,

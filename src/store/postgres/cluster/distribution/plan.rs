@@ -127,9 +127,6 @@ pub(crate) enum CannotDistribute {
 
 /// Decides what has to be done, in order. Steps that are done already are left out, so that the command can be
 /// repeated.
-///
-/// # Errors
-/// [`CannotDistribute`], before anything was changed.
 pub(crate) fn plan(
     cluster: Option<&Cluster>,
     schema: (Option<i64>, i64),
@@ -165,9 +162,6 @@ fn check(cluster: &Cluster, (found, known): (Option<i64>, i64)) -> Result<(), Ca
 }
 
 /// The steps that bring each table where it belongs, in order.
-///
-/// # Errors
-/// [`CannotDistribute`] where a table is in a place of another kind.
 pub(crate) fn placements(
     cluster: &Cluster,
     settings: &DistributionSettings,

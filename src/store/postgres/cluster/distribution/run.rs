@@ -69,9 +69,6 @@ pub(crate) type OnStep<'a> = &'a mut (dyn FnMut(&DistributionStep) + Send);
 
 /// Distributes what is not distributed yet. Each step is a transaction of its own, and is left out by a later
 /// call if it was completed.
-///
-/// # Errors
-/// [`DistributionError`].
 pub(crate) async fn distribute(
     db: &mut PgConnection,
     schema: (Option<i64>, i64),
@@ -95,9 +92,6 @@ pub(crate) async fn distribute(
 }
 
 /// Decides what is to be done, and does nothing.
-///
-/// # Errors
-/// [`DistributionError`].
 pub(crate) async fn intended(
     db: &mut PgConnection,
     schema: (Option<i64>, i64),
@@ -109,9 +103,6 @@ pub(crate) async fn intended(
 
 /// Distributes tables that a migration has added to a database whose entities are distributed. Servers of older
 /// versions may run: they do not use these tables.
-///
-/// # Errors
-/// [`DistributionError`].
 pub(crate) async fn add_tables(db: &mut PgConnection) -> Result<(), DistributionError> {
     if !added(db).await?.iter().any(DistributionStep::places) {
         return Ok(());

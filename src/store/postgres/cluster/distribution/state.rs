@@ -78,9 +78,6 @@ const FACTS: &str = "WITH own AS (SELECT unnest(s.setconfig) AS setting FROM pg_
          JOIN pg_dist_local_group AS g ON g.groupid = p.groupid WHERE c.relkind = 'r') AS shards";
 
 /// Whether the node is a worker of a cluster.
-///
-/// # Errors
-/// Those of the database.
 pub(crate) async fn is_worker(db: &mut PgConnection) -> Result<bool, sqlx::Error> {
     if sqlx::query(VERSION).fetch_optional(&mut *db).await?.is_none() {
         return Ok(false);
@@ -91,9 +88,6 @@ pub(crate) async fn is_worker(db: &mut PgConnection) -> Result<bool, sqlx::Error
 
 /// Reads the catalogue of one node; `None` without Citus. The other nodes are not asked, and only
 /// where tables are is examined.
-///
-/// # Errors
-/// Those of the database.
 pub(crate) async fn catalogue(db: &mut PgConnection) -> Result<Option<Cluster>, sqlx::Error> {
     let Some(found) = sqlx::query(VERSION).fetch_optional(&mut *db).await? else { return Ok(None) };
     let group: i32 = sqlx::query(GROUP).fetch_one(&mut *db).await?.try_get("groupid")?;
@@ -112,9 +106,6 @@ pub(crate) async fn catalogue(db: &mut PgConnection) -> Result<Option<Cluster>, 
 }
 
 /// Reads the catalogue and asks every node; `None` without Citus. `role` is that of the servers.
-///
-/// # Errors
-/// Those of the node that is asked first. What others report is part of the result.
 pub(crate) async fn cluster(db: &mut PgConnection, role: &str) -> Result<Option<Cluster>, sqlx::Error> {
     let Some(mut cluster) = with_nodes(db, role).await? else { return Ok(None) };
     cluster.columns_with_statistics = statistics(db, cluster.is_distributed()).await?;
@@ -123,9 +114,6 @@ pub(crate) async fn cluster(db: &mut PgConnection, role: &str) -> Result<Option<
 }
 
 /// As [`cluster`], but shards are not asked: each would wait for a node that is silent.
-///
-/// # Errors
-/// Those of the node that is asked first.
 pub(crate) async fn with_nodes(db: &mut PgConnection, role: &str) -> Result<Option<Cluster>, sqlx::Error> {
     let Some(mut cluster) = catalogue(db).await? else { return Ok(None) };
     (cluster.nodes, cluster.unused) = nodes(db, role).await?;
@@ -133,9 +121,6 @@ pub(crate) async fn with_nodes(db: &mut PgConnection, role: &str) -> Result<Opti
 }
 
 /// As [`with_nodes`], by the server where migrations run.
-///
-/// # Errors
-/// [`StartError`] of that server. What others report is part of the result.
 pub(crate) async fn status(options: &PgOptions) -> Result<Option<Cluster>, StartError> {
     let mut db = schema::connect(options).await?;
     let role = Hosts::of(options.first_url(), options.acquire_timeout)?.role().to_owned();
@@ -144,9 +129,6 @@ pub(crate) async fn status(options: &PgOptions) -> Result<Option<Cluster>, Start
 
 /// The nodes with which servers or commands have sessions, and how many. Of a worker that does not answer, what it
 /// says instead.
-///
-/// # Errors
-/// Those of the database.
 pub(crate) async fn sessions(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
     let here: String = sqlx::query(SESSIONS).fetch_one(&mut *db).await?.try_get("result")?;
     let workers = sqlx::query(SESSIONS_OF_WORKERS).bind(SESSIONS).fetch_all(db).await?;

@@ -37,9 +37,6 @@ const LOCK_WAIT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Gives a table another number of buckets, or goes on with that.
-///
-/// # Errors
-/// [`RespreadError`]. The table is served as before, or from its new buckets, in any case.
 pub(crate) async fn respread(
     options: &PgOptions,
     request: RespreadRequest<'_>,
@@ -70,9 +67,6 @@ pub(crate) async fn respread(
 }
 
 /// Gives up the respread of a table: it keeps its buckets.
-///
-/// # Errors
-/// [`RespreadError`].
 pub(crate) async fn cancel(options: &PgOptions, table: TableRef<'_>, now: Ticks) -> RespreadResult {
     let mut session = RespreadSession::open(options).await?;
     let state = state::begun(&mut session.db, table).await?;
