@@ -675,7 +675,7 @@ def parallel_work(page):
     with page.ThreadPoolExecutor(max_workers=4) as pool, pytest.raises(TableTransactionError) as caught:
         list(pool.map(page.insert, ["new", "door"]))
     assert code_of(caught.value) == "EntityAlreadyExists"
-    cut = {"PartitionKey": "x", "RowKey": "x"}
+    cut = {"PartitionKey": "1!4!eA-", "RowKey": "1!4!eA-"}
     assert refusal(next, page.readings.list_entities().by_page(cut)) == (400, "InvalidInput")
 
 
