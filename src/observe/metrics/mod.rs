@@ -51,10 +51,6 @@ pub(crate) struct Metrics {
     pub bucket_map_read: Gauge,
     /// Writes whose shared statement failed, so that each was retried alone.
     pub retried_alone: Counter,
-    /// Deleted tables that can be brought back.
-    pub deleted_tables: Gauge,
-    /// Bytes of keys and properties in these tables.
-    pub deleted_bytes: Gauge,
     /// Deleted tables whose rows are not purged yet.
     pub purge_backlog: Gauge,
     /// Entities that were deleted because they had expired.
@@ -135,8 +131,6 @@ impl Metrics {
             substituted_lanes: Gauge::new(),
             bucket_map_read: Gauge::new(),
             retried_alone: Counter::new(),
-            deleted_tables: Gauge::new(),
-            deleted_bytes: Gauge::new(),
             purge_backlog: Gauge::new(),
             expired: Counter::new(),
             expiry_tables: Gauge::new(),

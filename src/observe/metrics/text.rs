@@ -150,10 +150,6 @@ fn database_metrics(page: &mut MetricsText, metrics: &Metrics) {
     let about = "Writes whose shared statement failed, each then retried alone.";
     page.counter("rowhouse_writes_handed_back", about, metrics.retried_alone.get());
     cluster_metrics(page, metrics);
-    let about = "Deleted tables that can be brought back.";
-    page.single("rowhouse_deleted_tables", "gauge", about, metrics.deleted_tables.get() as f64);
-    let about = "Bytes of keys and properties in deleted tables that can be brought back.";
-    page.single("rowhouse_deleted_tables_bytes", "gauge", about, metrics.deleted_bytes.get() as f64);
     let about = "Deleted tables whose rows are not purged yet.";
     page.single("rowhouse_purge_backlog_tables", "gauge", about, metrics.purge_backlog.get() as f64);
     page.counter(

@@ -6,7 +6,6 @@ use uuid::Uuid;
 
 use super::{IDLE, LONGEST_PAUSE, OnFailure, PAUSE_FACTOR, is_due, pause_after};
 use crate::observe::metrics::METRICS;
-use crate::operator::deleted::DeletedSizes;
 use crate::operator::expiry;
 use crate::protocol::model::Ticks;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
@@ -33,11 +32,10 @@ pub(crate) async fn purge(store: &Store) -> Result<Duration, Failure> {
 }
 
 /// Ends the time for which deleted tables can be brought back, forgets what belonged to tables that no longer exist,
-/// and counts what is kept and what is to be purged.
+/// and counts the tables that are to be purged.
 #[derive(Default)]
 pub(crate) struct DeletedUpkeep {
     forgotten: Option<Instant>,
-    kept: DeletedSizes,
 }
 
 impl DeletedUpkeep {
@@ -46,26 +44,15 @@ impl DeletedUpkeep {
 
     /// Does what is due, and returns the pause after it.
     pub(crate) async fn step(&mut self, store: &Store, now: Ticks) -> Result<Duration, Failure> {
-        self.measure(store).await;
+        if let Ok(tables) = store.backlog().await {
+            METRICS.purge_backlog.set(i64::try_from(tables).unwrap_or(i64::MAX));
+        }
         store.end_keeping(now).await?;
         if is_due(self.forgotten, FORGET) {
             store.forget_stale(now).await?;
             self.forgotten = Some(Instant::now());
         }
         Ok(IDLE)
-    }
-
-    async fn measure(&mut self, store: &Store) {
-        if let Ok(tables) = store.count_deleted().await {
-            METRICS.deleted_tables.set(i64::try_from(tables).unwrap_or(i64::MAX));
-            let bytes = if tables == 0 { Ok(0) } else { self.kept.refresh(store).await };
-            if let Ok(bytes) = bytes {
-                METRICS.deleted_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
-            }
-        }
-        if let Ok(tables) = store.backlog().await {
-            METRICS.purge_backlog.set(i64::try_from(tables).unwrap_or(i64::MAX));
-        }
     }
 }
 

@@ -87,9 +87,6 @@ pub trait DeletedTables {
     /// Lists deleted tables, the last deleted first.
     async fn deleted_tables(&self, scan: DeletedScan<'_>) -> StoreResult<Vec<DeletedTable>>;
 
-    /// Counts the deleted tables that can be brought back.
-    async fn count_deleted(&self) -> StoreResult<u64>;
-
     /// Measures a deleted table, counting `most` entities at most; `None` if its purge has begun, or if it
     /// was brought back.
     async fn deleted_size(&self, table_no: i64, most: u32) -> StoreResult<Option<TableSize>>;

@@ -3,8 +3,6 @@
 use serde_json::json;
 
 use super::*;
-use crate::operators::accounts::call;
-use crate::operators::{TOKEN, admin_of, sample};
 use crate::support::postgres::execute;
 use crate::support::server::account;
 
@@ -177,32 +175,6 @@ fn a_table_that_takes_too_long_to_count_is_purged_all_the_same() {
     let purged = site.json(&[&purge[..], &["--yes"]].concat());
     assert_eq!((&purged["table"], &purged["entities"]), (&json!(t.name), &Value::Null));
     assert_eq!(site.json(&of_account(&["deleted"], &account))["tables"], json!([]));
-}
-
-#[test]
-fn a_table_that_takes_too_long_to_count_hides_no_others_size() {
-    let site = Site::postgres();
-    let accounts = account(1).setting();
-    let more = ["--admin-listen", "127.0.0.1:0", "--admin-token", TOKEN];
-    let server = site.server(&[&["--accounts", &accounts, "--keep-deleted", "4w"][..], &more].concat());
-    let client = Client::path_style(server.address(), account(1));
-    let admin = admin_of(&server);
-    let bytes = || {
-        let metrics = String::from_utf8(call(&admin, "GET", "/metrics", "").body).expect("text");
-        sample(&metrics, "rowhouse_deleted_tables_bytes")
-    };
-    let [first, slow, last] = [(); 3].map(|()| client.table());
-    for table in [&first, &slow, &last] {
-        table.seed_rows("p", ["1", "2"]);
-    }
-    slow_down(&site, &slow.name);
-    client.delete_table(&first.name).expect(204);
-    soon("the first is measured", || bytes() > 0.0);
-    let of_first = bytes();
-    for table in [&slow, &last] {
-        client.delete_table(&table.name).expect(204);
-    }
-    soon("the last is measured", || bytes() == 2.0 * of_first);
 }
 
 #[test]

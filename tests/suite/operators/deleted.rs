@@ -20,18 +20,7 @@ fn deleted_tables_come_back_over_the_admin_listener() {
         let names = [&listed[0], &listed[1]].map(|table| table["table"].as_str().expect("a name"));
         assert_eq!(names, [&other.name, &one.name], "the last deleted first");
         assert_eq!((&listed[0]["entities"], &listed[0]["complete"]), (&json!(2), &json!(true)));
-        let metrics = || String::from_utf8(send(&admin, "GET", "/metrics", "").body).expect("text");
-        let held: f64 =
-            listed.as_array().expect("a list").iter().filter_map(|table| table["bytes"].as_f64()).sum();
-        assert!(held > 0.0);
-        // Tests that run beside this one may delete tables of the same database.
-        let begun = Instant::now();
-        while sample(&metrics(), "rowhouse_deleted_tables") < 2.0
-            || sample(&metrics(), "rowhouse_deleted_tables_bytes") < held
-        {
-            assert!(begun.elapsed() < Duration::from_secs(60), "the metrics do not follow");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        assert!(listed[0]["bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{listed}");
         let path = |table: &Value, verb: &str| format!("/deleted-tables/{}{verb}", table["id"]);
         let undelete = path(&listed[1], "/undelete");
         for (body, status, code) in [

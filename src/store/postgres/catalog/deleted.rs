@@ -32,12 +32,6 @@ impl DeletedTables for PgStore {
         retry(|| self.list_deleted(scan)).await
     }
 
-    async fn count_deleted(&self) -> StoreResult<u64> {
-        let mut lease = self.nodes.acquire().await?;
-        let row = lease.row(sqlx::query(texts::COUNT), Effect::Undone).await?.ok_or(Fault::Other)?;
-        Ok(row.try_get::<i64, _>("n").map_err(broken_row)?.cast_unsigned())
-    }
-
     async fn deleted_size(&self, table_no: i64, most: u32) -> StoreResult<Option<TableSize>> {
         let mut lease = self.nodes.acquire().await?;
         let layout = sqlx::query(texts::LAYOUT).bind(table_no);

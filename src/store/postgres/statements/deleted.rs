@@ -21,7 +21,6 @@ pub(crate) const LIST: &str = "SELECT table_no, account, name, created, deleted_
 /// $1 now.
 pub(crate) const ENDED: &str = "SELECT table_no, account, name, created, deleted_at, kept_until \
      FROM deleted_tables WHERE kept_until <= $1 ORDER BY kept_until, table_no LIMIT $2";
-pub(crate) const COUNT: &str = "SELECT count(*) AS n FROM deleted_tables";
 pub(crate) const LAYOUT: &str = "SELECT d.table_no, abs(d.spread) AS spread, \
      coalesce(r.source_no, d.table_no) AS layout_no \
      FROM deleted_tables AS d LEFT JOIN respreads AS r ON r.table_no = d.table_no WHERE d.table_no = $1";
@@ -42,14 +41,13 @@ pub(crate) const DROP_INDEXES: &str = counted!(
     "UPDATE property_indexes SET state = 2, changed = $2 WHERE table_no = $1 AND state <> 2"
 );
 
-pub(super) const ALL: [&str; 12] = [
+pub(super) const ALL: [&str; 11] = [
     TAKE,
     RECORDS,
     KEEP,
     FORGET_EXPIRY,
     LIST,
     ENDED,
-    COUNT,
     LAYOUT,
     RETURN,
     TAKE_RECORD,

@@ -34,13 +34,6 @@ impl DeletedTables for SqliteStore {
         })
     }
 
-    async fn count_deleted(&self) -> StoreResult<u64> {
-        self.readers.with(|db| {
-            let mut count = db.prepare_cached("SELECT count(*) FROM deleted_tables")?;
-            count.query_row([], |row| row.get(0)).map(i64::cast_unsigned).map(Ok)
-        })
-    }
-
     async fn deleted_size(&self, table_no: i64, most: u32) -> StoreResult<Option<TableSize>> {
         self.read_apart(move |db| {
             let mut find = db.prepare_cached("SELECT 1 FROM deleted_tables WHERE table_no = ?1")?;
