@@ -12,6 +12,10 @@ use arc_swap::ArcSwap;
 use serde::Serialize;
 
 pub(crate) use injection::Injection;
+#[cfg_attr(
+    not(feature = "testing"),
+    expect(unreachable_pub, reason = "only rowhouse::testing exports it")
+)]
 pub use rule::FaultRule;
 pub(crate) use rule::FaultSubject;
 #[cfg(feature = "testing")]

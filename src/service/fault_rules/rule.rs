@@ -34,6 +34,7 @@ const ERRORS: [Code; 18] = [
 /// first match meets the fault, unless `after` and `times` say otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[cfg_attr(not(feature = "testing"), expect(unreachable_pub, reason = "only rowhouse::testing exports it"))]
 pub struct FaultRule {
     /// An operation by its name in metrics, such as `InsertEntity`.
     pub(crate) operation: Option<String>,
