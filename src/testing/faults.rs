@@ -36,7 +36,7 @@ impl FaultRule {
         Self { disconnect: Some(Moment::After), ..Self::default() }
     }
 
-    /// A short page: a query is answered with at most so many entities or tables, 1 to 1000, and with a
+    /// A short page: the answer to a query has at most `most` entities or tables, 1 to 1000, and a
     /// continuation token if there are more. Further rules apply to it.
     pub fn page(most: usize) -> Self {
         Self { page: Some(most), ..Self::default() }

@@ -1,4 +1,4 @@
-//! The faults that one request meets, and their effect.
+//! The faults that rules inject into one request, and their effect.
 
 use std::future::Future;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::service::Answer;
 /// The exact reason of an ordered error, which the log and the console show.
 const WHY: &str = "a rule of /test/faults ordered it";
 
-/// The faults that one request meets.
+/// The faults that rules inject into one request.
 #[derive(Debug, Default)]
 pub(crate) struct Injection {
     delay: Duration,

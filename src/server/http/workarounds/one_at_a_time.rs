@@ -37,7 +37,7 @@ const MAX_AHEAD: usize = 64 * 1024;
 /// Requests that may wait behind others before the send buffer of their connection is limited. A client that sends
 /// more and takes no answers would otherwise have the server answer until the system holds megabytes for it.
 const MAX_WAITING: usize = 16;
-/// The length of what is left of a chunked body.
+/// The remaining length of a chunked body.
 const UNKNOWN: u64 = u64::MAX;
 
 /// The state of the current request of a connection, which its handler sets.
@@ -246,7 +246,7 @@ impl<IO: AsyncRead + SendBuffer + Unpin> AsyncRead for OneAtATime<IO> {
         }
         if !this.ahead.is_empty() {
             let read = this.read_ahead_bytes(cx, buffer);
-            if this.waiting == MAX_WAITING {
+            if read.is_ready() && this.waiting == MAX_WAITING {
                 this.io.limit_send_buffer();
             }
             return read;

@@ -67,11 +67,11 @@ pub(crate) type RespreadResult<T = ()> = Result<T, RespreadError>;
 pub(crate) enum RespreadEvent {
     /// An earlier call had begun it.
     Resumed,
-    /// So many entities have been copied by this call.
+    /// The number of entities that this call has copied.
     Copied { entities: u64 },
-    /// So many changes were copied after them.
+    /// The number of keys whose changes were copied after the entities.
     ChangesCopied { keys: u64 },
-    /// So many entities have been compared.
+    /// The number of entities that have been compared.
     Compared { entities: u64 },
 }
 
