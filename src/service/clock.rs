@@ -11,19 +11,26 @@ use crate::protocol::model::Ticks;
 /// be the time of another request in flight, and one ETag would name two versions.
 const STEP: i64 = 64;
 
-/// A clock that never goes back and never returns one tick twice, so that two writes of this
-/// process never share a version. Two processes seldom share one: each has its own offset within
-/// the steps.
+/// Ticks by which the system's clock lags behind the last version before it counts as set back: one second.
+/// A clock that is slewed stays within it.
+const SET_BACK: i64 = 10_000_000;
+
+/// What the offset within the steps changes by when the clock is set back. It is odd, so that all 64 offsets come before
+/// one is used again, and large, so that few writes in a row that take the next tick do not reach the next offset.
+const TURN: i64 = 27;
+
+/// A clock that never returns one tick twice, so that two writes of this process never share a version.
+/// Two processes seldom share one: each has its own offset within the steps. The clock follows a system
+/// clock that is set back, with another offset from then on.
 #[derive(Debug)]
 pub(crate) struct VersionClock {
-    /// The last tick; its offset is that of all ticks.
+    /// The last tick. Its offset within the steps is that of the next.
     last: AtomicI64,
-    place: i64,
 }
 
 impl VersionClock {
-    /// Returns the time of a new version: the current one, or the last tick plus a step if that is later.
-    /// It may be ahead for long, so nothing else is measured by it.
+    /// Returns the time of a new version: the current one, or the last tick plus a step if that is later by
+    /// up to a second.
     pub(crate) fn next_version(&self) -> Ticks {
         self.give(Ticks::now().raw())
     }
@@ -38,10 +45,13 @@ impl VersionClock {
     }
 
     fn give(&self, read: i64) -> Ticks {
-        let read = read - read.rem_euclid(STEP) + self.place;
+        let step = read - read.rem_euclid(STEP);
         let mut last = self.last.load(Ordering::Relaxed);
         loop {
-            let next = read.max(last + STEP);
+            let offset = last.rem_euclid(STEP);
+            let is_set_back = last - read > SET_BACK;
+            let next =
+                if is_set_back { step + (offset + TURN) % STEP } else { (step + offset).max(last + STEP) };
             match self.last.compare_exchange_weak(last, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Ticks::from_raw(next).unwrap_or(Ticks::MAX),
                 Err(other) => last = other,
@@ -52,8 +62,8 @@ impl VersionClock {
 
 impl Default for VersionClock {
     fn default() -> Self {
-        let place = i64::from(Uuid::new_v4().as_bytes()[0]) % STEP;
-        Self { last: AtomicI64::new(place), place }
+        let offset = i64::from(Uuid::new_v4().as_bytes()[0]) % STEP;
+        Self { last: AtomicI64::new(offset) }
     }
 }
 
@@ -72,14 +82,27 @@ mod tests {
         assert!(ticks.windows(2).all(|pair| pair[0] < pair[1]));
     }
 
+    #[test]
+    fn a_clock_that_is_set_back_is_followed_with_other_ticks_than_before() {
+        const HOUR: i64 = 3600 * 10_000_000;
+        let (clock, noon) = (VersionClock::default(), 638_000_000_000_000_000);
+        let early: Vec<i64> = (0..64).map(|at| clock.give(noon + at * STEP).raw()).collect();
+        let ahead = clock.give(noon + HOUR).raw();
+        let again: Vec<i64> = (0..64).map(|at| clock.give(noon + at * STEP).raw()).collect();
+        assert!(ahead >= noon + HOUR);
+        assert!(again.iter().all(|tick| (noon..noon + 65 * STEP).contains(tick)), "{again:?}");
+        assert!(again.iter().all(|tick| !early.contains(tick)), "{early:?} {again:?}");
+        assert!(again.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
     /// Of two requests that came before it the later was done first.
     #[test]
     fn a_write_that_comes_late_makes_no_version_that_another_request_was_given() {
         for read in [638_000_000_000_000_000, 638_000_000_000_000_001, 638_000_000_000_000_063] {
             let clock = VersionClock::default();
             let noon = clock.give(read).raw();
-            // The time is set back by a second.
-            let [early, late, pending] = [(); 3].map(|()| clock.give(noon - 10_000_000));
+            // The clock is slewed back by half a second.
+            let [early, late, pending] = [(); 3].map(|()| clock.give(noon - SET_BACK / 2));
             let key = Key::new("p", "r");
             let write = Write {
                 kind: WriteKind::Replace(IfMatch::Any),
