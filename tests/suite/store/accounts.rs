@@ -40,6 +40,25 @@ pub async fn sealed_anew_together<B: AnyStore>(store: &B) {
         was.keys = anew.keys;
         assert!(mine().await.contains(&was), "only the keys are others");
     }
+    an_account_is_removed_with_what_an_operator_chose_for_it(store, &one.name).await;
+}
+
+async fn an_account_is_removed_with_what_an_operator_chose_for_it<B: AnyStore>(store: &B, name: &str) {
+    let name = name.to_owned();
+    let options = async || {
+        let all = store.account_options().await.unwrap();
+        all.into_iter().find(|options| options.name == name)
+    };
+    let limit = AccountChange::Limit { name: name.clone(), requests_per_second: Some(7) };
+    assert!(store.change_account(&limit).await.unwrap());
+    let queries = AccountChange::Queries { name: name.clone(), extended: true };
+    assert!(store.change_account(&queries).await.unwrap());
+    assert!(options().await.is_some());
+    let before = store.account_changes().await.unwrap().options;
+    assert!(store.change_account(&AccountChange::Remove { name: name.clone() }).await.unwrap());
+    assert_eq!(options().await, None);
+    assert!(store.account_changes().await.unwrap().options > before);
+    assert!(!store.change_account(&AccountChange::Remove { name: name.clone() }).await.unwrap());
 }
 
 /// Limits and service properties by account, and that each change of one is counted.

@@ -234,8 +234,15 @@ pub(crate) const ROTATE_KEY2: &str = counted!(
 );
 pub(crate) const DISABLE_ACCOUNT: &str =
     counted!("account_changes", "UPDATE accounts SET disabled = $2 WHERE name = $1 RETURNING name");
-pub(crate) const REMOVE_ACCOUNT: &str =
-    counted!("account_changes", "DELETE FROM accounts WHERE name = $1 RETURNING name");
+/// The limit and the queries that an operator has chosen for the account go with it.
+pub(crate) const REMOVE_ACCOUNT: &str = counted!(
+    "account_changes",
+    ", counted_options AS (INSERT INTO account_option_changes AS c (id, changes) VALUES (1, 1) \
+     ON CONFLICT (id) DO UPDATE SET changes = c.changes + 1), \
+     limits AS (DELETE FROM account_limits WHERE name = $1 AND EXISTS (SELECT FROM accounts WHERE name = $1)), \
+     queries AS (DELETE FROM account_queries WHERE name = $1 AND EXISTS (SELECT FROM accounts WHERE name = $1)) \
+     DELETE FROM accounts WHERE name = $1 RETURNING name"
+);
 /// $1: the required count of changes; $2 names, $3 and $4 their keys.
 pub(crate) const RESEAL_ACCOUNTS: &str = "WITH counted AS (UPDATE account_changes SET changes = changes + 1 \
      WHERE id = 1 AND changes = $1 RETURNING changes), \
@@ -246,6 +253,9 @@ pub(crate) const RESEAL_ACCOUNTS: &str = "WITH counted AS (UPDATE account_change
 /// The time of the last commit that a replica has replayed, in microseconds since 1970.
 pub(crate) const REPLAYED: &str = "SELECT pg_is_in_recovery() AS is_replica, \
      (extract(epoch FROM pg_last_xact_replay_timestamp()) * 1000000)::int8 AS micros";
+
+/// The time by the database's clock, in microseconds since 1970.
+pub(crate) const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8 AS micros";
 
 // Purging. $1 bucket, $2 $3 the key to start at.
 
@@ -270,7 +280,7 @@ pub(crate) const SIZE: &str = "SELECT count(*) AS entities, \
 
 const NODES: [&str; 7] =
     [HAS_RELATION, IS_DISTRIBUTED, SHARDS, CLUSTER_VIEW, IS_STANDBY, SESSION_KIND, HASHES];
-const CATALOGUE: [&str; 27] = [
+const CATALOGUE: [&str; 28] = [
     ADD_BUCKET,
     HAS_BUCKET,
     REMOVE_BUCKETS,
@@ -287,6 +297,7 @@ const CATALOGUE: [&str; 27] = [
     READ_PROPERTIES,
     MERGE_PROPERTIES,
     REPLAYED,
+    CLOCK,
     ACCOUNT_CHANGES,
     LIST_ACCOUNTS,
     LIST_ACCOUNT_OPTIONS,

@@ -123,9 +123,7 @@ fn apply(db: &Connection, change: &AccountChange) -> Sqlite<bool> {
         }
         AccountChange::Reseal { seen, accounts } if changes(db)?.accounts == *seen => reseal(db, accounts)?,
         AccountChange::Reseal { .. } => 0,
-        AccountChange::Remove { name } => {
-            db.prepare_cached("DELETE FROM accounts WHERE name = ?1")?.execute([name])?
-        }
+        AccountChange::Remove { name } => remove(db, name)?,
     };
     if changed > 0 {
         db.prepare_cached(
@@ -135,6 +133,17 @@ fn apply(db: &Connection, change: &AccountChange) -> Sqlite<bool> {
         .execute([])?;
     }
     Ok(changed > 0)
+}
+
+/// Removes an account, and with it the limit and the queries that an operator has chosen for it.
+fn remove(db: &Connection, name: &str) -> Sqlite<usize> {
+    let removed = db.prepare_cached("DELETE FROM accounts WHERE name = ?1")?.execute([name])?;
+    if removed > 0 {
+        db.prepare_cached("DELETE FROM account_limits WHERE name = ?1")?.execute([name])?;
+        db.prepare_cached("DELETE FROM account_queries WHERE name = ?1")?.execute([name])?;
+        count_option_change(db)?;
+    }
+    Ok(removed)
 }
 
 fn limit(db: &Connection, name: &str, requests_per_second: Option<u32>) -> Sqlite<()> {
