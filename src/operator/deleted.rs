@@ -93,7 +93,8 @@ pub(crate) async fn size_in_time(
     }
 }
 
-/// Brings a table back under a free name, or under its last one.
+/// Brings a table back under a free name, or under its last one. Another name needs a pause, by this clock and by
+/// the database's.
 pub(crate) async fn undelete(
     store: &Store,
     table: DeletedTable,
@@ -101,6 +102,7 @@ pub(crate) async fn undelete(
     now: Ticks,
 ) -> Result<UndeletedTable, OperatorError> {
     let name = name.map_or_else(|| super::table_name(&table.name), Ok)?;
+    let now = store.clock().await?.map_or(now, |clock| clock.min(now));
     let (records, left_out) = match store.undelete(&table, &name, now).await? {
         Undeletion::Done { records, left_out } => (records, left_out),
         Undeletion::Gone => return Err(OperatorError::DeletedTableNotFound),

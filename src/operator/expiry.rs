@@ -139,6 +139,7 @@ pub(crate) fn expired(rule: &ExpiryRule, now: Ticks) -> Option<Predicate> {
 }
 
 static NOT_SWEPT: WarningLimiter = WarningLimiter::new();
+static SWEPT: WarningLimiter = WarningLimiter::new();
 
 /// What a step of the sweep has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,6 +168,12 @@ async fn try_step(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<Sw
     let (found, next) = find(store, of, now).await?;
     let deleted = if found.is_empty() { 0 } else { store.delete_expired(of, &found).await? };
     METRICS.expired.add(deleted);
+    if deleted > 0
+        && let Some(DueWarning { left_out }) = SWEPT.due()
+    {
+        let (TableExpiry { account, table, .. }, now) = (of, now.to_canonical());
+        tracing::info!(account, table, deleted, now, left_out, "entities that have expired were deleted");
+    }
     // A clock that was ahead may have recorded a later time.
     let began = of.sweep.began.map_or(now, |began| began.min(now));
     let expired = of.sweep.expired.saturating_add(deleted);

@@ -24,7 +24,6 @@ use crate::operator::upkeep::{
     DeletedUpkeep, IndexBuilds, IndexRemoval, ON_PURGE_FAILURE, OnFailure, STOP_TIMEOUT, TableUpkeep, Worker,
     follow, purge,
 };
-use crate::protocol::model::Ticks;
 use crate::server::admin::{self, Admin, AdminSettings, ConsoleMode};
 use crate::server::config::{Config, Mistakes};
 use crate::server::database::{self, DatabaseError};
@@ -155,11 +154,11 @@ fn start_jobs(config: &Config, service: &Arc<Service>) -> Worker {
     worker.run(service, ON_PURGE_FAILURE, async |service: &Service| purge(&service.primary).await);
     let mut deleted = DeletedUpkeep::default();
     worker.run(service, DeletedUpkeep::ON_FAILURE, async move |service: &Service| {
-        deleted.step(&service.primary, Ticks::now()).await
+        deleted.step(&service.primary).await
     });
     let mut upkeep = TableUpkeep::default();
     worker.run(service, TableUpkeep::ON_FAILURE, async move |service: &Service| {
-        upkeep.step(&service.primary, Ticks::now()).await
+        upkeep.step(&service.primary).await
     });
     let mut builds = IndexBuilds::default();
     worker.run(service, OnFailure::NONE, async move |service: &Service| {

@@ -97,6 +97,6 @@ pub trait DeletedTables {
     /// Has a deleted table purged from now on; `false` if it is, or was brought back.
     async fn purge_deleted(&self, table: &DeletedTable, now: Ticks) -> StoreResult<bool>;
 
-    /// Has some of the deleted tables purged whose time has ended; returns how many.
-    async fn end_keeping(&self, now: Ticks) -> StoreResult<u64>;
+    /// Returns up to 100 of the deleted tables whose time has ended, those that ended first.
+    async fn ended_tables(&self, now: Ticks) -> StoreResult<Vec<DeletedTable>>;
 }}

@@ -10,6 +10,9 @@ pub trait Upkeep {
     /// time of the last replayed commit; `None` if it has replayed none (protocol §11.1).
     async fn current_until(&self, now: Ticks) -> StoreResult<Option<Ticks>>;
 
+    /// Reads the database's own clock; `None` if that is the clock of this machine.
+    async fn clock(&self) -> StoreResult<Option<Ticks>>;
+
     /// Returns how many deleted tables may have rows left for [`Upkeep::purge`]. Some of them may
     /// have none.
     async fn backlog(&self) -> StoreResult<u64>;

@@ -28,6 +28,12 @@ pub struct SqliteStore {
 const MEMORY_SCAN: Duration = Duration::from_millis(100);
 
 impl SqliteStore {
+    /// Runs statements as the writer does.
+    #[cfg(test)]
+    pub(crate) async fn execute(&self, statements: &'static str) {
+        self.writer.submit(move |db| db.execute_batch(statements).map(Ok)).await.unwrap();
+    }
+
     /// Opens the database, creates it if it does not exist, and applies the migrations.
     ///
     /// # Errors

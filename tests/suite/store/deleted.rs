@@ -214,9 +214,15 @@ pub async fn tables_are_kept_until_their_time_ends<B: AnyStore>(store: &B) {
     let end = Ticks::from_raw(deleted_at.raw() + 1_000_000_000).expect("a time");
     store.delete_and_keep(table.in_account(&account), deleted_at, end).await.expect("it is there");
     let before = Ticks::from_raw(end.raw() - 1).expect("a time");
-    store.end_keeping(before).await.expect("nothing of this table");
+    let has_ended = async |now| {
+        let ended = store.ended_tables(now).await.expect("a list");
+        ended.iter().any(|deleted| deleted.account == account)
+    };
+    assert!(!has_ended(before).await);
     let [deleted] = &listed(store, &account).await[..] else { panic!("its time has not ended") };
-    assert!(store.end_keeping(end).await.expect("an answer") >= 1);
+    assert!(has_ended(end).await);
+    assert!(store.purge_deleted(deleted, end).await.expect("an answer"));
+    assert!(!has_ended(end).await);
     assert_eq!(listed(store, &account).await, []);
     assert_eq!(undelete(store, deleted, "People").await, Undeletion::Gone);
 }

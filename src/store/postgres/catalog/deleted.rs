@@ -20,7 +20,7 @@ use crate::store::{
     DeletedScan, DeletedTable, DeletedTables, Fault, StoreResult, TableRecords, TableSize, Undeletion,
 };
 
-/// Tables whose time has ended that one call has purged at most.
+/// Tables whose time has ended that one call returns at most.
 const ENDED_AT_ONCE: i64 = 100;
 
 impl DeletedTables for PgStore {
@@ -51,12 +51,8 @@ impl DeletedTables for PgStore {
         retry(|| self.try_purge_deleted(table, now)).await
     }
 
-    async fn end_keeping(&self, now: Ticks) -> StoreResult<u64> {
-        let mut purged = 0;
-        for table in retry(|| self.ended(now)).await? {
-            purged += u64::from(self.purge_deleted(&table, now).await?);
-        }
-        Ok(purged)
+    async fn ended_tables(&self, now: Ticks) -> StoreResult<Vec<DeletedTable>> {
+        retry(|| self.list_ended(now)).await
     }
 }
 
@@ -91,7 +87,7 @@ impl PgStore {
         Ok(rows.iter().map(deleted).collect::<Result<_, StatementError>>()?)
     }
 
-    async fn ended(&self, now: Ticks) -> StoreResult<Vec<DeletedTable>> {
+    async fn list_ended(&self, now: Ticks) -> StoreResult<Vec<DeletedTable>> {
         let mut lease = self.nodes.acquire().await?;
         let ended = sqlx::query(texts::ENDED).bind(now.raw()).bind(ENDED_AT_ONCE);
         let rows = lease.rows(ended, Effect::Undone).await?;

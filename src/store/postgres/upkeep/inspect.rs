@@ -1,5 +1,4 @@
-//! Inspects a database for its operator. These statements are not part of the service: none touches
-//! an entity, and they read the clock of the database, which the service never does.
+//! Inspects a database for its operator. These statements are not part of the service: none touches an entity.
 
 use chrono::{DateTime, Utc};
 use sqlx::postgres::PgRow;
@@ -21,7 +20,6 @@ const VERSION_NEEDS: (&str, &str) = ("_sqlx_migrations", "SELECT");
 
 const SERVER: &str = "SELECT version() AS version, pg_is_in_recovery() AS is_standby, \
      (SELECT pg_encoding_to_char(encoding)::text FROM pg_database WHERE datname = current_database()) AS encoding";
-const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8 AS micros";
 const MISSING: &str = "SELECT p.name || ' on ' || t.name AS missing \
      FROM unnest($1::text[]) AS t (name) CROSS JOIN unnest($2::text[]) AS p (name) \
      WHERE NOT has_table_privilege(to_regclass(t.name), p.name) ORDER BY 1";
@@ -75,7 +73,7 @@ async fn look(options: &PgOptions) -> Result<Inspection, StartError> {
 
 async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
     let server = sqlx::query(SERVER).fetch_one(&mut *db).await?;
-    let (asked, row) = (Utc::now(), sqlx::query(CLOCK).fetch_one(&mut *db).await?);
+    let (asked, row) = (Utc::now(), sqlx::query(statements::CLOCK).fetch_one(&mut *db).await?);
     // Half of the round trip is taken as the time of the answer.
     let middle = asked + (Utc::now() - asked) / 2;
     let theirs = DateTime::from_timestamp_micros(row.try_get("micros")?);

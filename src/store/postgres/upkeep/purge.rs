@@ -32,6 +32,15 @@ impl Upkeep for PgStore {
         retry(|| self.replayed_until(now)).await
     }
 
+    async fn clock(&self) -> StoreResult<Option<Ticks>> {
+        retry(|| async {
+            let mut lease = self.nodes.acquire().await?;
+            let row = lease.row(sqlx::query(statements::CLOCK), Effect::Undone).await?.ok_or(Fault::Other)?;
+            Ok(time_of(&row)?)
+        })
+        .await
+    }
+
     async fn backlog(&self) -> StoreResult<u64> {
         retry(|| self.count_doomed()).await
     }
@@ -94,8 +103,7 @@ impl PgStore {
         if !row.try_get("is_replica").map_err(broken_row)? {
             return Ok(Some(now));
         }
-        let micros: Option<i64> = row.try_get("micros").map_err(broken_row)?;
-        Ok(micros.and_then(DateTime::from_timestamp_micros).map(Ticks::from_utc))
+        Ok(time_of(&row)?)
     }
 
     /// Counts the deleted tables whose first pass is not complete.
@@ -148,6 +156,11 @@ impl PgStore {
         lease.row(settle, Effect::Unknown).await?;
         Ok(())
     }
+}
+
+fn time_of(row: &PgRow) -> Result<Option<Ticks>, StatementError> {
+    let micros: Option<i64> = row.try_get("micros").map_err(broken_row)?;
+    Ok(micros.and_then(DateTime::from_timestamp_micros).map(Ticks::from_utc))
 }
 
 /// Replaces a table that was deleted while it was being respread by its two layouts, which are purged each

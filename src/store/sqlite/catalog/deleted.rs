@@ -13,7 +13,7 @@ use crate::store::{
     DeletedScan, DeletedTable, DeletedTables, StoreResult, TableRecords, TableSize, Undeletion, bucket,
 };
 
-/// Tables whose time has ended that one call has purged at most.
+/// Tables whose time has ended that one call returns at most.
 const ENDED_AT_ONCE: i64 = 100;
 
 impl DeletedTables for SqliteStore {
@@ -54,19 +54,14 @@ impl DeletedTables for SqliteStore {
         self.writer.submit(move |db| doom(db, &table, now).map(Ok)).await
     }
 
-    async fn end_keeping(&self, now: Ticks) -> StoreResult<u64> {
-        let ended: Vec<DeletedTable> = self.readers.with(|db| {
+    async fn ended_tables(&self, now: Ticks) -> StoreResult<Vec<DeletedTable>> {
+        self.readers.with(|db| {
             let mut list = db.prepare_cached(
                 "SELECT table_no, account, name, created, deleted_at, kept_until FROM deleted_tables
                  WHERE kept_until <= ?1 ORDER BY kept_until, table_no LIMIT ?2",
             )?;
             list.query_map([now.raw(), ENDED_AT_ONCE], deleted)?.collect::<Sqlite<_>>().map(Ok)
-        })?;
-        let mut purged = 0;
-        for table in ended {
-            purged += u64::from(self.purge_deleted(&table, now).await?);
-        }
-        Ok(purged)
+        })
     }
 }
 

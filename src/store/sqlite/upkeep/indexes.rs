@@ -154,7 +154,7 @@ mod tests {
         let index = added(&store, "N").await;
         let refuse = "CREATE TRIGGER refuse BEFORE UPDATE ON property_indexes WHEN NEW.state = 2
                       BEGIN SELECT RAISE(ABORT, 'refused'); END";
-        store.writer.submit(move |db| db.execute_batch(refuse).map(Ok)).await.unwrap();
+        store.execute(refuse).await;
         assert_eq!(store.drop_index(index.index_no, Ticks::now()).await, Err(Fault::Other.into()));
         assert_eq!(build_now(&store, &index).await, BuiltIndex::Ready);
     }

@@ -17,6 +17,10 @@ impl Upkeep for SqliteStore {
         Ok(Some(now))
     }
 
+    async fn clock(&self) -> StoreResult<Option<Ticks>> {
+        Ok(None)
+    }
+
     async fn backlog(&self) -> StoreResult<u64> {
         self.readers.with(|db| backlog(db).map(Ok))
     }
