@@ -35,6 +35,10 @@ pub(crate) const DUE_EXPIRY: &str = expiries!(
 pub(crate) const SUMMARIZE_EXPIRIES: &str = "SELECT count(*) AS rules, \
      min(CASE WHEN e.clean <= $1 THEN e.clean ELSE e.made END + e.pause) AS behind \
      FROM expiry AS e JOIN tables AS t ON t.table_no = e.table_no";
+/// Locks entities, without waiting for those that others have locked. $1 bucket; $2 pks, $3 rks, $4 versions, side by side.
+pub(crate) const LOCK_EXPIRED: &str = "SELECT e.pk, e.rk, e.modified FROM entities AS e \
+     JOIN unnest($2::text[], $3::text[], $4::bigint[]) AS u (pk, rk, modified) \
+     ON e.pk = u.pk AND e.rk = u.rk AND e.modified = u.modified WHERE e.bucket = $1 FOR UPDATE OF e SKIP LOCKED";
 /// $1 bucket, $2 pks, $3 rks, $4 versions, side by side; $5 the table, $6 when its rule was set.
 /// A row that another transaction has changed is read again, and then has another version.
 pub const DELETE_EXPIRED: &str = "DELETE FROM entities AS e USING \
@@ -70,12 +74,13 @@ pub(crate) const TABLE_NO: &str =
 pub(crate) const HAS_SCHEMA: &str = "SELECT 1 FROM pg_namespace WHERE nspname = $1";
 
 /// Every text here.
-pub(crate) const ALL: [&str; 13] = [
+pub(crate) const ALL: [&str; 14] = [
     SET_EXPIRY,
     CLEAR_EXPIRY,
     LIST_EXPIRIES,
     DUE_EXPIRY,
     SUMMARIZE_EXPIRIES,
+    LOCK_EXPIRED,
     DELETE_EXPIRED,
     RECORD_SWEEP,
     FORGET_DELETED,

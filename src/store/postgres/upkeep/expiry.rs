@@ -1,13 +1,15 @@
 //! Expiry: rules, and the deletion of entities that have expired.
 
-use sqlx::Row;
-use sqlx::postgres::PgRow;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+use sqlx::{Postgres, Row};
 
 use crate::error::Code;
 use crate::protocol::model::{Key, TableRef, Ticks};
 use crate::store::bucket::bucket;
 use crate::store::contract::load::{COPY_VERSION_AT, stale_copies};
 use crate::store::postgres::PgStore;
+use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::retry::retry;
@@ -98,19 +100,12 @@ impl Expiry for PgStore {
         buckets.sort_unstable();
         buckets.dedup();
         for bucket in buckets {
-            let here = || entities.iter().filter(|(key, _)| bucket_of(key) == bucket);
-            let partitions: Vec<&str> = here().map(|(key, _)| key.partition.as_str()).collect();
-            let rows: Vec<&str> = here().map(|(key, _)| key.row.as_str()).collect();
-            let versions: Vec<i64> = here().map(|(_, version)| version.raw()).collect();
+            let here = entities.iter().filter(|(key, _)| bucket_of(key) == bucket);
+            let here: Vec<_> = here.map(|(key, version)| (key.clone(), version.raw())).collect();
             let mut lease = self.nodes.acquire_at(bucket, Some(LockWait::Long)).await?;
-            let delete = sqlx::query(texts::DELETE_EXPIRED)
-                .bind(bucket)
-                .bind(partitions)
-                .bind(rows)
-                .bind(versions)
-                .bind(of.table_no)
-                .bind(of.made.raw());
-            deleted += lease.changed(delete, Effect::Unknown).await? as u64;
+            lease.begin().await?;
+            deleted += delete_unlocked(&mut lease, of, bucket, &here).await?;
+            lease.commit().await?;
         }
         Ok(deleted)
     }
@@ -140,6 +135,33 @@ impl Expiry for PgStore {
         }
         Ok(leads)
     }
+}
+
+/// Deletes the entities of a bucket that no other transaction has locked.
+async fn delete_unlocked(
+    lease: &mut Lease,
+    of: &TableExpiry,
+    bucket: i64,
+    entities: &[(Key, i64)],
+) -> Result<u64, StatementError> {
+    let found = lease.rows(bind_entities(texts::LOCK_EXPIRED, bucket, entities), Effect::Undone).await?;
+    let read = |row: &PgRow| {
+        Ok((Key { partition: row.try_get("pk")?, row: row.try_get("rk")? }, row.try_get("modified")?))
+    };
+    let locked = found.iter().map(read).collect::<Result<Vec<_>, _>>().map_err(broken_row)?;
+    let delete = bind_entities(texts::DELETE_EXPIRED, bucket, &locked).bind(of.table_no).bind(of.made.raw());
+    Ok(lease.changed(delete, Effect::Undone).await? as u64)
+}
+
+fn bind_entities<'a>(
+    text: &'static str,
+    bucket: i64,
+    entities: &'a [(Key, i64)],
+) -> Query<'a, Postgres, PgArguments> {
+    let partitions: Vec<&str> = entities.iter().map(|(key, _)| key.partition.as_str()).collect();
+    let rows: Vec<&str> = entities.iter().map(|(key, _)| key.row.as_str()).collect();
+    let versions: Vec<i64> = entities.iter().map(|(_, version)| *version).collect();
+    sqlx::query(text).bind(bucket).bind(partitions).bind(rows).bind(versions)
 }
 
 impl PgStore {
