@@ -1,16 +1,21 @@
 //! The contract on plain and on hash-partitioned tables, and what only several
 //! replicas over one database can show.
 
+use std::net::TcpListener;
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use crate::support::store::AnyStore;
 use rowhouse::error::Code;
 use rowhouse::protocol::model::{EdmValue, IfMatch, Key, TableName, Ticks};
+use rowhouse::protocol::plan::index::IndexKind;
 use rowhouse::protocol::plan::scan::MAX_TIME;
 use rowhouse::protocol::plan::{Span, TableScan, WriteKind};
 use rowhouse::store::postgres::{PgOptions, PgStore};
-use rowhouse::store::{CountPosition, Entities, Failure, Tables, Totals, Upkeep};
+use rowhouse::store::{
+    BuiltIndex, CountPosition, Entities, Expiry, ExpiryRule, Failure, Fault, Indexes, NewIndex, Tables,
+    Totals, Upkeep,
+};
 use sqlx::{Connection, PgConnection};
 
 use super::contract::{
@@ -289,6 +294,69 @@ async fn a_table_that_cannot_be_purged_delays_no_other() {
     let other = open(&url, 1).await;
     while other.purge(later.1).await.unwrap() {}
     assert_eq!(rows("SELECT count(*) FROM entities").await, 0);
+}
+
+#[tokio::test]
+async fn an_expired_entity_that_another_transaction_has_locked_delays_no_other() {
+    let url = fresh_database();
+    let store = open(&url, 1).await;
+    let (account, table) = super::contract::table(&store).await;
+    fill(&store, &account, &table, ["a", "b", "c"].map(|rk| insert("p", rk)).into()).await;
+    let rule = ExpiryRule { property: None, delay: 1, pause: 10 };
+    store.set_expiry(table.in_account(&account), &rule, now()).await.unwrap();
+    let set = store.expiries(Some(&account)).await.unwrap().remove(0);
+    let all = walk(&store, &account, &table, &scan(vec![Span::everything()])).await.concat();
+    let all: Vec<_> = all.into_iter().map(|entity| (entity.key, entity.modified)).collect();
+    let mut other = PgConnection::connect(&url).await.unwrap();
+    let mut transaction = other.begin().await.unwrap();
+    let lock = "SELECT rk FROM entities WHERE rk = 'b' FOR UPDATE";
+    sqlx::query(lock).execute(&mut *transaction).await.unwrap();
+    assert_eq!(store.delete_expired(&set, &all).await, Ok(2));
+    transaction.rollback().await.unwrap();
+    assert_eq!(store.delete_expired(&set, &all).await, Ok(1));
+}
+
+#[tokio::test]
+async fn sessions_have_the_settings_that_statements_and_promises_need_whatever_the_database_says() {
+    let url = fresh_database();
+    drop(open(&url, 1).await);
+    execute(
+        &url,
+        "ALTER TABLE tables RENAME TO real_tables; \
+         CREATE VIEW tables AS SELECT table_no, account, name_lower, name, spread, policies, created FROM real_tables \
+         UNION ALL SELECT -1, 'spy' COLLATE \"C\", 'spy' COLLATE \"C\", concat(\
+         current_setting('standard_conforming_strings'), ' ', current_setting('synchronous_commit')), \
+         1, NULL, 638000000000000000",
+    );
+    for (commit, kept) in [("off", "on"), ("remote_apply", "remote_apply")] {
+        let database = text(&url, "SELECT current_database()::text");
+        let settings = [("standard_conforming_strings", "off"), ("synchronous_commit", commit)];
+        for (name, value) in settings {
+            execute(&url, &format!("ALTER DATABASE {database} SET {name} = {value}"));
+        }
+        let store = open(&url, 1).await;
+        let list = TableScan { spans: vec![Span::everything()], residual: None, rows: 10, time: MAX_TIME };
+        let spied = store.list_tables("spy", &list).await.unwrap().tables;
+        assert_eq!(spied[0].name, format!("on {kept}"));
+    }
+}
+
+#[tokio::test]
+async fn an_index_is_built_later_if_the_database_accepts_a_connection_and_never_answers() {
+    let url = fresh_database();
+    let store = open(&url, 1).await;
+    let (account, table) = super::contract::table(&store).await;
+    let index = NewIndex { table: table.in_account(&account), property: "N", kind: IndexKind::Number };
+    store.add_index(index, now()).await.unwrap();
+    let index = store.indexes().await.unwrap().remove(0).index;
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut options = PgOptions::new(&url);
+    options.operation_timeout = Duration::from_secs(1);
+    options.migrate_url = Some(format!("postgres://{}/", silent.local_addr().unwrap()));
+    let frozen = PgStore::open_to_read(&options).await.unwrap();
+    let built = tokio::time::timeout(Duration::from_secs(60), frozen.build_index(&index, now())).await;
+    assert_eq!(built, Ok(Err(Fault::Unavailable.into())));
+    assert_eq!(store.build_index(&index, now()).await, Ok(BuiltIndex::Ready));
 }
 
 #[tokio::test]

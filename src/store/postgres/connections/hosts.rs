@@ -250,7 +250,9 @@ impl Hosts {
         let connect = &self.hosts[host].connect;
         let mut connection = PgConnection::connect_with(connect).await?;
         if connect.get_socket().is_none() {
-            set_socket_options(connect.get_port());
+            let port = connect.get_port();
+            // The list of this process's sockets is long where many clients are connected.
+            let _ = tokio::task::spawn_blocking(move || set_socket_options(port)).await;
         }
         if wanted == WantedSession::Any {
             return Ok(connection);

@@ -115,12 +115,17 @@ impl PgOptions {
         format!(
             "SET plan_cache_mode = force_generic_plan; SET jit = off; SET enable_seqscan = off; \
              SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
-             SET synchronous_commit = on; SET default_transaction_isolation = 'read committed'; \
+             SET standard_conforming_strings = on; \
+             SET default_transaction_isolation = 'read committed'; \
              SET statement_timeout = {operation}; SET idle_in_transaction_session_timeout = {operation}; SET tcp_keepalives_idle = 30; \
-             SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3; {NO_TRANSACTION_TIMEOUT}"
+             SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3; {DURABLE}; {NO_TRANSACTION_TIMEOUT}"
         )
     }
 }
+
+/// A commit waits for the disk, and for what the standbys have applied where the database is set so.
+const DURABLE: &str = "SELECT set_config('synchronous_commit', \
+     CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)";
 
 /// Timeouts of statements are enough. This one, which PostgreSQL 17 and newer have, would end a session in the middle
 /// of a page, a purge, a migration or the build of an index.

@@ -16,9 +16,9 @@ pub(crate) const ENTITIES: (&str, &str) = ("entities", "r");
 /// The lock of the process that builds or removes indexes in a database.
 pub(crate) const LOCK_BUILDS: &str =
     "SELECT pg_try_advisory_lock(1380469080, 26) AS locked, pg_backend_pid() AS pid";
-/// The sessions that keep the session $1 waiting.
-pub(crate) const BLOCKERS: &str = "SELECT DISTINCT a.pid, a.application_name FROM unnest(pg_blocking_pids($1)) AS b (pid) \
-     JOIN pg_stat_activity AS a ON a.pid = b.pid ORDER BY a.pid";
+/// The sessions that keep the session $1 waiting: one row without any if there are none, no row without that session.
+pub(crate) const BLOCKERS: &str = "SELECT DISTINCT a.pid, a.application_name FROM pg_stat_activity AS s \
+     LEFT JOIN pg_stat_activity AS a ON a.pid = ANY(pg_blocking_pids(s.pid)) WHERE s.pid = $1 ORDER BY a.pid";
 
 pub(crate) const LIST: &str = "SELECT i.index_no, i.table_no, i.property, i.kind, i.state, i.changed, t.account, \
      t.name_lower, t.spread FROM property_indexes AS i JOIN tables AS t ON t.table_no = i.table_no \

@@ -34,16 +34,21 @@ const SESSION: &str = "SET statement_timeout = 0; SET lock_timeout = 0; \
 const REMOVAL_LIMIT: Duration = Duration::from_secs(10);
 /// How long a session waits for others before the log names them, and for how long it does not repeat it.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How many times in a row the database may say nothing of a session, or that it has none, before its work is given up.
+const MISSES: u32 = 3;
+/// How long the end of a session may take.
+const CLOSING: Duration = Duration::from_secs(1);
 const REPEAT: Duration = Duration::from_secs(300);
 
 /// A session as logs name it.
-fn blocker(row: &PgRow) -> Result<String, StatementError> {
-    let pid: i32 = row.try_get("pid").map_err(broken_row)?;
+fn blocker(row: &PgRow) -> Result<Option<String>, StatementError> {
+    let pid: Option<i32> = row.try_get("pid").map_err(broken_row)?;
+    let Some(pid) = pid else { return Ok(None) };
     let application: Option<String> = row.try_get("application_name").map_err(broken_row)?;
-    Ok(match application.filter(|name| !name.is_empty()) {
+    Ok(Some(match application.filter(|name| !name.is_empty()) {
         Some(name) => format!("the session {pid} ({name})"),
         None => format!("the session {pid}"),
-    })
+    }))
 }
 
 /// A part of an index as it is in the database.
@@ -111,8 +116,12 @@ impl BuildSession {
         Ok(Self { connection, pid: 0 })
     }
 
-    /// Opens a session; `None` if another one has the lock.
-    async fn open(hosts: &Hosts, path: &SearchPath) -> StoreResult<Option<Self>> {
+    /// Opens a session within the time; `None` if another one has the lock.
+    async fn open(hosts: &Hosts, path: &SearchPath, limit: Duration) -> StoreResult<Option<Self>> {
+        timeout(limit, Self::try_open(hosts, path)).await.unwrap_or_else(|_| Err(Fault::Unavailable.into()))
+    }
+
+    async fn try_open(hosts: &Hosts, path: &SearchPath) -> StoreResult<Option<Self>> {
         let mut session = Self::open_to_watch(hosts, path).await?;
         session.connection.execute(sqlx::raw_sql(SESSION)).await.map_err(failed)?;
         session.connection.execute(sqlx::raw_sql(NO_TRANSACTION_TIMEOUT)).await.map_err(failed)?;
@@ -182,7 +191,7 @@ impl BuildSession {
     /// Ends the session, and with it the lock.
     async fn close(self) {
         // The database ends it in any case.
-        let _ = self.connection.close().await;
+        let _ = timeout(CLOSING, self.connection.close()).await;
     }
 }
 
@@ -223,7 +232,7 @@ impl Indexes for PgStore {
 
 impl PgStore {
     pub(crate) async fn try_build_index(&self, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
-        let Some(mut session) = BuildSession::open(&self.definer, &self.search_path).await? else {
+        let Some(mut session) = self.open_build_session().await? else {
             return Ok(BuiltIndex::Busy);
         };
         let (pid, what) = (session.pid, "building an index");
@@ -232,38 +241,55 @@ impl PgStore {
         built
     }
 
-    /// Waits for the work of a session, and names in the log who keeps it waiting.
-    async fn watched<T>(&self, pid: i32, what: &str, work: impl Future<Output = T>) -> T {
+    async fn open_build_session(&self) -> StoreResult<Option<BuildSession>> {
+        BuildSession::open(&self.definer, &self.search_path, self.operation_timeout).await
+    }
+
+    /// Waits for the work of a session, and names in the log who keeps it waiting. Gives up a session that the
+    /// database does not have any more, or cannot be asked about: its server froze, or is no longer the primary.
+    async fn watched<T>(
+        &self,
+        pid: i32,
+        what: &str,
+        work: impl Future<Output = StoreResult<T>>,
+    ) -> StoreResult<T> {
         let mut work = std::pin::pin!(work);
         let mut logged: Option<Instant> = None;
-        loop {
+        let mut misses = 0;
+        while misses < MISSES {
             if let Ok(done) = timeout(PATIENCE, work.as_mut()).await {
                 return done;
-            }
-            if logged.is_some_and(|at| at.elapsed() < REPEAT) {
-                continue;
             }
             let blockers = tokio::select! {
                 biased;
                 done = work.as_mut() => return done,
                 blockers = timeout(PATIENCE, self.blockers(pid)) => blockers,
             };
-            if let Ok(Ok(blockers)) = blockers
-                && !blockers.is_empty()
-            {
+            let Ok(Ok(Some(blockers))) = blockers else {
+                misses += 1;
+                continue;
+            };
+            misses = 0;
+            if !blockers.is_empty() && logged.is_none_or(|at| at.elapsed() >= REPEAT) {
                 let blockers = blockers.join(", ");
                 tracing::warn!(blockers, "{what} waits for the end of other transactions");
                 logged = Some(Instant::now());
             }
         }
+        tracing::warn!(pid, "{what} was given up, as the database no longer has its session; will retry");
+        Err(Fault::Unavailable.into())
     }
 
-    /// The sessions that keep one waiting, asked of its server.
-    async fn blockers(&self, pid: i32) -> StoreResult<Vec<String>> {
+    /// The sessions that keep one waiting, asked of its server; `None` if it has no such session.
+    async fn blockers(&self, pid: i32) -> StoreResult<Option<Vec<String>>> {
         let (mut connection, _) = self.definer.connect().await.map_err(failed)?;
         let rows = sqlx::query(texts::BLOCKERS).bind(pid).fetch_all(&mut connection).await.map_err(failed)?;
-        let _ = connection.close().await;
-        Ok(rows.iter().map(blocker).collect::<Result<_, StatementError>>()?)
+        let _ = timeout(CLOSING, connection.close()).await;
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let blockers = rows.iter().filter_map(|row| blocker(row).transpose());
+        Ok(Some(blockers.collect::<Result<_, StatementError>>()?))
     }
 
     pub(crate) async fn cancel_build(&self, index_no: i64) -> StoreResult<()> {
@@ -300,7 +326,7 @@ impl PgStore {
         let Some(row) = lease.row(removable, Effect::Undone).await? else { return Ok(false) };
         drop(lease);
         let index_no: i64 = row.try_get("index_no").map_err(broken_row)?;
-        let Some(mut session) = BuildSession::open(&self.definer, &self.search_path).await? else {
+        let Some(mut session) = self.open_build_session().await? else {
             return Ok(false);
         };
         let (pid, what) = (session.pid, "removing an index");
