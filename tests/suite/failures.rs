@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use sqlx::{Connection, Executor, PgConnection};
 
-use crate::commands::soon;
 use crate::promises::site::End;
 use crate::support::batch::{post, query_batch};
 use crate::support::client::Request;
@@ -92,7 +91,7 @@ async fn while_no_connection_is_free(url: &str, server: &Process, t: &Table<'_>,
             }
         });
         tokio::task::block_in_place(|| {
-            soon("the change set waits", || text(url, &waits) != "0");
+            until("the change set waits", || text(url, &waits) != "0");
             look();
             tokio::runtime::Handle::current().block_on(other.execute("ROLLBACK")).expect("the lock goes");
         });

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::commands::soon;
 use crate::support::client::Account;
 use crate::support::http::read_answer;
 use crate::support::ports::free_port;
@@ -377,7 +376,7 @@ fn a_change_set_cut_off_by_a_kill_is_whole_or_absent() {
                 done.fetch_add(1, Ordering::Relaxed);
             }
         });
-        soon("change sets are done", || done.load(Ordering::Relaxed) >= 20);
+        until("change sets are done", || done.load(Ordering::Relaxed) >= 20);
         first.signal("KILL");
     });
     let folder = first.kill();

@@ -11,7 +11,6 @@ use rowhouse::store::postgres::{PgOptions, PgStore};
 use rowhouse::store::{Entities, Failure, Fault, StoredAccounts, Tables, Upkeep};
 use serde_json::json;
 
-use crate::commands::soon;
 use crate::store::contract::{insert, now, number, write};
 use crate::support::batch::{post, query_batch};
 use crate::support::postgres::{fresh_database, has_table};
@@ -157,7 +156,7 @@ fn policies_properties_and_rules_are_those_of_the_replica() {
         answer.header("Access-Control-Allow-Origin").map(str::to_owned)
     };
     // Rules of the replica, which this server has not set, are followed within seconds.
-    soon("the rules of the replica", || granted(&two.secondary, "http://there").is_some());
+    until("the rules of the replica", || granted(&two.secondary, "http://there").is_some());
     for (client, own) in [(&two.primary, "http://here"), (&two.secondary, "http://there")] {
         assert!(client.get(PROPERTIES).expect_xml().contains(own));
         for origin in ["http://here", "http://there"] {

@@ -95,7 +95,7 @@ fn a_disabled_account_is_refused() {
         let mut account = account_of(&site.json(&["account", "add", "myaccount"]));
         let servers = replicas(&site);
         let all = |what: &str, account: &Account, key: usize, expected: u16| {
-            soon(what, || servers.iter().all(|server| status(server, account, key) == expected));
+            until(what, || servers.iter().all(|server| status(server, account, key) == expected));
         };
         all("an account", &account, 0, 200);
         let later = account_of(&site.json(&["account", "add", "later"]));
@@ -142,7 +142,7 @@ fn accounts_of_the_settings_win_over_those_of_the_database() {
     assert_eq!((status(&server, &given, 0), status(&server, &stored, 0)), (200, 403));
     site.json(&["account", "disable", &given.name]);
     let other = account_of(&site.json(&["account", "add", "another"]));
-    soon("another account", || status(&server, &other, 0) == 200);
+    until("another account", || status(&server, &other, 0) == 200);
     assert_eq!(status(&server, &given, 0), 200);
 }
 
@@ -175,11 +175,11 @@ fn while_the_accounts_cannot_be_read_those_that_are_known_stay() {
     let account = account_of(&site.json(&["account", "add", "myaccount"]));
     let server = site.server(&[]);
     execute(&site.url, "ALTER TABLE account_changes RENAME TO hidden");
-    soon("the lost table", || server.log().contains("the known ones stay in use"));
+    until("the lost table", || server.log().contains("the known ones stay in use"));
     assert_eq!(status(&server, &account, 0), 200);
     execute(&site.url, "ALTER TABLE hidden RENAME TO account_changes");
     site.json(&["account", "disable", "myaccount"]);
-    soon("the disabled account", || status(&server, &account, 0) == 403);
+    until("the disabled account", || status(&server, &account, 0) == 403);
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn no_key_is_at_rest_in_postgres_and_altered_ones_are_noticed() {
         "UPDATE accounts SET key1 = (SELECT key1 FROM accounts WHERE name = 'another') WHERE name = 'myaccount'; \
          UPDATE account_changes SET changes = changes + 1",
     );
-    soon("a moved key", || server.log().contains("does not open a key"));
+    until("a moved key", || server.log().contains("does not open a key"));
     let statuses = [0, 1].map(|key| (status(&server, &account, key), status(&server, &other, key)));
     assert_eq!(statuses, [(200, 200); 2], "what it had goes on");
     let stolen = Account { name: "myaccount".into(), keys: other.keys.clone() };

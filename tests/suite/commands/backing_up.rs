@@ -48,7 +48,7 @@ fn a_backup_beside_writes_holds_all_that_was_acknowledged_before() {
             }
         });
         let copies = ["one.db", "two.db", "three.db"].map(|name| {
-            soon("a write", || acknowledged.load(Ordering::Relaxed) >= 50);
+            until("a write", || acknowledged.load(Ordering::Relaxed) >= 50);
             let before = acknowledged.load(Ordering::Relaxed);
             (name, before, site.json(&["backup", name]))
         });
@@ -129,7 +129,7 @@ fn a_backup_that_is_told_to_stop_leaves_nothing() {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary runs");
-        soon("the copy", || !files(&site.folder, "copy").is_empty());
+        until("the copy", || !files(&site.folder, "copy").is_empty());
         let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
         let output = child.wait_with_output().expect("an end");
         let left = files(&site.folder, "copy");

@@ -365,7 +365,7 @@ fn what_was_changed_since_is_found_by_an_index() {
         equal(&site, &targets[0].url, &targets[1].url, &accounts);
         // The uses on SQLite are counted by the process that has them.
         if site.url.starts_with("postgres") {
-            soon("the uses", || site.json(&["index", "list"])[0]["uses"].as_u64() > Some(0));
+            until("the uses", || site.json(&["index", "list"])[0]["uses"].as_u64() > Some(0));
         }
     }
 }
@@ -462,7 +462,7 @@ fn a_table_is_restored_under_another_name_at_a_limited_rate_with_accounts() {
         batch_rows(&client, &table, "a", 300);
         batch_rows(&client, &other, "a", 200);
         drop(server);
-        let begun = Instant::now();
+        let begun = std::time::Instant::now();
         let rename = format!("{}=Restored", table.name);
         let more = ["--from-account", "mine", "--rename", &rename, "--rate-limit", "1000", "--accounts"];
         let done = copy(&from, &from.url, &to.url, &more);

@@ -20,7 +20,7 @@ fn parts(folder: &Path) -> Vec<PathBuf> {
 fn killed(site: &Site, from: &str, table: &str, more: &[&str]) {
     let mut child = start(site, from, "dump:d", more);
     let folder = site.folder.join("d").join(table);
-    soon("a part", || {
+    until("a part", || {
         parts(&folder).iter().any(|part| std::fs::metadata(part).is_ok_and(|part| part.len() > 0))
     });
     child.kill().expect("it runs");

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::indexing::HeldTransaction;
 use super::*;
-use crate::operators::{TOKEN, admin_of, json_of, sample};
-use crate::support::http::{Raw, Wire};
+use crate::operators::{TOKEN, admin_of, call, done, sample};
+use crate::support::http::Wire;
 use crate::support::postgres::{Writer, text};
 use crate::support::server::account;
 
@@ -68,28 +68,27 @@ impl SlowBuilds {
     /// Waits until the build is under way, and stops the process there. On PostgreSQL the build itself
     /// waits.
     fn stop_in_build(&self) {
-        let Some(file) = file_of(&self.site) else { return soon("the build", || self.is_building()) };
+        let Some(file) = file_of(&self.site) else { return until("the build", || self.is_building()) };
         let db = Connection::open(file).expect("the database");
         db.busy_timeout(Duration::ZERO).expect("a setting");
-        let deadline = Instant::now() + Duration::from_secs(180);
-        loop {
+        until("the build", || {
             self.server.signal("CONT");
-            std::thread::sleep(SLICE);
+            work_for(SLICE);
             self.server.signal("STOP");
             // Of a server at rest, only a build has the lock and no index yet.
-            if indexes_in(&self.site) == 0 && db.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_err() {
-                return;
-            }
-            assert!(Instant::now() < deadline, "the build was not noticed");
-        }
+            indexes_in(&self.site) == 0 && db.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_err()
+        });
     }
 
     fn ask_for_index(&self) -> i64 {
         let wanted =
             json!({ "account": account(1).name, "table": self.table, "property": "N", "kind": "number" });
-        let added = send(&self.admin(), "POST", "/indexes", &wanted.to_string());
-        assert_eq!(added.status, 201, "{added:?}");
-        json_of(&added)["id"].as_i64().expect("a number")
+        let added = done(&call(&self.admin(), "POST", "/indexes", &wanted.to_string()), 201);
+        added["id"].as_i64().expect("a number")
+    }
+
+    fn drop_index(&self, number: i64) {
+        done(&call(&self.admin(), "DELETE", &format!("/indexes/{number}"), ""), 200);
     }
 
     /// On PostgreSQL.
@@ -113,7 +112,7 @@ impl SlowBuilds {
     }
 
     fn list(&self) -> Value {
-        json_of(&send(&self.admin(), "GET", "/indexes", ""))
+        done(&call(&self.admin(), "GET", "/indexes", ""), 200)
     }
 
     fn found(&self, filter: &str) -> String {
@@ -130,8 +129,9 @@ impl SlowBuilds {
 
     /// Lets the server go on once a command waits to drop the index, and returns how the command has ended.
     fn cancelled_by(&self, command: Child) -> Output {
-        soon("the cancellation", || self.cancellations() == 1);
-        std::thread::sleep(Duration::from_secs(2));
+        until("the cancellation", || self.cancellations() == 1);
+        // It looks whether it is cancelled once it has gone on for a while.
+        pace(Duration::from_secs(2));
         self.server.signal("CONT");
         let ended = command.wait_with_output().expect("it ends");
         assert_eq!((self.list(), self.cancellations()), (json!([]), 0));
@@ -175,15 +175,9 @@ fn file_of(site: &Site) -> Option<PathBuf> {
     site.url.strip_prefix("sqlite://").map(PathBuf::from)
 }
 
-fn send(admin: &Wire, verb: &str, path: &str, body: &str) -> Raw {
-    let (host, length) = (admin.address(), body.len());
-    let head = format!("{verb} {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\n");
-    admin.exchange(verb, format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes())
-}
-
 /// Rows that a server has looked up by index.
 fn by_index(server: &Process) -> f64 {
-    let metrics = send(&admin_of(server), "GET", "/metrics", "");
+    let metrics = call(&admin_of(server), "GET", "/metrics", "");
     sample(&String::from_utf8_lossy(&metrics.body), "rowhouse_filter_rows_examined_total{by=\"index\"}")
 }
 
@@ -212,34 +206,30 @@ fn rows_about_indexes(site: &Site) -> i64 {
     number(site, all, all)
 }
 
-#[test]
-fn a_table_that_is_deleted_while_its_index_is_built_leaves_nothing() {
-    for mut slow in SlowBuilds::both() {
-        slow.begin_build();
-        client(&slow.server).delete_table(&slow.table).expect(204);
-        assert_eq!(slow.list(), json!([]));
-        drop(slow.held.take());
-        soon("the removal", || slow.is_clean());
-        slow.log_is_calm();
-        // A table of that name starts without one.
-        client(&slow.server).create_table(&slow.table).expect(201);
-        assert_eq!((slow.list(), slow.found("N eq 7")), (json!([]), String::new()));
-    }
-}
-
+/// The index is dropped, or its table is deleted, while it is built.
 #[test]
 fn a_build_that_is_cancelled_leaves_nothing_and_may_begin_again() {
-    for mut slow in SlowBuilds::both() {
+    for (mut slow, deletes_table) in
+        [false, true].into_iter().flat_map(|deletes| SlowBuilds::both().map(|slow| (slow, deletes)))
+    {
         let number = slow.begin_build();
-        let dropped = send(&slow.admin(), "DELETE", &format!("/indexes/{number}"), "");
-        assert_eq!(dropped.status, 200, "{dropped:?}");
+        if deletes_table {
+            client(&slow.server).delete_table(&slow.table).expect(204);
+        } else {
+            slow.drop_index(number);
+        }
         assert_eq!(slow.list(), json!([]));
         drop(slow.held.take());
-        soon("the removal", || slow.is_clean());
+        until("the removal", || slow.is_clean());
         slow.log_is_calm();
+        if deletes_table {
+            client(&slow.server).create_table(&slow.table).expect(201);
+            assert_eq!((slow.list(), slow.found("N eq 7")), (json!([]), String::new()));
+            continue;
+        }
         assert_eq!(slow.found("N eq 7"), "000007");
         let again = slow.ask_for_index();
-        soon("the index", || slow.list()[0]["state"] == "ready");
+        until("the index", || slow.list()[0]["state"] == "ready");
         assert_eq!((slow.list()[0]["id"].as_i64(), indexes_in(&slow.site)), (Some(again), 1));
         assert_eq!(slow.found("N eq 7"), "000007");
         assert!(by_index(&slow.server) > 0.0);
@@ -252,13 +242,13 @@ fn a_build_that_is_cancelled_leaves_nothing_and_may_begin_again() {
 fn a_command_cancels_the_build_of_a_server_on_sqlite() {
     let slow = SlowBuilds::new(Site::sqlite());
     let creating = slow.index_command("create", &["--kind", "number", "--yes"]);
-    soon("the index", || rows_about_indexes(&slow.site) == 1);
+    until("the index", || rows_about_indexes(&slow.site) == 1);
     slow.stop_in_build();
     let interrupted = Command::new("kill").args(["-s", "INT", &creating.id().to_string()]).status();
     assert!(interrupted.is_ok_and(|status| status.success()));
     let ended = slow.cancelled_by(creating);
     failed(&ended, &["interrupted; the index is dropped"]);
-    soon("the removal", || slow.is_clean());
+    until("the removal", || slow.is_clean());
     slow.ask_for_index();
     slow.stop_in_build();
     let ended = slow.cancelled_by(slow.index_command("drop", &["--json"]));
@@ -302,14 +292,13 @@ fn a_build_by_the_role_of_the_migrations_is_seen_and_cancelled_by_the_others() {
         let mut slow = built_by_another_role(&owner, &writer, waits_for);
         let number = slow.begin_build();
         if is_begun {
-            soon("the progress", || slow.list()[0]["progress"].as_f64().is_some_and(|part| part > 0.0));
+            until("the progress", || slow.list()[0]["progress"].as_f64().is_some_and(|part| part > 0.0));
         }
         assert!(has_builder(&owner.url));
-        let dropped = send(&slow.admin(), "DELETE", &format!("/indexes/{number}"), "");
-        assert_eq!(dropped.status, 200, "{dropped:?}");
-        soon("the end of the build", || !has_builder(&owner.url));
+        slow.drop_index(number);
+        until("the end of the build", || !has_builder(&owner.url));
         drop(slow.held.take());
-        soon("the removal", || slow.is_clean());
+        until("the removal", || slow.is_clean());
         slow.log_is_calm();
     }
 }
@@ -321,10 +310,11 @@ fn the_build_of_a_server_that_was_killed_ends_though_it_waits() {
     let SlowBuilds { site, server, table, held } = slow;
     assert!(has_builder(&site.url));
     let _ = std::fs::remove_dir_all(server.kill());
-    soon("the end of the build", || !has_builder(&site.url));
+    until("the end of the build", || !has_builder(&site.url));
+    assert_eq!(indexes_in(&site), 1, "an incomplete one is left behind");
     let slow = SlowBuilds { server: serve(&site), site, table, held: None };
     drop(held);
-    soon("the index", || slow.list()[0]["state"] == "ready");
+    until("the index", || slow.list()[0]["state"] == "ready");
     assert_eq!(slow.found("N eq 7"), "000007");
 }
 
@@ -337,7 +327,7 @@ fn a_server_that_was_killed_in_a_build_on_sqlite_builds_the_index_after_its_rest
         slow = slow.killed_and_started();
         assert_eq!(rows_about_indexes(&slow.site), 1);
     }
-    soon("the index", || slow.list()[0]["state"] == "ready");
+    until("the index", || slow.list()[0]["state"] == "ready");
     assert_eq!((slow.list()[0]["id"].as_i64(), indexes_in(&slow.site)), (Some(number), 1));
     assert_eq!(slow.found("N eq 299999"), "299999");
     assert!(by_index(&slow.server) > 0.0);
@@ -379,7 +369,7 @@ fn a_backup_has_the_indexes_and_finishes_those_that_were_not_complete() {
             .as_array()
             .is_some_and(|all| all.len() == 2 && all.iter().all(|index| index["state"] == "ready"))
     };
-    soon("the other", || ready(json_of(&send(&admin_of(&server), "GET", "/indexes", ""))));
+    until("the other", || ready(done(&call(&admin_of(&server), "GET", "/indexes", ""), 200)));
     let before = by_index(&server);
     assert_eq!(found(&server, &table, "S eq 's7'"), "07");
     assert!(by_index(&server) > before);
@@ -409,7 +399,7 @@ fn the_secondary_uses_the_indexes_of_the_replica() {
     for (client, with, without) in
         [(&secondary, &indexed_there, &indexed_here), (&primary, &indexed_here, &indexed_there)]
     {
-        soon("the index is used", || {
+        until("the index is used", || {
             let before = by_index(&front);
             assert_eq!(reads(client, with), "07");
             by_index(&front) > before
@@ -420,58 +410,9 @@ fn the_secondary_uses_the_indexes_of_the_replica() {
     }
     // It is dropped there.
     there.json(&["index", "drop", &indexed_there, "N", "--account", &account(1).name]);
-    soon("the index is not used", || {
+    until("the index is not used", || {
         let before = by_index(&front);
         assert_eq!(reads(&secondary, &indexed_there), "07");
         by_index(&front) == before
     });
-}
-
-#[test]
-fn tables_that_test_mode_restores_start_without_indexes() {
-    let in_memory = Site { folder: fresh_folder(), url: "sqlite::memory:".into() };
-    for site in [in_memory, Site::sqlite(), Site::postgres()] {
-        let server = serve_with(&site, &["--test-mode"]);
-        let (admin, here, table) = (admin_of(&server), client(&server), fresh_name());
-        here.create_table(&table).expect(201);
-        let filled = Table::new(&here, &table);
-        (0..20).for_each(|row| drop(filled.seed(with_keys("p", &format!("{row:02}"), json!({ "N": row })))));
-        let list = || json_of(&send(&admin, "GET", "/indexes", ""));
-        let make = || {
-            let wanted =
-                json!({ "account": account(1).name, "table": table, "property": "N", "kind": "number" });
-            let added = send(&admin, "POST", "/indexes", &wanted.to_string());
-            assert_eq!(added.status, 201, "{added:?}");
-            soon("the index", || list()[0]["state"] == "ready");
-            let before = by_index(&server);
-            soon("the index is used", || {
-                filled.matching_rows("N eq 7");
-                by_index(&server) > before
-            });
-        };
-        make();
-        let taken = json_of(&send(&admin, "POST", "/test/snapshots", ""));
-        let restore = format!("/test/snapshots/{}/restore", taken["name"].as_str().expect("a name"));
-        for way in [restore.as_str(), "/test/reset"] {
-            filled.merge("p", "07", &json!({ "N": 70 }), Some("*")).expect(204);
-            let done = send(&admin, "POST", way, "");
-            assert_eq!(done.status, 200, "{done:?}");
-            assert_eq!(list(), json!([]));
-            if way.ends_with("reset") {
-                here.create_table(&table).expect(201);
-                filled.seed(with_keys("p", "07", json!({ "N": 7 })));
-            }
-            let before = by_index(&server);
-            assert_eq!(filled.matching_rows("N eq 7"), "07");
-            assert_eq!(by_index(&server), before);
-            if !site.url.contains(":memory:") {
-                soon("the former index is removed", || {
-                    indexes_in(&site) == 0 && rows_about_indexes(&site) == 0
-                });
-            }
-            make();
-        }
-        let log = server.log();
-        assert!(!log.contains("could not be") && !log.contains("ERROR"), "{log}");
-    }
 }

@@ -56,7 +56,7 @@ fn every_server_follows_what_a_command_makes_and_drops() {
         assert_eq!(index("create", &["Größe", "--kind", "number", "--yes"])["property"], "Größe");
         for (server, client) in servers.iter().zip(&clients) {
             let table = Table::new(client, &name);
-            soon("the index is used", || {
+            until("the index is used", || {
                 assert_eq!(found(&table, "S eq 's7'"), "0007");
                 by_index(server) > 0
             });
@@ -155,7 +155,7 @@ impl HeldTransaction {
         let (own, script) = (url.to_owned(), format!("BEGIN; {statement}; SELECT pg_sleep(300); ROLLBACK"));
         // It ends with an error, as it is told to.
         let session = std::thread::spawn(move || drop(try_execute(&own, &script)));
-        soon("the transaction runs", || {
+        until("the transaction runs", || {
             text(url, &format!("SELECT count(*)::text FROM pg_stat_activity WHERE {HELD}")) == "1"
         });
         Self { url: url.to_owned(), session: Some(session) }
@@ -169,45 +169,6 @@ impl Drop for HeldTransaction {
         text(&self.url, &end);
         let _ = self.session.take().map(std::thread::JoinHandle::join);
     }
-}
-
-/// A transaction that writes has the build wait, and so leaves an incomplete index behind when its server is
-/// killed.
-#[test]
-fn what_a_killed_server_has_left_incomplete_is_made_again() {
-    let site = Site::postgres();
-    let mut first = servers(&site);
-    drop(first.pop());
-    let server = first.pop().expect("a server");
-    let client = Client::path_style(server.address(), account(1));
-    let table = filled(&client, ROWS);
-    let held = HeldTransaction::begin(&site.url);
-    let name = table.name.clone();
-    let account_name = account(1).name;
-    // Only the row: this server builds the index.
-    let add = format!(
-        "INSERT INTO property_indexes SELECT 77, table_no, 'N', 'number', 0, created FROM tables \
-         WHERE name = '{name}'; INSERT INTO property_index_changes VALUES (1, 1)"
-    );
-    execute(&site.url, &add);
-    let incomplete = "SELECT count(*)::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid \
-                      WHERE relname = 'property_index_77_0' AND NOT indisvalid";
-    soon("the build waits", || text(&site.url, incomplete) == "1");
-    let folder = server.kill();
-    let cancel = "SELECT coalesce(bool_or(pg_terminate_backend(pid)), false)::text FROM pg_stat_activity \
-                  WHERE query LIKE 'CREATE INDEX CONCURRENTLY property_index_77%' AND pid <> pg_backend_pid()";
-    text(&site.url, cancel);
-    assert_eq!(text(&site.url, incomplete), "1", "it is left behind");
-    drop(held);
-    let servers = servers(&site);
-    soon("the index is made again", || {
-        let listed = site.json(&["index", "list", &name, "--account", &account_name]);
-        listed[0]["state"] == "ready"
-    });
-    assert_eq!(text(&site.url, incomplete), "0");
-    let client = Client::path_style(servers[0].address(), account(1));
-    assert_eq!(found(&Table::new(&client, &name), "N eq 7"), "0007");
-    let _ = std::fs::remove_dir_all(folder);
 }
 
 /// A report that keeps its transaction open has the removal of an index wait: everything else goes on, and the
@@ -227,21 +188,17 @@ fn a_report_keeps_an_index_in_the_database_and_nothing_else_waiting() {
     );
     let invalid = "SELECT count(*)::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid \
                    WHERE relname LIKE 'property_index_%' AND NOT indisvalid";
-    soon("the removal waits", || text(&site.url, invalid) == "1");
+    until("the removal waits", || text(&site.url, invalid) == "1");
     client.delete_table(&doomed.name).expect(204);
     let rows = "SELECT count(*)::text FROM entities WHERE bucket >> 16 <> (SELECT table_no FROM tables)";
-    soon("the purge goes on", || text(&site.url, rows) == "0");
-    soon("the session is named", || {
+    until("the purge goes on", || text(&site.url, rows) == "0");
+    until("the session is named", || {
         let log = server.log();
         log.contains("removing an index waits") && log.contains("the session ")
     });
     drop(held);
     let left = "SELECT count(*)::text FROM pg_class WHERE relname LIKE 'property_index_%_0'";
-    let patience = Instant::now() + Duration::from_secs(180);
-    while text(&site.url, left) != "0" {
-        assert!(Instant::now() < patience, "the index stays: {}", server.log());
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    until("the removal of the index", || text(&site.url, left) == "0");
 }
 
 /// Somebody has dropped an index, or restored the database without it.
@@ -269,7 +226,7 @@ fn an_index_that_the_database_has_lost_is_told_and_does_no_harm() {
                 text(&site.url, "SELECT relname::text FROM pg_class WHERE relname LIKE 'property_index_%_0'");
             execute(&site.url, &format!("DROP INDEX {name}"));
         }
-        soon("the index is not asked", || {
+        until("the index is not asked", || {
             let before = by_index(&server);
             assert_eq!(found(&table, "N eq 7"), "0007");
             by_index(&server) == before

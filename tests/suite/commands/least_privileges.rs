@@ -41,7 +41,7 @@ fn a_server_starts_and_serves_on_what_the_owner_has_migrated() {
     kept.seed(with_keys("p", "r", json!({ "N": 1 })));
     let rule = ["--account", "myaccount", "--after", "1s", "--every", "1s"];
     site.json(&[&["expire", "set", &table.name], &rule[..]].concat());
-    soon("what has expired", || table.count() == 0);
+    until("what has expired", || table.count() == 0);
     site.json(&["expire", "clear", &table.name, "--account", "myaccount"]);
     for list in ["account", "expire", "index"] {
         site.json(&[list, "list"]);

@@ -38,7 +38,7 @@ mod viewing;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -152,16 +152,6 @@ pub fn status(server: &Process, account: &Account, key: usize) -> u16 {
     let client = Client::path_style(server.address(), account.clone());
     let auth = if key == 0 { Auth::SharedKey } else { Auth::SecondKey };
     client.request("GET", "/Tables").auth(auth).unchecked().send().status
-}
-
-/// Asks until it is so: servers notice within seconds.
-#[track_caller]
-pub fn soon(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(180);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what} was not noticed");
-        std::thread::sleep(Duration::from_millis(100));
-    }
 }
 
 /// Whether some file of a folder holds these bytes.

@@ -41,7 +41,7 @@ impl Reading {
 
     /// Waits until it has read something.
     fn begun(&self) {
-        soon("a temporary database", || {
+        until("a temporary database", || {
             let folders = std::fs::read_dir(&self.temporary).expect("a folder").flatten();
             let mut folders = folders.map(|folder| folder.path());
             folders.any(|folder| !self.former.contains(&folder) && folder.join("staged.db").is_file())

@@ -74,7 +74,7 @@ fn servers_go_on_while_the_master_key_is_replaced() {
         let all = || [Some(&forgotten), restarted.as_ref()].into_iter().flatten();
         all().for_each(|server| assert_eq!(statuses(server, &account), [200, 200]));
         assert_eq!(command(&site, &["reseal"], &both), json!({ "resealed": 2 }));
-        soon("the new master key", || forgotten.log().contains("does not open a key"));
+        until("the new master key", || forgotten.log().contains("does not open a key"));
         for server in all() {
             assert_eq!([statuses(server, &account), statuses(server, &other)], [[200, 200]; 2]);
         }
@@ -85,19 +85,19 @@ fn servers_go_on_while_the_master_key_is_replaced() {
         let replaced = account.clone();
         let rotated = command(&site, &["rotate", "myaccount", "--key", "1"], &new);
         account.keys[0] = rotated["key"].as_str().expect("a key").into();
-        soon("the end of a key", || all().all(|server| status(server, &replaced, 0) == 403));
+        until("the end of a key", || all().all(|server| status(server, &replaced, 0) == 403));
         assert_eq!(statuses(&forgotten, &account), [403, 200]);
         command(&site, &["disable", "another"], &new);
-        soon("a disabled account", || all().all(|server| statuses(server, &other) == [403, 403]));
+        until("a disabled account", || all().all(|server| statuses(server, &other) == [403, 403]));
         command(&site, &["enable", "another"], &new);
-        soon("an enabled account", || all().all(|server| statuses(server, &other) == [200, 200]));
+        until("an enabled account", || all().all(|server| statuses(server, &other) == [200, 200]));
         command(&site, &["remove", "another"], &new);
         let namesake = account_of(&command(&site, &["add", "another"], &new));
-        soon("another account", || all().all(|server| status(server, &other, 0) != 200));
-        soon("an account that is not known", || statuses(&forgotten, &namesake) == [403, 403]);
+        until("another account", || all().all(|server| status(server, &other, 0) != 200));
+        until("an account that is not known", || statuses(&forgotten, &namesake) == [403, 403]);
         if let Some(restarted) = &restarted {
-            soon("a new key", || statuses(restarted, &account) == [200, 200]);
-            soon("a new account", || statuses(restarted, &namesake) == [200, 200]);
+            until("a new key", || statuses(restarted, &account) == [200, 200]);
+            until("a new account", || statuses(restarted, &namesake) == [200, 200]);
         }
         drop(forgotten);
         let server = server(&site, &new);

@@ -19,7 +19,7 @@ fn source() -> Served {
 fn interrupted(source: &Served, to: &str, is_last_page: impl Fn() -> bool) {
     let more = ["--state", "s", "--concurrency", "1", "--rate-limit", "100"];
     let mut child = start(&source.site, &source.connection_string(), to, &more);
-    soon("two pages", is_last_page);
+    until("two pages", is_last_page);
     child.kill().expect("it runs");
     child.wait().expect("it ended");
     assert!(source.site.folder.join("s").exists());
@@ -95,7 +95,7 @@ fn a_copy_of_a_place_without_an_order_is_not_resumed_in_a_backup_of_an_earlier_t
             let more = ["--state", "s", "--concurrency", "1", "--rate-limit", "100"];
             let to_account = ["--to-account", &source.account.name];
             let mut child = start(here, &from, to, &[&more[..], &to_account].concat());
-            soon("two pages", || marked(to).as_str() >= "00000000000000000001");
+            until("two pages", || marked(to).as_str() >= "00000000000000000001");
             child.kill().expect("it runs");
             child.wait().expect("it ended");
             let resume = [&["copy", &from, to, "--state", "s", "--resume"][..], &to_account].concat();

@@ -93,7 +93,7 @@ fn a_copy_at_a_terminal_shows_a_bar_for_each_table() {
         [&["copy", &from, &to, "--rate-limit", "1000", "--concurrency", "2"], &account[..]].concat();
     let mut command = AtTerminal::start(&source.site, &arguments);
     let [first, second] = [&tables[0].name, &tables[1].name].map(String::as_str);
-    soon("the bars", || {
+    until("the bars", || {
         let shown = command.shown();
         let is_known = |name, of: &str| bar(&shown, name, &[of, "/s, ", " throttled, ", " left"]).is_some();
         is_known(first, "/4,000 ")
@@ -148,7 +148,7 @@ fn changes_are_asked_about_at_a_terminal() {
     let arguments = ["copy", &from, &to, "--mode", "replace"];
     for (answer, status, value) in [("\n", 2, -1), ("n\n", 2, -1), ("yes\n", 0, 7)] {
         let mut command = AtTerminal::start(&source.site, &arguments);
-        soon("the question", || command.shown().contains(&format!("of {}. Go on? [y/N] ", table.name)));
+        until("the question", || command.shown().contains(&format!("of {}. Go on? [y/N] ", table.name)));
         command.types(answer);
         let (found, shown, _) = command.end();
         assert_eq!(found, Some(status), "{shown}");
@@ -165,7 +165,7 @@ fn a_signal_ends_a_question() {
     let from = source.connection_string();
     let arguments = ["delete-where", &from, &table.name, "N lt 50"];
     let command = AtTerminal::start(&source.site, &arguments);
-    soon("the question", || command.shown().contains("Go on? [y/N] "));
+    until("the question", || command.shown().contains("Go on? [y/N] "));
     let signal = Command::new("kill").args(["-INT", &command.child.id().to_string()]).status();
     assert!(signal.expect("kill").success());
     let (found, shown, _) = command.end();
@@ -179,7 +179,7 @@ fn the_reading_of_a_file_shows_a_bar() {
     let site = Site::sqlite();
     super::reading_files::write_large(&site);
     let mut command = AtTerminal::start(&site, &["copy", "People.json", "dump:out"]);
-    soon("a bar", || command.shown().contains("People"));
+    until("a bar", || command.shown().contains("People"));
     // Nothing is written yet.
     assert!(!site.folder.join("out").exists());
     command.child.kill().expect("a signal");

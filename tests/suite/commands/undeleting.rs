@@ -6,13 +6,6 @@ use super::*;
 use crate::support::postgres::execute;
 use crate::support::server::account;
 
-/// Makes what was deleted on PostgreSQL old enough for another name.
-fn age(site: &Site) {
-    if site.url.starts_with("postgres") {
-        execute(&site.url, "UPDATE deleted_tables SET deleted_at = deleted_at - 6600000000");
-    }
-}
-
 fn server_and_client(site: &Site, keep: &str) -> (Process, Client) {
     let accounts = account(1).setting();
     let server = site.server(&["--accounts", &accounts, "--keep-deleted", keep]);
@@ -51,7 +44,7 @@ fn a_deleted_table_comes_back_with_its_etags_and_rules() {
         assert_eq!(t.count(), 3);
         t.merge("p", "r", &json!({ "N": 6 }), Some(&etag)).expect(204);
         assert_eq!(site.json(&["expire", "list", "--account", &account])[0]["after"], "30d");
-        soon("the index is built again", || {
+        until("the index is built again", || {
             site.json(&["index", "list", "--account", &account])[0]["state"] == "ready"
         });
         assert_eq!(t.matching_rows("N eq 6"), "r");
@@ -62,87 +55,46 @@ fn a_deleted_table_comes_back_with_its_etags_and_rules() {
 
 #[test]
 fn which_of_several_deleted_tables_comes_back_is_said_and_not_guessed() {
-    for site in Site::both() {
-        let (_server, client) = server_and_client(&site, "1h");
-        let account = account(1).name;
-        let t = client.table();
-        for row in ["first", "second", "third"] {
-            t.seed_rows("p", [row]);
-            client.delete_table(&t.name).expect(204);
-            client.create_table(&t.name).expect(201);
-        }
-        age(&site);
-        let listed =
-            site.json(&of_account(&["deleted"], &account))["tables"].as_array().expect("tables").clone();
-        assert_eq!(listed.len(), 3);
-        let numbers: Vec<String> = listed.iter().map(|table| table["id"].to_string()).collect();
-        for verb in ["undelete", "purge"] {
-            let output = site.run(&of_account(&[verb, &t.name], &account));
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(1), "{said}");
-            assert!(
-                said.contains("--newest") && numbers.iter().all(|number| said.contains(number)),
-                "{said}"
-            );
-        }
-        site.fails(
-            &of_account(&["undelete", &t.name, "--newest"], &account),
-            &["there is a table", "another name"],
-        );
-        site.json(&of_account(&["undelete", &t.name, "--newest", "--as", "Newest"], &account));
-        site.json(&of_account(&["undelete", &t.name, "--number", &numbers[2], "--as", "Oldest"], &account));
-        for (name, row) in [("Newest", "third"), ("Oldest", "first")] {
-            assert_eq!(Table::new(&client, name).entity("p", row)["RowKey"], row);
-        }
-        for (words, told) in [
-            (&["undelete", "Never"][..], "no such deleted table"),
-            (&["undelete", &t.name, "--number", &numbers[0]], "no such deleted table"),
-            (&["undelete", &t.name, "--as", "no name"], "no name"),
-        ] {
-            let output = site.run(&of_account(words, &account));
-            assert!(String::from_utf8_lossy(&output.stderr).contains(told), "{output:?}");
-            assert!(!output.status.success());
-        }
-        // Without a conflict, the last name serves.
-        client.delete_table(&t.name).expect(204);
-        site.json(&of_account(&["undelete", &t.name, "--number", &numbers[1]], &account));
-        assert_eq!(t.entity("p", "second")["RowKey"], "second");
-    }
-}
-
-#[test]
-fn another_name_is_refused_while_servers_may_remember_the_former() {
-    let site = Site::postgres();
+    let site = Site::sqlite();
     let (_server, client) = server_and_client(&site, "1h");
     let account = account(1).name;
     let t = client.table();
-    client.delete_table(&t.name).expect(204);
-    let words = ["undelete", &t.name, "--as", "Other"];
-    site.fails(&of_account(&words, &account), &["from 2", "its last name now"]);
-    age(&site);
-    site.json(&of_account(&words, &account));
-    client.get("/Tables('Other')").expect(200);
-}
-
-#[test]
-fn a_purge_is_confirmed_and_final() {
-    for site in Site::both() {
-        let (_server, client) = server_and_client(&site, "4w");
-        let account = account(1).name;
-        let t = client.table();
-        t.seed_rows("p", ["1", "2"]);
+    for row in ["first", "second", "third"] {
+        t.seed_rows("p", [row]);
         client.delete_table(&t.name).expect(204);
-        let purge = of_account(&["purge", &t.name], &account);
-        let output = site.run(&purge);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains("with 2 entities, ") && said.contains("confirm with --yes"), "{said}");
-        let purged = site.json(&[&purge[..], &["--yes"]].concat());
-        assert_eq!((&purged["table"], &purged["entities"]), (&json!(t.name), &json!(2)));
-        site.fails(&of_account(&["undelete", &t.name], &account), &["no such deleted table"]);
-        assert_eq!(site.json(&of_account(&["deleted"], &account))["tables"], json!([]));
-        client.get(&format!("/Tables('{}')", t.name)).expect(404);
+        client.create_table(&t.name).expect(201);
     }
+    let listed = site.json(&of_account(&["deleted"], &account))["tables"].as_array().expect("tables").clone();
+    assert_eq!(listed.len(), 3);
+    let numbers: Vec<String> = listed.iter().map(|table| table["id"].to_string()).collect();
+    for verb in ["undelete", "purge"] {
+        let output = site.run(&of_account(&[verb, &t.name], &account));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("--newest") && numbers.iter().all(|number| said.contains(number)), "{said}");
+    }
+    site.fails(
+        &of_account(&["undelete", &t.name, "--newest"], &account),
+        &["there is a table", "another name"],
+    );
+    site.json(&of_account(&["undelete", &t.name, "--newest", "--as", "Newest"], &account));
+    site.json(&of_account(&["undelete", &t.name, "--number", &numbers[2], "--as", "Oldest"], &account));
+    for (name, row) in [("Newest", "third"), ("Oldest", "first")] {
+        assert_eq!(Table::new(&client, name).entity("p", row)["RowKey"], row);
+    }
+    for (words, told) in [
+        (&["undelete", "Never"][..], "no such deleted table"),
+        (&["undelete", &t.name, "--number", &numbers[0]], "no such deleted table"),
+        (&["undelete", &t.name, "--as", "no name"], "no name"),
+    ] {
+        let output = site.run(&of_account(words, &account));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(told), "{output:?}");
+        assert!(!output.status.success());
+    }
+    // Without a conflict, the last name serves.
+    client.delete_table(&t.name).expect(204);
+    site.json(&of_account(&["undelete", &t.name, "--number", &numbers[1]], &account));
+    assert_eq!(t.entity("p", "second")["RowKey"], "second");
 }
 
 /// The entities of these deleted tables cannot be counted in the time that a statement has.
@@ -158,22 +110,30 @@ fn slow_down(site: &Site, name: &str) {
 }
 
 #[test]
-fn a_table_that_takes_too_long_to_count_is_purged_all_the_same() {
+fn a_purge_is_confirmed_and_final_even_if_it_takes_too_long_to_count() {
     let site = Site::postgres();
     let (server, client) = server_and_client(&site, "4w");
     let account = account(1).name;
-    let t = client.table();
-    t.seed_rows("p", ["1", "2"]);
-    client.delete_table(&t.name).expect(204);
+    let [quick, slow] = [client.table(), client.table()];
+    for t in [&quick, &slow] {
+        t.seed_rows("p", ["1", "2"]);
+        client.delete_table(&t.name).expect(204);
+    }
     drop(server);
-    slow_down(&site, &t.name);
-    let purge = of_account(&["purge", &t.name], &account);
-    let output = site.run(&purge);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("with an unknown number of entities, for good; confirm with --yes"), "{said}");
-    let purged = site.json(&[&purge[..], &["--yes"]].concat());
-    assert_eq!((&purged["table"], &purged["entities"]), (&json!(t.name), &Value::Null));
+    slow_down(&site, &slow.name);
+    for (t, told, entities) in [
+        (&quick, "with 2 entities, ", json!(2)),
+        (&slow, "with an unknown number of entities, ", Value::Null),
+    ] {
+        let purge = of_account(&["purge", &t.name], &account);
+        let output = site.run(&purge);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(told) && said.contains("for good; confirm with --yes"), "{said}");
+        let purged = site.json(&[&purge[..], &["--yes"]].concat());
+        assert_eq!((&purged["table"], &purged["entities"]), (&json!(t.name), &entities));
+        site.fails(&of_account(&["undelete", &t.name], &account), &["no such deleted table"]);
+    }
     assert_eq!(site.json(&of_account(&["deleted"], &account))["tables"], json!([]));
 }
 
@@ -195,7 +155,7 @@ fn nothing_is_kept_by_default_and_what_is_kept_ends_with_its_time() {
         // Another server, which keeps nothing itself, ends it.
         drop(server);
         let _server = server_and_client(&site, "0");
-        soon("its time has ended", || deleted(&site) == json!([]));
+        until("its time has ended", || deleted(&site) == json!([]));
         site.fails(&of_account(&["undelete", &t.name], &account), &["no such deleted table"]);
     }
 }

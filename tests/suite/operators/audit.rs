@@ -5,10 +5,8 @@ use std::net::TcpStream;
 use rustix::net::sockopt::set_socket_linger;
 use sqlx::{Connection as _, Executor as _, PgConnection};
 
-use super::accounts::call;
 use super::console::console;
 use super::*;
-use crate::commands::soon;
 use crate::support::postgres::{LOCK_WAITERS, text};
 
 /// The requests that the service answers for operators at once.
@@ -53,36 +51,34 @@ async fn a_change_that_is_cut_off_is_audited() {
     let named = [t.name.as_str(), client.account.name.as_str(), "CutOff", "status=0"];
     // Its body has not arrived, so its operation is not known.
     let stream = begun(&admin, "PUT", &at, 9, "");
-    soon("the request is received", || in_flight(&admin) == 1.0);
+    until("the request is received", || in_flight(&admin) == 1.0);
     cut(stream);
     let line = [&named[..], &["PUT /service/{account}/{path...}"]].concat();
-    soon("a request that was cut off", || audited(&server, &line).is_some());
+    until("a request that was cut off", || audited(&server, &line).is_some());
     // It waits for a row.
     let mut holder = PgConnection::connect(&url).await.expect("a session");
     holder.execute("BEGIN; SELECT * FROM entities FOR UPDATE").await.expect("a lock");
     let body = json!({ "N": 2 }).to_string();
     let stream = begun(&admin, "PATCH", &at, body.len(), &body);
-    soon("the change waits", || tokio::task::block_in_place(|| text(&url, LOCK_WAITERS)) != "0");
+    until("the change waits", || tokio::task::block_in_place(|| text(&url, LOCK_WAITERS)) != "0");
     cut(stream);
     let line = [&named[..], &["MergeEntity"]].concat();
-    soon("a change that was cut off", || audited(&server, &line).is_some());
+    until("a change that was cut off", || audited(&server, &line).is_some());
     holder.execute("ROLLBACK").await.expect("the lock goes");
     // What reads is not audited, however it ends.
     let stream = begun(&admin, "GET", &at, 9, "");
-    soon("the request is received", || in_flight(&admin) == 1.0);
+    until("the request is received", || in_flight(&admin) == 1.0);
     cut(stream);
-    soon("it is given up", || in_flight(&admin) == 0.0);
+    until("it is given up", || in_flight(&admin) == 0.0);
     assert_eq!(audited(&server, &["GET"]), None);
 }
 
 #[test]
 fn a_change_of_the_listener_itself_is_audited_before_its_body_has_arrived() {
     let (server, admin, _) = console("sqlite::memory:", &[]);
-    soon("a request that was cut off", || {
-        let stream = begun(&admin, "POST", "/accounts", 9, "");
+    until("a request that was cut off", || {
         // Reset at once, it may not be read.
-        std::thread::sleep(Duration::from_millis(50));
-        cut(stream);
+        cut(begun(&admin, "POST", "/accounts", 9, ""));
         audited(&server, &["POST /accounts", "CutOff", "status=0"]).is_some()
     });
 }
@@ -108,7 +104,7 @@ async fn a_change_that_a_stop_cuts_off_is_audited() {
     // Its connection ends without an answer.
     let waiting = std::thread::spawn(waiting);
     let waiters = || tokio::task::block_in_place(|| text(&url, LOCK_WAITERS));
-    soon("both wait", || waiters() == "2");
+    until("both wait", || waiters() == "2");
     server.signal("TERM");
     let stopped = tokio::task::block_in_place(|| server.exit_status(Duration::from_secs(60)));
     assert_eq!(stopped, Some(0));
@@ -132,7 +128,7 @@ fn a_change_that_is_refused_before_it_is_read_is_audited() {
     // As many as are answered at once have sent no body. They are given up after a while.
     let refused = loop {
         let _held: Vec<_> = (0..PERMITS).map(|_| begun(&admin, "POST", &path, 9, "")).collect();
-        soon("they are received", || in_flight(&admin) >= PERMITS as f64);
+        until("they are received", || in_flight(&admin) >= PERMITS as f64);
         let raw = call(&admin, "DELETE", &format!("{path}(PartitionKey='secret',RowKey='r')"), "");
         if raw.status == 503 {
             break raw;

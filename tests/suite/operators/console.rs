@@ -1,7 +1,6 @@
 //! The server's part of the console: its files, who may use it, the Table service
 //! for operators, and what it shows of requests.
 
-use super::accounts::{call, done};
 use super::*;
 
 const ON: [&str; 2] = ["--admin-token", TOKEN];
@@ -170,44 +169,41 @@ fn operators_use_the_service_as_clients_do() {
 
 #[test]
 fn a_read_only_console_changes_nothing() {
-    for database in both() {
-        let (server, admin, client) = console(&database, &["--console", "read-only"]);
-        let name = fresh_name();
-        client.create_table(&name).expect(201);
-        let at = |path: &str| format!("/service/{}/{path}", client.account.name);
-        assert_eq!(done(&call(&admin, "GET", "/console/api/session", ""), 200)["readOnly"], true);
-        let entity = json!({ "PartitionKey": "p", "RowKey": "r" });
-        let other = fresh_name();
-        let key = format!("{name}(PartitionKey='p',RowKey='r')");
-        for (verb, path, body) in [
-            ("POST", at("Tables"), json!({ "TableName": other })),
-            ("POST", at(&name), entity.clone()),
-            ("PUT", at(&key), json!({})),
-            ("PATCH", at(&key), json!({})),
-        ] {
-            let raw = json_asked(&admin, verb, &path, "", &body);
-            assert_eq!(raw.status, 403, "{verb} {path}: {raw:?}");
-            assert_eq!(json_of(&raw)["odata.error"]["code"], "AuthorizationPermissionMismatch");
-        }
-        assert_eq!(asked(&admin, "DELETE", &at(&format!("Tables('{name}')")), "", "").status, 403);
-        // Tunnelled.
-        let tunnel = "X-HTTP-Method: MERGE\r\n";
-        assert_eq!(json_asked(&admin, "POST", &at(&key), tunnel, &json!({})).status, 403);
-        assert_eq!(asked(&admin, "GET", &at(&format!("{name}()")), "", "").status, 200);
-        let grant =
-            json!({ "account": client.account.name, "table": name, "permissions": "r", "expiry": "1h" });
-        refused(&call(&admin, "POST", "/sas", &grant.to_string()), 403, "ReadOnly");
-        // Accounts are changed by programs only, not from a browser.
-        refused(&json_asked(&admin, "POST", "/accounts", "", &json!({ "name": "abc" })), 403, "ReadOnly");
-        let log = server.log();
-        let is_told = |line: &str| line.contains("audit") && line.contains("POST /accounts");
-        let told = log.lines().find(|line| is_told(line)).unwrap_or_else(|| panic!("no line in {log}"));
-        assert!(told.contains("status=403") && told.contains("ReadOnly"), "{told}");
-        refused(&call(&admin, "POST", "/accounts", r#"{"name":"abc"}"#), 409, "NoMasterKey");
-        assert!(client.get("/Tables").expect_json().to_string().contains(&name));
-        assert!(!client.get("/Tables").expect_json().to_string().contains(&other));
-        drop(server);
+    let (server, admin, client) = console("sqlite::memory:", &["--console", "read-only"]);
+    let name = fresh_name();
+    client.create_table(&name).expect(201);
+    let at = |path: &str| format!("/service/{}/{path}", client.account.name);
+    assert_eq!(done(&call(&admin, "GET", "/console/api/session", ""), 200)["readOnly"], true);
+    let entity = json!({ "PartitionKey": "p", "RowKey": "r" });
+    let other = fresh_name();
+    let key = format!("{name}(PartitionKey='p',RowKey='r')");
+    for (verb, path, body) in [
+        ("POST", at("Tables"), json!({ "TableName": other })),
+        ("POST", at(&name), entity.clone()),
+        ("PUT", at(&key), json!({})),
+        ("PATCH", at(&key), json!({})),
+    ] {
+        let raw = json_asked(&admin, verb, &path, "", &body);
+        assert_eq!(raw.status, 403, "{verb} {path}: {raw:?}");
+        assert_eq!(json_of(&raw)["odata.error"]["code"], "AuthorizationPermissionMismatch");
     }
+    assert_eq!(asked(&admin, "DELETE", &at(&format!("Tables('{name}')")), "", "").status, 403);
+    // Tunnelled.
+    let tunnel = "X-HTTP-Method: MERGE\r\n";
+    assert_eq!(json_asked(&admin, "POST", &at(&key), tunnel, &json!({})).status, 403);
+    assert_eq!(asked(&admin, "GET", &at(&format!("{name}()")), "", "").status, 200);
+    let grant = json!({ "account": client.account.name, "table": name, "permissions": "r", "expiry": "1h" });
+    refused(&call(&admin, "POST", "/sas", &grant.to_string()), 403, "ReadOnly");
+    // Accounts are changed by programs only, not from a browser.
+    refused(&json_asked(&admin, "POST", "/accounts", "", &json!({ "name": "abc" })), 403, "ReadOnly");
+    let log = server.log();
+    let is_told = |line: &str| line.contains("audit") && line.contains("POST /accounts");
+    let told = log.lines().find(|line| is_told(line)).unwrap_or_else(|| panic!("no line in {log}"));
+    assert!(told.contains("status=403") && told.contains("ReadOnly"), "{told}");
+    refused(&call(&admin, "POST", "/accounts", r#"{"name":"abc"}"#), 409, "NoMasterKey");
+    assert!(client.get("/Tables").expect_json().to_string().contains(&name));
+    assert!(!client.get("/Tables").expect_json().to_string().contains(&other));
+    drop(server);
 }
 
 #[test]
@@ -232,40 +228,38 @@ fn bodies_are_limited_as_on_the_tables_port() {
 
 #[test]
 fn the_last_requests_are_shown_without_secrets() {
-    for database in both() {
-        let (_server, admin, client) = console(&database, &[]);
-        let name = fresh_name();
-        client.create_table(&name).expect(201);
-        client.get(&format!("/{name}(PartitionKey='p',RowKey='none')")).expect(404);
-        let token = Sas::table(&name, "r").query(&client.account);
-        let changed = token.replace("sp=r", "sp=ra");
-        client.bearing(&changed).get(&format!("/{name}()")).expect(403);
-        let shown = done(&call(&admin, "GET", "/requests", ""), 200);
-        let requests = shown["requests"].as_array().expect("requests");
-        let [created, missing, forged] = &requests[..] else { panic!("{shown}") };
-        assert_eq!((&created["operation"], &created["table"]), (&json!("CreateTable"), &json!(name)));
-        assert_eq!((&missing["status"], &missing["error"]), (&json!(404), &json!("ResourceNotFound")));
-        assert_eq!((&missing["table"], &missing["account"]), (&json!(name), &json!(client.account.name)));
-        assert!(missing["milliseconds"].as_f64() >= missing["storeMilliseconds"].as_f64(), "{missing}");
-        assert_eq!(forged["error"], "AuthenticationFailed");
-        assert!(forged["reason"].as_str().is_some_and(|why| why.contains("none of the account's keys")));
-        let signature = changed.rsplit("sig=").next().expect("a signature");
-        let text = shown.to_string();
-        assert!(!text.contains(signature) && !text.contains(&client.account.keys[0]), "{text}");
-        // Only what is new.
-        let last = shown["last"].as_u64().expect("a number");
-        let path = format!("/requests?after={last}");
-        assert_eq!(done(&call(&admin, "GET", &path, ""), 200)["requests"], json!([]));
-        client.get("/Tables").expect(200);
-        let more = done(&call(&admin, "GET", &path, ""), 200);
-        assert_eq!(more["requests"][0]["operation"], "QueryTables");
-        assert_eq!(more["last"], last + 1);
-        // As of a server before a restart.
-        let far = done(&call(&admin, "GET", "/requests?after=1000000", ""), 200);
-        assert_eq!((&far["requests"], &far["last"]), (&json!([]), &json!(last + 1)));
-        for query in ["after=x", "limit=0", "limit=501", "after=-1", "limit=%zz"] {
-            refused(&call(&admin, "GET", &format!("/requests?{query}"), ""), 400, "BadRequest");
-        }
+    let (_server, admin, client) = console("sqlite::memory:", &[]);
+    let name = fresh_name();
+    client.create_table(&name).expect(201);
+    client.get(&format!("/{name}(PartitionKey='p',RowKey='none')")).expect(404);
+    let token = Sas::table(&name, "r").query(&client.account);
+    let changed = token.replace("sp=r", "sp=ra");
+    client.bearing(&changed).get(&format!("/{name}()")).expect(403);
+    let shown = done(&call(&admin, "GET", "/requests", ""), 200);
+    let requests = shown["requests"].as_array().expect("requests");
+    let [created, missing, forged] = &requests[..] else { panic!("{shown}") };
+    assert_eq!((&created["operation"], &created["table"]), (&json!("CreateTable"), &json!(name)));
+    assert_eq!((&missing["status"], &missing["error"]), (&json!(404), &json!("ResourceNotFound")));
+    assert_eq!((&missing["table"], &missing["account"]), (&json!(name), &json!(client.account.name)));
+    assert!(missing["milliseconds"].as_f64() >= missing["storeMilliseconds"].as_f64(), "{missing}");
+    assert_eq!(forged["error"], "AuthenticationFailed");
+    assert!(forged["reason"].as_str().is_some_and(|why| why.contains("none of the account's keys")));
+    let signature = changed.rsplit("sig=").next().expect("a signature");
+    let text = shown.to_string();
+    assert!(!text.contains(signature) && !text.contains(&client.account.keys[0]), "{text}");
+    // Only what is new.
+    let last = shown["last"].as_u64().expect("a number");
+    let path = format!("/requests?after={last}");
+    assert_eq!(done(&call(&admin, "GET", &path, ""), 200)["requests"], json!([]));
+    client.get("/Tables").expect(200);
+    let more = done(&call(&admin, "GET", &path, ""), 200);
+    assert_eq!(more["requests"][0]["operation"], "QueryTables");
+    assert_eq!(more["last"], last + 1);
+    // As of a server before a restart.
+    let far = done(&call(&admin, "GET", "/requests?after=1000000", ""), 200);
+    assert_eq!((&far["requests"], &far["last"]), (&json!([]), &json!(last + 1)));
+    for query in ["after=x", "limit=0", "limit=501", "after=-1", "limit=%zz"] {
+        refused(&call(&admin, "GET", &format!("/requests?{query}"), ""), 400, "BadRequest");
     }
 }
 
@@ -298,15 +292,10 @@ fn the_history_has_a_point_for_every_ten_seconds() {
     client.get("/Nothing()").expect(404);
     let sizes = format!("/tables?account={}", client.account.name);
     assert_eq!(call(&admin, "GET", &sizes, "").status, 200);
-    let deadline = Instant::now() + Duration::from_secs(60);
-    let shown = loop {
+    let shown = until_some("a point", || {
         let shown = done(&call(&admin, "GET", "/history", ""), 200);
-        if shown["points"].as_array().is_some_and(|points| !points.is_empty()) {
-            break shown;
-        }
-        assert!(Instant::now() < deadline, "{shown}");
-        std::thread::sleep(Duration::from_millis(500));
-    };
+        Some(shown).filter(|shown| shown["points"].as_array().is_some_and(|points| !points.is_empty()))
+    });
     let point = &shown["points"][0];
     assert_eq!((&point["requests"], &point["errors"]["client"]), (&json!(2), &json!(1)), "{point}");
     assert!(point["p50"].as_f64() <= point["p99"].as_f64() && point["p50"].is_number(), "{point}");
@@ -344,7 +333,7 @@ fn the_index_that_a_query_would_use_is_named() {
             let listed = done(&call(&admin, "GET", "/indexes", ""), 200);
             listed.as_array().is_some_and(|all| all.iter().all(|index| index["state"] == "ready"))
         };
-        crate::commands::soon("the indexes", is_ready);
+        until("the indexes", is_ready);
         let (number, text) =
             (json!({ "property": "N", "kind": "number" }), json!({ "property": "S", "kind": "text" }));
         let (by_n, by_s, by_both) = (json!([number]), json!([text]), json!([number, text]));
@@ -380,57 +369,56 @@ fn the_index_that_a_query_would_use_is_named() {
 
 #[test]
 fn a_query_is_explained_and_measured() {
-    for database in both() {
-        let (_server, admin, client) = console(&database, &[]);
-        let table = client.table();
-        for at in 0..30 {
-            let properties = json!({ "N": at });
-            table.insert(&with_keys(&format!("p{}", at % 3), &format!("{at:03}"), properties)).expect(201);
-        }
-        let explain = |filter: &str| {
-            let body = json!({ "account": client.account.name, "table": table.name, "filter": filter, "measure": true });
-            done(&call(&admin, "POST", "/explain", &body.to_string()), 200)
-        };
-        for (filter, access, looked_at, returned) in [
-            ("PartitionKey eq 'p1' and RowKey eq '001'", "point", 1, 1),
-            ("PartitionKey eq 'p1'", "partition", 10, 10),
-            ("PartitionKey eq 'p1' and N lt 10", "partition", 10, 3),
-            ("PartitionKey ge 'p1'", "range", 20, 20),
-            ("N eq 7", "scan", 30, 1),
-            ("PartitionKey eq 'a' and PartitionKey eq 'b'", "nothing", 0, 0),
-        ] {
-            let shown = explain(filter);
-            assert_eq!(shown["access"], access, "{filter}: {shown}");
-            let cost = &shown["cost"];
-            assert_eq!(
-                (&cost["rowsLookedAt"], &cost["rowsReturned"]),
-                (&json!(looked_at), &json!(returned)),
-                "{filter}: {cost}"
-            );
-            assert_eq!(cost["rowsLookedAtIsExact"], true);
-        }
-        assert_eq!(explain("N eq 7")["residual"], "N eq 7");
-        let newest = json!({
-            "account": client.account.name, "table": table.name, "filter": "PartitionKey ge 'p1' and N lt 27",
-            "orderby": "PartitionKey desc,RowKey desc", "top": 2, "measure": true,
-        });
-        let shown = done(&call(&admin, "POST", "/explain", &newest.to_string()), 200);
-        assert!(shown["summary"].as_str().expect("words").contains("descending"), "{shown}");
-        // 029 is passed over, 026 and 023 are returned.
-        let cost = &shown["cost"];
-        assert_eq!((&cost["rowsLookedAt"], &cost["rowsReturned"]), (&json!(3), &json!(2)), "{cost}");
-        let refuse = |body: Value, status, code| {
-            refused(&call(&admin, "POST", "/explain", &body.to_string()), status, code);
-        };
-        let account = &client.account.name;
-        refuse(json!({ "account": account, "table": table.name, "filter": "N eq" }), 400, "InvalidInput");
-        refuse(json!({ "account": account, "table": "x", "filter": "" }), 400, "OutOfRangeInput");
-        refuse(json!({ "account": "nobody", "table": table.name }), 404, "AccountNotFound");
-        let gone = json!({ "account": account, "table": fresh_name(), "measure": true });
-        refuse(gone, 404, "TableNotFound");
-        refuse(json!({ "account": account, "table": table.name, "unknown": 1 }), 400, "BadRequest");
-        refuse(json!({ "account": account, "table": table.name, "top": 1001 }), 400, "InvalidInput");
-        let many = vec!["N eq 1"; 1001].join(" or ");
-        refuse(json!({ "account": account, "table": table.name, "filter": many }), 400, "InvalidInput");
+    let (_server, admin, client) = console("sqlite::memory:", &[]);
+    let table = client.table();
+    for at in 0..30 {
+        let properties = json!({ "N": at });
+        table.insert(&with_keys(&format!("p{}", at % 3), &format!("{at:03}"), properties)).expect(201);
     }
+    let explain = |filter: &str| {
+        let body =
+            json!({ "account": client.account.name, "table": table.name, "filter": filter, "measure": true });
+        done(&call(&admin, "POST", "/explain", &body.to_string()), 200)
+    };
+    for (filter, access, looked_at, returned) in [
+        ("PartitionKey eq 'p1' and RowKey eq '001'", "point", 1, 1),
+        ("PartitionKey eq 'p1'", "partition", 10, 10),
+        ("PartitionKey eq 'p1' and N lt 10", "partition", 10, 3),
+        ("PartitionKey ge 'p1'", "range", 20, 20),
+        ("N eq 7", "scan", 30, 1),
+        ("PartitionKey eq 'a' and PartitionKey eq 'b'", "nothing", 0, 0),
+    ] {
+        let shown = explain(filter);
+        assert_eq!(shown["access"], access, "{filter}: {shown}");
+        let cost = &shown["cost"];
+        assert_eq!(
+            (&cost["rowsLookedAt"], &cost["rowsReturned"]),
+            (&json!(looked_at), &json!(returned)),
+            "{filter}: {cost}"
+        );
+        assert_eq!(cost["rowsLookedAtIsExact"], true);
+    }
+    assert_eq!(explain("N eq 7")["residual"], "N eq 7");
+    let newest = json!({
+        "account": client.account.name, "table": table.name, "filter": "PartitionKey ge 'p1' and N lt 27",
+        "orderby": "PartitionKey desc,RowKey desc", "top": 2, "measure": true,
+    });
+    let shown = done(&call(&admin, "POST", "/explain", &newest.to_string()), 200);
+    assert!(shown["summary"].as_str().expect("words").contains("descending"), "{shown}");
+    // 029 is passed over, 026 and 023 are returned.
+    let cost = &shown["cost"];
+    assert_eq!((&cost["rowsLookedAt"], &cost["rowsReturned"]), (&json!(3), &json!(2)), "{cost}");
+    let refuse = |body: Value, status, code| {
+        refused(&call(&admin, "POST", "/explain", &body.to_string()), status, code);
+    };
+    let account = &client.account.name;
+    refuse(json!({ "account": account, "table": table.name, "filter": "N eq" }), 400, "InvalidInput");
+    refuse(json!({ "account": account, "table": "x", "filter": "" }), 400, "OutOfRangeInput");
+    refuse(json!({ "account": "nobody", "table": table.name }), 404, "AccountNotFound");
+    let gone = json!({ "account": account, "table": fresh_name(), "measure": true });
+    refuse(gone, 404, "TableNotFound");
+    refuse(json!({ "account": account, "table": table.name, "unknown": 1 }), 400, "BadRequest");
+    refuse(json!({ "account": account, "table": table.name, "top": 1001 }), 400, "InvalidInput");
+    let many = vec!["N eq 1"; 1001].join(" or ");
+    refuse(json!({ "account": account, "table": table.name, "filter": many }), 400, "InvalidInput");
 }

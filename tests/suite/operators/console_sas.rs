@@ -1,7 +1,6 @@
 //! `/sas` and `/sas/inspect`: what is made is taken by the server, and what the
 //! server refuses is explained.
 
-use super::accounts::{call, done};
 use super::console::console;
 use super::*;
 
@@ -11,67 +10,59 @@ fn post(admin: &Wire, path: &str, body: &Value) -> Raw {
 
 #[test]
 fn what_is_signed_is_taken_and_inspected_as_good() {
-    for database in ["sqlite::memory:".to_owned(), fresh_database()] {
-        let (server, admin, client) = console(&database, &[]);
-        let name = fresh_name();
-        client.create_table(&name).expect(201);
-        let account = &client.account.name;
-        for key in [1, 2] {
-            for table in [json!(name), Value::Null] {
-                let permissions = if table.is_null() { "rl" } else { "r" };
-                let asked = json!({ "account": account, "table": table, "permissions": permissions, "expiry": "1h", "key": key });
-                let signed = done(&post(&admin, "/sas", &asked), 200);
-                let token = signed["token"].as_str().expect("a token");
-                client.bearing(token).get(&format!("/{name}()")).expect(200);
-                client
-                    .bearing(token)
-                    .request("POST", &format!("/{name}"))
-                    .json(&with_keys("p", "r", json!({})))
-                    .send()
-                    .expect(403);
-                let url = format!("http://{}/{account}/{name}?{token}", server.address());
-                let shown = done(&post(&admin, "/sas/inspect", &json!({ "url": url, "method": "GET" })), 200);
-                assert_eq!((&shown["valid"], &shown["signedBy"]), (&json!(true), &json!(key)), "{shown}");
-                assert_eq!(shown["action"]["allowed"], true, "{shown}");
-                let shown =
-                    done(&post(&admin, "/sas/inspect", &json!({ "url": url, "method": "POST" })), 200);
-                assert_eq!(shown["action"]["code"], "AuthorizationPermissionMismatch", "{shown}");
-            }
+    let (server, admin, client) = console("sqlite::memory:", &[]);
+    let name = fresh_name();
+    client.create_table(&name).expect(201);
+    let account = &client.account.name;
+    for key in [1, 2] {
+        for table in [json!(name), Value::Null] {
+            let permissions = if table.is_null() { "rl" } else { "r" };
+            let asked = json!({ "account": account, "table": table, "permissions": permissions, "expiry": "1h", "key": key });
+            let signed = done(&post(&admin, "/sas", &asked), 200);
+            let token = signed["token"].as_str().expect("a token");
+            client.bearing(token).get(&format!("/{name}()")).expect(200);
+            client
+                .bearing(token)
+                .request("POST", &format!("/{name}"))
+                .json(&with_keys("p", "r", json!({})))
+                .send()
+                .expect(403);
+            let url = format!("http://{}/{account}/{name}?{token}", server.address());
+            let shown = done(&post(&admin, "/sas/inspect", &json!({ "url": url, "method": "GET" })), 200);
+            assert_eq!((&shown["valid"], &shown["signedBy"]), (&json!(true), &json!(key)), "{shown}");
+            assert_eq!(shown["action"]["allowed"], true, "{shown}");
+            let shown = done(&post(&admin, "/sas/inspect", &json!({ "url": url, "method": "POST" })), 200);
+            assert_eq!(shown["action"]["code"], "AuthorizationPermissionMismatch", "{shown}");
         }
-        let log = server.log();
-        assert!(
-            log.lines().any(|line| line.contains("POST /sas") && line.contains(account.as_str())),
-            "{log}"
-        );
-        assert!(!log.contains("sig="), "{log}");
     }
+    let log = server.log();
+    assert!(log.lines().any(|line| line.contains("POST /sas") && line.contains(account.as_str())), "{log}");
+    assert!(!log.contains("sig="), "{log}");
 }
 
 #[test]
 fn a_policy_is_read_and_its_lack_explained() {
-    for database in ["sqlite::memory:".to_owned(), fresh_database()] {
-        let (_server, admin, client) = console(&database, &[]);
-        let name = fresh_name();
-        client.create_table(&name).expect(201);
-        let asked = json!({ "account": client.account.name, "table": name, "policy": "readers" });
-        let signed = done(&post(&admin, "/sas", &asked), 200);
-        let url = json!({ "url": signed["url"] });
-        let shown = done(&post(&admin, "/sas/inspect", &url), 200);
-        let problems = shown["problems"].to_string();
-        assert!(problems.contains("has no stored policy") && shown["signedBy"] == 1, "{shown}");
-        let policies = "<SignedIdentifiers><SignedIdentifier><Id>readers</Id><AccessPolicy>\
-                        <Expiry>2099-01-01T00:00:00Z</Expiry><Permission>r</Permission>\
-                        </AccessPolicy></SignedIdentifier></SignedIdentifiers>";
-        client
-            .request("PUT", &format!("/{name}?comp=acl"))
-            .header("Accept", "application/xml")
-            .header("Content-Type", "application/xml")
-            .body(policies)
-            .send()
-            .expect(204);
-        let shown = done(&post(&admin, "/sas/inspect", &url), 200);
-        assert_eq!(shown["valid"], true, "{shown}");
-    }
+    let (_server, admin, client) = console("sqlite::memory:", &[]);
+    let name = fresh_name();
+    client.create_table(&name).expect(201);
+    let asked = json!({ "account": client.account.name, "table": name, "policy": "readers" });
+    let signed = done(&post(&admin, "/sas", &asked), 200);
+    let url = json!({ "url": signed["url"] });
+    let shown = done(&post(&admin, "/sas/inspect", &url), 200);
+    let problems = shown["problems"].to_string();
+    assert!(problems.contains("has no stored policy") && shown["signedBy"] == 1, "{shown}");
+    let policies = "<SignedIdentifiers><SignedIdentifier><Id>readers</Id><AccessPolicy>\
+                    <Expiry>2099-01-01T00:00:00Z</Expiry><Permission>r</Permission>\
+                    </AccessPolicy></SignedIdentifier></SignedIdentifiers>";
+    client
+        .request("PUT", &format!("/{name}?comp=acl"))
+        .header("Accept", "application/xml")
+        .header("Content-Type", "application/xml")
+        .body(policies)
+        .send()
+        .expect(204);
+    let shown = done(&post(&admin, "/sas/inspect", &url), 200);
+    assert_eq!(shown["valid"], true, "{shown}");
 }
 
 #[test]

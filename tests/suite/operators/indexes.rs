@@ -2,78 +2,39 @@
 
 use super::*;
 
-pub(super) fn send(admin: &Wire, verb: &str, path: &str, body: &str) -> Raw {
-    let (host, length) = (admin.address(), body.len());
-    let head = format!(
-        "{verb} {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: {length}\r\n\r\n"
-    );
-    admin.exchange(verb, [head.as_bytes(), body.as_bytes()].concat().as_slice())
-}
-
-pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-pub(super) fn databases() -> [String; 2] {
-    [format!("sqlite://{}", fresh_folder().join("tables.db").display()), fresh_database()]
-}
-
 #[test]
 fn indexes_come_and_go_over_the_admin_listener() {
-    for database in databases() {
-        let (server, admin) = server(&database, &["--admin-token", TOKEN]);
-        let client = client(&server);
-        let table = client.table();
-        for number in 0..20 {
-            table.seed(with_keys("p", &number.to_string(), json!({ "N": number })));
-        }
-        let wanted = |property: &str, kind: &str| {
-            json!({ "account": account(1).name, "table": table.name, "property": property, "kind": kind })
-                .to_string()
-        };
-        let added = send(&admin, "POST", "/indexes", &wanted("N", "number"));
-        assert_eq!(added.status, 201, "{added:?}");
-        let added = json_of(&added);
-        assert_eq!((&added["state"], &added["property"]), (&json!("building"), &json!("N")));
-        let list = || json_of(&send(&admin, "GET", &format!("/indexes?account={}", account(1).name), ""));
-        wait_until("it is built", || list()[0]["state"] == "ready");
-        for (body, status, code) in [
-            (wanted("N", "number"), 409, "IndexAlreadyExists"),
-            (wanted("N", "color"), 400, "BadRequest"),
-            (wanted("a' OR 1=1 --", "text"), 400, "BadRequest"),
-            (wanted("Timestamp", "time"), 400, "BadRequest"),
-            ("{}".to_owned(), 400, "BadRequest"),
-            (
-                json!({ "account": "nobody", "table": "T", "property": "P" }).to_string(),
-                404,
-                "AccountNotFound",
-            ),
-            (
-                json!({ "account": account(1).name, "table": "Missing", "property": "P" }).to_string(),
-                404,
-                "TableNotFound",
-            ),
-        ] {
-            refused(&send(&admin, "POST", "/indexes", &body), status, code);
-        }
-        refused(&ask(&admin, "POST", "/indexes", ""), 401, "Unauthorized");
-        let path = format!("/indexes/{}", added["id"]);
-        assert_eq!(send(&admin, "DELETE", &path, "").status, 200);
-        refused(&send(&admin, "DELETE", &path, ""), 404, "IndexNotFound");
-        refused(&send(&admin, "DELETE", "/indexes/x", ""), 404, "IndexNotFound");
-        assert_eq!(list(), json!([]));
-        let subject = format!("account=\"{}\" subject=\"{}/N\"", account(1).name, table.name);
-        for action in ["POST /indexes", "DELETE /indexes/{id}"] {
-            let is_of =
-                |line: &str| line.contains("audit") && line.contains(action) && line.contains("status=20");
-            let log = server.log();
-            let audited = log.lines().find(|line| is_of(line)).unwrap_or_else(|| panic!("{action}: {log}"));
-            assert!(audited.to_lowercase().contains(&subject.to_lowercase()), "{audited}");
-        }
+    let (server, admin) = server("sqlite::memory:", &["--admin-token", TOKEN]);
+    let client = client(&server);
+    let table = client.table();
+    table.seed(with_keys("p", "r", json!({ "N": 1 })));
+    let wanted = |account: &str, table: &str, property: &str, kind: &str| {
+        json!({ "account": account, "table": table, "property": property, "kind": kind }).to_string()
+    };
+    let (own, name) = (account(1).name, table.name.as_str());
+    let good = wanted(&own, name, "N", "number");
+    let added = done(&call(&admin, "POST", "/indexes", &good), 201);
+    assert_eq!((&added["state"], &added["property"]), (&json!("building"), &json!("N")));
+    let list = || done(&call(&admin, "GET", &format!("/indexes?account={own}"), ""), 200);
+    until("it is built", || list()[0]["state"] == "ready");
+    for (body, status, code) in [
+        (good, 409, "IndexAlreadyExists"),
+        (wanted(&own, name, "N", "color"), 400, "BadRequest"),
+        (wanted(&own, name, "a' OR 1=1 --", "text"), 400, "BadRequest"),
+        ("{}".to_owned(), 400, "BadRequest"),
+        (wanted("nobody", name, "P", "text"), 404, "AccountNotFound"),
+        (wanted(&own, "Missing", "P", "text"), 404, "TableNotFound"),
+    ] {
+        refused(&call(&admin, "POST", "/indexes", &body), status, code);
+    }
+    refused(&ask(&admin, "POST", "/indexes", ""), 401, "Unauthorized");
+    let path = format!("/indexes/{}", added["id"]);
+    done(&call(&admin, "DELETE", &path, ""), 200);
+    refused(&call(&admin, "DELETE", &path, ""), 404, "IndexNotFound");
+    refused(&call(&admin, "DELETE", "/indexes/x", ""), 404, "IndexNotFound");
+    assert_eq!(list(), json!([]));
+    for action in ["POST /indexes", "DELETE /indexes/{id}"] {
+        audits(&server, action, "20", &format!("{name}/N"));
     }
 }
 

@@ -61,6 +61,20 @@ pub fn get(admin: &Wire, path: &str) -> Raw {
     ask(admin, "GET", path, "")
 }
 
+/// Asks as an operator who has the token.
+pub fn call(admin: &Wire, verb: &str, path: &str, body: &str) -> Raw {
+    let headers = format!("Authorization: Bearer {TOKEN}\r\nContent-Length: {}\r\n", body.len());
+    let head = format!("{verb} {path} HTTP/1.1\r\nHost: {}\r\n{headers}\r\n", admin.address());
+    admin.exchange(verb, format!("{head}{body}").as_bytes())
+}
+
+/// Demands an answer with this status, and returns its JSON.
+#[track_caller]
+pub fn done(raw: &Raw, status: u16) -> Value {
+    assert_eq!(raw.status, status, "{}", String::from_utf8_lossy(&raw.body));
+    json_of(raw)
+}
+
 pub fn json_of(raw: &Raw) -> Value {
     serde_json::from_slice(&raw.body).unwrap_or_else(|e| panic!("{e}: {raw:?}"))
 }
@@ -71,6 +85,16 @@ pub fn refused(raw: &Raw, status: u16, code: &str) {
     let body = json_of(raw);
     assert_eq!(body["error"]["code"], code);
     assert!(body["error"]["message"].as_str().is_some_and(|text| !text.is_empty()), "{body}");
+}
+
+/// Demands a line of the audit of an action that ended with such a status.
+#[track_caller]
+pub fn audits(server: &Process, action: &str, status: &str, subject: &str) {
+    let (log, status) = (server.log(), format!("status={status}"));
+    let subject = format!("subject=\"{subject}\"").to_lowercase();
+    let is_it = |line: &str| line.contains("audit") && line.contains(action) && line.contains(&status);
+    let found = log.lines().find(|line| is_it(line)).unwrap_or_else(|| panic!("{action}: {log}"));
+    assert!(found.to_lowercase().contains(&subject), "{found}");
 }
 
 /// The page of metrics.
@@ -89,15 +113,9 @@ pub fn sample(metrics: &str, name: &str) -> f64 {
 /// Asks until the probe answers with this status.
 #[track_caller]
 pub fn turns(admin: &Wire, status: u16) -> Raw {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    loop {
-        let raw = get(admin, "/readyz");
-        if raw.status == status {
-            return raw;
-        }
-        assert!(Instant::now() < deadline, "{raw:?}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    until_some(&format!("readiness {status}"), || {
+        Some(get(admin, "/readyz")).filter(|raw| raw.status == status)
+    })
 }
 
 #[test]
@@ -210,7 +228,7 @@ fn requests_are_counted_by_operation_status_and_error() {
             assert!(sample(&text, "rowhouse_postgres_connections{pool=\"write\",state=\"idle\"}") >= 1.0);
             // But for what works in the background.
             let in_use = "rowhouse_postgres_connections{pool=\"shared\",state=\"in_use\"}";
-            indexes::wait_until("nothing is in use", || sample(&metrics(&admin), in_use) == 0.0);
+            until("nothing is in use", || sample(&metrics(&admin), in_use) == 0.0);
         }
     }
 }
@@ -268,7 +286,7 @@ fn the_server_is_not_ready_while_it_stops() {
     let t = client.table();
     let (mut stream, tail) = t.half_inserted(&with_keys("p", "r", json!({ "A": 1 })));
     let in_flight = || sample(&metrics(&admin), "rowhouse_requests_in_flight");
-    indexes::wait_until("it is in flight", || in_flight() == 1.0);
+    until("it is in flight", || in_flight() == 1.0);
     server.signal("TERM");
     refused(&turns(&admin, 503), 503, "Stopping");
     stream.write_all(&tail).expect("the server still listens to this request");
@@ -279,38 +297,36 @@ fn the_server_is_not_ready_while_it_stops() {
 
 #[test]
 fn tables_are_measured_up_to_a_bound() {
-    for database in ["sqlite::memory:".to_owned(), fresh_database()] {
-        let (server, admin) = server(&database, &[]);
-        let client = client(&server);
-        for name in ["Bbb", "Aaa", "Ccc"] {
-            client.create_table(name).expect(201);
-        }
-        let t = Table::new(&client, "Bbb");
-        for row in ["a", "b"] {
-            t.insert(&with_keys("p", row, json!({ "A": "x".repeat(100) }))).expect(201);
-        }
-        let found = json_of(&get(&admin, "/tables?account=acct0001"));
-        let names: Vec<&str> =
-            found["tables"].as_array().expect("tables").iter().filter_map(|t| t["name"].as_str()).collect();
-        assert_eq!(names, ["Aaa", "Bbb", "Ccc"]);
-        let measured = &found["tables"][1];
-        assert_eq!((&measured["entities"], &measured["complete"]), (&json!(2), &json!(true)));
-        assert!((200..600).contains(&measured["bytes"].as_u64().expect("a number")), "{measured}");
-        assert_eq!(found["tables"][0]["entities"], 0);
-        assert!(found["method"].as_str().is_some_and(|method| method.contains("10000")), "{found}");
-        assert_eq!(found["next"], Value::Null);
-        let first = json_of(&get(&admin, "/tables?account=acct0001&limit=2"));
-        assert_eq!(first["next"], "Ccc");
-        let rest = json_of(&get(&admin, "/tables?account=acct0001&from=Ccc"));
-        assert_eq!(rest["tables"][0]["name"], "Ccc");
-        refused(&get(&admin, "/tables"), 400, "BadRequest");
-        refused(&get(&admin, "/tables?account=acct0001&limit=0"), 400, "BadRequest");
-        refused(&get(&admin, "/tables?account=%zz"), 400, "BadRequest");
-        refused(&get(&admin, "/tables?account=acct0001&from=%00"), 400, "BadRequest");
-        refused(&get(&admin, "/indexes?account=acct0001&table=%00"), 400, "BadRequest");
-        refused(&get(&admin, "/tables/%00"), 404, "NotFound");
-        refused(&get(&admin, "/tables?account=nobody"), 404, "AccountNotFound");
+    let (server, admin) = server("sqlite::memory:", &[]);
+    let client = client(&server);
+    for name in ["Bbb", "Aaa", "Ccc"] {
+        client.create_table(name).expect(201);
     }
+    let t = Table::new(&client, "Bbb");
+    for row in ["a", "b"] {
+        t.insert(&with_keys("p", row, json!({ "A": "x".repeat(100) }))).expect(201);
+    }
+    let found = json_of(&get(&admin, "/tables?account=acct0001"));
+    let names: Vec<&str> =
+        found["tables"].as_array().expect("tables").iter().filter_map(|t| t["name"].as_str()).collect();
+    assert_eq!(names, ["Aaa", "Bbb", "Ccc"]);
+    let measured = &found["tables"][1];
+    assert_eq!((&measured["entities"], &measured["complete"]), (&json!(2), &json!(true)));
+    assert!((200..600).contains(&measured["bytes"].as_u64().expect("a number")), "{measured}");
+    assert_eq!(found["tables"][0]["entities"], 0);
+    assert!(found["method"].as_str().is_some_and(|method| method.contains("10000")), "{found}");
+    assert_eq!(found["next"], Value::Null);
+    let first = json_of(&get(&admin, "/tables?account=acct0001&limit=2"));
+    assert_eq!(first["next"], "Ccc");
+    let rest = json_of(&get(&admin, "/tables?account=acct0001&from=Ccc"));
+    assert_eq!(rest["tables"][0]["name"], "Ccc");
+    refused(&get(&admin, "/tables"), 400, "BadRequest");
+    refused(&get(&admin, "/tables?account=acct0001&limit=0"), 400, "BadRequest");
+    refused(&get(&admin, "/tables?account=%zz"), 400, "BadRequest");
+    refused(&get(&admin, "/tables?account=acct0001&from=%00"), 400, "BadRequest");
+    refused(&get(&admin, "/indexes?account=acct0001&table=%00"), 400, "BadRequest");
+    refused(&get(&admin, "/tables/%00"), 404, "NotFound");
+    refused(&get(&admin, "/tables?account=nobody"), 404, "AccountNotFound");
 }
 
 #[test]

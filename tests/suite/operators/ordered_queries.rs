@@ -2,7 +2,6 @@
 
 use std::sync::OnceLock;
 
-use super::indexes::{databases, send, wait_until};
 use super::*;
 use crate::support::batch::{BatchAnswer, post, query_batch};
 
@@ -16,7 +15,7 @@ struct Site {
 
 fn sites() -> &'static [Site; 2] {
     static SITES: OnceLock<[Site; 2]> = OnceLock::new();
-    SITES.get_or_init(|| databases().map(|database| site(&database)))
+    SITES.get_or_init(|| ["sqlite::memory:".to_owned(), fresh_database()].map(|database| site(&database)))
 }
 
 fn site(database: &str) -> Site {
@@ -37,14 +36,14 @@ fn site(database: &str) -> Site {
     for property in ["N", "Name", "Timestamp"] {
         let kind = if property == "N" { json!("number") } else { Value::Null };
         let body = json!({ "account": name, "table": table, "property": property, "kind": kind });
-        assert_eq!(send(&admin, "POST", "/indexes", &body.to_string()).status, 201, "{property}");
+        assert_eq!(call(&admin, "POST", "/indexes", &body.to_string()).status, 201, "{property}");
     }
-    let list = || json_of(&send(&admin, "GET", "/indexes", ""));
-    wait_until("they are built", || {
+    let list = || done(&call(&admin, "GET", "/indexes", ""), 200);
+    until("they are built", || {
         list().as_array().expect("a list").iter().all(|index| index["state"] == "ready")
     });
     let there = Table::new(&client, &table);
-    wait_until("the server knows them", || there.query("?$orderby=Timestamp").status == 200);
+    until("the server knows them", || there.query("?$orderby=Timestamp").status == 200);
     Site { _server: server, admin, table, client }
 }
 
@@ -206,7 +205,7 @@ fn an_order_without_an_index_is_refused_and_the_missing_index_is_named() {
         let explain = |order: &str| {
             let asked =
                 json!({ "account": account(1).name, "table": t.name, "filter": "N ge 3", "orderby": order });
-            json_of(&send(&site.admin, "POST", "/explain", &asked.to_string()))
+            json_of(&call(&site.admin, "POST", "/explain", &asked.to_string()))
         };
         let refused = explain("Missing desc");
         assert_eq!(refused["access"], "refused", "{refused}");

@@ -10,7 +10,6 @@ use super::line::Line;
 use super::outages::{all_kinds, answer, is_busy, until_well};
 use super::proxy::{Proxy, Traffic};
 use super::site::Site;
-use crate::commands::soon;
 use crate::support::client::Request;
 use crate::support::http::{Raw, Wire};
 use crate::support::postgres::{fresh_database, text};
@@ -88,8 +87,8 @@ fn a_silent_database_is_busy_until_it_answers() {
         println!("recovered after {:?}", begun.elapsed());
         assert_eq!(ready(&site), 200);
         assert!(sessions(&database, "true") <= MAX_SESSIONS + 5, "sessions pile up");
-        soon("given up sessions go", || sessions(&database, "true") <= MAX_SESSIONS);
-        soon("given up statements end", || sessions(&database, "state <> 'idle'") == 0);
+        until("given up sessions go", || sessions(&database, "true") <= MAX_SESSIONS);
+        until("given up statements end", || sessions(&database, "state <> 'idle'") == 0);
         if table.get("p", "r").status == 404 {
             client.request("POST", "/Tables").json(&json!({ "TableName": table.name })).send();
             let _ = table.insert(&with_keys("p", "r", json!({ "A": 1 })));

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::sharded::{is_there, on_node};
 use super::site::Site;
-use crate::commands::soon;
 use crate::support::nodes::{Nodes, PrivateCluster};
 use crate::support::postgres::{execute, text};
 use crate::support::*;
@@ -77,14 +76,14 @@ fn goes_on(
     assert!(rows(&nodes, gone) > 0, "the purge had not ended");
     for n in 0..3 {
         swept.insert(&expired(&format!("expired{n}"))).expect(201);
-        soon("what expired while the node was away", || swept.count() == 1);
+        until("what expired while the node was away", || swept.count() == 1);
     }
-    soon("the purge of a table", || rows(&nodes, gone) == 0);
+    until("the purge of a table", || rows(&nodes, gone) == 0);
     come_back(cluster, 2);
-    soon("the node that is back", || matches!(struck.insert(&expired("late")).status, 201 | 409));
-    soon("the sweep of the node that is back", || struck.count() == 1);
-    soon("the purge of the node that is back", || rows(&nodes, there) == 0);
-    soon("what was not recorded meanwhile", || counted(&nodes, &swept) >= 3);
+    until("the node that is back", || matches!(struck.insert(&expired("late")).status, 201 | 409));
+    until("the sweep of the node that is back", || struck.count() == 1);
+    until("the purge of the node that is back", || rows(&nodes, there) == 0);
+    until("what was not recorded meanwhile", || counted(&nodes, &swept) >= 3);
 }
 
 #[test]

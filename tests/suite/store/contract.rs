@@ -34,7 +34,7 @@ macro_rules! contract {
             deleted: a_table_comes_back_with_all_that_it_had, deleted_tables_have_names_and_numbers,
                 tables_are_kept_until_their_time_ends,
                 a_reset_leaves_nothing_to_bring_back, one_of_two_has_a_deleted_table;
-            reset: comes_back_as_it_was, one_account_alone, snapshots_are_bounded, whoever_asks_meanwhile_sees_one_state
+            reset: comes_back_as_it_was, one_account_alone, indexes_do_not_come_back, snapshots_are_bounded, whoever_asks_meanwhile_sees_one_state
         );
     };
     (@stamp $name:ident, $open:path, $($module:ident: $($case:ident),+);+) => {

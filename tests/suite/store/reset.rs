@@ -4,10 +4,11 @@
 use crate::support::store::AnyStore;
 use rowhouse::error::Code;
 use rowhouse::protocol::model::{EdmValue, IfMatch, Stored, TableName};
+use rowhouse::protocol::plan::index::IndexKind;
 use rowhouse::protocol::plan::scan::MAX_TIME;
 use rowhouse::protocol::plan::{Span, TableScan, WriteKind};
-use rowhouse::store::Failure;
 use rowhouse::store::contract::reset::MAX_SNAPSHOTS;
+use rowhouse::store::{AddedIndex, Failure, NewIndex};
 
 use super::contract::{account, fill, insert, name, now, number, scan, walk, write};
 
@@ -124,6 +125,25 @@ pub async fn snapshots_are_bounded<B: AnyStore>(store: &B) {
     assert!(listed.iter().all(|found| found.account.as_deref() == Some(account.as_str())));
     assert!(store.drop_snapshot(&names[3]).await.expect("an answer"));
     assert!(store.take_snapshot("more", Some(&account), now()).await.expect("an answer"));
+}
+
+/// The tables that come back are others than those that had the indexes.
+pub async fn indexes_do_not_come_back<B: AnyStore>(store: &B) {
+    let account = account();
+    furnish(store, &account).await;
+    let snapshot = snapshot();
+    assert!(store.take_snapshot(&snapshot, Some(&account), now()).await.expect("a snapshot"));
+    for restores in [true, false] {
+        let table = name("People");
+        let index = NewIndex { table: table.in_account(&account), property: "N", kind: IndexKind::Number };
+        assert!(matches!(store.add_index(index, now()).await, Ok(AddedIndex::Added(_))));
+        match restores {
+            true => assert!(store.restore_snapshot(&snapshot, now()).await.expect("a snapshot")),
+            false => store.reset(Some(&account), now()).await.expect("a reset"),
+        }
+        assert!(store.indexes().await.expect("indexes").iter().all(|stored| stored.account != account));
+    }
+    assert!(store.drop_snapshot(&snapshot).await.expect("an answer"));
 }
 
 /// Every page is of one state, no table is missing in between, and nothing that
