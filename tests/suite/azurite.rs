@@ -317,13 +317,10 @@ impl Starting {
         // That can be opened once there is a reader.
         let mut writing = OpenOptions::new();
         writing.write(true).custom_flags(i32::try_from(OFlags::NONBLOCK.bits()).expect("a flag"));
-        let pipe = loop {
-            match writing.open(&path) {
-                Ok(pipe) => break pipe,
-                Err(_) => assert!(emulator.child.try_wait().expect("a child").is_none(), "it ended"),
-            }
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        };
+        let pipe = until_some("a reader of the certificate", || {
+            assert!(emulator.child.try_wait().expect("a child").is_none(), "it ended");
+            writing.open(&path).ok()
+        });
         Self { folder, emulator, blob, queue, pipe }
     }
 

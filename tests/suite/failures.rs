@@ -121,7 +121,7 @@ async fn pages_see_what_they_may_while_no_connection_is_free() {
         // Until the rules are old, and then some.
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(7) {
-            std::thread::sleep(Duration::from_millis(500));
+            pace(Duration::from_millis(500));
             assert_eq!(allowed().as_deref(), Some("*"));
         }
     })
@@ -177,7 +177,7 @@ fn a_database_that_is_away_makes_the_server_busy() {
     refused_before_it_began(post(&client, batch().body()));
     refused_before_it_began(post(&client, query_batch(&client.url(&t.path("p", "r")))));
     allow(true);
-    std::thread::sleep(Duration::from_millis(100));
+    until("the database is back", || t.get("p", "r").status == 200);
     assert_eq!(t.properties(), json!({ "A": 1 }));
     batch().commit(&client);
 }

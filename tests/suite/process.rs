@@ -4,7 +4,6 @@ use std::io::{BufRead as _, BufReader, Read as _, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use serde_json::json;
 
@@ -14,9 +13,6 @@ use crate::support::ports::free_port;
 use crate::support::postgres::fresh_database;
 use crate::support::server::{Process, account, fresh_folder};
 use crate::support::*;
-
-/// How long a server may take to end.
-const END: Duration = Duration::from_secs(40);
 
 /// The account that everybody knows.
 pub fn development() -> Account {
@@ -72,7 +68,7 @@ fn a_server_whose_log_nobody_reads_any_more_ends_when_it_is_told() {
     let server = server(&folder);
     drop(reader.join().expect("a reader"));
     server.signal("TERM");
-    assert_eq!(server.exit_status(END), Some(0));
+    server.ends_well();
 }
 
 #[test]
@@ -228,7 +224,7 @@ fn sigterm_and_sigint_end_an_idle_server_with_success() {
         let server = server(&fresh_folder());
         client(&server).table();
         server.signal(signal);
-        assert_eq!(server.exit_status(END), Some(0), "SIG{signal}: {}", server.log());
+        server.ends_well();
     }
 }
 
@@ -307,7 +303,7 @@ fn after_its_end_the_file_holds_everything_by_itself() {
     let t = client.table();
     t.insert(&with_keys("p", "r", json!({ "A": 1 }))).expect(201);
     server.signal("TERM");
-    assert_eq!(server.exit_status(END), Some(0), "{}", server.log());
+    server.ends_well();
     let log = std::fs::metadata(folder.join("data.db-wal")).map_or(0, |log| log.len());
     assert_eq!(log, 0, "the log is empty");
     let copy = fresh_folder();
@@ -324,12 +320,12 @@ fn a_request_in_flight_is_finished_before_the_end() {
         let t = client.table();
         let (mut stream, tail) = t.half_inserted(&with_keys("p", "r", json!({ "A": 1 })));
         server.signal(signal);
-        std::thread::sleep(Duration::from_millis(300));
+        until("the stop begins", || server.log().contains("shutting down"));
         stream.write_all(&tail).expect("the server still listens to this request");
         let (answer, _) = read_answer(&mut stream, "POST").expect("an answer");
         assert_eq!(answer.status, 201, "SIG{signal}");
         drop(stream);
-        assert_eq!(server.exit_status(END), Some(0), "SIG{signal}: {}", server.log());
+        server.ends_well();
     }
 }
 

@@ -4,7 +4,6 @@
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tokio_rustls::rustls::crypto::ring;
@@ -132,11 +131,7 @@ fn shown(server: &Process) -> CertificateDer<'static> {
 
 #[track_caller]
 fn comes_to_show(server: &Process, name: &str) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while shown(server) != certificate(name) {
-        assert!(Instant::now() < deadline, "{}", server.log());
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    until(name, || shown(server) == certificate(name));
 }
 
 #[test]
@@ -150,11 +145,7 @@ fn changed_certificates_are_taken_up_and_broken_ones_are_not() {
     // A connection of before goes on.
     there.table();
     install(&folder, "first.pem", "second.key.pem");
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !server.log().contains("the old one stays") {
-        assert!(Instant::now() < deadline, "{}", server.log());
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    until("a complaint", || server.log().contains("the old one stays"));
     assert_eq!(shown(&server), certificate("second.pem"));
     install(&folder, "first.pem", "first.key.pem");
     comes_to_show(&server, "first.pem");

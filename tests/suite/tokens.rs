@@ -53,7 +53,7 @@ impl Issuer {
                 while reader.read_line(&mut header).is_ok_and(|n| n > 2) {
                     header.clear();
                 }
-                std::thread::sleep(Duration::from_millis(takes.load(Ordering::SeqCst)));
+                pace(Duration::from_millis(takes.load(Ordering::SeqCst)));
                 let _ = write!(
                     &stream,
                     "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\

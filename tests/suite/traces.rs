@@ -3,7 +3,6 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -74,7 +73,7 @@ fn server_over(database: &str, more: &[&str]) -> Process {
 
 fn ends(server: &Process) {
     server.signal("TERM");
-    assert_eq!(server.exit_status(Duration::from_secs(40)), Some(0), "{}", server.log());
+    server.ends_well();
 }
 
 fn attribute<'a>(span: &'a Value, key: &str) -> &'a Value {

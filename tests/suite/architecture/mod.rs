@@ -294,3 +294,12 @@ fn files_stay_short() {
         .collect();
     assert!(long.is_empty(), "more than {MAX_LINES} lines:\n{}", long.join("\n"));
 }
+
+#[test]
+fn tests_wait_for_events() {
+    let sleep = ["::", "sleep"].concat();
+    let sleeps =
+        |(path, text): &(PathBuf, String)| !path.ends_with("support/wait.rs") && text.contains(&sleep);
+    let wrong: Vec<_> = files("tests/suite", "rs").into_iter().filter(sleeps).map(|(path, _)| path).collect();
+    assert!(wrong.is_empty(), "wait for an event, as support/wait.rs does, in {wrong:?}");
+}

@@ -235,7 +235,7 @@ fn a_killed_copy_is_resumed_without_loss() {
         for longest in [120, 240, 360, 480, 600] {
             let wait = 20 + chance.below(longest);
             let mut child = start(&source.site, &from, &to, &more);
-            std::thread::sleep(Duration::from_millis(wait));
+            work_for(Duration::from_millis(wait));
             if child.try_wait().expect("a child").is_some() {
                 let output = child.wait_with_output().expect("it ended");
                 assert!(output.status.success(), "{output:?}");
@@ -333,7 +333,6 @@ fn differences_are_found_and_extra_entities_deleted() {
             .as_str()
             .expect("a time")
             .to_owned();
-        std::thread::sleep(Duration::from_millis(20));
         table.merge("a", "000003", &json!({ "New": true }), Some("*")).expect(204);
         let delta = copy(&source.site, &from, &to, &["--since", &since, "--mode", "replace", "--yes"]);
         assert!(delta["copied"].as_u64().is_some_and(|copied| copied >= 1), "{delta}");

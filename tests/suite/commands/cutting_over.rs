@@ -321,7 +321,6 @@ fn an_interrupted_copy_tells_how_to_go_on_and_what_was_done() {
     let child = start(&source.site, &from, "sqlite://slow.db", &slow);
     let state = source.site.folder.join("slow.state");
     until("the state", || state.exists());
-    std::thread::sleep(Duration::from_millis(500));
     let stopped = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
     assert!(stopped.success());
     let output = child.wait_with_output().expect("its end");

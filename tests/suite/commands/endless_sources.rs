@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::copying::{copy, status_of};
 use super::deleting_extra::dump;
-use super::files::memory;
+use super::files::most_memory;
 use super::scripted_server::{ScriptedAnswer, scripted, scripted_people};
 use super::*;
 
@@ -93,11 +93,7 @@ fn a_page_of_things_that_are_no_entities_takes_no_more_memory_than_its_text() {
     command.args(["copy", &from, &site.url, "--to-account", "devstoreaccount1", "--progress", "plain"]);
     let mut child =
         command.current_dir(&site.folder).stderr(std::process::Stdio::piped()).spawn().expect("it runs");
-    let mut most = 0;
-    while child.try_wait().expect("a process").is_none() {
-        most = most.max(memory(&child).unwrap_or(0));
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let most = most_memory(&mut child);
     let output = child.wait_with_output().expect("its end");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("more than 10000 entities"), "{output:?}");

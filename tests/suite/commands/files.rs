@@ -279,10 +279,20 @@ fn types_that_a_file_does_not_tell_are_listed_before_anything_is_written() {
 }
 
 /// The memory that a command has now, without the pages of its program, in bytes.
-pub fn memory(child: &std::process::Child) -> Option<u64> {
+fn memory(child: &std::process::Child) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
     let line = status.lines().find(|line| line.starts_with("RssAnon:"))?;
     line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+/// The most memory that a command was seen to have before its end.
+pub fn most_memory(child: &mut std::process::Child) -> u64 {
+    let mut most = 0;
+    until("its end", || {
+        most = memory(child).unwrap_or(0).max(most);
+        child.try_wait().expect("a process").is_some()
+    });
+    most
 }
 
 #[test]
@@ -304,11 +314,7 @@ fn memory_does_not_grow_with_what_a_file_has_rejected_or_not() {
     command.current_dir(&site.folder).stdout(std::process::Stdio::null());
     command.stderr(std::fs::File::create(&said).expect("a file"));
     let mut child = command.spawn().expect("the binary runs");
-    let mut most = 0;
-    while child.try_wait().expect("a process").is_none() {
-        most = memory(&child).unwrap_or(0).max(most);
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let most = most_memory(&mut child);
     assert_eq!(child.wait().expect("its end").code(), Some(3));
     println!("at most {most} bytes");
     assert!(most > 1 << 20 && most < 64 << 20, "{most} bytes");

@@ -106,8 +106,7 @@ async fn a_change_that_a_stop_cuts_off_is_audited() {
     let waiters = || tokio::task::block_in_place(|| text(&url, LOCK_WAITERS));
     until("both wait", || waiters() == "2");
     server.signal("TERM");
-    let stopped = tokio::task::block_in_place(|| server.exit_status(Duration::from_secs(60)));
-    assert_eq!(stopped, Some(0));
+    tokio::task::block_in_place(|| server.ends_well());
     let line = [name.as_str(), account.as_str(), "CutOff", "status=0", "MergeEntity"];
     assert!(audited(&server, &line).is_some(), "{}", server.log());
     assert!(waiting.join().is_err(), "it was not answered");

@@ -54,7 +54,7 @@ fn told(fate: Fate, status: u16) -> Told {
     match fate {
         Fate::Unsent => {
             // Nobody is there for a while.
-            std::thread::sleep(Duration::from_millis(5));
+            pace(Duration::from_millis(5));
             Told::NotDone
         }
         Fate::Lost => Told::Unknown,
@@ -243,12 +243,12 @@ fn kill_and_kill(name: &str, mut cluster: Option<Cluster>) {
     let mut killed = BTreeMap::<&str, usize>::new();
     storm(&mut Site::start(&url, &[]), |site| {
         for kill in 0..kills() {
-            std::thread::sleep(Duration::from_millis(300 + chance.below(900)));
+            work_for(Duration::from_millis(300 + chance.below(900)));
             // Each kind at least once, if there are enough kills.
             let kind = if kill < 3 { kill as u64 } else { chance.below(3) };
             *killed.entry(strike(kind, site, cluster.as_mut())).or_default() += 1;
         }
-        std::thread::sleep(Duration::from_millis(500));
+        work_for(Duration::from_millis(500));
     });
     println!("{name}: killed {killed:?}");
 }

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -17,8 +17,6 @@ use crate::support::http::{Raw, read_answer};
 use crate::support::postgres::fresh_database;
 use crate::support::*;
 
-/// How long a server may take to end, or a probe to change.
-const PATIENCE: Duration = Duration::from_secs(60);
 const CLIENTS: usize = 6;
 /// Requests of a rolling restart, in which each server is replaced twice or more.
 const REQUESTS: usize = 10_000;
@@ -53,7 +51,7 @@ fn a_draining_server_answers_and_asks_its_clients_to_leave() {
         assert_eq!(fresh.read(&mut [0]).expect("an end"), 0, "nothing follows");
         assert_eq!(table.count(), 1);
         server.signal(second);
-        assert_eq!(server.exit_status(PATIENCE), Some(0), "SIG{second}: {}", server.log());
+        server.ends_well();
         assert!(TcpStream::connect(server.address()).is_err());
     }
 }
@@ -63,7 +61,7 @@ fn draining_ends_by_itself() {
     let (server, _) = server("sqlite::memory:", &["--drain-seconds", "1"]);
     client(&server).table();
     server.signal("TERM");
-    assert_eq!(server.exit_status(PATIENCE), Some(0), "{}", server.log());
+    server.ends_well();
     assert!(server.log().contains("draining"), "{}", server.log());
 }
 
@@ -72,7 +70,7 @@ fn sigint_ends_a_server_without_draining() {
     let (server, _) = server("sqlite::memory:", &["--drain-seconds", "3600"]);
     client(&server).table();
     server.signal("INT");
-    assert_eq!(server.exit_status(PATIENCE), Some(0), "{}", server.log());
+    server.ends_well();
 }
 
 /// A server as its balancer knows it.
@@ -162,7 +160,7 @@ fn restart_in_turns(drain: Option<&str>, requests: usize) -> (usize, usize) {
     std::thread::spawn(move || {
         while !stopped.load(Ordering::Relaxed) {
             probed.iter().for_each(Member::probe);
-            std::thread::sleep(PROBES);
+            pace(PROBES);
         }
     });
     // Ends with the tests.
@@ -178,12 +176,12 @@ fn restart_in_turns(drain: Option<&str>, requests: usize) -> (usize, usize) {
             }
             if drain.is_some() {
                 sites[turn % 2].signal("TERM");
-                wait_for(|| !members[turn % 2].is_ready());
+                until("it is not ready", || !members[turn % 2].is_ready());
                 wait_for_others(done);
             }
-            assert_eq!(sites[turn % 2].restart(PATIENCE), Some(0), "{}", sites[turn % 2].log());
+            sites[turn % 2].restart();
             members[turn % 2].admin.set(sites[turn % 2].admin().address());
-            wait_for(|| members.iter().all(Member::is_ready));
+            until("all are ready", || members.iter().all(Member::is_ready));
         }
         drop(end);
         clients.into_iter().map(|client| client.join().expect("a client")).sum()
@@ -191,20 +189,14 @@ fn restart_in_turns(drain: Option<&str>, requests: usize) -> (usize, usize) {
     (all(), failed)
 }
 
-fn wait_for(has_come: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !has_come() {
-        assert!(Instant::now() < deadline, "it does not come");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 /// Waits until no client has a connection to a server that drains and gets no new
 /// ones: the answer to the request that is under way now asks it to leave, and the
 /// one after it is of another server.
 fn wait_for_others(done: &[AtomicUsize; CLIENTS]) {
     let before = done.each_ref().map(|done| done.load(Ordering::Relaxed));
-    wait_for(|| done.iter().zip(before).all(|(done, before)| done.load(Ordering::Relaxed) >= before + 2));
+    until("other connections", || {
+        done.iter().zip(before).all(|(done, before)| done.load(Ordering::Relaxed) >= before + 2)
+    });
 }
 
 #[test]

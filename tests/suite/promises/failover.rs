@@ -12,13 +12,14 @@ use super::outages::{answer, until_well};
 use super::pair::Pair;
 use super::proxy::Traffic;
 use super::site::Site;
-use crate::support::postgres::execute;
+use crate::support::postgres::{execute, text};
+use crate::support::{pace, until, work_for};
 
 /// How long clients work between two faults.
 const WORK: Duration = Duration::from_millis(700);
 
 fn work() {
-    std::thread::sleep(WORK);
+    work_for(WORK);
 }
 
 /// Waits until a write succeeds, and prints how long that took.
@@ -105,7 +106,7 @@ fn a_primary_that_dies_is_replaced_and_comes_back_as_a_standby() {
             work();
             let asked = pair.roads[new].accepted();
             pair.order("kill", old);
-            std::thread::sleep(2 * WORK);
+            work_for(2 * WORK);
             let searched = pair.roads[new].accepted() - asked;
             println!("{searched} connections to the standby while there was no primary");
             assert!(searched < 100, "{searched} connections to the standby");
@@ -163,7 +164,7 @@ fn a_former_primary_that_still_runs_is_not_used_when_sessions_of_the_new_one_are
     until_written(&site, "after the end of the sessions");
     // Idle sessions are checked before use, and get no answer.
     pair.roads[1].forget_connections();
-    std::thread::sleep(WORK);
+    pace(WORK);
     assert_not_asked(&pair);
     until_written(&site, "after a firewall forgot the sessions");
     assert_not_asked(&pair);
@@ -176,7 +177,7 @@ fn a_primary_that_is_cut_off_is_left_for_good() {
     storm(&mut site, |site| {
         work();
         pair.roads[0].let_pass(Traffic::Blocked);
-        std::thread::sleep(3 * WORK);
+        work_for(3 * WORK);
         pair.order("promote", 1);
         until_written(site, "after the promotion");
         // What was sent to the old primary arrives now.
@@ -200,8 +201,8 @@ fn a_primary_whose_sessions_only_read_from_now_on_is_left() {
     storm(&mut site, |site| {
         work();
         pair.order("restrict", 0);
-        // Until it has everything, the standby is none that may be promoted.
-        std::thread::sleep(WORK);
+        let has_all = "SELECT coalesce(bool_and(replay_lsn >= pg_current_wal_lsn()), false)::text FROM pg_stat_replication";
+        until("a standby that has everything", || text(&pair.direct_url(0), has_all) == "true");
         pair.order("promote", 1);
         until_written(site, "after the promotion");
         work();

@@ -22,15 +22,9 @@ fn metric(site: &Site, name: &str) -> f64 {
     sample(&metrics(&site.admin()), name)
 }
 
-/// Waits until a metric has a value; the number of tries only stops a hang.
+/// Waits until a metric has a value.
 fn until_metric(site: &Site, name: &str, wanted: f64) {
-    for _ in 0..600 {
-        if metric(site, name) == wanted {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    panic!("{name} is {}, not {wanted}", metric(site, name));
+    until(name, || metric(site, name) == wanted);
 }
 
 fn owned((role, answers): (&str, bool)) -> (String, bool) {
@@ -74,7 +68,7 @@ fn traffic(site: &Site, healthy: &Table, struck: &Table, time: Duration, is_froz
             });
         }
         let end = End(&over);
-        std::thread::sleep(time);
+        work_for(time);
         drop(end);
     });
     answered.into_inner()

@@ -121,7 +121,7 @@ fn ask(line: &mut Line, table: &Table, row: &str, request: &Request) -> Reply {
         match line.ask(&request) {
             Fate::Answered(raw) => return reply(&raw),
             Fate::Lost => return Reply::Unknown,
-            Fate::Unsent => std::thread::sleep(Duration::from_millis(5)),
+            Fate::Unsent => pace(Duration::from_millis(5)),
         }
     }
 }
@@ -147,7 +147,7 @@ fn live(field: &Field, client: usize, mut chance: Chance) -> Vec<(String, Span<C
     let mut seen: HashMap<String, String> = HashMap::new();
     let mut calls = Vec::new();
     for _ in 0..CALLS {
-        std::thread::sleep(field.pause);
+        pace(field.pause);
         let row = chance.below(KEYS).to_string();
         let request = choose(&mut chance, field, seen.get(&row));
         let start = field.now();
@@ -196,7 +196,7 @@ fn entities_are_linearizable(name: &str, mut sites: Vec<Site>) {
             if round == 1
                 && let Some(site) = sites.get_mut(1)
             {
-                std::thread::sleep(Duration::from_millis(150));
+                work_for(Duration::from_millis(150));
                 site.kill_and_start();
             }
         };
@@ -231,7 +231,7 @@ fn rewrite(field: &Field, client: usize, mut chance: Chance) -> Vec<Span<Access>
     let mut line = field.line(client);
     let mut calls = Vec::new();
     for _ in 0..CALLS / 2 {
-        std::thread::sleep(field.pause);
+        pace(field.pause);
         let value = field.value();
         let start = field.now();
         let call = match chance.below(3) {

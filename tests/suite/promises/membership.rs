@@ -1,7 +1,5 @@
 //! Servers use the nodes that the catalogue of the cluster has, whatever the settings list.
 
-use std::time::Duration;
-
 use serde_json::json;
 
 use super::line::Line;
@@ -19,23 +17,20 @@ fn sessions(url: &str) -> usize {
     text(&as_superuser(url), count).parse().expect("a number")
 }
 
-/// Reads and writes until something holds of the sessions on a node; no request may fail. The number of
-/// turns only stops a hang.
+/// Reads and writes until something holds of the sessions on a node; no request may fail.
 fn work_until(site: &Site, tables: &[&Table], url: &str, what: &str, holds: fn(usize) -> bool) {
     let mut line = Line::new(&site.address);
-    for n in 0..600 {
+    let mut numbers = 0..;
+    until(what, || {
+        let row = numbers.next().map(|n: u32| n.to_string()).expect("a number");
         for table in tables {
-            let written = answer(&mut line, &table.on("PUT", "insert0", &format!("{n}")).json(&json!({})));
+            let written = answer(&mut line, &table.on("PUT", "insert0", &row).json(&json!({})));
             assert_eq!(written.status, 204, "{what}: {written:?}");
             let read = answer(&mut line, &table.on("GET", "insert0", "first"));
             assert_eq!(read.status, 200, "{what}: {read:?}");
         }
-        if holds(sessions(url)) {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    panic!("{what}: {} sessions", sessions(url));
+        holds(sessions(url))
+    });
 }
 
 fn as_admin(nodes: &Nodes, function: &str, worker: &str, more: &str) {

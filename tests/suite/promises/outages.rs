@@ -1,7 +1,5 @@
 //! The server outlives its database, and never guesses what became of a write.
 
-use std::time::Duration;
-
 use serde_json::json;
 
 use super::cluster::Cluster;
@@ -75,19 +73,10 @@ pub fn is_refused(raw: &Raw) -> bool {
     is_busy(raw) || String::from_utf8_lossy(&raw.body).contains("OperationTimedOut")
 }
 
-/// Asks until the first success; the number of tries only stops a hang. A write
-/// on a connection that went while it rested cannot know.
+/// Asks until the first success. A write on a connection that went while it rested cannot know.
 pub fn until_well(line: &mut Line, request: &Request) {
-    for _ in 0..600 {
-        let raw = answer(line, request);
-        if !is_refused(&raw) {
-            let text = String::from_utf8_lossy(&raw.body);
-            assert!(raw.status < 300 && !text.contains("odata.error"), "{raw:?}");
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    panic!("the server did not recover");
+    let raw = until_some("a success", || Some(answer(line, request)).filter(|raw| !is_refused(raw)));
+    assert!(raw.status < 300 && !String::from_utf8_lossy(&raw.body).contains("odata.error"), "{raw:?}");
 }
 
 /// Asks requests of every kind while the database is away.

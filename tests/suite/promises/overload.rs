@@ -126,7 +126,7 @@ fn wave(site: &Site, table: &Table, body_seconds: u64) -> u64 {
         let mut most = 0;
         for _ in 0..body_seconds * 10 {
             most = most.max(resident(site.pid()).unwrap_or(0));
-            std::thread::sleep(Duration::from_millis(100));
+            work_for(Duration::from_millis(100));
         }
         let mut statuses = std::collections::BTreeMap::<u16, usize>::new();
         for mut stream in slow {

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
+use crate::support::pace;
+
 /// Where the road breaks once the server has sent bytes that hold a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Break {
@@ -133,7 +135,7 @@ fn wait(traffic: &RwLock<Traffic>) -> Traffic {
         if now != Traffic::Blocked {
             return now;
         }
-        std::thread::sleep(Duration::from_millis(20));
+        pace(Duration::from_millis(20));
     }
 }
 
@@ -164,7 +166,7 @@ fn carry(client: TcpStream, database: TcpStream, trap: &Trap, traffic: &SharedTr
         // Deaf to an answer means that the database has given one.
         pump(back.0, back.1, |_| {
             match wait(&home) {
-                Traffic::Slow(delay) => std::thread::sleep(delay),
+                Traffic::Slow(delay) => pace(delay),
                 Traffic::Cut => return false,
                 Traffic::Free | Traffic::Blocked => {}
             }

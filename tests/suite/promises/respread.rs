@@ -3,7 +3,7 @@
 
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -116,12 +116,12 @@ fn nothing_is_lost_whenever_the_command_dies() {
             for delay in [30, 80, 150, 250, 400] {
                 let mut begun = command(&url, &table.name, &["8"]);
                 let mut begun = begun.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
-                std::thread::sleep(Duration::from_millis(delay));
+                work_for(Duration::from_millis(delay));
                 begun.kill().expect("a signal");
                 begun.wait().expect("it ends");
             }
             respread(&url, &table.name, "8");
-            std::thread::sleep(Duration::from_millis(200));
+            work_for(Duration::from_millis(200));
             drop(end);
             writers.into_iter().map(|writer| writer.join().expect("a writer")).collect()
         });
@@ -191,7 +191,7 @@ fn pages_by_a_property_are_there_before_and_after_the_spread_changes() {
         };
         let newest_first = || {
             let options = "$orderby=N%20desc&$top=700";
-            until(|| table.query(&format!("?{options}")).status == 200);
+            until("the index is known", || table.query(&format!("?{options}")).status == 200);
             let found = table.pages(options).concat();
             assert!(found.iter().map(|entity| &entity["N"]).eq((0..SEEDED).rev().collect::<Vec<_>>().iter()));
         };
@@ -199,7 +199,7 @@ fn pages_by_a_property_are_there_before_and_after_the_spread_changes() {
         newest_first();
         rowhouse(&["index", "drop", &table.name, "N"]);
         hold_in_the_middle(&url, &table.name);
-        until(|| table.query("?$orderby=N").status == 501);
+        until("the index is gone", || table.query("?$orderby=N").status == 501);
         respread(&url, &table.name, "8");
         table.query("?$orderby=N").refused(NOT_IMPLEMENTED);
         rowhouse(&["index", "create", &table.name, "N"]);
@@ -216,7 +216,7 @@ fn a_respread_that_is_given_up_leaves_the_table_as_it_was() {
         seed(&table, 1000);
         hold_in_the_middle(&url, &table.name);
         table.seed(with_keys("meanwhile", "1", json!({ "V": 1 })));
-        until(|| checked(&url).contains(&format!("/{} is being changed", table.name)));
+        until("the finding", || checked(&url).contains(&format!("/{} is being changed", table.name)));
         let told = refused(&url, &table.name, &["4"], 1);
         assert!(told.contains("being respread to 8 already"), "{told}");
         assert!(run(&url, &table.name, &["--cancel"]).status.success());
@@ -237,22 +237,14 @@ fn a_respread_that_is_given_up_leaves_the_table_as_it_was() {
 /// Begins a respread to 8 that dies before it has copied anything. It waits for whoever may be writing.
 fn hold_in_the_middle(url: &str, table: &str) {
     let held = HeldTransaction::after(url, "LOCK TABLE entities IN ROW EXCLUSIVE MODE");
-    until(|| text(url, &locks("entities", "RowExclusiveLock")) != "0");
+    until("the lock", || text(url, &locks("entities", "RowExclusiveLock")) != "0");
     let mut begun = command(url, table, &["8"]);
     let mut begun = begun.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
-    until(|| text(url, "SELECT count(*)::text FROM respreads") == "1");
+    until("the respread", || text(url, "SELECT count(*)::text FROM respreads") == "1");
     assert!(begun.try_wait().expect("it can be asked").is_none(), "it did not wait for a writer");
     begun.kill().expect("a signal");
     begun.wait().expect("it ends");
     drop(held);
-}
-
-fn until(holds: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(180), "it never came");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// The end of a respread does not come to all nodes at once. Here the coordinator has it and the workers do
@@ -317,7 +309,7 @@ fn writers_that_begin_while_a_change_is_prepared_are_waited_for() {
     let mut begun = begin(&nodes.coordinator, &table.name);
     let asks = "SELECT count(*)::text FROM pg_stat_activity WHERE query LIKE '%pg_prepared_xacts%' \
                 AND datname = current_database() AND pid <> pg_backend_pid()";
-    until(|| text(worker, asks) != "0");
+    until("the question", || text(worker, asks) != "0");
     let number = text(&nodes.coordinator, "SELECT table_no::text FROM tables");
     // Once the entities are copied, the table gets another number. Then this divides by zero.
     let writes = format!(
@@ -326,7 +318,7 @@ fn writers_that_begin_while_a_change_is_prepared_are_waited_for() {
     );
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| try_execute(worker, &writes));
-        until(|| text(worker, &locks("entities", "RowExclusiveLock")) != "0");
+        until("the lock", || text(worker, &locks("entities", "RowExclusiveLock")) != "0");
         execute(worker, &format!("COMMIT PREPARED '{gid}'"));
         writer.join().expect("it ends").expect("the writer was waited for");
     });
@@ -351,17 +343,17 @@ fn the_last_step_does_not_pass_over_what_is_prepared() {
     );
     std::thread::scope(|scope| {
         scope.spawn(|| execute(worker, &holds));
-        until(|| text(worker, &locks("respread_changes", "ShareUpdateExclusiveLock")) != "0");
+        until("the lock", || text(worker, &locks("respread_changes", "ShareUpdateExclusiveLock")) != "0");
         let mut begun = begin(&nodes.coordinator, &table.name);
         let stops = "SELECT count(*)::text FROM pg_locks WHERE relation = 'respread_changes'::regclass \
                      AND mode = 'ShareLock'";
         // It takes the locks of one node after the other.
         let everywhere = || nodes.workers.iter().chain([&nodes.coordinator]);
-        until(|| everywhere().any(|url| text(url, stops) != "0"));
+        until("the last step", || everywhere().any(|url| text(url, stops) != "0"));
         let number = || text(&nodes.coordinator, "SELECT table_no::text FROM tables");
         let before = number();
         execute(worker, &format!("BEGIN; SELECT 1; PREPARE TRANSACTION '{gid}'"));
-        until(|| number() != before);
+        until("another number", || number() != before);
         let spread = text(&nodes.coordinator, "SELECT spread::text FROM tables");
         execute(worker, &format!("COMMIT PREPARED '{gid}'"));
         assert_eq!(spread, "-1", "the table has its new buckets already");
@@ -382,11 +374,11 @@ fn the_last_step_gives_up_soon_on_every_node() {
     let holds = "SET LOCAL citus.enable_ddl_propagation = off; \
                  LOCK TABLE respread_changes IN SHARE UPDATE EXCLUSIVE MODE";
     let held = HeldTransaction::after(worker, holds);
-    until(|| text(worker, &locks("respread_changes", "ShareUpdateExclusiveLock")) != "0");
+    until("the lock", || text(worker, &locks("respread_changes", "ShareUpdateExclusiveLock")) != "0");
     let mut begun = begin(&nodes.coordinator, &table.name);
     let waits = "SELECT count(*)::text FROM pg_locks WHERE relation = 'respread_changes'::regclass \
                  AND mode = 'ShareLock' AND NOT granted";
-    until(|| text(worker, waits) != "0");
+    until("the last step", || text(worker, waits) != "0");
     // Less than a statement of the last step may take, or a lock on a worker.
     let writes = "SET lock_timeout = '4s'; DELETE FROM respread_changes WHERE bucket = 0";
     let written = try_execute(worker, writes);
@@ -422,7 +414,7 @@ fn a_table_that_is_deleted_meanwhile_leaves_nothing() {
         client.request("DELETE", &format!("/Tables('{}')", table.name)).send().expect(204);
         assert!(refused(&url, &table.name, &["8"], 1).contains("there is no table"));
         // The server purges both layouts.
-        until(|| text(&url, "SELECT count(*)::text FROM entities") == "0");
+        until("the purge", || text(&url, "SELECT count(*)::text FROM entities") == "0");
         assert_eq!(text(&url, "SELECT count(*)::text FROM doomed"), "2");
         leaves_nothing(&url);
         client.create_table(&table.name).expect(201);
@@ -452,7 +444,7 @@ fn a_table_that_is_deleted_meanwhile_and_comes_back_can_go_on() {
         of_table("undelete", &[]);
         table.seed(with_keys("after", "1", json!({ "V": 1 })));
         assert_eq!(table.count(), 302, "{kind}");
-        until(|| checked(&url).contains(&format!("/{} is being changed", table.name)));
+        until("the finding", || checked(&url).contains(&format!("/{} is being changed", table.name)));
         respread(&url, &table.name, "8");
         assert_eq!(table.count(), 302, "{kind}");
         leaves_nothing(&url);
@@ -461,7 +453,7 @@ fn a_table_that_is_deleted_meanwhile_and_comes_back_can_go_on() {
         hold_in_the_middle(&url, &table.name);
         client.delete_table(&table.name).expect(204);
         of_table("purge", &["--yes"]);
-        until(|| text(&url, "SELECT count(*)::text FROM entities") == "0");
+        until("the purge", || text(&url, "SELECT count(*)::text FROM entities") == "0");
         leaves_nothing(&url);
     }
 }

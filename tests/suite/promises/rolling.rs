@@ -18,9 +18,6 @@ use crate::support::*;
 const TRIES: usize = 100;
 const PAUSE: Duration = Duration::from_millis(50);
 const CLIENTS: usize = 6;
-/// How long a server may take to end.
-const END: Duration = Duration::from_secs(60);
-
 /// A client of a balancer: it asks one replica, and the other when that fails.
 struct Balanced {
     lines: [Line; 2],
@@ -45,7 +42,7 @@ impl Balanced {
                 Fate::Unsent => {}
             }
             self.retries += 1;
-            std::thread::sleep(PAUSE);
+            pace(PAUSE);
         }
         panic!("a request failed {TRIES} times");
     }
@@ -99,8 +96,8 @@ fn a_rolling_restart_under_load_loses_nothing() {
             })
             .collect();
         for turn in 0..4 {
-            std::thread::sleep(Duration::from_millis(200 + chance.below(300)));
-            assert_eq!(sites[turn % 2].restart(END), Some(0));
+            work_for(Duration::from_millis(200 + chance.below(300)));
+            sites[turn % 2].restart();
         }
         drop(end);
         clients.into_iter().map(|client| client.join().expect("a client")).collect()

@@ -74,9 +74,9 @@ fn storm(name: &str, site: &Site, meanwhile: impl FnOnce()) -> Vec<(String, Vec<
             .enumerate()
             .map(|(n, table)| scope.spawn(move || insert_on_and_on(&site.address, table, over, n)))
             .collect();
-        std::thread::sleep(Duration::from_millis(500));
+        work_for(Duration::from_millis(500));
         meanwhile();
-        std::thread::sleep(Duration::from_millis(500));
+        work_for(Duration::from_millis(500));
         drop(end);
         let done: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
         done.into_iter().map(|done| done.unwrap_or_else(|_| panic!("{name}: {}", site.log()))).collect()
@@ -140,9 +140,9 @@ fn a_worker_that_dies_is_felt_by_its_own_buckets_alone() {
         let site = Site::start(&nodes.coordinator, &["--table-spread", spread]);
         let written = storm(&format!("a worker dies, spread {spread}"), &site, || {
             cluster.kill(1);
-            std::thread::sleep(Duration::from_secs(2));
+            work_for(Duration::from_secs(2));
             cluster.start_again(1);
-            std::thread::sleep(Duration::from_secs(1));
+            work_for(Duration::from_secs(1));
         });
         only_felt_by(port(&nodes.workers[0]), &placed(&nodes, written));
     }
@@ -155,9 +155,9 @@ fn a_worker_that_freezes_is_felt_by_its_own_buckets_alone() {
         let site = Site::start(&nodes.coordinator, &["--table-spread", spread]);
         let written = storm(&format!("a worker freezes, spread {spread}"), &site, || {
             cluster.freeze(2);
-            std::thread::sleep(Duration::from_secs(4));
+            work_for(Duration::from_secs(4));
             cluster.thaw(2);
-            std::thread::sleep(Duration::from_secs(1));
+            work_for(Duration::from_secs(1));
         });
         only_felt_by(port(&nodes.workers[1]), &placed(&nodes, written));
     }
@@ -171,7 +171,7 @@ fn writers_through_a_worker_do_not_need_the_coordinator() {
         let mut site = Site::start(&nodes.workers[0], &options);
         let written = storm(&format!("the coordinator dies, spread {spread}"), &site, || {
             cluster.kill(0);
-            std::thread::sleep(Duration::from_secs(2));
+            work_for(Duration::from_secs(2));
         });
         let failed: usize = written
             .iter()
@@ -261,11 +261,7 @@ fn a_worker_that_is_a_standby_gets_no_statement() {
     // Those that the server opens are closed at once; the other node's have another name.
     let held = "SELECT count(*)::text FROM pg_stat_activity \
          WHERE application_name = 'rowhouse' AND datname = current_database()";
-    let is_left = (0..600).any(|_| {
-        std::thread::sleep(Duration::from_millis(100));
-        text(&nodes.workers[1], held) == "0"
-    });
-    assert!(is_left, "the server holds sessions with the standby");
+    until("the end of the sessions with the standby", || text(&nodes.workers[1], held) == "0");
 }
 
 /// A stand-in of its own, as the server of this number.
@@ -312,15 +308,11 @@ fn the_owner_of_buckets_gets_their_statements_again_when_it_is_back() {
     };
     let mut until_at = |url: &str, what: &str| {
         let before = rows_of(url, &table.name);
-        // The number of tries only stops a hang.
-        for n in 0..600 {
-            write(&mut line, &table, before * 1000 + n);
-            if rows_of(url, &table.name) > before {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        panic!("{what}: no statement got there");
+        let mut rows = before * 1000..;
+        until(what, || {
+            write(&mut line, &table, rows.next().expect("a row"));
+            rows_of(url, &table.name) > before
+        });
     };
     proxy.let_pass(Traffic::Blocked);
     until_at(&other, "the owner is away");
@@ -341,7 +333,7 @@ fn a_database_that_is_partitioned_by_hash_stands_in() {
         storm(&format!("a partitioned database dies, spread {spread}"), &site, || {
             cluster.kill();
             cluster.start_again();
-            std::thread::sleep(Duration::from_secs(1));
+            work_for(Duration::from_secs(1));
         });
     }
 }

@@ -125,7 +125,7 @@ fn a_slow_database_is_waited_for() {
     assert_eq!(ask(&table.on("GET", "p", "t"), 200).json()["A"], 2);
     // A page comes over another connection, which was there before, and over which
     // CORS rules are read meanwhile: nobody waits that long for them.
-    std::thread::sleep(Duration::from_secs(5));
+    pace(Duration::from_secs(5));
     ask(&table.client.request("GET", &format!("/{}()", table.name)), 200);
     proxy.let_pass(Traffic::Free);
     assert_eq!((table.count(), table.properties()), (3, json!({ "A": 3 })));
@@ -153,7 +153,7 @@ fn the_first_writes_after_a_restart_are_done() {
             cluster.start_again();
             // A connection that was used just now is not asked whether it is there,
             // and a small database may be back within that moment.
-            std::thread::sleep(Duration::from_millis(250));
+            pace(Duration::from_millis(250));
             for (n, line) in lines.iter_mut().enumerate() {
                 let row = format!("{turn}{crash}{n}");
                 let raw = answer(line, &table.inserting(&with_keys("p", &row, json!({}))));

@@ -1,7 +1,6 @@
 //! Servers that are started, killed and replaced while clients work.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use super::line::Address;
 use crate::operators::admin_of;
@@ -49,15 +48,13 @@ impl Site {
         self.process.as_ref().expect("it runs").signal(name);
     }
 
-    /// Stops it as an operator does, then starts another in its place. Returns
-    /// the exit status, if it ended in time.
-    pub fn restart(&mut self, patience: Duration) -> Option<i32> {
+    /// Stops it as an operator does, then starts another in its place.
+    pub fn restart(&mut self) {
         let before = self.process.take().expect("it runs");
         before.signal("TERM");
-        let status = before.exit_status(patience);
+        before.ends_well();
         drop(before);
         self.start_in(fresh_folder());
-        status
     }
 
     /// What it has written to standard error since it was started.

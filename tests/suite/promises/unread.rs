@@ -19,10 +19,6 @@ const CLIENTS: usize = 100;
 const MANY: usize = 300;
 /// KiB that they may cost together. Requests that are decoded ahead take gigabytes.
 const MAX_GROWTH: u64 = 32 * 1024;
-/// How long a server may take to answer what fits between it and its clients, on a machine that is busy.
-const SETTLING: Duration = Duration::from_secs(120);
-/// More than `--body-seconds` of a server that is to disconnect them.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Less than the admin listener waits for a body.
 const PROMPT: Duration = Duration::from_secs(8);
 
@@ -69,32 +65,19 @@ fn ticks(pid: u32) -> u64 {
 /// Waits until a process runs for less than a tenth of a second.
 #[track_caller]
 fn comes_to_rest(pid: u32) {
-    let deadline = Instant::now() + SETTLING;
-    let mut before = ticks(pid);
-    loop {
-        std::thread::sleep(Duration::from_secs(1));
-        let now = ticks(pid);
-        if now - before < 10 {
-            return;
-        }
-        assert!(Instant::now() < deadline, "it ran for {} ticks in the last second", now - before);
-        before = now;
-    }
+    until("rest", || {
+        let before = ticks(pid);
+        pace(Duration::from_secs(1));
+        ticks(pid) - before < 10
+    });
 }
 
 /// Sends on, byte by byte, until the connection has ended.
 #[track_caller]
 fn is_disconnected(mut stream: TcpStream) {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match stream.write(b"G") {
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Err(_) => return,
-        }
-        assert!(Instant::now() < deadline, "it is still connected");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    until("the end of the connection", || {
+        stream.write(b"G").is_err_and(|error| error.kind() != ErrorKind::WouldBlock)
+    });
 }
 
 #[test]

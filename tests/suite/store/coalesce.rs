@@ -15,6 +15,7 @@ use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
 use super::contract::{insert, name, now, number, table, write};
 use super::postgres::{open, patient};
+use crate::support::pace_async;
 use crate::support::postgres::fresh_database;
 
 /// Requests that are asked for at once; on one thread they meet in one lane.
@@ -229,7 +230,7 @@ async fn a_cancelled_request_harms_nobody() {
             Poll::Ready(())
         })
         .await;
-        tokio::time::sleep(Duration::from_micros(150 * round as u64)).await;
+        pace_async(Duration::from_micros(150 * round as u64)).await;
         let mut kept = Vec::new();
         for (n, one) in asked.into_iter().enumerate() {
             if n % 2 == 0 {
@@ -252,7 +253,7 @@ async fn a_lost_connection_is_never_reported_as_success_or_as_nothing_done() {
         let rows = round * MANY..(round + 1) * MANY;
         let writing = insert_all(&store, &account, &table, rows.clone());
         let killing = async {
-            tokio::time::sleep(Duration::from_micros(300 * round as u64)).await;
+            pace_async(Duration::from_micros(300 * round as u64)).await;
             run(&mut admin, kill).await;
         };
         let (outcomes, ()) = futures_util::future::join(writing, killing).await;

@@ -11,6 +11,7 @@ use sqlx::{Connection, Executor, PgConnection};
 
 use super::contract::{insert, name, now, number, scan, table, write};
 use super::postgres::patient;
+use crate::support::pace_async;
 use crate::support::postgres::fresh_database;
 use rowhouse::store::{CountPosition, Entities, Tables, Totals};
 
@@ -95,7 +96,7 @@ async fn reads_wait_for(coalesce: bool) {
         let mut holder = PgConnection::connect(&url).await.unwrap();
         holder.execute("BEGIN; LOCK TABLE entities IN ACCESS EXCLUSIVE MODE").await.unwrap();
         let freed = async {
-            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+            pace_async(std::time::Duration::from_millis(200)).await;
             holder.execute("ROLLBACK").await.unwrap();
         };
         let point = store.get(table.in_account(&account), &key);

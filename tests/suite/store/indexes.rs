@@ -1,7 +1,6 @@
 //! A page that an index narrows has the rows that `Predicate::eval` keeps, and no index outlives its table.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use crate::support::store::AnyStore;
 use proptest::prelude::*;
@@ -23,12 +22,11 @@ use super::postgres::open;
 use super::values;
 use crate::support::postgres::{fresh_database, partition_entities};
 use crate::support::server::fresh_folder;
+use crate::support::until_async;
 
 const NAMES: [&str; 3] = ["A", "B", "Größe"];
 const ENTITIES: usize = 300;
 const FILTERS: usize = 60;
-/// How long a test waits for the builds of other tests.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Stamps every case for one store. Each case has a database of its own: an index costs every write of its
 /// database, and a build waits for all transactions.
@@ -163,15 +161,13 @@ pub(super) async fn index<B: AnyStore>(
 }
 
 async fn build<B: AnyStore>(store: &B, index: &PropertyIndex) -> BuiltIndex {
-    let begun = Instant::now();
-    loop {
-        match store.build_index(index, now()).await.expect("a build") {
-            BuiltIndex::Busy if begun.elapsed() < PATIENCE => {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-            built => return built,
-        }
-    }
+    let mut built = BuiltIndex::Busy;
+    until_async("the build", async || {
+        built = store.build_index(index, now()).await.expect("a build");
+        built != BuiltIndex::Busy
+    })
+    .await;
+    built
 }
 
 async fn find<B: AnyStore>(store: &B, number: i64) -> Option<StoredIndex> {
@@ -415,12 +411,11 @@ pub async fn a_deleted_table_takes_its_indexes_along<B: AnyStore>(store: &B) {
     let new = index(store, &account, &table, "N", IndexKind::Number).await;
     assert_eq!(matches(store, (&account, &table), &new, equal("N", 1)).await, (1, true));
     store.delete_table(table.in_account(&account), now()).await.unwrap();
-    let begun = Instant::now();
-    while store.index_figures(&old).await.unwrap().bytes.is_some() {
+    until_async("the removal of the index", async || {
         store.remove_index(now()).await.unwrap();
-        assert!(begun.elapsed() < PATIENCE, "the index stays in the database");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        store.index_figures(&old).await.unwrap().bytes.is_none()
+    })
+    .await;
     assert!(store.account_changes().await.unwrap().indexes > changes, "servers are told");
 }
 

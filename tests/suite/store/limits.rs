@@ -13,7 +13,8 @@ use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
 use super::contract::{insert, now, number, scan, table, walk, write};
 use super::postgres::patient;
-use crate::support::postgres::{execute, fresh_database, migrate, text};
+use crate::support::postgres::{LOCK_WAITERS, execute, fresh_database, migrate, text};
+use crate::support::{pace_async, until_async};
 
 const LIMIT: usize = 6;
 /// No test waits longer than this for what must happen.
@@ -112,7 +113,7 @@ async fn without_any_connection_requests_are_refused_until_there_is_one() {
     let store = PgStore::connect(options).await.unwrap();
     let get = store.get(table.in_account(&account), &key);
     let free = async {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        pace_async(Duration::from_millis(50)).await;
         others.pop().unwrap().close().await.unwrap();
     };
     let (served, ()) = futures_util::future::join(get, free).await;
@@ -131,23 +132,14 @@ async fn connections_that_rest_are_closed_and_none_lives_for_ever() {
     let everything = scan(vec![Span::everything()]);
     join_all((0..16).map(|_| walk(&store, &account, &table, &everything))).await;
     // The lanes keep theirs; on a busy machine one of them may be about to open it again.
-    until(|| ["0", "1", "2"].contains(&text(&url, SESSIONS).as_str())).await;
+    until_async("idle sessions go", async || ["0", "1", "2"].contains(&text(&url, SESSIONS).as_str())).await;
     drop(store);
-    until(|| text(&url, SESSIONS) == "0").await;
+    until_async("all sessions go", async || text(&url, SESSIONS) == "0").await;
     options.max_lifetime = Duration::from_millis(300);
     let store = PgStore::connect(options).await.unwrap();
     walk(&store, &account, &table, &everything).await;
-    until(|| text(&url, SESSIONS) == "0").await;
+    until_async("all sessions go", async || text(&url, SESSIONS) == "0").await;
     walk(&store, &account, &table, &everything).await;
-}
-
-async fn until(mut is_so: impl FnMut() -> bool) {
-    let wait = async {
-        while !is_so() {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    };
-    tokio::time::timeout(SAFETY, wait).await.expect("it never became so");
 }
 
 /// Writers of a held row do not take the connections that pages need.
@@ -175,7 +167,7 @@ async fn writers_of_a_held_row_leave_connections_to_others() {
         }));
     }
     let others = async {
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        until_async("writers that wait", async || text(&url, LOCK_WAITERS) != "0").await;
         for n in 0..20 {
             walk(&store, &account, &table, &scan(vec![Span::everything()])).await;
             store.write(table.in_account(&account), &insert("q", &n.to_string()), now()).await.unwrap();

@@ -12,9 +12,7 @@ use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use super::contract::{insert, now, number, table, write};
 use super::postgres::open;
 use crate::support::postgres::fresh_database;
-
-/// More than anything here takes, also on a slow machine.
-const SAFETY: Duration = Duration::from_secs(60);
+use crate::support::until_async;
 
 async fn session(url: &str) -> PgConnection {
     PgConnection::connect(url).await.unwrap()
@@ -58,11 +56,10 @@ async fn dropped_futures_leave_the_pool_healthy() {
 async fn until_idle(watcher: &mut PgConnection) {
     let busy = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'rowhouse' \
                 AND datname = current_database() AND state <> 'idle'";
-    let begun = Instant::now();
-    while sqlx::query_scalar::<_, i64>(busy).fetch_one(&mut *watcher).await.unwrap() > 0 {
-        assert!(begun.elapsed() < SAFETY, "abandoned sessions stay");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until_async("the end of abandoned sessions", async || {
+        sqlx::query_scalar::<_, i64>(busy).fetch_one(&mut *watcher).await.unwrap() == 0
+    })
+    .await;
 }
 
 /// They wait for a row that somebody holds, so that the database has no reason to

@@ -23,6 +23,7 @@ use super::contract::{
 };
 use super::pages::{fill_large, is_any_of};
 use crate::support::postgres::{execute, fresh_database, migrate, named_programs, partition_entities, text};
+use crate::support::until_async;
 
 static PLAIN_URL: LazyLock<String> = LazyLock::new(|| {
     let url = fresh_database();
@@ -441,9 +442,10 @@ async fn cancel_commit(url: &str) {
     let mut connection = PgConnection::connect(url).await.expect("a connection");
     let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity \
          WHERE datname = current_database() AND query = 'COMMIT' AND wait_event = 'PgSleep'";
-    while sqlx::query(cancel).fetch_optional(&mut connection).await.expect("an answer").is_none() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until_async("a COMMIT", async || {
+        sqlx::query(cancel).fetch_optional(&mut connection).await.expect("an answer").is_some()
+    })
+    .await;
 }
 
 /// What tells that a memory context `c` belongs to a plan: before PostgreSQL 18 by the name of its parent, then

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rowhouse::store::postgres::{PgOptions, PgStore};
 use sqlx::{Connection, Executor, PgConnection, Row};
 
 use super::ports::free_port;
+use super::until;
 
 /// How many sessions of a database wait for locks. Other tests have databases of their own.
 pub const LOCK_WAITERS: &str = "SELECT count(*)::text FROM pg_stat_activity \
@@ -253,13 +254,8 @@ fn docker() -> Option<String> {
     let address = docker_says(&["port", &id, "5432/tcp"])?;
     let url = format!("postgres://postgres:rowhouse@{}/postgres", address.lines().next()?);
     // The image starts the server once to initialise it, then again.
-    for _ in 0..120 {
-        if try_execute(&url, "SELECT 1").is_ok() {
-            return Some(url);
-        }
-        std::thread::sleep(Duration::from_millis(500));
-    }
-    None
+    until("PostgreSQL in a container", || try_execute(&url, "SELECT 1").is_ok());
+    Some(url)
 }
 
 /// What a command of the Docker client prints, if there is one and it succeeds.

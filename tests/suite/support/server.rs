@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use super::client::{Account, Client};
 use super::nodes::distributed;
 use super::postgres::{fresh_database, partition_entities};
+use super::until_some;
 
 /// Accounts that a server knows: more than there are cases, so that each case
 /// has one to itself.
@@ -252,17 +253,13 @@ impl Process {
         assert!(status.is_ok_and(|s| s.success()), "signal {name} was not delivered");
     }
 
-    /// The server's exit status, waited for; `None` if it still runs then.
-    pub fn exit_status(&self, patience: Duration) -> Option<i32> {
-        let deadline = Instant::now() + patience;
-        loop {
-            let text = std::fs::read_to_string(self.folder.join("status")).unwrap_or_default();
-            match text.trim().parse() {
-                Ok(status) => return Some(status),
-                Err(_) if Instant::now() > deadline => return None,
-                Err(_) => std::thread::sleep(Duration::from_millis(20)),
-            }
-        }
+    /// Waits for the end of the server, whose exit status must be that of success.
+    #[track_caller]
+    pub fn ends_well(&self) {
+        let status = until_some("the end of the server", || {
+            std::fs::read_to_string(self.folder.join("status")).ok()?.trim().parse::<i32>().ok()
+        });
+        assert_eq!(status, 0, "{}", self.log());
     }
 
     /// Kills the server, but leaves its folder.

@@ -45,3 +45,8 @@ pub fn work_for(duration: Duration) {
 pub fn pace(duration: Duration) {
     std::thread::sleep(duration);
 }
+
+/// The same, where other tasks work meanwhile.
+pub async fn pace_async(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}

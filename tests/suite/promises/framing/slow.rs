@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::time::Duration;
 
-use super::super::line::read_next;
 use super::*;
 
 /// Sends bytes one by one until the server has had enough.
@@ -12,7 +11,7 @@ fn drip(stream: &mut TcpStream, bytes: &[u8]) {
         if stream.write_all(&[*byte]).is_err() {
             return;
         }
-        std::thread::sleep(Duration::from_millis(150));
+        pace(Duration::from_millis(150));
         let mut answer = [0];
         stream.set_nonblocking(true).expect("a socket");
         let answered = stream.peek(&mut answer).is_ok();
@@ -70,26 +69,4 @@ fn a_body_that_stops_is_cut_off() {
         refused_with(&client, &[408], &text.as_bytes()[..cut]);
     }
     assert_eq!(table.count(), 0);
-}
-
-#[test]
-fn an_answer_that_nobody_takes_is_given_up() {
-    let client = site().client();
-    let table = client.table();
-    let text = "x".repeat(30_000);
-    for row in 0..60 {
-        table.seed(with_keys("p", &format!("{row:02}"), json!({ "A": text, "B": text })));
-    }
-    // More answers than the system's buffers hold, and nobody who reads them.
-    let query = client.request("GET", &format!("/{}()", table.name)).bytes();
-    let mut stream = client.wire().connect();
-    for _ in 0..10 {
-        stream.write_all(&query).expect("the server listens");
-    }
-    std::thread::sleep(Duration::from_secs(30));
-    // Whatever was on its way is cut short: the ten answers never come.
-    let mut buffer = Vec::new();
-    let answered = (0..10).take_while(|_| read_next(&mut stream, &mut buffer).is_some()).count();
-    assert!(answered < 10, "the server waited for its reader");
-    is_well(&client);
 }
