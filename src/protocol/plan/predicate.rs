@@ -65,7 +65,8 @@ pub struct Prepared<'p> {
 impl<'p> Prepared<'p> {
     /// Prepares a predicate.
     pub fn new(predicate: &'p Predicate) -> Self {
-        let (wanted, is_about_properties) = (predicate.wanted(), predicate.is_about_properties());
+        let (wanted, is_about_properties) = (predicate.names(), predicate.is_about_properties());
+        let wanted = wanted.into_iter().map(PropertyFinder::new).collect();
         Self { predicate, wanted, is_about_properties }
     }
 
@@ -139,13 +140,13 @@ impl Predicate {
         }
     }
 
-    /// Returns the custom properties that the predicate reads, each once.
-    fn wanted(&self) -> Vec<PropertyFinder<'_>> {
+    /// Returns the names of the custom properties that the predicate reads, each once.
+    pub(crate) fn names(&self) -> Vec<&str> {
         let mut names = Vec::new();
         self.collect_names(&mut names);
         names.sort_unstable();
         names.dedup();
-        names.into_iter().map(PropertyFinder::new).collect()
+        names
     }
 
     fn collect_names<'a>(&'a self, names: &mut Vec<&'a str>) {

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use crate::protocol::codec::xml;
 use crate::transfer::error::TransferError;
 
 /// JSON with annotations for types that it cannot express.
@@ -13,8 +14,7 @@ pub(crate) struct ClientAnswer {
     pub status: u16,
     /// The continuation token: the headers that begin with `x-ms-continuation-`, without this prefix.
     pub continuation: Vec<(String, String)>,
-    /// The `x-ms-error-code` header.
-    pub error_code: Option<String>,
+    pub content_type: String,
     pub body: Vec<u8>,
 }
 
@@ -65,23 +65,26 @@ impl From<ServiceError> for TransferError {
 }
 
 impl ServiceError {
-    /// Whether the service says that there is no such thing; a gateway's 404 does not say so.
+    /// Whether the service says that there is no such thing. Only an error in the service's own form proves it.
     pub(crate) fn is_absent(&self) -> bool {
         self.status == 404 && !self.code.is_empty()
     }
 }
 
 impl ClientAnswer {
-    /// Parses the error in the body: JSON, or the contents of `code` and `message` elements.
-    pub(crate) fn refused(&self) -> ServiceError {
-        let text = String::from_utf8_lossy(&self.body);
-        let (code, message) = match serde_json::from_str::<ErrorBody>(&text) {
-            Ok(ErrorBody { error: ErrorMembers { code, message } }) => match message {
-                ErrorMessage::Object { value } | ErrorMessage::Text(value) => (code, value),
-            },
-            Err(_) => (tagged(&text, "code"), tagged(&text, "message")),
-        };
-        let code = if code.is_empty() { self.error_code.clone().unwrap_or_default() } else { code };
+    /// Reads the error of the service in the body. What a gateway sends in its place has no code.
+    ///
+    /// # Errors
+    /// Why the body is no complete answer.
+    pub(crate) fn refused(&self) -> Result<ServiceError, String> {
+        let media_type = self.content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let (code, message) = match media_type.as_str() {
+            "application/xhtml+xml" => Some(ErrorText::default()),
+            json if json.ends_with("json") => json_error(&self.body),
+            xml if xml.ends_with("xml") => xml_error(&self.body),
+            _ => Some(ErrorText::default()),
+        }
+        .ok_or_else(|| format!("{} with an error that is cut", self.status))?;
         let line = message.lines().next().unwrap_or_default();
         let (index, message) = match line.split_once(':') {
             Some((index, rest)) if !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -89,42 +92,84 @@ impl ClientAnswer {
             }
             _ => (None, line),
         };
-        ServiceError { status: self.status, code, message: message.to_owned(), index }
+        Ok(ServiceError { status: self.status, code, message: message.to_owned(), index })
     }
 }
 
-/// Returns the content of the first element with this local name, ignoring case.
-fn tagged(text: &str, name: &str) -> String {
-    let lower = text.to_ascii_lowercase();
-    let beginnings = [format!("{name}>"), format!("{name} ")];
-    let Some(at) = beginnings.iter().filter_map(|beginning| lower.find(beginning)).min() else {
-        return String::new();
+/// A code and a message; both are empty if the body is no error of the service.
+type ErrorText = (String, String);
+
+/// Reads an error in JSON; `None` if it is cut.
+fn json_error(body: &[u8]) -> Option<ErrorText> {
+    match serde_json::from_slice::<ErrorBody>(body) {
+        Ok(ErrorBody { error: ErrorMembers { code, message } }) => match message {
+            ErrorMessage::Object { value } | ErrorMessage::Text(value) => Some((code, value)),
+        },
+        Err(error) => error.is_data().then(ErrorText::default),
+    }
+}
+
+/// Reads an error in XML; `None` if it is cut.
+fn xml_error(body: &[u8]) -> Option<ErrorText> {
+    let root = xml::parse_strictly(body).ok()?;
+    let text = |name: &str| {
+        let child = root.children.iter().find(|child| child.name.eq_ignore_ascii_case(name));
+        child.map(|child| child.text.clone()).unwrap_or_default()
     };
-    let content = text[at..].split_once('>').map_or("", |(_, rest)| rest);
-    content.split('<').next().unwrap_or_default().to_owned()
+    let is_error = root.name.eq_ignore_ascii_case("error");
+    Some(if is_error { (text("code"), text("message")) } else { ErrorText::default() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const JSON_ERROR: &str = r#"{"odata.error":{"code":"EntityAlreadyExists","message":{"lang":"en-US","value":"7:Exists.\nRequestId:1"}}}"#;
+    const XML_ERROR: &str = r#"<?xml version="1.0"?><m:error xmlns:m="x"><m:code>AuthenticationFailed</m:code><m:message xml:lang="en-US">No.
+RequestId:1</m:message></m:error>"#;
+
+    fn refused(content_type: &str, body: &str) -> Result<ServiceError, String> {
+        let (content_type, body) = (content_type.to_owned(), body.into());
+        ClientAnswer { status: 404, content_type, body, ..ClientAnswer::default() }.refused()
+    }
+
     #[test]
     fn errors_are_read_from_json_and_xml() {
-        let refused =
-            |body: &str| ClientAnswer { status: 409, body: body.into(), ..ClientAnswer::default() }.refused();
-        let json = r#"{"odata.error":{"code":"EntityAlreadyExists","message":{"lang":"en-US","value":"7:Exists.\nRequestId:1"}}}"#;
-        let read = refused(json);
+        let read = refused(JSON, JSON_ERROR).unwrap();
         assert_eq!(
             (read.code.as_str(), read.message.as_str(), read.index),
             ("EntityAlreadyExists", "Exists.", Some(7))
         );
-        let xml = r#"<?xml version="1.0"?><m:error xmlns:m="x"><m:code>AuthenticationFailed</m:code><m:message xml:lang="en-US">No.
-RequestId:1</m:message></m:error>"#;
-        let read = refused(xml);
+        let read = refused("application/xml;charset=utf-8", XML_ERROR).unwrap();
         assert_eq!(
             (read.code.as_str(), read.message.as_str(), read.index),
             ("AuthenticationFailed", "No.", None)
         );
-        assert_eq!(refused("garbage").code, "");
+    }
+
+    #[test]
+    fn only_an_error_in_the_form_of_the_service_proves_absence() {
+        let html = "<html><body><error><code>ResourceNotFound</code></error></body></html>";
+        for (content_type, body) in [
+            ("text/html", html),
+            ("application/xhtml+xml", html),
+            ("application/xml", html),
+            ("text/html", JSON_ERROR),
+            ("", JSON_ERROR),
+            ("", ""),
+            (JSON, r#"{"message":"no route","code":"NotFound"}"#),
+        ] {
+            assert!(!refused(content_type, body).unwrap().is_absent(), "{content_type} {body}");
+        }
+        assert!(refused(JSON, JSON_ERROR).unwrap().is_absent());
+    }
+
+    #[test]
+    fn an_error_that_is_cut_is_no_answer() {
+        for (content_type, whole) in [(JSON, JSON_ERROR), ("application/xml", XML_ERROR)] {
+            for cut in 0..whole.len() {
+                assert!(refused(content_type, &whole[..cut]).is_err(), "{}", &whole[..cut]);
+            }
+        }
     }
 }

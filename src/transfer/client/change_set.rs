@@ -77,16 +77,24 @@ impl ChangeSetBody {
             match status {
                 201 | 204 => {}
                 400.. => {
-                    let body = part.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-                    let body = body.split("\r\n--").next().unwrap_or_default().trim();
-                    let refused = ClientAnswer { status, body: body.into(), ..ClientAnswer::default() };
-                    return Ok(Err(refused.refused()));
+                    let (head, body) = part.split_once("\r\n\r\n").unwrap_or((part, ""));
+                    let body = body.split("\r\n--").next().unwrap_or_default().trim().into();
+                    let content_type = content_type(head);
+                    return ClientAnswer { status, content_type, body, ..ClientAnswer::default() }
+                        .refused()
+                        .map(Err);
                 }
                 other => return Err(format!("an operation of a change set is answered {other}")),
             }
         }
         Ok(Ok(()))
     }
+}
+
+fn content_type(head: &str) -> String {
+    let mut headers = head.lines().filter_map(|line| line.split_once(':'));
+    let found = headers.find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+    found.map(|(_, value)| value.trim().to_owned()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -112,7 +120,7 @@ mod tests {
     fn a_refused_part_is_found() {
         let part = |status: &str, body: &str| {
             let text = format!(
-                "--b\r\nContent-Type: multipart/mixed\r\n\r\n--c\r\n\r\nHTTP/1.1 {status}\r\nx: y\r\n\r\n{body}\r\n--c--\r\n--b--"
+                "--b\r\nContent-Type: multipart/mixed\r\n\r\n--c\r\n\r\nHTTP/1.1 {status}\r\nContent-Type: application/json;charset=utf-8\r\n\r\n{body}\r\n--c--\r\n--b--"
             );
             ChangeSetBody::read(&ClientAnswer { status: 202, body: text.into(), ..ClientAnswer::default() })
         };

@@ -85,7 +85,7 @@ impl Received {
                     "{method} {path}: {status}, which points to {location}; nothing was sent there"
                 )))
             }
-            400.. => Ok(Ok(Err(self.answer.refused()))),
+            400.. => Ok(self.answer.refused().map(Err)),
             status => Ok(Err(format!("{status} is no answer to this request"))),
         }
     }
@@ -245,7 +245,7 @@ impl Client {
         let mut answer = ClientAnswer {
             status: response.status().as_u16(),
             continuation,
-            error_code: header("x-ms-error-code"),
+            content_type: header("content-type").unwrap_or_default(),
             body: Vec::new(),
         };
         answer.body = response.into_body().into_with_config().limit(MAX_ANSWER).read_to_vec()?;

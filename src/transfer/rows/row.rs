@@ -9,9 +9,11 @@ use crate::protocol::codec::property_order;
 use crate::protocol::codec::stored::{self, StoredField};
 use crate::protocol::codec::strings::push_string;
 use crate::protocol::codec::validated::{Given, GivenProperties, ValidatedProperties};
-use crate::protocol::model::entity::{Properties, PropertyOrder, StoredProperties};
+use crate::protocol::model::entity::{BorrowedEntity, Properties, PropertyOrder, StoredProperties};
 use crate::protocol::model::names::{KeyPart, check_body_key};
 use crate::protocol::model::{EdmValue, Key, Ticks};
+use crate::protocol::plan::predicate::Prepared;
+use crate::transfer::error::{TransferError, TransferResult};
 
 /// The version of an entity that a deletion is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +52,18 @@ impl Row {
         let given = &body.properties;
         let properties = checked(&key, given, body.flaw).map_err(|error| reason(json, given, &error))?;
         Ok(Self { key, modified, tag: None, properties })
+    }
+
+    /// Whether a filter selects the entity.
+    pub(crate) fn is_selected(&self, filter: &Prepared<'_>) -> TransferResult<bool> {
+        let entity = BorrowedEntity {
+            partition: &self.key.partition,
+            row: &self.key.row,
+            modified: self.modified.unwrap_or(Ticks::MIN),
+            properties: self.properties.as_str(),
+            order: self.properties.order(),
+        };
+        filter.matches(entity).map_err(|error| TransferError::Failed(error.text().to_owned()))
     }
 
     /// Returns the condition that it has not changed since.

@@ -57,9 +57,9 @@ impl Selection {
         self.understood(true)
     }
 
-    /// Checks that the filter has nothing that the service lacks.
-    pub(crate) fn check_for_endpoint(&self) -> Result<(), String> {
-        self.understood(false).map(drop)
+    /// Returns the filter with `since`, which has nothing that the service lacks.
+    pub(crate) fn predicate_for_endpoint(&self) -> Result<Option<Predicate>, String> {
+        self.understood(false)
     }
 
     fn understood(&self, extended: bool) -> Result<Option<Predicate>, String> {
@@ -133,6 +133,6 @@ mod tests {
         let wrong = Selection { filter: Some("A eq".into()), ..Selection::default() };
         assert!(wrong.predicate().is_err());
         let extended = Selection { filter: Some("startswith(A,'x')".into()), ..Selection::default() };
-        assert!(extended.predicate().is_ok() && extended.check_for_endpoint().is_err());
+        assert!(extended.predicate().is_ok() && extended.predicate_for_endpoint().is_err());
     }
 }

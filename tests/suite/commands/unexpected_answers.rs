@@ -190,6 +190,24 @@ fn a_gateway_that_knows_no_such_page_does_not_make_an_entity_absent() {
 }
 
 #[test]
+fn entities_that_the_filter_does_not_select_are_neither_copied_nor_deleted() {
+    let (source, table) = source();
+    let server = source.server.address().to_owned();
+    let address = gateway(source.server.address(), move |request, _| {
+        let (target, rest) = request.split_once(" HTTP/1.1")?;
+        let (path, query) = target.split_once('?')?;
+        let is_filter = |name: &&str| name.starts_with("$filter=") || name.starts_with("%24filter=");
+        let kept: Vec<&str> = query.split('&').filter(|name| !is_filter(name)).collect();
+        exchange(&server, format!("{path}?{} HTTP/1.1{rest}", kept.join("&")).as_bytes()).ok()
+    });
+    let place = connection_string(&address, &source.account);
+    let words = ["which the filter does not select", "$filter"];
+    status_of(&source.site, &["delete-where", &place, &table, "N eq 7", "--yes"], 1, &words);
+    status_of(&source.site, &["copy", &place, "dump:some", "--filter", "N eq 7"], 1, &words);
+    assert_eq!(Table::new(&source.client(), &table).count(), 310);
+}
+
+#[test]
 fn an_empty_filter_is_refused_before_a_place_is_opened() {
     let (source, table) = source();
     let nobody = "AccountName=a;AccountKey=AA==;TableEndpoint=http://127.0.0.1:1/a";

@@ -14,8 +14,7 @@ use super::contents::{DumpContents, DumpedPart, DumpedTable};
 use super::manifest::{MAX_LINE, Manifest, digest, hex};
 use crate::protocol::codec::policies::{self, Policy};
 use crate::protocol::codec::properties::{self, ServiceProperties};
-use crate::protocol::model::entity::BorrowedEntity;
-use crate::protocol::model::{Key, Ticks};
+use crate::protocol::model::Key;
 use crate::protocol::plan::Predicate;
 use crate::protocol::plan::predicate::Prepared;
 use crate::transfer::contract::{Page, Rejected, RowReader, TransferSource};
@@ -201,16 +200,7 @@ impl Lines<'_> {
     }
 
     fn is_selected(&self, row: &Row) -> TransferResult<bool> {
-        let Some(filter) = &self.filter else { return Ok(true) };
-        let entity = BorrowedEntity {
-            partition: &row.key.partition,
-            row: &row.key.row,
-            modified: row.modified.unwrap_or(Ticks::MIN),
-            properties: row.properties.as_str(),
-            order: row.properties.order(),
-        };
-        let matched = filter.matches(entity);
-        matched.map_err(|error| TransferError::Failed(error.text().to_owned()))
+        self.filter.as_ref().map_or(Ok(true), |filter| row.is_selected(filter))
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::protocol::codec::uri::escape;
 use crate::protocol::codec::xml;
+use crate::protocol::plan::Predicate;
 use crate::transfer::client::{Client, ClientCall, ServiceError};
 use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::rows::selection::Selection;
@@ -15,6 +16,8 @@ pub(super) const INSERTED: &[u16] = &[201, 204];
 pub(crate) struct Endpoint {
     pub(super) client: Client,
     pub(super) filter: Option<String>,
+    /// The same filter: what the endpoint sends is checked against it.
+    pub(super) predicate: Option<Predicate>,
     /// Tables that are selected by their names, without patterns.
     pub(super) named: Vec<String>,
     /// Entities in a row that the server failed for.
@@ -47,7 +50,7 @@ impl Endpoint {
             let text = "--since: Cosmos DB answers filters on Timestamp with no rows; copy without it";
             return Err(TransferError::Usage(text.into()));
         }
-        selection.check_for_endpoint().map_err(|reason| {
+        let predicate = selection.predicate_for_endpoint().map_err(|reason| {
             TransferError::Usage(format!(
                 "the filter: {reason} An endpoint takes filters of the service only."
             ))
@@ -55,7 +58,7 @@ impl Endpoint {
         let is_name = |name: &&String| !name.contains(['*', '?']);
         let named = selection.include.iter().filter(is_name).cloned().collect();
         let (failures, helping) = (AtomicU32::new(0), AtomicUsize::new(0));
-        Ok(Self { client, filter: selection.filter_text(), named, failures, helping })
+        Ok(Self { client, filter: selection.filter_text(), predicate, named, failures, helping })
     }
 
     /// Takes the threads that may help with a write: as many over all as there may be other requests.

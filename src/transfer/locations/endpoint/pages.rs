@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use super::account::Endpoint;
 use super::continuation::{Continuation, next};
 use crate::protocol::model::Key;
+use crate::protocol::plan::predicate::{Predicate, Prepared};
 use crate::transfer::client::{ClientAnswer, ClientCall, MAX_ANSWER};
 use crate::transfer::contract::{Page, Rejected, RowReader};
 use crate::transfer::error::{TransferError, TransferResult};
@@ -19,6 +20,12 @@ use crate::transfer::rows::range::{Lower, RowRange, may_follow, order_in_both};
 use crate::transfer::rows::row::Row;
 
 impl Endpoint {
+    /// Returns the names of the keys, of Timestamp, and of the properties that the filter reads.
+    fn selected_keys(&self) -> String {
+        let named = self.predicate.iter().flat_map(Predicate::names);
+        ["PartitionKey", "RowKey", "Timestamp"].into_iter().chain(named).collect::<Vec<_>>().join(",")
+    }
+
     /// Reads a page of entities, and the call for the next one.
     pub(super) fn page(&self, call: &ClientCall) -> TransferResult<(Page, Option<ClientCall>)> {
         Ok(self.client.read(call, |answer| Ok((read(&answer.body)?, next(call, answer))))??)
@@ -46,6 +53,7 @@ pub(super) struct EndpointPages<'a> {
     /// The key of the last row.
     last: Option<Key>,
     no_entities: NoEntities,
+    filter: Option<Prepared<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -86,14 +94,15 @@ impl<'a> EndpointPages<'a> {
         let calls = range.filters().into_iter().map(|filter| {
             let call = remote.query(table, &filter, remote.filter.as_deref());
             if keys_only {
-                call.query("$select", "PartitionKey,RowKey,Timestamp")
+                call.query("$select", remote.selected_keys())
             } else {
                 call.query("$top", SOME_ROWS.to_string())
             }
         });
         let pages = Continuation::of(calls.collect());
         let (table, lower, no_entities) = (table.to_owned(), range.lower.clone(), NoEntities::default());
-        Self { remote, table, keys_only, pages, lower, last: None, no_entities }
+        let filter = remote.predicate.as_ref().map(Prepared::new);
+        Self { remote, table, keys_only, pages, lower, last: None, no_entities, filter }
     }
 
     /// Checks that a page has entities and not too many, and that they come after those before.
@@ -130,6 +139,21 @@ impl<'a> EndpointPages<'a> {
 }
 
 impl EndpointPages<'_> {
+    /// Checks that the filter selects the rows: a gateway may drop it from the request.
+    fn check_filter(&self, page: &Page) -> TransferResult<()> {
+        let Some(filter) = &self.filter else { return Ok(()) };
+        for row in &page.rows {
+            if !row.is_selected(filter)? {
+                return Err(TransferError::Failed(format!(
+                    "{}: the endpoint sends {:?}, which the filter does not select; something on the way may drop \
+                     $filter",
+                    self.table, row.key
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// Reads a page: also the call for the next one, and how many bytes it has.
     fn read(&self, mut call: ClientCall) -> TransferResult<(Page, Option<ClientCall>, usize)> {
         loop {
@@ -179,6 +203,7 @@ impl RowReader for EndpointPages<'_> {
         self.pages.follow(following, page.rows.is_empty())?;
         self.ask_for(rows_after(page.rows.len() + page.rejected.len(), bytes));
         self.check(&page)?;
+        self.check_filter(&page)?;
         Ok(Some(page))
     }
 }
