@@ -3,6 +3,8 @@
 //! A lower bound is inclusive, an upper one exclusive. That is exact for keys, because no key
 //! contains a control character: nothing lies between a key and the same text followed by U+0001.
 
+use std::rc::Rc;
+
 use super::predicate::{Field, Predicate};
 use crate::protocol::model::names::MAX_KEY;
 use crate::protocol::model::{CompareOp, EdmValue, Key, PageOrder, TextTest};
@@ -18,6 +20,9 @@ pub struct Span {
 /// Maximum number of spans. More are merged into one that covers them all; the residual filter
 /// still decides.
 const MAX_SPANS: usize = 1024;
+/// Maximum number of boxes that are intersected for a predicate. Beyond that, conditions no longer narrow the
+/// spans; the residual filter still decides.
+const MAX_INTERSECTIONS: usize = 8 * MAX_SPANS;
 
 impl Span {
     /// Returns the span of all keys of a table.
@@ -81,7 +86,8 @@ pub(super) fn above(key: &Key) -> Key {
 
 /// Returns the ascending, disjoint ranges in which keys that satisfy `predicate` can lie.
 pub(crate) fn spans_of(predicate: &Predicate) -> Vec<Span> {
-    let mut spans: Vec<Span> = boxes(predicate, false).into_iter().map(KeyBox::into_span).collect();
+    let boxes = Narrowing::default().boxes(predicate, false);
+    let mut spans: Vec<Span> = boxes.into_iter().map(KeyBox::into_span).collect();
     spans.retain(|s| !s.is_empty());
     spans.sort_by(|a, b| a.lower.cmp(&b.lower));
     let mut merged: Vec<Span> = Vec::with_capacity(spans.len());
@@ -182,21 +188,21 @@ fn is_exact_conjunction(predicate: &Predicate) -> bool {
 /// An interval of text: from `low` on, below `high`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Interval {
-    low: String,
-    high: Option<String>,
+    low: Rc<str>,
+    high: Option<Rc<str>>,
 }
 
 impl Interval {
     fn full() -> Self {
-        Interval { low: String::new(), high: None }
+        Interval { low: "".into(), high: None }
     }
 
-    fn intersect(self, other: &Interval) -> Self {
-        let high = match (self.high, &other.high) {
-            (Some(a), Some(b)) => Some(if a <= *b { a } else { b.clone() }),
-            (a, b) => a.or_else(|| b.clone()),
+    fn intersect(&self, other: &Interval) -> Self {
+        let high = match (&self.high, &other.high) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.as_ref().or(b.as_ref()),
         };
-        Interval { low: self.low.max(other.low.clone()), high }
+        Interval { low: (&self.low).max(&other.low).clone(), high: high.cloned() }
     }
 
     fn is_empty(&self) -> bool {
@@ -204,7 +210,7 @@ impl Interval {
     }
 
     fn is_point(&self) -> bool {
-        self.high.as_ref().is_some_and(|h| h.strip_suffix('\u{1}') == Some(&self.low))
+        self.high.as_ref().is_some_and(|h| h.strip_suffix('\u{1}') == Some(&*self.low))
     }
 }
 
@@ -222,8 +228,8 @@ impl KeyBox {
 
     fn intersect(&self, other: &KeyBox) -> KeyBox {
         KeyBox {
-            partitions: self.partitions.clone().intersect(&other.partitions),
-            rows: self.rows.clone().intersect(&other.rows),
+            partitions: self.partitions.intersect(&other.partitions),
+            rows: self.rows.intersect(&other.rows),
         }
     }
 
@@ -234,40 +240,71 @@ impl KeyBox {
     /// Returns the span that covers the box: exact for a single partition, else the rows only cut
     /// the first partition.
     fn into_span(self) -> Span {
-        let lower = Key { partition: self.partitions.low.clone(), row: self.rows.low };
-        let upper = match (self.partitions.is_point(), self.partitions.high, self.rows.high) {
-            (true, _, Some(row)) => Some(Key { partition: self.partitions.low, row }),
-            (_, Some(partition), _) => Some(Key { partition, row: String::new() }),
+        let lower = Key::new(&*self.partitions.low, &*self.rows.low);
+        let upper = match (self.partitions.is_point(), &self.partitions.high, &self.rows.high) {
+            (true, _, Some(row)) => Some(Key::new(&*self.partitions.low, &**row)),
+            (_, Some(partition), _) => Some(Key::new(&**partition, "")),
             (_, None, _) => None,
         };
         Span { lower, upper }
     }
 }
 
-/// Returns boxes that cover `predicate`, or its negation. Every matching key lies in one of them;
-/// they may contain other keys.
-fn boxes(predicate: &Predicate, negated: bool) -> Vec<KeyBox> {
-    match (predicate, negated) {
-        (Predicate::All(parts), false) | (Predicate::Any(parts), true) => {
-            let mut product = vec![KeyBox::full()];
-            for part in parts {
-                product = intersect_all(&product, &boxes(part, negated));
+/// Narrows a predicate to boxes, with a bounded number of intersections.
+#[derive(Default)]
+struct Narrowing {
+    /// Boxes that were intersected.
+    intersections: usize,
+}
+
+impl Narrowing {
+    /// Returns boxes that cover `predicate`, or its negation. Every matching key lies in one of them;
+    /// they may contain other keys.
+    fn boxes(&mut self, predicate: &Predicate, negated: bool) -> Vec<KeyBox> {
+        match (predicate, negated) {
+            (Predicate::All(parts), false) | (Predicate::Any(parts), true) => {
+                let parts = parts.iter().map(|part| self.boxes(part, negated)).collect();
+                self.all(parts)
             }
-            product
+            (Predicate::Any(parts), false) | (Predicate::All(parts), true) => {
+                bounded(parts.iter().flat_map(|part| self.boxes(part, negated)).collect())
+            }
+            (Predicate::Not(inner), _) => self.boxes(inner, !negated),
+            (Predicate::Always(value), _) if *value == negated => vec![],
+            // It excludes one row of each partition: not worth a span.
+            (Predicate::Compare { field: Field::RowKey, op: CompareOp::Ne, .. }, false)
+            | (Predicate::Compare { field: Field::RowKey, op: CompareOp::Eq, .. }, true) => {
+                vec![KeyBox::full()]
+            }
+            (Predicate::Compare { field, op, literal: EdmValue::String(text) }, _) => {
+                placed(field, || intervals(*op, text, negated))
+            }
+            (other, _) => match prefixed(other) {
+                Some((field, prefix)) => placed(field, || prefix_intervals(prefix, negated)),
+                None => vec![KeyBox::full()],
+            },
         }
-        (Predicate::Any(parts), false) | (Predicate::All(parts), true) => {
-            let union = parts.iter().flat_map(|p| boxes(p, negated)).collect();
-            bounded(union)
+    }
+
+    /// Returns boxes that cover the intersection of all parts. Those with few boxes narrow most, and cost least.
+    fn all(&mut self, mut parts: Vec<Vec<KeyBox>>) -> Vec<KeyBox> {
+        parts.sort_by_key(Vec::len);
+        let mut product = vec![KeyBox::full()];
+        for part in parts {
+            product = self.intersect(product, part);
         }
-        (Predicate::Not(inner), _) => boxes(inner, !negated),
-        (Predicate::Always(value), _) if *value == negated => vec![],
-        (Predicate::Compare { field, op, literal: EdmValue::String(text) }, _) => {
-            placed(field, || intervals(*op, text, negated))
+        product
+    }
+
+    fn intersect(&mut self, left: Vec<KeyBox>, right: Vec<KeyBox>) -> Vec<KeyBox> {
+        let work = left.len().saturating_mul(right.len());
+        let is_cheap = work <= 1 || self.intersections + work <= MAX_INTERSECTIONS;
+        if work > MAX_SPANS || !is_cheap {
+            // Too many to multiply out: one side alone still covers the result.
+            return if left.len() <= right.len() { left } else { right };
         }
-        (other, _) => match prefixed(other) {
-            Some((field, prefix)) => placed(field, || prefix_intervals(prefix, negated)),
-            None => vec![KeyBox::full()],
-        },
+        self.intersections += work;
+        left.iter().flat_map(|a| right.iter().map(|b| a.intersect(b))).filter(|b| !b.is_empty()).collect()
     }
 }
 
@@ -294,13 +331,13 @@ fn prefixed(predicate: &Predicate) -> Option<(&Field, &str)> {
 /// Returns the intervals of the keys that begin with `prefix`, or of the others.
 fn prefix_intervals(prefix: &str, negated: bool) -> Vec<Interval> {
     let has_none = prefix.contains(|c: char| c <= '\u{1}') || cut(prefix).1;
-    let (low, high) = (prefix.to_owned(), after_prefix(prefix));
+    let (low, high) = (Rc::from(prefix), after_prefix(prefix).map(Rc::from));
     match (has_none, negated) {
         (true, true) => vec![Interval::full()],
         (true, false) => vec![],
         (false, false) => vec![Interval { low, high }],
         (false, true) => {
-            let below = Interval { low: String::new(), high: Some(low) };
+            let below = Interval { low: "".into(), high: Some(low) };
             let above = high.map(|low| Interval { low, high: None });
             [Some(below), above].into_iter().flatten().filter(|interval| !interval.is_empty()).collect()
         }
@@ -315,14 +352,6 @@ pub(super) fn after_prefix(prefix: &str) -> Option<String> {
     };
     let (at, next) = prefix.char_indices().rev().find_map(|(at, c)| Some((at, next(c)?)))?;
     Some(format!("{}{next}", &prefix[..at]))
-}
-
-fn intersect_all(left: &[KeyBox], right: &[KeyBox]) -> Vec<KeyBox> {
-    if left.len().saturating_mul(right.len()) > MAX_SPANS {
-        // Too many to multiply out: one side alone still covers the result.
-        return if left.len() <= right.len() { left.to_vec() } else { right.to_vec() };
-    }
-    left.iter().flat_map(|a| right.iter().map(|b| a.intersect(b))).filter(|b| !b.is_empty()).collect()
 }
 
 fn bounded(boxes: Vec<KeyBox>) -> Vec<KeyBox> {
@@ -343,13 +372,13 @@ fn cut(literal: &str) -> (&str, bool) {
 /// U+0000: see [`bound`].
 fn intervals(op: CompareOp, literal: &str, negated: bool) -> Vec<Interval> {
     let (literal, is_cut) = cut(literal);
-    let (at, after, exists) = match literal.split_once('\u{0}') {
-        None if is_cut => (literal.to_owned(), literal.to_owned(), false),
-        None => (literal.to_owned(), successor(literal), true),
-        Some((head, _)) => (successor(head), successor(head), false),
+    let (at, after, exists): (Rc<str>, Rc<str>, bool) = match literal.split_once('\u{0}') {
+        None if is_cut => (literal.into(), literal.into(), false),
+        None => (literal.into(), successor(literal).into(), true),
+        Some((head, _)) => (successor(head).into(), successor(head).into(), false),
     };
-    let below = |high: String| Interval { low: String::new(), high: Some(high) };
-    let from = |low: String| Interval { low, high: None };
+    let below = |high| Interval { low: "".into(), high: Some(high) };
+    let from = |low| Interval { low, high: None };
     let op = if negated { negation(op) } else { op };
     match op {
         CompareOp::Eq if exists => vec![Interval { low: at, high: Some(after) }],
@@ -510,13 +539,44 @@ mod tests {
     }
 
     #[test]
+    fn the_work_of_narrowing_is_bounded_however_conditions_are_connected() {
+        let differs = |field: Field, from: usize, count: usize| {
+            let names = (from..from + count).map(|n| format!("{n:04}"));
+            Predicate::All(names.map(|name| compare(field.clone(), CompareOp::Ne, &name)).collect())
+        };
+        let all = |fields: [Field; 2]| Predicate::All(fields.map(|f| differs(f, 0, 450)).to_vec());
+        let groups = |field: Field| any_of((0..30).map(|n| differs(field.clone(), 30 * n, 30)));
+        for predicate in [
+            differs(Field::RowKey, 0, 900),
+            differs(Field::PartitionKey, 0, 900),
+            all([Field::PartitionKey, Field::RowKey]),
+            groups(Field::RowKey),
+            groups(Field::PartitionKey),
+            Predicate::Not(Box::new(groups(Field::PartitionKey))),
+        ] {
+            let (mut narrowing, one) = (Narrowing::default(), pk(CompareOp::Eq, "p"));
+            let point = Predicate::All(vec![predicate, one]);
+            narrowing.boxes(&point, false);
+            assert!(narrowing.intersections <= MAX_INTERSECTIONS + 900, "{}", narrowing.intersections);
+            let spans = spans_of(&point);
+            assert!(spans.iter().all(|span| span.partition() == Some("p")), "{spans:?}");
+        }
+    }
+
+    #[test]
+    fn a_row_key_that_differs_is_no_reason_for_another_span() {
+        let others = (0..900).map(|n| rk(CompareOp::Ne, &n.to_string())).collect();
+        assert_eq!(spans_of(&Predicate::All(others)), [Span::everything()]);
+    }
+
+    #[test]
     fn literals_longer_than_keys_are_not_copied_into_every_span() {
         let long = |n: usize| format!("{n:02}{}", "a".repeat(20 * MAX_KEY));
         for op in [CompareOp::Eq, CompareOp::Ge, CompareOp::Lt] {
             let partitions = any_of((0..32).map(|n| pk(op, &long(n))));
             let rows = any_of((0..32).map(|n| rk(CompareOp::Eq, &n.to_string())));
-            let boxes = boxes(&Predicate::All(vec![partitions, rows]), false);
-            let bytes = |i: &Interval| i.low.len() + i.high.as_ref().map_or(0, String::len);
+            let boxes = Narrowing::default().boxes(&Predicate::All(vec![partitions, rows]), false);
+            let bytes = |i: &Interval| i.low.len() + i.high.as_ref().map_or(0, |high| high.len());
             let total: usize = boxes.iter().map(|b| bytes(&b.partitions) + bytes(&b.rows)).sum();
             assert!(total <= boxes.len() * 4 * MAX_KEY, "{op:?}: {total} bytes in {} boxes", boxes.len());
         }
