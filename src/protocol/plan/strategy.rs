@@ -72,7 +72,10 @@ impl KeyAccess {
                 let end = if order == PageOrder::Ascending { "lowest" } else { "highest" };
                 let compared =
                     if has_residual { ", and each entity is compared with the filter" } else { "" };
-                format!("The index of the order is read from its {end} entry on{compared}.")
+                format!(
+                    "The index of the order is read from its {end} entry on, or the few entities that the filter \
+                     leaves are sorted{compared}."
+                )
             }
             (_, _, PageOrder::Ascending) => self.what_is_read(has_residual).to_owned(),
             (Self::Scan, false, PageOrder::Descending) => {

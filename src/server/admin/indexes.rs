@@ -6,6 +6,7 @@ use super::call::Call;
 use super::reply::Outcome;
 use super::reply::Reply;
 use crate::observe::metrics::METRICS;
+use crate::observe::metrics::scans::ScannedProperty;
 use crate::operator::indexes::{self, IndexRequest};
 use crate::operator::{OperatorError, to_json};
 use crate::protocol::model::Ticks;
@@ -57,11 +58,22 @@ fn audit_subject(call: &Call<'_>, account: &str, table: &str, property: &str) {
     call.subject.get_or_init(|| format!("{table}/{property}"));
 }
 
-/// Lists what filters without an index have cost this server, by property.
-pub(crate) fn suggestions() -> Reply {
+/// Lists what filters without an index have cost this server, by property. A property that has an index is left out.
+///
+/// # Errors
+/// Errors of the database.
+pub(crate) async fn suggestions(call: &Call<'_>) -> Outcome {
     let costs = METRICS.scan_costs.list();
+    let indexes = call.store().indexes().await.map_err(OperatorError::from)?;
+    let is_indexed = |scanned: &ScannedProperty| {
+        indexes.iter().any(|StoredIndex { account, table, index, .. }| {
+            (account, table, &index.property, index.kind.name())
+                == (&scanned.account, &scanned.table, &scanned.property, scanned.kind)
+        })
+    };
     let suggestions: Vec<Value> = costs
         .iter()
+        .filter(|(scanned, _)| !is_indexed(scanned))
         .map(|(scanned, cost)| {
             json!({
                 "account": scanned.account,
@@ -74,5 +86,5 @@ pub(crate) fn suggestions() -> Reply {
             })
         })
         .collect();
-    Reply::json(200, &suggestions)
+    Ok(Reply::json(200, &suggestions))
 }

@@ -76,7 +76,7 @@ pub(crate) const ROUTES: &[Route] = &[
     guarded("GET", "/indexes", |call| Box::pin(indexes::list(call))),
     token("POST", "/indexes", |call| Box::pin(indexes::add(call))).changing(),
     token("DELETE", "/indexes/{id}", |call| Box::pin(indexes::remove(call))).changing(),
-    guarded("GET", "/index-suggestions", |_| Box::pin(async { Ok(indexes::suggestions()) })),
+    guarded("GET", "/index-suggestions", |call| Box::pin(indexes::suggestions(call))),
     guarded("GET", "/accounts", |call| Box::pin(accounts::list(call))),
     token("POST", "/accounts", |call| Box::pin(accounts::add(call))).changing(),
     guarded("GET", "/accounts/{name}", |call| Box::pin(accounts::read(call))),

@@ -66,4 +66,8 @@ fn scans_that_return_little_are_suggested() {
     let address = admin.address().to_owned();
     let told = run(&folder, &["index", "suggest", "--admin-listen", &address, "--json"], &[]);
     assert_eq!(printed(&told), found);
+    let index =
+        json!({ "account": account(1).name, "table": table.name, "property": "Email", "kind": "text" });
+    done(&call(&admin, "POST", "/indexes", &index.to_string()), 201);
+    assert_eq!(json_of(&get(&admin, "/index-suggestions")), json!([]));
 }
