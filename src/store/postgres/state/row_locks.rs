@@ -1,7 +1,7 @@
 //! Queues for writes whose row is locked by another transaction.
 //!
 //! Of the writes of one row, one at a time uses a connection; the others wait without one. Only a few
-//! connections may wait long for locks, so that the rest of the pool stays free.
+//! connections may wait long for locks, and not all may write, so that reads go on while no commit ends.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hash, RandomState};
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::store::Fault;
 
-/// One connection in this many may wait long for locks.
+/// One connection in this many may wait long for locks, and as many are kept from writes.
 const PART: usize = 4;
 
 /// The queues of one store.
@@ -22,6 +22,7 @@ pub(crate) struct RowLocks {
     rows: Mutex<HashMap<u64, Arc<Semaphore>>>,
     hasher: RandomState,
     waits: Semaphore,
+    writes: Semaphore,
     limit: Duration,
 }
 
@@ -30,7 +31,8 @@ impl RowLocks {
     /// turn.
     pub(crate) fn new(connections: usize, limit: Duration) -> Self {
         let waits = Semaphore::new((connections / PART).max(1));
-        Self { rows: Mutex::default(), hasher: RandomState::new(), waits, limit }
+        let writes = Semaphore::new(connections - connections / PART);
+        Self { rows: Mutex::default(), hasher: RandomState::new(), waits, writes, limit }
     }
 
     /// Whether a write of the row has its turn.
@@ -57,7 +59,22 @@ impl RowLocks {
     /// # Errors
     /// [`Fault::Busy`] if that takes too long.
     pub(crate) async fn to_wait(&self) -> Result<SemaphorePermit<'_>, Fault> {
-        let waiting = timeout(self.limit, self.waits.acquire()).await;
+        self.permit(&self.waits).await
+    }
+
+    /// Waits for permission to write on a connection of the pool.
+    ///
+    /// # Errors
+    /// [`Fault::Busy`] if that takes too long.
+    pub(crate) async fn to_write(&self) -> Result<SemaphorePermit<'_>, Fault> {
+        self.permit(&self.writes).await
+    }
+
+    async fn permit<'s>(&self, permits: &'s Semaphore) -> Result<SemaphorePermit<'s>, Fault> {
+        if let Ok(permit) = permits.try_acquire() {
+            return Ok(permit);
+        }
+        let waiting = timeout(self.limit, permits.acquire()).await;
         waiting.map_err(|_| Fault::Busy)?.map_err(|_| Fault::Unavailable)
     }
 

@@ -47,13 +47,14 @@ impl PgStore {
     async fn write_guarded_alone(&self, alone: &GuardedWrite) -> Result<Option<Ticks>, StatementError> {
         let _turn = self.row_locks.of_row(alone.address()).await?;
         {
+            let _write = self.row_locks.to_write().await?;
             let mut lease = self.nodes.acquire_at(alone.bucket(), Some(LockWait::Short)).await?;
             match run_alone(&mut lease, alone).await {
                 Err(StatementError::Held) => {}
                 done => return done,
             }
         }
-        let _wait = self.row_locks.to_wait().await?;
+        let _permits = (self.row_locks.to_wait().await?, self.row_locks.to_write().await?);
         let mut lease = self.nodes.acquire_at(alone.bucket(), Some(LockWait::Long)).await?;
         run_alone(&mut lease, alone).await
     }
@@ -166,7 +167,7 @@ impl One<'_> {
         let key = &self.write.key;
         let _turn =
             store.row_locks.of_row((table_id.bucket(&key.partition), &*key.partition, &*key.row)).await?;
-        let _wait = store.row_locks.to_wait().await?;
+        let _permits = (store.row_locks.to_wait().await?, store.row_locks.to_write().await?);
         let mut lease = store.nodes.acquire_at(table_id.bucket(&key.partition), Some(LockWait::Long)).await?;
         lease.begin().await?;
         let result = self.locked(&mut lease, table_id).await;

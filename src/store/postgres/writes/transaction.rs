@@ -61,6 +61,7 @@ impl Attempt for Group<'_> {
     async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<Vec<Written>>> {
         let partition = (table_id.bucket(self.partition()), self.partition());
         if !store.row_locks.is_taken(partition) {
+            let _write = store.row_locks.to_write().await.map_err(not_begun)?;
             let lease =
                 store.nodes.acquire_at(partition.0, Some(LockWait::Short)).await.map_err(not_begun)?;
             match self.attempt(lease, table_id).await {
@@ -70,6 +71,7 @@ impl Attempt for Group<'_> {
         }
         let _turn = store.row_locks.of_row(partition).await.map_err(not_begun)?;
         let _wait = store.row_locks.to_wait().await.map_err(not_begun)?;
+        let _write = store.row_locks.to_write().await.map_err(not_begun)?;
         let lease = store.nodes.acquire_at(partition.0, Some(LockWait::Long)).await.map_err(not_begun)?;
         self.attempt(lease, table_id).await
     }
