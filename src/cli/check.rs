@@ -151,6 +151,10 @@ fn of_database(database: &Database, found: &Inspection) -> Vec<Finding> {
         let advice = "give the primary as --database-url, and this one as --secondary-database-url";
         findings.push(problem("primary", "the database is a read replica", advice));
     }
+    if found.reads_only && !found.is_standby {
+        let advice = "ALTER ROLE … SET default_transaction_read_only = off, or give the URL of another role";
+        findings.push(problem("role", "the sessions of the role can only read", advice));
+    }
     if let Some(encoding) = found.encoding.as_deref().filter(|encoding| *encoding != "UTF8") {
         let advice = "create a database with ENCODING 'UTF8' TEMPLATE template0";
         findings.push(problem("encoding", format!("the database's encoding is {encoding}"), advice));

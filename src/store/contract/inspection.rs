@@ -71,6 +71,8 @@ pub(crate) struct Inspection {
     pub allowed_connections: Option<u32>,
     /// Whether the database is a read replica, which cannot be written to.
     pub is_standby: bool,
+    /// Whether its sessions cannot write, on a read replica or by a setting of the role.
+    pub reads_only: bool,
     /// Privileges that are missing, such as `INSERT on entities`.
     pub missing: Vec<String>,
     /// Why migrations cannot run; `None` if they can.

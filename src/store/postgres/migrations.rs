@@ -1,6 +1,6 @@
 //! Migrations of the schema, which are compiled into the program.
 
-use sqlx::Connection;
+use sqlx::{Connection, Executor as _};
 
 use crate::store::contract::HostRole;
 use crate::store::postgres::cluster::distribution::{add_tables, is_worker};
@@ -39,12 +39,18 @@ fn warn_of_others(path: &SearchPath) {
 async fn migrate(options: &PgOptions) -> Result<SearchPath, StartError> {
     let (mut connection, path) = schema::connect_to(options, options.migration_url()).await?;
     let db = &mut connection;
+    let encoding = schema::encoding(db).await.map_err(StartError::of_statement)?;
+    if encoding != "UTF8" {
+        return Err(StartError::Encoding(encoding));
+    }
     let is_current = schema::is_current(db).await.map_err(StartError::of_statement)?;
     if is_worker(db).await.map_err(StartError::of_statement)? {
         return if is_current { Ok(path) } else { Err(StartError::Worker) };
     }
     // A standby is refused by the migrations, current or not.
     if !is_current || role_of(db).await.map_err(StartError::of_statement)? != HostRole::Primary {
+        // A timeout of the role would end a migration of a large table.
+        db.execute("SET statement_timeout = 0").await.map_err(StartError::of_statement)?;
         // `run` cannot be used because its future is not `Send`.
         migrator().run_direct(None, db, false).await.map_err(StartError::Migrate)?;
     }

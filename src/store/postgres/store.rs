@@ -12,6 +12,7 @@ use super::connections::hosts::Hosts;
 use super::connections::pool::Pool;
 use super::connections::schema;
 use super::connections::search_path::SearchPath;
+use super::connections::shared_sessions::refuse_shared_sessions;
 use super::connections::{PgOptions, StartError};
 use super::migrations;
 use super::state::purge_progress::PurgeProgress;
@@ -59,6 +60,7 @@ impl PgStore {
     /// [`StartError`], to be shown to the operator who starts the server.
     pub async fn connect(options: PgOptions) -> Result<Self, StartError> {
         options.check()?;
+        refuse_shared_sessions(&options).await?;
         let path = migrations::prepare(&options).await?;
         let nodes = Nodes::new(&options, &path, false)?;
         if options.urls().len() > 1

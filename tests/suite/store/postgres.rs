@@ -2,7 +2,7 @@
 //! replicas over one database can show.
 
 use std::net::TcpListener;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use crate::support::store::AnyStore;
@@ -339,6 +339,45 @@ async fn sessions_have_the_settings_that_statements_and_promises_need_whatever_t
         let list = TableScan { spans: vec![Span::everything()], residual: None, rows: 10, time: MAX_TIME };
         let spied = store.list_tables("spy", &list).await.unwrap().tables;
         assert_eq!(spied[0].name, format!("on {kept}"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_are_read_while_no_write_can_end() {
+    let url = fresh_database();
+    let mut options = PgOptions::new(&url);
+    options.max_connections = 4;
+    options.acquire_timeout = Duration::from_secs(60);
+    let store = Arc::new(PgStore::connect(options).await.unwrap());
+    let (account, table) = super::contract::table(&*store).await;
+    fill(&*store, &account, &table, vec![insert("p", "r")]).await;
+    execute(
+        &url,
+        "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS \
+         'BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN new; END'; \
+         CREATE TRIGGER wait BEFORE INSERT ON entities FOR EACH ROW EXECUTE FUNCTION wait()",
+    );
+    let mut holder = PgConnection::connect(&url).await.unwrap();
+    sqlx::query("SELECT pg_advisory_lock(7)").execute(&mut holder).await.unwrap();
+    let writers: Vec<_> = (0..8)
+        .map(|writer| {
+            let (store, account, table) = (Arc::clone(&store), account.clone(), table.clone());
+            tokio::spawn(async move {
+                let group = [insert(&format!("w{writer}"), "1"), insert(&format!("w{writer}"), "2")];
+                store.transact(table.in_account(&account), &group, now()).await.map(drop)
+            })
+        })
+        .collect();
+    let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+    crate::support::wait::until_async("three of four connections write", async || {
+        count(&url, waiting).await == 3
+    })
+    .await;
+    let page = store.query(table.in_account(&account), &scan(vec![Span::everything()])).await.unwrap();
+    assert_eq!(page.entities.len(), 1);
+    sqlx::query("SELECT pg_advisory_unlock(7)").execute(&mut holder).await.unwrap();
+    for writer in writers {
+        writer.await.unwrap().unwrap();
     }
 }
 

@@ -141,15 +141,12 @@ impl Connector {
             }
             Ok((connection, host, placement))
         });
-        let opened = opened.await.ok();
-        if opened.is_none() {
-            self.fell_silent();
-        }
-        opened.map(|opened| {
+        let opened = opened.await.ok()?;
+        Some(
             opened.map(|(connection, host, placement)| {
                 self.session(connection, host, placement, owner, lock_wait)
-            })
-        })
+            }),
+        )
     }
 
     fn session(
@@ -285,7 +282,8 @@ impl Connector {
         matches!(connected, Ok(Ok(_) | Err(sqlx::Error::Database(_))))
     }
 
-    fn fell_silent(&self) {
+    /// Notes that the database did not answer a new connection.
+    pub(crate) fn fell_silent(&self) {
         if let Some(DueWarning { left_out }) = SILENT.due() {
             tracing::warn!(left_out, "the database does not answer");
         }

@@ -22,6 +22,7 @@ pub(crate) mod pool;
 pub(crate) mod schema;
 pub(crate) mod search_path;
 pub(crate) mod sessions;
+pub(crate) mod shared_sessions;
 mod socket_options;
 
 pub(crate) use capacity::ConnectionDemand;

@@ -1,5 +1,6 @@
 //! The settings of the store, and those of every session.
 
+use std::borrow::Cow;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -93,7 +94,7 @@ impl PgOptions {
     }
 
     pub(crate) fn connect_options(url: &str) -> Result<PgConnectOptions, StartError> {
-        let options = PgConnectOptions::from_str(url).map_err(StartError::Url)?;
+        let options = PgConnectOptions::from_str(&with_host(url)).map_err(StartError::Url)?;
         // A connection pooler refuses start-up parameters that it does not know.
         Ok(options
             .extra_float_digits(None)
@@ -143,6 +144,16 @@ pub(crate) async fn end_if_abandoned(db: &mut PgConnection) -> Result<(), sqlx::
     }
 }
 
+/// A URL with a host after the user, where libpq takes that of the parameters.
+fn with_host(url: &str) -> Cow<'_, str> {
+    let authority = url.find("://").map_or(0, |at| at + 3);
+    let end = url[authority..].find(['/', '?']).map_or(url.len(), |at| authority + at);
+    if !url[authority..end].ends_with('@') {
+        return url.into();
+    }
+    format!("{}localhost{}", &url[..end], &url[end..]).into()
+}
+
 /// The URLs of a list.
 fn listed(list: &str) -> Vec<&str> {
     let is_start = |at: &usize| {
@@ -184,6 +195,22 @@ pub enum StartError {
          which to use: ALTER ROLE … SET search_path = …"
     )]
     Schemas(String),
+    #[error(
+        "a connection pooler before the database shares sessions among connections, so their settings are lost, such \
+         as the one that makes commits wait for the disk; give each connection a session of its own (PgBouncer: \
+         pool_mode = session)"
+    )]
+    SharedSessions,
+    #[error(
+        "the schema {schema} has a table {table} of another program; give Rowhouse a schema of its own: CREATE SCHEMA \
+         rowhouse; ALTER ROLE … SET search_path = rowhouse"
+    )]
+    Foreign { schema: String, table: &'static str },
+    #[error(
+        "the encoding of the database is {0}, which cannot store every text; create a database with ENCODING 'UTF8' \
+         TEMPLATE template0"
+    )]
+    Encoding(String),
     #[error("the database has no tables of Rowhouse; see that the URL names the right one")]
     NoTables,
     #[error(
@@ -208,14 +235,24 @@ impl StartError {
 
     /// What to do, where that is known of this error.
     pub(crate) fn advice(&self) -> Option<&'static str> {
-        if let StartError::Forbidden(_) = self {
-            return Some("grant the role what the message names, or give the URL of a role that has it");
+        match self {
+            StartError::Forbidden(_) => {
+                Some("grant the role what the message names, or give the URL of a role that has it")
+            }
+            StartError::SharedSessions => Some("change the pooler, or give the URL of the database itself"),
+            StartError::Foreign { .. } | StartError::Encoding(_) => {
+                Some("do as the message says, or give another URL")
+            }
+            StartError::Connect(error) if has_old_certificate(error) => Some(
+                "give every node a certificate of version 3 (ssl_cert_file, ssl_key_file), or add ?sslmode=disable to \
+                 the URL if the network is trusted",
+            ),
+            StartError::Connect(sqlx::Error::Tls(_)) => Some(
+                "see that ?sslrootcert= names the file of the CA that signed the database's certificate, and that the \
+                 certificate names the host",
+            ),
+            _ => None,
         }
-        let StartError::Connect(error) = self else { return None };
-        has_old_certificate(error).then_some(
-            "give every node a certificate of version 3 (ssl_cert_file, ssl_key_file), or add ?sslmode=disable to \
-             the URL if the network is trusted",
-        )
     }
 }
 
@@ -266,6 +303,18 @@ mod tests {
         assert!(old.advice().is_some_and(|advice| advice.contains("sslmode=disable")));
         assert_eq!(refused("connection refused").advice(), None);
         assert_eq!(StartError::Worker.advice(), None);
+    }
+
+    #[test]
+    fn the_host_may_stand_in_the_parameters() {
+        let options = PgOptions::connect_options("postgres://user:pw@/db?host=/run/postgresql").unwrap();
+        assert_eq!(
+            options.get_socket().map(|folder| folder.display().to_string()).as_deref(),
+            Some("/run/postgresql")
+        );
+        assert_eq!(options.get_username(), "user");
+        assert_eq!(with_host("postgres://a:b@h/db"), "postgres://a:b@h/db");
+        assert_eq!(with_host("postgres://a@?host=h"), "postgres://a@localhost?host=h");
     }
 
     #[test]

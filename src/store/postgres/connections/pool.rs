@@ -22,6 +22,9 @@ use crate::store::postgres::fault::{StatementError, is_limit};
 /// A connection that was idle for this long is checked before use, because a write cannot tell whether
 /// its connection was lost before it was sent. It is less than a restart of the database takes.
 const RESTED: Duration = Duration::from_millis(250);
+/// A connection that does not open within this part of the timeout counts as queued by a pooler, as long as there are
+/// other sessions.
+const QUEUED: u32 = 5;
 static NO_CONNECTION: WarningLimiter = WarningLimiter::new();
 
 /// A limited number of connections to a database. Several pools may share its sessions.
@@ -159,6 +162,11 @@ impl Pool {
         if self.connector.is_silent() {
             return Err(NotOpened { fault: Fault::Busy, may_wait: false });
         }
+        let until = if self.may_be_queued() {
+            until.min(Instant::now() + self.connector.acquire_timeout / QUEUED)
+        } else {
+            until
+        };
         // Boxed: it is large and rare, and part of every request's future.
         let opened = Box::pin(self.connector.open(self.owner, wait.unwrap_or(LockWait::Long), until)).await;
         match opened {
@@ -180,9 +188,21 @@ impl Pool {
         }
     }
 
+    /// Whether a connection that does not open may be one that a pooler queues: other sessions are there, and no
+    /// other host.
+    fn may_be_queued(&self) -> bool {
+        !self.connector.hosts().are_several() && self.connector.sessions().is_any_alive()
+    }
+
     fn not_opened(&self, error: Option<sqlx::Error>) -> NotOpened {
-        // A timeout is not retried at once.
-        let Some(error) = error else { return NotOpened { fault: Fault::Busy, may_wait: false } };
+        let Some(error) = error else {
+            let may_wait = self.may_be_queued();
+            if !may_wait {
+                // It is not retried at once.
+                self.connector.fell_silent();
+            }
+            return NotOpened { fault: Fault::Busy, may_wait };
+        };
         if self.connector.is_member()
             && let Some(DueWarning { left_out }) = NO_CONNECTION.due()
         {
@@ -285,6 +305,31 @@ mod tests {
         connector.sessions().give(session);
         assert!(pool.acquire().await.is_err(), "no other host is there");
         drop((pool, connector));
+        server.join().expect("the session has ended");
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_a_pooler_queues_is_not_waited_for_while_others_are_returned() {
+        let pooler = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let queue = pooler.try_clone().expect("a second handle, which keeps the port open");
+        let url = format!("postgres://u@{}/d?sslmode=disable", pooler.local_addr().expect("it is bound"));
+        let options = PgOptions { acquire_timeout: SAFETY / 3, ..PgOptions::new(&url) };
+        let connector = Connector::new(&options, &SearchPath::default(), &url).expect("a connector");
+        let connector = Arc::new(connector);
+        let server = std::thread::spawn(move || serve_one(pooler, || ()));
+        let pool = Pool::new(Arc::clone(&connector), 2, &METRICS.probe_pool);
+        connector.sessions().give(idle_session(&connector, pool.owner).await);
+        let first = pool.acquire().await.expect("the only session");
+        let queued = tokio::task::spawn_blocking(move || queue.accept().expect("the second connection"));
+        let give_back = async {
+            let queued = queued.await.expect("it is queued");
+            drop(first);
+            queued
+        };
+        let (second, _queued) = tokio::join!(pool.acquire(), give_back);
+        assert!(second.is_ok());
+        assert!(!connector.is_silent());
+        drop((second, pool, connector));
         server.join().expect("the session has ended");
     }
 }

@@ -9,6 +9,9 @@ use crate::store::postgres::connections::search_path::SearchPath;
 use crate::store::postgres::statements;
 
 const MIGRATIONS: &str = "_sqlx_migrations";
+/// Tables that show another program in a schema that does not have all of ours, with what must be in them.
+const FOREIGN: [(&str, Option<&str>); 3] =
+    [("tables", None), ("entities", None), (MIGRATIONS, Some("SELECT 1 FROM _sqlx_migrations LIMIT 1"))];
 /// The oldest version that has all tables which statements that read look at.
 const READABLE: i64 = 12;
 
@@ -31,6 +34,11 @@ pub(crate) async fn version(db: &mut PgConnection) -> Result<Option<i64>, sqlx::
         true => sqlx::query(statements::SCHEMA_VERSION).fetch_one(db).await?.try_get("version"),
         false => Ok(None),
     }
+}
+
+/// The encoding of the database.
+pub(crate) async fn encoding(db: &mut PgConnection) -> Result<String, sqlx::Error> {
+    sqlx::query(statements::ENCODING).fetch_one(db).await?.try_get("encoding")
 }
 
 /// Whether the schema is the one that this program knows, or newer.
@@ -97,5 +105,27 @@ pub(crate) async fn connect_by(
         SearchPath::confine(&mut db).await
     };
     let path = tokio::time::timeout(limit, confined).await;
-    Ok((db, path.map_err(|_| StartError::ConnectTimeout(limit))??))
+    let path = path.map_err(|_| StartError::ConnectTimeout(limit))??;
+    refuse_foreign_tables(&mut db, &path).await?;
+    Ok((db, path))
+}
+
+/// Refuses a schema in which another program has tables with the names of ours.
+async fn refuse_foreign_tables(db: &mut PgConnection, path: &SearchPath) -> Result<(), StartError> {
+    let Some(schema) = path.schema.as_ref().filter(|_| !path.is_migrated) else { return Ok(()) };
+    for (table, probe) in FOREIGN {
+        let found = sqlx::query(statements::HAS_RELATION).bind(table).fetch_one(&mut *db).await;
+        let mut is_foreign = found.and_then(|row| row.try_get("found")).map_err(StartError::of_statement)?;
+        if is_foreign && let Some(probe) = probe {
+            is_foreign = sqlx::query(probe)
+                .fetch_optional(&mut *db)
+                .await
+                .map_err(StartError::of_statement)?
+                .is_some();
+        }
+        if is_foreign {
+            return Err(StartError::Foreign { schema: schema.clone(), table });
+        }
+    }
+    Ok(())
 }

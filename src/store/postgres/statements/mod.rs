@@ -159,6 +159,7 @@ pub(crate) fn first_row(table: &str) -> String {
     format!("SELECT 1 FROM {table} LIMIT 1")
 }
 /// The version of the schema, of a database that was migrated.
+pub(crate) const ENCODING: &str = "SELECT pg_encoding_to_char(encoding)::text AS encoding FROM pg_database WHERE datname = current_database()";
 pub(crate) const SCHEMA_VERSION: &str = "SELECT max(version) AS version FROM _sqlx_migrations WHERE success";
 /// The catalogue of tables that Citus distributes.
 pub(crate) const CITUS_TABLES: &str = "pg_dist_partition";

@@ -9,6 +9,7 @@ use crate::store::postgres::catalog::accounts::account;
 use crate::store::postgres::catalog::indexes::stored;
 use crate::store::postgres::cluster::distribution::{cluster, is_worker};
 use crate::store::postgres::connections::hosts::Hosts;
+use crate::store::postgres::connections::shared_sessions::refuse_shared_sessions;
 use crate::store::postgres::connections::{PgOptions, StartError, allowed_connections, schema};
 use crate::store::postgres::statements::{self, indexes, view};
 use crate::store::{HostsFound, IndexState, Inspection, MigrationObstacle};
@@ -19,7 +20,7 @@ const PRIVILEGES: [&str; 4] = ["SELECT", "INSERT", "UPDATE", "DELETE"];
 const VERSION_NEEDS: (&str, &str) = ("_sqlx_migrations", "SELECT");
 
 const SERVER: &str = "SELECT version() AS version, pg_is_in_recovery() AS is_standby, \
-     (SELECT pg_encoding_to_char(encoding)::text FROM pg_database WHERE datname = current_database()) AS encoding";
+     current_setting('transaction_read_only')::bool AS reads_only";
 const MISSING: &str = "SELECT p.name || ' on ' || t.name AS missing \
      FROM unnest($1::text[]) AS t (name) CROSS JOIN unnest($2::text[]) AS p (name) \
      WHERE NOT has_table_privilege(to_regclass(t.name), p.name) ORDER BY 1";
@@ -41,6 +42,7 @@ pub(crate) async fn inspect(options: &PgOptions) -> Result<Inspection, StartErro
 
 async fn look(options: &PgOptions) -> Result<Inspection, StartError> {
     let hosts = Hosts::of(options.first_url(), options.acquire_timeout)?;
+    refuse_shared_sessions(options).await?;
     let (mut connection, path) = schema::connect_by(options, &hosts).await?;
     let db = &mut connection;
     let mut found = table_id(db).await.map_err(StartError::of_statement)?;
@@ -94,9 +96,10 @@ async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
         schema: None,
         is_schema_hidden: false,
         known_schema: schema::known(),
-        encoding: Some(server.try_get("encoding")?),
+        encoding: Some(schema::encoding(db).await?),
         allowed_connections,
         is_standby: server.try_get("is_standby")?,
+        reads_only: server.try_get("reads_only")?,
         missing,
         migration_obstacle: None,
         skew: theirs.map(|theirs| theirs - middle),

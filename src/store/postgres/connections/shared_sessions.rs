@@ -1,0 +1,42 @@
+//! Whether each connection has a session of its own, which a connection pooler may not give it.
+
+use std::time::Duration;
+
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Row as _};
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use crate::store::postgres::connections::hosts::Hosts;
+use crate::store::postgres::connections::options::{PgOptions, StartError};
+
+const MARK: &str = "SELECT current_setting('rowhouse.mark', true) AS mark";
+/// How long the end of a connection may take.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// Checks that a setting of one connection is not visible in another. A database that does not answer two
+/// connections in time passes.
+///
+/// # Errors
+/// [`StartError::SharedSessions`].
+pub(crate) async fn refuse_shared_sessions(options: &PgOptions) -> Result<(), StartError> {
+    let limit = options.acquire_timeout;
+    let hosts = Hosts::of(options.first_url(), limit)?;
+    match timeout(limit, are_sessions_shared(&hosts)).await {
+        Ok(Ok(true)) => Err(StartError::SharedSessions),
+        _ => Ok(()),
+    }
+}
+
+async fn are_sessions_shared(hosts: &Hosts) -> Result<bool, sqlx::Error> {
+    let ((mut marked, _), mark) = (hosts.connect().await?, Uuid::new_v4().to_string());
+    sqlx::raw_sql(AssertSqlSafe(format!("SET rowhouse.mark = '{mark}'"))).execute(&mut marked).await?;
+    let (mut other, _) = hosts.connect().await?;
+    let seen: Option<String> = sqlx::raw_sql(MARK).fetch_one(&mut other).await?.try_get("mark")?;
+    tokio::join!(close(other), close(marked));
+    Ok(seen.as_ref() == Some(&mark))
+}
+
+async fn close(connection: PgConnection) {
+    // The server notices the end of the connection in any case.
+    let _ = timeout(CLOSING, connection.close()).await;
+}
