@@ -1,12 +1,11 @@
 //! Traces, as a collector receives them.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
 use crate::support::postgres::{execute, fresh_database};
+use crate::support::scripted::{answer, scripted};
 use crate::support::server::{Process, account, fresh_folder};
 use crate::support::*;
 
@@ -26,31 +25,16 @@ impl Collector {
     }
 
     fn answering(body_of_answer: &'static str) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = format!("http://{}", listener.local_addr().expect("an address"));
         let came: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
         let kept = Arc::clone(&came);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let mut reader = BufReader::new(&stream);
-                let (mut head, mut line) = (String::new(), String::new());
-                while reader.read_line(&mut line).is_ok_and(|n| n > 2) {
-                    head.push_str(&line.to_lowercase());
-                    line.clear();
-                }
-                let (_, length) = head.split_once("content-length: ").expect("a length");
-                let length = length.lines().next().and_then(|n| n.trim().parse().ok()).expect("a number");
-                let mut body = vec![0; length];
-                reader.read_exact(&mut body).expect("a body");
-                kept.lock().expect("the list").push((head, serde_json::from_slice(&body).expect("JSON")));
-                let length = body_of_answer.len();
-                let answer = format!(
-                    "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body_of_answer}"
-                );
-                let _ = (&stream).write_all(answer.as_bytes());
-            }
+        let address = scripted(move |request| {
+            let text = String::from_utf8_lossy(request);
+            let (head, body) = text.split_once("\r\n\r\n").expect("a body");
+            let sent = (head.to_lowercase(), serde_json::from_str(body).expect("JSON"));
+            kept.lock().expect("the list").push(sent);
+            Some(answer("200 OK", body_of_answer))
         });
-        Self { address, came }
+        Self { address: format!("http://{address}"), came }
     }
 
     /// All spans that came.

@@ -1,58 +1,32 @@
 //! A proxy before a server that behaves as Cosmos DB does where that differs: pages have no order.
 
-use std::io::Write as _;
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::sync::{Mutex, Once};
 
 use serde_json::Value;
 
-use super::faulty_proxy::{exchange, request};
+use crate::support::scripted::{exchange, scripted_at};
 
 /// The address where the emulator of Cosmos DB listens, of a loopback network of the test's own.
 pub const COSMOS: &str = "127.0.24.2:8902";
 
 /// One test at a time has the address.
 static TAKEN: Mutex<()> = Mutex::new(());
+/// The server behind the proxy.
+static SERVER: Mutex<String> = Mutex::new(String::new());
 
-/// Runs `test` while a proxy listens on [`COSMOS`].
+/// Runs `test` while a proxy before a server listens on [`COSMOS`].
 pub fn as_cosmos(server: &str, test: impl FnOnce()) {
+    static START: Once = Once::new();
     let _taken = TAKEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let listener = TcpListener::bind(COSMOS).expect("nobody else has the address");
-    let server = server.to_owned();
-    let _end = End(Some(std::thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            if OVER.swap(false, Ordering::SeqCst) {
-                return;
-            }
-            let server = server.clone();
-            // A client that goes away ends only this thread.
-            std::thread::spawn(move || drop(serve(client, &server)));
-        }
-    })));
+    *SERVER.lock().expect("no panic") = server.to_owned();
+    START.call_once(|| {
+        scripted_at(COSMOS, |request| {
+            let server = SERVER.lock().expect("no panic").clone();
+            let answer = exchange(&server, request).ok()?;
+            Some(unordered(&answer).unwrap_or(answer))
+        });
+    });
     test();
-}
-
-/// Whether the next connection ends the proxy.
-static OVER: AtomicBool = AtomicBool::new(false);
-
-/// Ends the proxy, so that another test may have its address.
-struct End(Option<JoinHandle<()>>);
-
-impl Drop for End {
-    fn drop(&mut self) {
-        OVER.store(true, Ordering::SeqCst);
-        drop(TcpStream::connect(COSMOS));
-        let _ = self.0.take().map(JoinHandle::join);
-    }
-}
-
-fn serve(mut client: TcpStream, server: &str) -> std::io::Result<()> {
-    let request = request(&mut client)?;
-    let answer = exchange(server, &request)?;
-    client.write_all(&unordered(&answer).unwrap_or(answer))?;
-    client.shutdown(Shutdown::Both)
 }
 
 /// Reverses the rows of a page; `None` for any other answer.

@@ -3,7 +3,7 @@
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use super::scripted_server::scripted_people;
+use super::endless_sources::scripted_people;
 use super::*;
 
 const GOOD: [&str; 3] = [

@@ -1,14 +1,12 @@
 //! Copies over a distance: how many requests there are, and how many at once.
 
-use std::io::Write as _;
-use std::net::{Shutdown, TcpListener};
 use std::sync::{Arc, Condvar, Mutex};
 
 use serde_json::json;
 
 use super::copying::{Served, batch_rows, connection_string, copy, equal};
-use super::faulty_proxy::{exchange, request};
 use super::*;
+use crate::support::scripted::{exchange, first_line, scripted};
 
 /// How many writes are there.
 #[derive(Default)]
@@ -29,31 +27,20 @@ struct Watched {
 impl Watched {
     /// A write waits until it is one of `together`.
     fn before(server: &str, together: usize) -> (String, Arc<Self>) {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address").to_string();
         let (watched, server) = (Arc::new(Self::default()), server.to_owned());
         let own = watched.clone();
-        std::thread::spawn(move || {
-            for mut client in listener.incoming().flatten() {
-                let (own, server) = (own.clone(), server.clone());
-                // A client that goes away ends only this thread.
-                std::thread::spawn(move || -> std::io::Result<()> {
-                    let request = request(&mut client)?;
-                    let line =
-                        String::from_utf8_lossy(&request).lines().next().unwrap_or_default().to_owned();
-                    let is_write = line.starts_with("PUT") && line.contains("PartitionKey=");
-                    own.lines.lock().expect("a lock").push(line);
-                    if is_write {
-                        own.enter(together);
-                    }
-                    let answer = exchange(&server, &request);
-                    if is_write {
-                        own.present.lock().expect("a lock").now -= 1;
-                    }
-                    client.write_all(&answer?)?;
-                    client.shutdown(Shutdown::Both)
-                });
+        let address = scripted(move |request| {
+            let line = first_line(request);
+            let is_write = line.starts_with("PUT") && line.contains("PartitionKey=");
+            own.lines.lock().expect("a lock").push(line);
+            if is_write {
+                own.enter(together);
             }
+            let answer = exchange(&server, request).ok();
+            if is_write {
+                own.present.lock().expect("a lock").now -= 1;
+            }
+            answer
         });
         (address, watched)
     }

@@ -5,8 +5,36 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::copying::{copy, status_of};
 use super::deleting_extra::dump;
 use super::files::most_memory;
-use super::scripted_server::{ScriptedAnswer, scripted, scripted_people};
 use super::*;
+use crate::support::scripted::{answer, scripted, target};
+
+/// Further headers of an answer with status 200, each with its line end, and the body.
+pub type ScriptedAnswer = (String, Vec<u8>);
+
+/// A server that answers by the target of a request; returns a connection string.
+fn source(script: impl Fn(&str) -> ScriptedAnswer + Send + Sync + 'static) -> String {
+    let address = scripted(move |request| {
+        let (headers, body) = script(&target(request));
+        let head = format!("200 OK\r\n{headers}Content-Type: application/json");
+        Some(answer(&head, body))
+    });
+    format!("AccountName=scripted;AccountKey={MASTER};TableEndpoint=http://{address}/scripted")
+}
+
+/// Answers requests for the list of tables with People, and for its policies and the properties with none.
+pub fn scripted_people(entities: impl Fn(&str) -> ScriptedAnswer + Send + Sync + 'static) -> String {
+    source(move |target| {
+        let known = [
+            ("comp=acl", "<SignedIdentifiers/>"),
+            ("comp=properties", "<StorageServiceProperties/>"),
+            ("/Tables", "{\"value\":[{\"TableName\":\"People\"}]}"),
+        ];
+        match known.iter().find(|(part, _)| target.contains(part)) {
+            Some((_, text)) => (String::new(), text.as_bytes().to_vec()),
+            None => entities(target),
+        }
+    })
+}
 
 fn tokens(partition: &str) -> String {
     format!("x-ms-continuation-NextPartitionKey: {partition}\r\nx-ms-continuation-NextRowKey: r\r\n")
@@ -72,10 +100,10 @@ fn empty_pages_without_end_are_an_error() {
 fn a_list_of_tables_without_end_is_an_error() {
     let site = Site::sqlite();
     let again = "x-ms-continuation-NextTableName: again\r\n";
-    let from = scripted(|_| (again.to_owned(), b"{\"value\":[{\"TableName\":\"People\"}]}".to_vec()));
+    let from = source(|_| (again.to_owned(), b"{\"value\":[{\"TableName\":\"People\"}]}".to_vec()));
     status_of(&site, &["count", &from], 1, &["/Tables", "continuation token again"]);
     let number = AtomicUsize::new(0);
-    let from = scripted(move |_| {
+    let from = source(move |_| {
         let page = number.fetch_add(1, Ordering::Relaxed);
         let names: Vec<_> = (0..20_000).map(|n| format!("{{\"TableName\":\"t{page}x{n}\"}}")).collect();
         let token = format!("x-ms-continuation-NextTableName: t{page}\r\n");

@@ -1,11 +1,10 @@
 //! A proxy before a server that throttles, times out, resets connections and cuts answers.
 
-use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crate::promises::chance::Chance;
+use crate::support::scripted::{answer, exchange, scripted, target};
 
 /// A proxy that fails about half of all requests, in turn in each of its ways.
 pub struct FaultyProxy {
@@ -48,126 +47,63 @@ const FATES: [Fate; 14] = [
 
 /// Calls `meddle` before the first request with these words reaches the server.
 pub fn meddling(server: &str, words: &'static str, meddle: impl FnOnce() + Send + 'static) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address").to_string();
-    let server = server.to_owned();
-    std::thread::spawn(move || {
-        let mut meddle = Some(meddle);
-        for mut client in listener.incoming().flatten() {
-            let Ok(request) = request(&mut client) else { continue };
-            if String::from_utf8_lossy(&request).contains(words)
-                && let Some(meddle) = meddle.take()
-            {
-                meddle();
-            }
-            drop(forward(client, &server, &request, Fate::Answered));
+    let (server, meddle) = (server.to_owned(), Mutex::new(Some(meddle)));
+    scripted(move |request| {
+        let mut meddle = meddle.lock().expect("no panic");
+        if String::from_utf8_lossy(request).contains(words)
+            && let Some(meddle) = meddle.take()
+        {
+            meddle();
         }
-    });
-    address
+        exchange(&server, request).ok()
+    })
 }
 
 impl FaultyProxy {
     pub fn before(server: &str, seed: &str) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address").to_string();
         let faults = Arc::new(AtomicU64::new(0));
         let (server, counted, chance) = (server.to_owned(), faults.clone(), Chance::of(seed));
-        std::thread::spawn(move || {
-            for (number, client) in (0..).zip(listener.incoming().flatten()) {
-                let (server, counted, mut chance) = (server.clone(), counted.clone(), chance.fork(number));
-                std::thread::spawn(move || {
-                    let fate = FATES[usize::try_from(chance.below(FATES.len() as u64)).expect("small")];
-                    if !matches!(fate, Fate::Answered) {
-                        counted.fetch_add(1, Ordering::Relaxed);
-                    }
-                    // A client that goes away ends only this thread.
-                    drop(serve(client, &server, fate));
-                });
+        let number = AtomicUsize::new(0);
+        let address = scripted(move |request| {
+            let mut chance = chance.fork(number.fetch_add(1, Ordering::Relaxed));
+            let fate = FATES[usize::try_from(chance.below(FATES.len() as u64)).expect("small")];
+            if !matches!(fate, Fate::Answered) {
+                counted.fetch_add(1, Ordering::Relaxed);
             }
+            answered(&server, request, fate)
         });
         Self { address, faults }
     }
 }
 
-fn serve(mut client: TcpStream, server: &str, fate: Fate) -> std::io::Result<()> {
-    let request = request(&mut client)?;
-    match fate {
-        Fate::Reset => return client.shutdown(Shutdown::Both),
-        Fate::Refused(status) => {
+/// What a client gets of the answer to a request.
+fn answered(server: &str, request: &[u8], fate: Fate) -> Option<Vec<u8>> {
+    let of_server = || exchange(server, request).ok();
+    match (fate, token(request)) {
+        (Fate::Reset, _) => None,
+        (Fate::Refused(status), _) => {
             let body =
                 r#"{"odata.error":{"code":"OperationTimedOut","message":{"lang":"en-US","value":"Later."}}}"#;
-            let head = format!(
-                "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-                body.len()
-            );
-            return client.write_all(format!("{head}{body}").as_bytes());
+            Some(answer(&format!("{status}\r\nContent-Type: application/json"), body))
         }
-        _ => {}
-    }
-    if let (Fate::EmptyPage, Some(token)) = (fate, token(&request)) {
-        let body = r#"{"value":[]}"#;
-        let head = format!(
-            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{token}Connection: close\r\n\r\n",
-            body.len()
-        );
-        return client.write_all(format!("{head}{body}").as_bytes());
-    }
-    forward(client, server, &request, fate)
-}
-
-/// Sends a request to the server, and as much of the answer to the client as the fate allows.
-fn forward(mut client: TcpStream, server: &str, request: &[u8], fate: Fate) -> std::io::Result<()> {
-    let answer = exchange(server, request)?;
-    match fate {
-        Fate::AnswerLost => {}
-        Fate::AnswerCut => client.write_all(&answer[..answer.len() / 2])?,
-        _ => client.write_all(&answer)?,
-    }
-    client.shutdown(Shutdown::Both)
-}
-
-/// Sends a request to a server, and returns its whole answer.
-pub fn exchange(server: &str, request: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut upstream = TcpStream::connect(server)?;
-    let at = request.windows(2).position(|window| window == b"\r\n").expect("a first line") + 2;
-    upstream.write_all(&request[..at])?;
-    upstream.write_all(b"Connection: close\r\n")?;
-    upstream.write_all(&request[at..])?;
-    let mut answer = Vec::new();
-    upstream.read_to_end(&mut answer)?;
-    Ok(answer)
-}
-
-/// Reads one request, whose body has a length.
-pub fn request(client: &mut TcpStream) -> std::io::Result<Vec<u8>> {
-    let mut read = Vec::new();
-    let mut buffer = [0; 16 << 10];
-    loop {
-        if let Some(end) = read.windows(4).position(|window| window == b"\r\n\r\n") {
-            let head = String::from_utf8_lossy(&read[..end]).to_ascii_lowercase();
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
-            let length: usize = length.map_or(0, |length| length.trim().parse().expect("a length"));
-            if read.len() >= end + 4 + length {
-                return Ok(read);
-            }
+        (Fate::EmptyPage, Some(token)) => {
+            Some(answer(&format!("200 OK\r\nContent-Type: application/json\r\n{token}"), r#"{"value":[]}"#))
         }
-        match client.read(&mut buffer)? {
-            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-            more => read.extend_from_slice(&buffer[..more]),
-        }
+        (Fate::AnswerLost, _) => of_server().and(None),
+        (Fate::AnswerCut, _) => of_server().map(|answer| answer[..answer.len() / 2].to_vec()),
+        _ => of_server(),
     }
 }
 
 /// The continuation token of a query, as headers of an answer.
 fn token(request: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(request);
-    let target = text.lines().next()?.split(' ').nth(1)?;
+    let target = target(request);
     let query = target.split_once('?')?.1;
     let part = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
     let (partition, row) = (part("NextPartitionKey")?, part("NextRowKey")?);
     let plain = |text: &str| text.replace("%21", "!");
     Some(format!(
-        "x-ms-continuation-NextPartitionKey: {}\r\nx-ms-continuation-NextRowKey: {}\r\n",
+        "x-ms-continuation-NextPartitionKey: {}\r\nx-ms-continuation-NextRowKey: {}",
         plain(partition),
         plain(row)
     ))

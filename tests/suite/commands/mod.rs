@@ -29,7 +29,6 @@ mod reading_files;
 mod resealing;
 mod resuming;
 mod sas;
-mod scripted_server;
 mod terminal;
 mod totals;
 mod undeleting;

@@ -2,48 +2,27 @@
 //! servers that fail for one entity.
 
 use std::collections::HashMap;
-use std::io::Write as _;
-use std::net::TcpListener;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use serde_json::json;
 
 use super::copying::{Served, batch_rows, connection_string, copy, equal, status_of};
-use super::faulty_proxy::{exchange, request};
 use super::*;
+use crate::support::scripted::{answer, exchange, first_line, scripted};
 
 /// A gateway before a server: `answer` takes a request, and how often one with its method and target was
 /// seen before, and returns the answer to it; `None` passes it on.
 fn gateway(server: &str, answer: impl Fn(&str, usize) -> Option<Vec<u8>> + Send + Sync + 'static) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address").to_string();
-    let (server, answer, seen) = (server.to_owned(), Arc::new(answer), Arc::new(Mutex::new(HashMap::new())));
-    std::thread::spawn(move || {
-        for mut client in listener.incoming().flatten() {
-            let (server, answer, seen) = (server.clone(), answer.clone(), seen.clone());
-            std::thread::spawn(move || {
-                let Ok(request) = request(&mut client) else { return };
-                let text = String::from_utf8_lossy(&request).into_owned();
-                let line = text.lines().next().unwrap_or_default().to_owned();
-                let before = {
-                    let mut seen = seen.lock().expect("no panic");
-                    let times = seen.entry(line).or_insert(0);
-                    *times += 1;
-                    *times - 1
-                };
-                let given = answer(&text, before);
-                let given = given.unwrap_or_else(|| exchange(&server, &request).unwrap_or_default());
-                // A client that goes away ends only this thread.
-                let _ = client.write_all(&given);
-            });
-        }
-    });
-    address
-}
-
-fn answer(head: &str, body: &str) -> Vec<u8> {
-    let length = body.len();
-    format!("HTTP/1.1 {head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}").into_bytes()
+    let (server, seen) = (server.to_owned(), Mutex::new(HashMap::new()));
+    scripted(move |request| {
+        let before = {
+            let mut seen = seen.lock().expect("no panic");
+            let times = seen.entry(first_line(request)).or_insert(0);
+            *times += 1;
+            *times - 1
+        };
+        answer(&String::from_utf8_lossy(request), before).or_else(|| exchange(&server, request).ok())
+    })
 }
 
 /// What a gateway shows to those who have not signed in.

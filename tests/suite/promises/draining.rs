@@ -10,11 +10,11 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::line::{Address, Fate, Line};
-use super::proxy::pump;
 use super::site::{End, Site};
 use crate::operators::{client, server, turns};
 use crate::support::http::{Raw, read_answer};
 use crate::support::postgres::fresh_database;
+use crate::support::proxy::pump;
 use crate::support::*;
 
 const CLIENTS: usize = 6;

@@ -10,9 +10,9 @@ use super::crash::storm;
 use super::line::Line;
 use super::outages::{answer, until_well};
 use super::pair::Pair;
-use super::proxy::Traffic;
 use super::site::Site;
 use crate::support::postgres::{execute, text};
+use crate::support::proxy::Traffic;
 use crate::support::{pace, until, work_for};
 
 /// How long clients work between two faults.

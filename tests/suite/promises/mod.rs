@@ -19,7 +19,6 @@ mod membership;
 mod outages;
 mod overload;
 mod pair;
-mod proxy;
 mod respread;
 mod rolling;
 mod sharded;

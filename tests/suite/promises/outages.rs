@@ -4,12 +4,12 @@ use serde_json::json;
 
 use super::cluster::Cluster;
 use super::line::{Fate, Line};
-use super::proxy::{Break, Proxy};
 use super::site::Site;
 use crate::support::batch::post;
 use crate::support::client::Request;
 use crate::support::http::Raw;
 use crate::support::postgres::fresh_database;
+use crate::support::proxy::{Break, Proxy};
 use crate::support::*;
 
 /// More than the wait for a connection, seconds.

@@ -1,8 +1,8 @@
 //! A PostgreSQL with a synchronous standby, for each test that promotes it.
 
-use super::proxy::Proxy;
 use crate::support::ports::free_port;
 use crate::support::postgres::{as_ordinary_user, installation};
+use crate::support::proxy::Proxy;
 use crate::support::shell::ClusterShell;
 
 /// Servers 0 and 1, of which 0 is the primary at first, each behind a road of its own.

@@ -14,12 +14,12 @@ use super::cluster::Cluster;
 use super::crash::{Told, insert_on_and_on, verify_inserts};
 use super::line::Line;
 use super::outages::{answer, is_busy, until_well};
-use super::proxy::{Proxy, Traffic};
 use super::site::{End, Site};
 use crate::support::citus::CATALOGUES;
 use crate::support::client::Client;
 use crate::support::nodes::{Nodes, PrivateCluster};
 use crate::support::postgres::{execute, fresh_database, partition_entities, text};
+use crate::support::proxy::{Proxy, Traffic};
 use crate::support::*;
 
 /// Tables, each with a writer of its own.

@@ -8,11 +8,11 @@ use serde_json::json;
 use super::cluster::Cluster;
 use super::line::Line;
 use super::outages::{all_kinds, answer, is_busy, until_well};
-use super::proxy::{Proxy, Traffic};
 use super::site::Site;
 use crate::support::client::Request;
 use crate::support::http::{Raw, Wire};
 use crate::support::postgres::{fresh_database, text};
+use crate::support::proxy::{Proxy, Traffic};
 use crate::support::*;
 
 /// The wait for a connection is 5 seconds, which a request meets twice at most,

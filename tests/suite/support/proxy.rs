@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
-use crate::support::pace;
+use super::pace;
 
 /// Where the road breaks once the server has sent bytes that hold a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
