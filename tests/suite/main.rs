@@ -2,7 +2,7 @@
 //! tests of what needs a database.
 //!
 //! `conformance` holds the rules of the protocol, `compatibility` makes the page that says what of it is proved, `replay` the recordings of
-//! the real service, `failures` what clients are told when the database does
+//! the real service and of clients, `failures` what clients are told when the database does
 //! not do its part, `forwarded` what proxies say of their clients, `operators` what is asked and logged of a running server,
 //! `process` and `commands` what an operator sees, `tls` encrypted connections, `traces` what a collector receives, `secondary` a read
 //! replica, `reset` and `faults` what test suites ask of one, `testing` the server inside a test, `store` the contract of
@@ -28,8 +28,6 @@ mod operators;
 mod process;
 mod promises;
 mod replay;
-mod replay_clients;
-mod replay_service;
 mod reset;
 mod secondary;
 mod store;

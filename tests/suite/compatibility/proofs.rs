@@ -75,7 +75,7 @@ pub(super) fn module_files(module: &str) -> Vec<String> {
 
 fn suite_file(module: &str) -> Option<(String, String)> {
     let file = module_files(module).into_iter().find(|file| root().join(file).is_file())?;
-    let label = if module == "replay" { "recorded" } else { module };
+    let label = if module.starts_with("replay") { "recorded" } else { module };
     Some((label.to_owned(), file))
 }
 
@@ -83,7 +83,8 @@ fn suite_file(module: &str) -> Option<(String, String)> {
 /// of JavaScript count as one.
 fn tests(file: &str, text: &str) -> Vec<String> {
     if file.ends_with(".rs") {
-        return [listed(text, "cases![", whole), listed(text, "replays![", replayed), marked(text)].concat();
+        let recorded = if file.ends_with("replay/mod.rs") { crate::replay::names() } else { Vec::new() };
+        return [listed(text), stamped(text), marked(text), recorded].concat();
     }
     if file.ends_with(".js") {
         let any = text.contains("test(") || text.contains("\nonTable(");
@@ -104,24 +105,17 @@ fn tests(file: &str, text: &str) -> Vec<String> {
     found
 }
 
-/// Names between a macro's bracket and its end.
-fn listed(text: &str, begin: &str, name: fn(&str) -> Option<&str>) -> Vec<String> {
-    let Some((_, rest)) = text.split_once(&format!("\n{begin}")) else { return Vec::new() };
-    let list = rest.split("];").next().unwrap_or_default();
-    list.split(',')
-        .map(str::trim)
-        .filter(|item| !item.is_empty())
-        .filter_map(name)
-        .map(str::to_owned)
-        .collect()
+/// Names in the list of cases.
+fn listed(text: &str) -> Vec<String> {
+    let Some((_, rest)) = text.split_once("\ncases![") else { return Vec::new() };
+    let names = rest.split("];").next().unwrap_or_default().split(',').map(str::trim);
+    names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-const fn whole(item: &str) -> Option<&str> {
-    Some(item)
-}
-
-fn replayed(item: &str) -> Option<&str> {
-    item.split(" => ").next()
+/// The replay of a file.
+fn stamped(text: &str) -> Vec<String> {
+    let name = text.split_once("\nreplays!(").and_then(|(_, rest)| rest.split(')').next());
+    name.map(str::to_owned).into_iter().collect()
 }
 
 /// Functions below `#[test]` or `#[tokio::test]`.

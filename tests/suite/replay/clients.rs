@@ -6,25 +6,32 @@
 //! error codes, the presence of ETags, `Preference-Applied`, and the names, types and
 //! values of properties. Where a recording of the service differs, the service is right.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::support::Answer;
+use super::recording::*;
+use super::session::{Session, far_future};
+use super::{Player, assert_alike, replay};
 use crate::support::batch::{Part, split};
-use crate::support::recording::*;
 use crate::support::server::Backend;
-use crate::support::session::{Session, far_future};
+use crate::support::{Answer, Client};
+
+const FILE: &str = "clients-net.jsonl";
 
 /// Members of an answer that differ from server to server.
 const OF_THE_SERVER: [&str; 5] = ["odata.metadata", "odata.etag", "odata.id", "odata.type", "Timestamp"];
 
-/// A client of one program, and what differed.
+/// A client of one program.
 struct Replay {
     session: Session,
 }
 
-impl Replay {
+impl Player for Replay {
+    fn new(client: Client) -> Self {
+        Self { session: Session::new(client) }
+    }
+
     fn step(&mut self, exchange: &Exchange) -> Vec<String> {
         let answer = self.session.send(exchange, None);
         let (theirs, ours) = (&exchange.response, Seen::of(&answer));
@@ -157,33 +164,9 @@ fn parts(body: &str) -> Vec<Part> {
     split(body, boundary).map(|(_, parts)| parts).unwrap_or_default()
 }
 
-fn replay_all(backend: Backend) {
-    let mut sessions: HashMap<String, Replay> = HashMap::new();
-    let mut differences = Vec::new();
-    for exchange in recordings_of("clients-net.jsonl") {
-        let session = sessions
-            .entry(exchange.test.clone())
-            .or_insert_with(|| Replay { session: Session::new(backend.client()) });
-        for difference in session.step(&exchange) {
-            let Exchange { test, n, request, .. } = &exchange;
-            differences.push(format!("{test} {n}: {} {}: {difference}", request.method, exchange.path()));
-        }
-    }
-    assert_eq!(sessions.len(), 103, "a session is missing");
-    assert!(differences.is_empty(), "{} differences\n{}", differences.len(), differences.join("\n"));
+fn dotnet_clients_are_answered_as_before(backend: Backend) {
+    assert_eq!(recordings_of(FILE).len(), 1316, "an exchange is missing");
+    assert_alike(&replay::<Replay>(backend, FILE));
 }
 
-#[test]
-fn dotnet_clients_are_answered_as_before_on_sqlite() {
-    replay_all(Backend::Sqlite);
-}
-
-#[test]
-fn dotnet_clients_are_answered_as_before_on_postgres() {
-    replay_all(Backend::Postgres);
-}
-
-#[test]
-fn dotnet_clients_are_answered_as_before_on_partitions() {
-    replay_all(Backend::Partitioned);
-}
+replays!(dotnet_clients_are_answered_as_before);

@@ -2,32 +2,34 @@
 
 use serde_json::{Value, json};
 
-use super::{PROPERTIES, Replay, address, token_text};
-use crate::support::recording::*;
+use super::recorded::{PROPERTIES, Recorded, address, token_text};
+use super::recording::*;
 use crate::support::*;
 
-impl Replay<'_> {
-    /// Signatures are not in the recordings: the same one is signed afresh, with
-    /// times around ours.
-    pub(super) fn credentials(&self, exchange: &Exchange) -> (Client, String) {
-        let host = if exchange.on_secondary() { self.client.secondary() } else { self.client.same() };
-        let Some((path, query)) = exchange.path().split_once('?').filter(|(_, q)| q.contains("sig=")) else {
-            return (host, exchange.path().to_owned());
-        };
-        let (signed, rest): (Vec<&str>, Vec<&str>) = query.split('&').partition(|p| !p.starts_with('$'));
-        let (start, end) = (sas::time(-3600), sas::time(3600));
-        let fields = signed.iter().filter_map(|pair| pair.split_once('=')).filter(|(name, _)| *name != "sig");
-        let fields = fields.map(|(name, value)| match name {
-            "st" => (name, start.as_str()),
-            "se" => (name, end.as_str()),
-            _ => (name, value),
-        });
-        let options = if rest.is_empty() { String::new() } else { format!("?{}", rest.join("&")) };
-        (Sas::from_fields(fields).of(&host), format!("{path}{options}"))
+impl Recorded {
+    /// Makes the state that an answer speaks of.
+    pub(super) fn prepare(&mut self, exchange: &Exchange) {
+        let path = exchange.path();
+        if path.contains("comp=acl") {
+            self.prepare_policies(exchange);
+        } else if path.contains("restype=service") {
+            self.prepare_service(exchange);
+        } else if path.starts_with("/Tables") {
+            self.prepare_tables(exchange);
+        } else if path.starts_with("/$batch") {
+            self.prepare_batch(exchange);
+        } else {
+            self.prepare_entity(exchange);
+        }
+        if path.contains("&si=") {
+            self.prepare_policy(exchange);
+        }
+        self.prepare_rules(exchange);
+        self.learn_etags(exchange);
     }
 
     /// Rules of CORS, on which answers depend.
-    pub(super) fn prepare_rules(&mut self, exchange: &Exchange) {
+    fn prepare_rules(&mut self, exchange: &Exchange) {
         let depends = exchange.response.headers.contains_key("vary");
         if depends && !self.has_rules && !exchange.path().contains("restype=service") {
             self.put_xml("/?restype=service&comp=properties", cors_rule("http://a")).expect(202);
@@ -36,7 +38,7 @@ impl Replay<'_> {
     }
 
     /// The stored policy that a recorded signature relies on.
-    pub(super) fn prepare_policy(&self, exchange: &Exchange) {
+    fn prepare_policy(&self, exchange: &Exchange) {
         let (table, _) = address(exchange.path());
         self.table(&table, true);
         let end = sas::time(3600);
@@ -48,10 +50,10 @@ impl Replay<'_> {
     }
 
     fn put_xml(&self, path: &str, body: String) -> Answer {
-        self.client.request("PUT", path).header("Accept", "application/xml").body(body).send()
+        self.session.client.request("PUT", path).header("Accept", "application/xml").body(body).send()
     }
 
-    pub(super) fn prepare_policies(&mut self, exchange: &Exchange) {
+    fn prepare_policies(&mut self, exchange: &Exchange) {
         let (table, _) = address(exchange.path());
         self.table(&table, exchange.response.status != 404);
         if exchange.request.method == "GET" && exchange.response.status == 200 && !self.complete {
@@ -62,7 +64,7 @@ impl Replay<'_> {
 
     /// Sets the properties that an answer shows but those that a replayed
     /// exchange has set.
-    pub(super) fn prepare_service(&mut self, exchange: &Exchange) {
+    fn prepare_service(&mut self, exchange: &Exchange) {
         if exchange.request.method == "PUT" {
             self.set = exchange.request.body.clone().unwrap_or_default();
             return;
@@ -80,7 +82,7 @@ impl Replay<'_> {
         self.put_xml("/?restype=service&comp=properties", shown).expect(202);
     }
 
-    pub(super) fn prepare_tables(&mut self, exchange: &Exchange) {
+    fn prepare_tables(&mut self, exchange: &Exchange) {
         let status = exchange.response.status;
         let body = exchange.request.body.as_deref().unwrap_or_default();
         match exchange.request.method.as_str() {
@@ -100,19 +102,19 @@ impl Replay<'_> {
 
     /// Makes the account hold what a recorded list shows, and nothing else.
     fn list_of_tables(&mut self, exchange: &Exchange) {
-        for table in rows(self.client.get("/Tables").expect_json()) {
-            self.client.delete_table(table["TableName"].as_str().expect("a name")).expect(204);
+        for table in rows(self.session.client.get("/Tables").expect_json()) {
+            self.session.client.delete_table(table["TableName"].as_str().expect("a name")).expect(204);
         }
         let listed = rows(serde_json::from_str(exchange.answer_text()).expect("a recorded list"));
         for table in &listed {
-            self.client.create_table(table["TableName"].as_str().expect("a name")).expect(201);
+            self.session.client.create_table(table["TableName"].as_str().expect("a name")).expect(201);
         }
         if let Some(token) = exchange.response.headers.get("x-ms-continuation-nexttablename") {
-            self.client.create_table(&token_text(token)).expect(201);
+            self.session.client.create_table(&token_text(token)).expect(201);
         }
     }
 
-    pub(super) fn prepare_entity(&mut self, exchange: &Exchange) {
+    fn prepare_entity(&mut self, exchange: &Exchange) {
         let (table, keys) = address(exchange.path());
         if exchange.speaks_of("AuthenticationFailed") {
             return;
@@ -149,7 +151,7 @@ impl Replay<'_> {
             return;
         }
         let shown: Value = serde_json::from_str(exchange.answer_text()).expect("a recorded entity");
-        Table::new(self.client, table).replace(&keys.0, &keys.1, &shown, None).expect(204);
+        Table::new(&self.session.client, table).replace(&keys.0, &keys.1, &shown, None).expect(204);
     }
 
     /// Makes the table hold what a recorded feed shows, unless the replay has
@@ -160,7 +162,7 @@ impl Replay<'_> {
         }
         self.table(table, false);
         self.table(table, true);
-        let there = Table::new(self.client, table);
+        let there = Table::new(&self.session.client, table);
         let items = rows(serde_json::from_str(exchange.answer_text()).expect("a recorded feed"));
         for (i, item) in items.iter().enumerate() {
             let partition = item["PartitionKey"].as_str().unwrap_or("p").to_owned();
@@ -174,7 +176,7 @@ impl Replay<'_> {
         }
     }
 
-    pub(super) fn prepare_batch(&mut self, exchange: &Exchange) {
+    fn prepare_batch(&mut self, exchange: &Exchange) {
         if exchange.speaks_of("AuthenticationFailed") {
             return;
         }
@@ -204,39 +206,39 @@ impl Replay<'_> {
         }
     }
 
-    /// A batch that succeeded names the ETags of its time; ours differ.
-    pub(super) fn with_current_etags(&self, exchange: &Exchange, body: &str) -> String {
-        let mut body = body.to_owned();
-        if exchange.answer_text().contains("odata.error") {
-            return body;
+    /// What succeeded names the ETags of its time; ours differ.
+    fn learn_etags(&mut self, exchange: &Exchange) {
+        let mut named = Vec::new();
+        if exchange.response.status < 300 {
+            named.push((exchange.path().to_owned(), exchange.request.headers.get("if-match").cloned()));
         }
-        for operation in inner_operations(exchange.request.body.as_deref().unwrap_or_default()) {
-            if let Some(etag) = operation.if_match.filter(|etag| etag != "*") {
-                let (table, keys) = address(&operation.path);
-                let current = self.current_etag(&table, &keys.expect("an entity"));
-                body = body.replacen(&etag, &current, 1);
+        if exchange.path().starts_with("/$batch") && !exchange.answer_text().contains("odata.error") {
+            let operations = inner_operations(exchange.request.body.as_deref().unwrap_or_default());
+            named.extend(operations.into_iter().map(|operation| (operation.path, operation.if_match)));
+        }
+        for (path, etag) in named {
+            if let (Some(theirs), (table, Some((partition, row)))) =
+                (etag.filter(|etag| etag != "*"), address(&path))
+            {
+                let found = Table::new(&self.session.client, &table).get(&partition, &row).expect(200);
+                self.session.learn(Some(&theirs), Some(found.need("ETag")));
             }
         }
-        body
-    }
-
-    pub(super) fn current_etag(&self, table: &str, keys: &(String, String)) -> String {
-        Table::new(self.client, table).get(&keys.0, &keys.1).expect(200).need("ETag").to_owned()
     }
 
     /// Makes a table be there, or not.
     fn table(&self, name: &str, there: bool) {
-        let status = self.client.get(&format!("/Tables('{name}')")).status;
+        let status = self.session.client.get(&format!("/Tables('{name}')")).status;
         match (status, there) {
-            (404, true) => drop(self.client.create_table(name).expect(201)),
-            (200, false) => drop(self.client.delete_table(name).expect(204)),
+            (404, true) => drop(self.session.client.create_table(name).expect(201)),
+            (200, false) => drop(self.session.client.delete_table(name).expect(204)),
             _ => {}
         }
     }
 
     /// Makes an entity be there, or not.
     fn entity(&self, table: &str, keys: &(String, String), there: bool) {
-        let table = Table::new(self.client, table);
+        let table = Table::new(&self.session.client, table);
         let status = table.get(&keys.0, &keys.1).status;
         match (status, there) {
             (404, true) => drop(table.replace(&keys.0, &keys.1, &json!({}), None).expect(204)),

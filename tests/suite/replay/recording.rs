@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::answer::Answer;
-use super::batch::split;
+use crate::support::Answer;
+use crate::support::batch::split;
 
 /// The address under which the recordings know their account.
 pub const RECORDED_HOST: &str = "https://acct.table.example";
@@ -40,11 +40,6 @@ pub struct RecordedResponse {
     pub reason: Option<String>,
     pub headers: BTreeMap<String, String>,
     pub body: Option<String>,
-}
-
-/// All exchanges of the service, in the order of the file.
-pub fn recordings() -> Vec<Exchange> {
-    recordings_of("service.jsonl")
 }
 
 /// All exchanges of a file of `tests/fixtures`, in their order.

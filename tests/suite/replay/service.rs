@@ -1,11 +1,10 @@
 //! Replays whole sessions of the service, each into an account of its own: of .NET, of other
 //! SDKs since 2014, and of the retired SDK for Go.
 
-use std::collections::HashMap;
-
-use crate::support::recording::*;
+use super::recording::*;
+use super::session::Session;
+use super::{Player, assert_alike, replay};
 use crate::support::server::Backend;
-use crate::support::session::Session;
 use crate::support::*;
 
 const FILES: [(&str, usize); 3] =
@@ -98,58 +97,39 @@ fn table_of(path: &str) -> String {
     name.split(['(', '/', '?', '%']).next().unwrap_or_default().to_owned()
 }
 
-fn step(session: &mut Session, exchange: &Exchange) -> Vec<String> {
-    make_tables(&session.client, exchange);
-    set_properties(&session.client, exchange);
-    let ours = session.send(exchange, credentials(exchange));
-    let account = format!("\"odata.type\":\"{}.", session.client.account.name);
-    let base = session.client.url("");
-    let text = ours.text().replace(&account, "\"odata.type\":\"acct.").replace(&base, RECORDED_HOST);
-    let text = ["'", "term=\""].iter().fold(text, |text, before| {
-        text.replace(&format!("{before}{}.", session.client.account.name), &format!("{before}acct."))
-    });
-    let found = differences(&with_reasons_sent(exchange), &ours, &text, &base);
-    let etag = exchange.response.headers.get("etag");
-    session.learn(etag.map(String::as_str), ours.header("ETag"));
-    session.learn_from_bodies(exchange.answer_text(), ours.text());
-    found
-}
+struct Played(Session);
 
-fn replay_all(backend: Backend) {
-    let (mut found, mut as_listed) = (Vec::new(), 0);
-    for (file, count) in FILES {
-        let exchanges = recordings_of(file);
-        assert_eq!(exchanges.len(), count, "an exchange of {file} is missing");
-        let mut sessions: HashMap<String, Session> = HashMap::new();
-        for (line, exchange) in exchanges.iter().enumerate() {
-            let session =
-                sessions.entry(exchange.test.clone()).or_insert_with(|| Session::new(backend.client()));
-            let differences = step(session, exchange);
-            let Exchange { test, n, request, .. } = exchange;
-            let what = format!("{file} {}: {test} {n}: {} {}", line + 1, request.method, exchange.path());
-            let known = DIFFERENT.iter().find(|(known, at, ..)| (*known, *at) == (file, line + 1));
-            let (expected, other): (Vec<_>, Vec<_>) = differences.iter().partition(|difference| {
-                known.is_some_and(|(_, _, part, _)| difference.starts_with(&format!("{part}\n")))
-            });
-            found.extend(other.iter().map(|difference| format!("{what}: {difference}")));
-            as_listed += expected.len();
-        }
+impl Player for Played {
+    fn new(client: Client) -> Self {
+        Self(Session::new(client))
     }
-    assert_eq!(as_listed, DIFFERENT.len(), "a listed difference is none any more");
-    assert!(found.is_empty(), "{} differences\n{}", found.len(), found.join("\n"));
+
+    fn step(&mut self, exchange: &Exchange) -> Vec<String> {
+        let session = &mut self.0;
+        make_tables(&session.client, exchange);
+        set_properties(&session.client, exchange);
+        let ours = session.send(exchange, credentials(exchange));
+        let found = session.differences(&with_reasons_sent(exchange), &ours);
+        let etag = exchange.response.headers.get("etag");
+        session.learn(etag.map(String::as_str), ours.header("ETag"));
+        session.learn_from_bodies(exchange.answer_text(), ours.text());
+        found
+    }
 }
 
-#[test]
-fn the_service_is_answered_alike_on_sqlite() {
-    replay_all(Backend::Sqlite);
+fn the_service_is_answered_alike(backend: Backend) {
+    for (file, count) in FILES {
+        assert_eq!(recordings_of(file).len(), count, "an exchange of {file} is missing");
+        let found = replay::<Played>(backend, file);
+        let is_listed = |(line, found): &(usize, String)| {
+            let mut known = DIFFERENT.iter().filter(|(of, at, ..)| (*of, at) == (file, line));
+            known.any(|(_, _, part, _)| found.contains(&format!(": {part}\n")))
+        };
+        let (listed, others): (Vec<_>, Vec<_>) = found.into_iter().partition(is_listed);
+        assert_alike(&others);
+        let expected = DIFFERENT.iter().filter(|(of, ..)| *of == file).count();
+        assert_eq!(listed.len(), expected, "a listed difference is none any more");
+    }
 }
 
-#[test]
-fn the_service_is_answered_alike_on_postgres() {
-    replay_all(Backend::Postgres);
-}
-
-#[test]
-fn the_service_is_answered_alike_on_partitions() {
-    replay_all(Backend::Partitioned);
-}
+replays!(the_service_is_answered_alike);

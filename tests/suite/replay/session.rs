@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::batch::split;
-use super::recording::{Exchange, RECORDED_HOST, RECORDED_SECONDARY};
-use super::{Answer, Auth, Client, Sas, sas};
+use super::recording::{Exchange, RECORDED_HOST, RECORDED_SECONDARY, differences};
+use crate::support::batch::split;
+use crate::support::{Answer, Auth, Client, Sas, sas};
 
 /// A session under way: one client of one program.
 pub struct Session {
@@ -41,6 +41,16 @@ impl Session {
             Some(auth) => request.auth(auth).send(),
             None => request.send(),
         }
+    }
+
+    /// How an answer differs from the recorded one, with the account and the addresses of the recording.
+    pub fn differences(&self, exchange: &Exchange, answer: &Answer) -> Vec<String> {
+        let (own, base) = (format!("{}.", self.client.account.name), self.client.url(""));
+        let text =
+            ["\"odata.type\":\"", "'", "term=\""].iter().fold(answer.text().to_owned(), |text, before| {
+                text.replace(&format!("{before}{own}"), &format!("{before}acct."))
+            });
+        differences(exchange, answer, &text.replace(&base, RECORDED_HOST), &base)
     }
 
     /// Requests that were rebuilt have ETags of their own making in the parts of a batch:

@@ -12,12 +12,10 @@ pub mod nodes;
 pub mod ports;
 pub mod postgres;
 pub mod proxy;
-pub mod recording;
 pub mod refusals;
 pub mod sas;
 pub mod scripted;
 pub mod server;
-pub mod session;
 pub mod shell;
 pub mod sign;
 pub mod store;
@@ -59,20 +57,19 @@ macro_rules! stamp {
     };
 }
 
-/// Stamps replays of recorded tests into a test for each of our backends.
+/// Stamps a replay, a function that takes a backend, into a test for each of ours.
 macro_rules! replays {
-    ($($name:ident => $test:literal),* $(,)?) => {
-        const REPLAYED: &[&str] = &[$($test),*];
-        replays!(@ sqlite, Sqlite, [$($name => $test)*]);
-        replays!(@ postgres, Postgres, [$($name => $test)*]);
-        replays!(@ partitioned, Partitioned, [$($name => $test)*]);
+    ($case:ident) => {
+        replays!(@ sqlite, Sqlite, $case);
+        replays!(@ postgres, Postgres, $case);
+        replays!(@ partitioned, Partitioned, $case);
     };
-    (@ $module:ident, $backend:ident, [$($name:ident => $test:literal)*]) => {
+    (@ $module:ident, $backend:ident, $case:ident) => {
         mod $module {
-            $(#[test]
-            fn $name() {
-                super::replay($test, &$crate::support::server::Backend::$backend.client());
-            })*
+            #[test]
+            fn $case() {
+                super::$case($crate::support::server::Backend::$backend);
+            }
         }
     };
 }
