@@ -107,8 +107,8 @@ fn tests(file: &str, text: &str) -> Vec<String> {
 
 /// Names in the list of cases.
 fn listed(text: &str) -> Vec<String> {
-    let Some((_, rest)) = text.split_once("\ncases![") else { return Vec::new() };
-    let names = rest.split("];").next().unwrap_or_default().split(',').map(str::trim);
+    let Some((_, rest)) = text.split_once("\ncases! {") else { return Vec::new() };
+    let names = rest.split('}').next().unwrap_or_default().split(',').map(str::trim);
     names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 

@@ -4,28 +4,17 @@
 use crate::support::*;
 use serde_json::{Value, json};
 
-cases![
-    a_history_of_99_and_its_sentinel_commit_together,
-    a_second_owner_is_stopped_by_the_sentinel,
-    an_instance_row_has_an_empty_row_key,
-    an_instance_range_by_prefix_and_status,
-    a_history_is_deleted_in_hundreds_at_once,
-    a_new_member_joins_in_one_transaction,
-    gateways_are_found_by_status_and_port,
-    boundary_rows_enclose_all_others,
-    reminders_wrap_around_the_ring,
-    transactional_state_mixes_every_kind_of_write,
-    one_answer_is_one_state_of_the_partition,
-    state_is_split_over_many_large_properties,
-    a_lease_is_taken_by_its_etag,
-    a_storage_browser_sends_empty_options,
-    a_health_check_asks_for_nothing,
-    newest_first_by_inverted_ticks,
-    secondary_copies_stay_equal,
-    a_prefix_search_finds_the_prefix_only,
-    different_kinds_of_entity_share_a_partition,
-    a_lost_answer_is_repeated_safely,
-];
+cases! {
+    a_history_of_99_and_its_sentinel_commit_together, a_second_owner_is_stopped_by_the_sentinel,
+    an_instance_row_has_an_empty_row_key, an_instance_range_by_prefix_and_status,
+    a_history_is_deleted_in_hundreds_at_once, a_new_member_joins_in_one_transaction,
+    gateways_are_found_by_status_and_port, boundary_rows_enclose_all_others, reminders_wrap_around_the_ring,
+    transactional_state_mixes_every_kind_of_write, one_answer_is_one_state_of_the_partition,
+    state_is_split_over_many_large_properties, a_lease_is_taken_by_its_etag,
+    a_storage_browser_sends_empty_options, a_health_check_asks_for_nothing, newest_first_by_inverted_ticks,
+    secondary_copies_stay_equal, a_prefix_search_finds_the_prefix_only,
+    different_kinds_of_entity_share_a_partition, a_lost_answer_is_repeated_safely,
+}
 
 fn a_history_of_99_and_its_sentinel_commit_together(client: &Client) {
     let t = client.table();

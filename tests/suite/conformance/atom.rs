@@ -5,31 +5,18 @@ use serde_json::{Value, json};
 use crate::support::atom::*;
 use crate::support::*;
 
-cases![
-    tables_are_created_listed_and_deleted,
-    an_inserted_entity_comes_back,
-    entries_have_the_recorded_layout,
-    feeds_have_the_recorded_layout,
-    every_type_is_read,
-    every_type_is_printed,
-    special_doubles_are_spelled_as_in_xml,
-    text_is_escaped_and_unescaped,
-    white_space_around_text_is_kept,
-    null_and_missing_types_are_understood,
-    booleans_may_be_digits,
-    a_null_that_is_no_boolean_is_refused,
-    what_xml_cannot_hold_is_printed_as_references,
-    text_in_another_encoding_is_refused,
-    entities_are_updated_and_merged_under_a_condition,
-    upserts_work_since_2011,
-    before_2011_every_update_needs_a_condition,
-    deleting_needs_a_condition_in_every_version,
-    queries_filter_and_page,
-    selected_properties_are_printed_alone,
-    properties_are_in_ordinal_order_after_an_update,
-    keys_with_special_characters_are_addressed,
+cases! {
+    tables_are_created_listed_and_deleted, an_inserted_entity_comes_back, entries_have_the_recorded_layout,
+    feeds_have_the_recorded_layout, every_type_is_read, every_type_is_printed,
+    special_doubles_are_spelled_as_in_xml, text_is_escaped_and_unescaped, white_space_around_text_is_kept,
+    null_and_missing_types_are_understood, booleans_may_be_digits, a_null_that_is_no_boolean_is_refused,
+    what_xml_cannot_hold_is_printed_as_references, text_in_another_encoding_is_refused,
+    entities_are_updated_and_merged_under_a_condition, upserts_work_since_2011,
+    before_2011_every_update_needs_a_condition, deleting_needs_a_condition_in_every_version,
+    queries_filter_and_page, selected_properties_are_printed_alone,
+    properties_are_in_ordinal_order_after_an_update, keys_with_special_characters_are_addressed,
     what_atom_wrote_json_reads_and_the_other_way_round,
-];
+}
 
 fn all() -> impl Iterator<Item = Option<&'static str>> {
     CLASSIC.into_iter().chain(MODERN)

@@ -7,24 +7,14 @@ use crate::support::atom::*;
 use crate::support::batch::{Part, post};
 use crate::support::*;
 
-cases![
-    change_sets_hold_every_kind_of_write,
-    inserts_are_answered_with_the_entry,
-    updates_and_deletes_are_answered_to_the_byte,
-    failures_are_atom,
-    lone_failures_have_no_index,
-    what_is_wrong_with_a_part_is_said_in_atom,
-    a_failure_rolls_everything_back,
-    parts_may_differ_in_form,
-    parts_take_the_accept_header_of_the_whole,
-    bare_line_feeds_are_read,
-    verbs_may_be_tunnelled,
-    one_get_is_answered_with_the_entry,
-    one_query_is_answered_with_the_feed,
-    a_get_that_fails_says_so_in_atom,
-    signatures_hold_for_parts,
-    parts_are_no_atom_since_2015_12_11,
-];
+cases! {
+    change_sets_hold_every_kind_of_write, inserts_are_answered_with_the_entry,
+    updates_and_deletes_are_answered_to_the_byte, failures_are_atom, lone_failures_have_no_index,
+    what_is_wrong_with_a_part_is_said_in_atom, a_failure_rolls_everything_back, parts_may_differ_in_form,
+    parts_take_the_accept_header_of_the_whole, bare_line_feeds_are_read, verbs_may_be_tunnelled,
+    one_get_is_answered_with_the_entry, one_query_is_answered_with_the_feed, a_get_that_fails_says_so_in_atom,
+    signatures_hold_for_parts, parts_are_no_atom_since_2015_12_11,
+}
 
 const KIND: &str = "Content-Type: application/atom+xml;type=entry";
 const ACCEPT: &str = "Accept: application/atom+xml,application/xml";

@@ -6,27 +6,16 @@ use serde_json::json;
 use crate::support::atom::*;
 use crate::support::*;
 
-cases![
-    old_clients_get_atom_unless_they_ask_for_more,
-    json_is_not_supported_before_its_version,
-    atom_is_not_supported_since_2015_12_11,
-    versions_that_know_both_answer_what_is_asked,
-    errors_follow_what_was_asked,
-    front_door_errors_have_prefixes_in_every_named_version,
-    bodies_are_what_their_content_type_says,
-    a_body_without_a_content_type_is_looked_at,
-    what_is_no_entry_is_refused,
-    bad_values_are_refused,
-    keys_are_needed_once_and_must_be_text,
-    document_types_are_refused,
-    deep_nesting_is_refused,
-    a_great_many_properties_are_refused,
-    markup_inside_values_is_refused,
-    prefixes_do_not_matter,
-    foreign_namespaces_are_refused,
-    tables_need_a_name,
-    signatures_work_for_old_clients,
-];
+cases! {
+    old_clients_get_atom_unless_they_ask_for_more, json_is_not_supported_before_its_version,
+    atom_is_not_supported_since_2015_12_11, versions_that_know_both_answer_what_is_asked,
+    errors_follow_what_was_asked, front_door_errors_have_prefixes_in_every_named_version,
+    bodies_are_what_their_content_type_says, a_body_without_a_content_type_is_looked_at,
+    what_is_no_entry_is_refused, bad_values_are_refused, keys_are_needed_once_and_must_be_text,
+    document_types_are_refused, deep_nesting_is_refused, a_great_many_properties_are_refused,
+    markup_inside_values_is_refused, prefixes_do_not_matter, foreign_namespaces_are_refused,
+    tables_need_a_name, signatures_work_for_old_clients,
+}
 
 fn seeded(client: &Client) -> Table<'_> {
     let t = client.table();

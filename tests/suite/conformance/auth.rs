@@ -4,34 +4,21 @@ use crate::support::sign::{hmac_base64, http_date};
 use crate::support::*;
 use serde_json::{Value, json};
 
-cases![
-    both_schemes_are_accepted,
-    both_keys_of_an_account_are_valid,
-    the_path_is_signed_as_sent,
-    options_are_not_signed,
-    content_headers_are_signed_as_sent,
-    the_date_header_serves_without_x_ms_date,
-    x_ms_date_wins_over_date,
-    a_date_within_a_quarter_of_an_hour_is_accepted,
-    a_date_beyond_a_quarter_of_an_hour_is_turned_away,
-    a_missing_or_malformed_date_is_turned_away,
-    a_wrong_signature_is_turned_away,
-    the_development_account_may_be_left_out_before_the_path,
+cases! {
+    both_schemes_are_accepted, both_keys_of_an_account_are_valid, the_path_is_signed_as_sent,
+    options_are_not_signed, content_headers_are_signed_as_sent, the_date_header_serves_without_x_ms_date,
+    x_ms_date_wins_over_date, a_date_within_a_quarter_of_an_hour_is_accepted,
+    a_date_beyond_a_quarter_of_an_hour_is_turned_away, a_missing_or_malformed_date_is_turned_away,
+    a_wrong_signature_is_turned_away, the_development_account_may_be_left_out_before_the_path,
     what_would_be_signed_for_another_address_may_not_leave_the_account_out,
-    a_signature_of_another_request_is_turned_away,
-    shared_key_covers_the_verb_and_the_content_type,
-    a_malformed_authorization_is_a_bad_request,
-    the_account_of_the_header_must_be_that_of_the_address,
-    no_credentials_are_forbidden_in_older_versions,
-    no_credentials_are_challenged_in_newer_versions,
-    a_failure_speaks_xml_unless_json_is_mentioned,
-    a_failure_without_a_version_has_the_oldest_form,
-    tokens_came_with_a_version,
-    a_failure_comes_before_the_existence_of_anything,
-    an_unauthenticated_write_changes_nothing,
-    an_unknown_account_is_not_found,
+    a_signature_of_another_request_is_turned_away, shared_key_covers_the_verb_and_the_content_type,
+    a_malformed_authorization_is_a_bad_request, the_account_of_the_header_must_be_that_of_the_address,
+    no_credentials_are_forbidden_in_older_versions, no_credentials_are_challenged_in_newer_versions,
+    a_failure_speaks_xml_unless_json_is_mentioned, a_failure_without_a_version_has_the_oldest_form,
+    tokens_came_with_a_version, a_failure_comes_before_the_existence_of_anything,
+    an_unauthenticated_write_changes_nothing, an_unknown_account_is_not_found,
     the_secondary_reads_but_does_not_write,
-];
+}
 
 fn both_schemes_are_accepted(client: &Client) {
     let t = client.table();

@@ -4,28 +4,18 @@ use crate::support::batch::post;
 use crate::support::*;
 use serde_json::json;
 
-cases![
-    an_existing_entity_fails_the_whole_set,
-    a_missing_entity_fails_the_whole_set,
-    a_stale_etag_fails_the_whole_set,
-    the_first_failure_is_the_one_reported,
-    a_roll_back_restores_values_and_etags,
-    a_lone_storage_failure_has_no_index,
-    a_lone_validation_failure_has_index_zero,
-    a_value_too_large_alone_has_no_index,
-    a_missing_table_fails_with_index_zero,
-    forbidden_characters_in_addresses_fail_with_an_index,
-    addresses_of_no_entity_fail_as_recorded,
-    a_bad_body_fails_at_its_index,
-    a_bad_entity_fails_at_its_index,
-    a_malformed_etag_fails_at_its_index,
-    a_delete_without_condition_fails_at_its_index,
-    validation_comes_before_storage,
-    the_failing_part_speaks_the_format_it_was_asked_in,
-    readers_see_all_of_a_change_set_or_nothing,
-    sets_that_touch_the_same_rows_do_not_deadlock,
+cases! {
+    an_existing_entity_fails_the_whole_set, a_missing_entity_fails_the_whole_set,
+    a_stale_etag_fails_the_whole_set, the_first_failure_is_the_one_reported,
+    a_roll_back_restores_values_and_etags, a_lone_storage_failure_has_no_index,
+    a_lone_validation_failure_has_index_zero, a_value_too_large_alone_has_no_index,
+    a_missing_table_fails_with_index_zero, forbidden_characters_in_addresses_fail_with_an_index,
+    addresses_of_no_entity_fail_as_recorded, a_bad_body_fails_at_its_index, a_bad_entity_fails_at_its_index,
+    a_malformed_etag_fails_at_its_index, a_delete_without_condition_fails_at_its_index,
+    validation_comes_before_storage, the_failing_part_speaks_the_format_it_was_asked_in,
+    readers_see_all_of_a_change_set_or_nothing, sets_that_touch_the_same_rows_do_not_deadlock,
     a_batch_that_is_not_authentic_is_turned_away_whole,
-];
+}
 
 /// Two good inserts around which cases place a bad one.
 fn good(t: &Table) -> Batch {

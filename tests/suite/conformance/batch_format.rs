@@ -4,39 +4,23 @@ use crate::support::batch::{post, query_batch};
 use crate::support::*;
 use serde_json::json;
 
-cases![
-    the_outer_answer_has_the_recorded_headers,
-    an_insert_without_content_is_answered_to_the_byte,
-    an_insert_with_content_is_answered_with_the_entity,
-    updates_are_answered_to_the_byte,
-    a_delete_is_answered_to_the_byte,
-    a_failure_is_answered_to_the_byte,
-    a_missing_table_is_answered_without_cache_control,
-    a_content_id_inside_the_request_is_echoed_second,
-    a_content_id_of_a_read_stands_behind_the_type,
-    a_content_id_of_the_part_is_not_echoed,
-    parts_come_in_the_order_of_the_request,
-    bare_line_feeds_are_read,
-    mixed_line_ends_are_read,
-    header_names_are_read_in_any_case_and_order,
-    inner_addresses_are_absolute_path_only_or_of_another_host,
-    a_path_without_the_account_is_read,
-    a_key_that_looks_like_an_address_is_no_address,
-    a_change_set_of_a_part_with_nothing_in_it_fails,
-    parts_with_nothing_in_them_do_not_count,
-    inner_queries_are_read_but_not_repeated,
-    a_wrong_or_missing_inner_length_does_not_matter,
-    blank_lines_after_a_delete_do_not_matter,
-    a_quoted_boundary_is_read,
-    a_preamble_and_an_epilogue_are_skipped,
-    a_closing_delimiter_without_its_dashes_is_read,
-    a_percent_sign_in_a_body_is_a_percent_sign,
-    a_boundary_inside_a_value_is_a_value,
-    a_tunnelled_verb_inside_is_executed,
-    an_empty_change_set_succeeds_without_parts,
-    one_get_is_answered_directly,
-    one_get_of_a_missing_entity_fails_inside,
-];
+cases! {
+    the_outer_answer_has_the_recorded_headers, an_insert_without_content_is_answered_to_the_byte,
+    an_insert_with_content_is_answered_with_the_entity, updates_are_answered_to_the_byte,
+    a_delete_is_answered_to_the_byte, a_failure_is_answered_to_the_byte,
+    a_missing_table_is_answered_without_cache_control, a_content_id_inside_the_request_is_echoed_second,
+    a_content_id_of_a_read_stands_behind_the_type, a_content_id_of_the_part_is_not_echoed,
+    parts_come_in_the_order_of_the_request, bare_line_feeds_are_read, mixed_line_ends_are_read,
+    header_names_are_read_in_any_case_and_order, inner_addresses_are_absolute_path_only_or_of_another_host,
+    a_path_without_the_account_is_read, a_key_that_looks_like_an_address_is_no_address,
+    a_change_set_of_a_part_with_nothing_in_it_fails, parts_with_nothing_in_them_do_not_count,
+    inner_queries_are_read_but_not_repeated, a_wrong_or_missing_inner_length_does_not_matter,
+    blank_lines_after_a_delete_do_not_matter, a_quoted_boundary_is_read,
+    a_preamble_and_an_epilogue_are_skipped, a_closing_delimiter_without_its_dashes_is_read,
+    a_percent_sign_in_a_body_is_a_percent_sign, a_boundary_inside_a_value_is_a_value,
+    a_tunnelled_verb_inside_is_executed, an_empty_change_set_succeeds_without_parts,
+    one_get_is_answered_directly, one_get_of_a_missing_entity_fails_inside,
+}
 
 /// The part with its ETag and the address of the account replaced.
 fn neutral(client: &Client, raw: &str) -> String {

@@ -6,22 +6,17 @@ use serde_json::json;
 use crate::support::batch::{Part, post};
 use crate::support::*;
 
-cases![
-    inserts_of_the_sdk_for_cpp_are_done,
-    a_row_twice_in_a_batch_of_the_sdk_for_cpp_is_refused_at_the_second,
+cases! {
+    inserts_of_the_sdk_for_cpp_are_done, a_row_twice_in_a_batch_of_the_sdk_for_cpp_is_refused_at_the_second,
     other_writes_of_the_sdk_for_cpp_are_done,
     deletions_of_the_sdk_for_cpp_whose_headers_do_not_end_are_refused,
     headers_that_run_into_any_boundary_are_refused,
-    a_length_of_the_sdk_for_cpp_that_is_no_number_is_refused_to_the_byte,
-    headers_that_are_none_are_refused,
+    a_length_of_the_sdk_for_cpp_that_is_no_number_is_refused_to_the_byte, headers_that_are_none_are_refused,
     what_cannot_be_read_is_refused_in_the_form_of_the_version,
-    a_query_whose_headers_cannot_be_read_is_refused,
-    a_merge_of_the_retired_sdk_for_java_is_done,
-    a_method_header_that_repeats_the_verb_changes_nothing,
-    a_boundary_ends_a_body_in_every_frame,
-    what_follows_a_boundary_on_its_line_makes_it_content,
-    deletions_of_the_retired_sdk_for_rust_ask_for_atom,
-];
+    a_query_whose_headers_cannot_be_read_is_refused, a_merge_of_the_retired_sdk_for_java_is_done,
+    a_method_header_that_repeats_the_verb_changes_nothing, a_boundary_ends_a_body_in_every_frame,
+    what_follows_a_boundary_on_its_line_makes_it_content, deletions_of_the_retired_sdk_for_rust_ask_for_atom,
+}
 
 const CHANGE_SET: &str = "changeset_63ce3ea1-3e7b-41a1-bcd6-588e3854786f";
 const BATCH: &str = "batch_12345678-1234-1234-1234-123456789000";

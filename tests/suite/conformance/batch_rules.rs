@@ -4,29 +4,19 @@ use crate::support::batch::{Part, post, query_batch, split};
 use crate::support::*;
 use serde_json::json;
 
-cases![
-    every_kind_of_write_fits_into_one_change_set,
-    a_hundred_operations_are_accepted,
-    a_hundred_and_one_operations_are_refused,
-    operations_on_another_partition_are_refused,
-    partitions_that_differ_in_case_are_different,
-    operations_on_another_table_are_refused,
-    a_table_in_another_case_is_the_same_table,
-    an_entity_may_appear_once,
+cases! {
+    every_kind_of_write_fits_into_one_change_set, a_hundred_operations_are_accepted,
+    a_hundred_and_one_operations_are_refused, operations_on_another_partition_are_refused,
+    partitions_that_differ_in_case_are_different, operations_on_another_table_are_refused,
+    a_table_in_another_case_is_the_same_table, an_entity_may_appear_once,
     rows_that_differ_in_case_are_different,
-    the_first_of_several_change_sets_is_done_and_the_others_are_refused,
-    change_sets_and_a_get_are_refused,
-    a_get_beside_writes_is_refused,
-    two_gets_are_refused,
-    tables_cannot_be_created_in_a_change_set,
-    a_body_over_four_mebibytes_is_too_large,
-    a_body_just_under_four_mebibytes_is_accepted,
-    a_body_of_another_type_is_refused,
-    a_body_without_its_boundaries_is_refused,
-    a_body_that_breaks_off_changes_nothing,
-    the_account_needs_a_signature_on_the_outside_only,
+    the_first_of_several_change_sets_is_done_and_the_others_are_refused, change_sets_and_a_get_are_refused,
+    a_get_beside_writes_is_refused, two_gets_are_refused, tables_cannot_be_created_in_a_change_set,
+    a_body_over_four_mebibytes_is_too_large, a_body_just_under_four_mebibytes_is_accepted,
+    a_body_of_another_type_is_refused, a_body_without_its_boundaries_is_refused,
+    a_body_that_breaks_off_changes_nothing, the_account_needs_a_signature_on_the_outside_only,
     an_inner_address_of_another_account_is_not_followed,
-];
+}
 
 fn many(t: &Table, rows: std::ops::Range<usize>) -> Batch {
     rows.fold(Batch::new(), |batch, i| {

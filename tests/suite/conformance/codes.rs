@@ -9,7 +9,9 @@ use serde_json::json;
 use crate::support::batch::post;
 use crate::support::*;
 
-cases![every_failure_is_met];
+cases! {
+    every_failure_is_met,
+}
 
 /// How a failure is met.
 enum Row {

@@ -4,28 +4,18 @@ use serde_json::json;
 
 use crate::support::*;
 
-cases![
-    a_preflight_that_matches_is_granted,
-    a_preflight_needs_no_credentials,
-    a_preflight_without_rules_is_refused,
-    a_preflight_without_a_match_is_refused,
-    a_preflight_needs_origin_and_method,
-    the_first_rule_that_matches_wins,
-    origins_are_compared_with_case,
-    methods_are_compared_with_case,
-    headers_match_by_name_and_prefix_without_case,
-    a_star_stands_for_every_origin_and_header,
-    a_preflight_works_for_every_resource,
-    answers_name_the_origin_that_may_read_them,
-    answers_for_anyone_carry_a_star,
-    exposed_headers_are_those_that_were_sent,
-    errors_carry_the_headers_too,
-    other_origins_are_served_without_the_headers,
-    answers_vary_on_gets_where_rules_exist,
-    a_get_without_an_origin_is_answered_as_one_by_anyone,
-    without_rules_nothing_is_added,
+cases! {
+    a_preflight_that_matches_is_granted, a_preflight_needs_no_credentials,
+    a_preflight_without_rules_is_refused, a_preflight_without_a_match_is_refused,
+    a_preflight_needs_origin_and_method, the_first_rule_that_matches_wins, origins_are_compared_with_case,
+    methods_are_compared_with_case, headers_match_by_name_and_prefix_without_case,
+    a_star_stands_for_every_origin_and_header, a_preflight_works_for_every_resource,
+    answers_name_the_origin_that_may_read_them, answers_for_anyone_carry_a_star,
+    exposed_headers_are_those_that_were_sent, errors_carry_the_headers_too,
+    other_origins_are_served_without_the_headers, answers_vary_on_gets_where_rules_exist,
+    a_get_without_an_origin_is_answered_as_one_by_anyone, without_rules_nothing_is_added,
     changed_rules_take_effect,
-];
+}
 
 /// Methods, origins, allowed and exposed headers, age.
 type Rule<'a> = (&'a str, &'a str, &'a str, &'a str, u32);

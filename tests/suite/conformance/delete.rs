@@ -3,18 +3,13 @@
 use crate::support::*;
 use serde_json::json;
 
-cases![
-    delete_removes_the_entity,
-    delete_under_the_right_etag_removes_the_entity,
-    delete_under_another_etag_is_refused,
-    delete_without_a_condition_is_refused,
-    delete_of_a_missing_entity_finds_nothing,
-    delete_twice_finds_nothing_the_second_time,
-    delete_does_not_check_the_length_of_keys,
-    delete_ignores_the_format_of_the_answer,
-    a_deleted_entity_can_be_inserted_again,
-    deletes_at_once_succeed_once,
-];
+cases! {
+    delete_removes_the_entity, delete_under_the_right_etag_removes_the_entity,
+    delete_under_another_etag_is_refused, delete_without_a_condition_is_refused,
+    delete_of_a_missing_entity_finds_nothing, delete_twice_finds_nothing_the_second_time,
+    delete_does_not_check_the_length_of_keys, delete_ignores_the_format_of_the_answer,
+    a_deleted_entity_can_be_inserted_again, deletes_at_once_succeed_once,
+}
 
 fn delete_removes_the_entity(client: &Client) {
     let t = client.table();

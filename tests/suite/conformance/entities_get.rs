@@ -4,21 +4,13 @@ use crate::support::batch::{post, query_batch};
 use crate::support::*;
 use serde_json::json;
 
-cases![
-    get_answers_with_etag_and_entity,
-    get_of_a_missing_entity_finds_nothing,
-    get_of_an_overlong_key_finds_nothing,
-    get_selects_properties,
-    get_selects_what_is_missing_as_null,
-    get_honours_format,
-    get_ignores_top,
-    get_finds_only_what_the_filter_admits,
-    a_filter_of_a_get_that_cannot_be_parsed_is_refused,
-    get_without_metadata_still_has_the_etag_header,
-    get_takes_no_notice_of_if_match,
-    a_read_sees_the_last_write,
-    get_carries_no_continuation,
-];
+cases! {
+    get_answers_with_etag_and_entity, get_of_a_missing_entity_finds_nothing,
+    get_of_an_overlong_key_finds_nothing, get_selects_properties, get_selects_what_is_missing_as_null,
+    get_honours_format, get_ignores_top, get_finds_only_what_the_filter_admits,
+    a_filter_of_a_get_that_cannot_be_parsed_is_refused, get_without_metadata_still_has_the_etag_header,
+    get_takes_no_notice_of_if_match, a_read_sees_the_last_write, get_carries_no_continuation,
+}
 
 fn get_answers_with_etag_and_entity(client: &Client) {
     let t = client.table();

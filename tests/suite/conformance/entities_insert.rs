@@ -3,41 +3,22 @@
 use crate::support::*;
 use serde_json::json;
 
-cases![
-    insert_answers_with_the_stored_entity,
-    insert_stores_what_it_answered,
-    insert_with_content_preferred_says_so,
-    insert_without_content_names_the_entity_in_headers,
-    insert_twice_is_a_conflict,
-    a_conflict_repeats_the_preference,
-    a_validation_error_repeats_the_preference,
-    an_update_confirms_that_it_has_no_content,
-    a_deletion_has_no_preference,
-    headers_of_one_name_are_one_list,
-    an_unknown_preference_is_not_applied,
-    keys_that_differ_in_case_are_different,
-    keys_are_not_joined_into_one,
-    keys_keep_leading_and_trailing_spaces,
-    empty_keys_are_keys,
-    a_missing_key_needs_a_value,
-    a_null_key_needs_a_value,
-    a_key_that_is_no_string_is_refused,
-    a_key_annotated_with_another_type_is_refused,
-    a_key_annotated_as_string_is_accepted,
-    forbidden_characters_in_body_keys_are_out_of_range,
-    control_characters_in_body_keys_are_out_of_range,
-    a_timestamp_in_the_body_is_ignored,
-    a_property_may_be_called_timestamp_in_lower_case,
-    a_property_may_be_called_etag,
-    conditions_on_an_insert_are_ignored,
-    a_location_is_encoded_as_recorded,
-    a_location_can_be_followed,
-    a_location_has_no_query,
-    a_location_speaks_of_the_host_that_was_asked,
-    a_chunked_body_is_read,
-    a_client_that_expects_to_continue_is_told_to,
+cases! {
+    insert_answers_with_the_stored_entity, insert_stores_what_it_answered,
+    insert_with_content_preferred_says_so, insert_without_content_names_the_entity_in_headers,
+    insert_twice_is_a_conflict, a_conflict_repeats_the_preference, a_validation_error_repeats_the_preference,
+    an_update_confirms_that_it_has_no_content, a_deletion_has_no_preference, headers_of_one_name_are_one_list,
+    an_unknown_preference_is_not_applied, keys_that_differ_in_case_are_different,
+    keys_are_not_joined_into_one, keys_keep_leading_and_trailing_spaces, empty_keys_are_keys,
+    a_missing_key_needs_a_value, a_null_key_needs_a_value, a_key_that_is_no_string_is_refused,
+    a_key_annotated_with_another_type_is_refused, a_key_annotated_as_string_is_accepted,
+    forbidden_characters_in_body_keys_are_out_of_range, control_characters_in_body_keys_are_out_of_range,
+    a_timestamp_in_the_body_is_ignored, a_property_may_be_called_timestamp_in_lower_case,
+    a_property_may_be_called_etag, conditions_on_an_insert_are_ignored, a_location_is_encoded_as_recorded,
+    a_location_can_be_followed, a_location_has_no_query, a_location_speaks_of_the_host_that_was_asked,
+    a_chunked_body_is_read, a_client_that_expects_to_continue_is_told_to,
     the_same_insert_at_once_succeeds_once,
-];
+}
 
 fn insert_answers_with_the_stored_entity(client: &Client) {
     let t = client.table();

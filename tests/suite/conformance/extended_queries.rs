@@ -5,18 +5,13 @@ use serde_json::json;
 use crate::support::batch::{post, query_batch};
 use crate::support::*;
 
-cases![
-    functions_lists_and_null_find_what_they_say,
-    text_is_compared_by_code_points_and_folds_ascii_alone,
-    the_characters_that_are_stored_escaped_are_found,
-    a_prefix_of_keys_is_a_range_that_pages_walk,
-    filters_of_tables_ignore_case,
-    no_filter_leaves_the_range_of_a_signature,
-    a_query_in_a_batch_has_the_same_language,
-    operand_kinds_are_checked,
-    each_value_of_a_list_is_a_comparison,
+cases! {
+    functions_lists_and_null_find_what_they_say, text_is_compared_by_code_points_and_folds_ascii_alone,
+    the_characters_that_are_stored_escaped_are_found, a_prefix_of_keys_is_a_range_that_pages_walk,
+    filters_of_tables_ignore_case, no_filter_leaves_the_range_of_a_signature,
+    a_query_in_a_batch_has_the_same_language, operand_kinds_are_checked, each_value_of_a_list_is_a_comparison,
     accounts_without_them_are_answered_as_before,
-];
+}
 
 fn people(client: &Client) -> Table<'_> {
     let t = client.table();

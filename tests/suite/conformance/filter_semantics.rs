@@ -3,31 +3,18 @@
 use crate::support::*;
 use serde_json::{Value, json};
 
-cases![
-    every_type_against_every_literal_under_every_operator,
-    every_literal_on_the_left_mirrors_the_operator,
-    the_matrix_holds_inside_a_negation,
-    a_missing_property_fails_every_comparison,
-    a_missing_property_is_no_unknown,
-    strings_compare_by_code_unit,
-    composed_and_decomposed_letters_are_different,
-    binaries_compare_bytewise_with_prefixes_first,
-    datetimes_compare_by_instant_to_a_tick,
-    guids_compare_as_their_text,
-    a_guid_is_not_its_text,
-    big_integers_compare_exactly,
-    an_integer_literal_beyond_32_bits_compares_as_int64,
-    special_doubles_compare_as_numbers,
-    zeros_are_equal_whatever_their_sign,
-    booleans_sort_false_first,
-    keys_compare_ordinally,
-    the_timestamp_compares_to_a_tick,
-    a_stored_etag_is_a_property_like_any_other,
-    the_empty_string_is_a_value,
-    a_string_with_u0000_is_found,
-    every_range_of_keys_finds_what_the_order_says,
+cases! {
+    every_type_against_every_literal_under_every_operator, every_literal_on_the_left_mirrors_the_operator,
+    the_matrix_holds_inside_a_negation, a_missing_property_fails_every_comparison,
+    a_missing_property_is_no_unknown, strings_compare_by_code_unit,
+    composed_and_decomposed_letters_are_different, binaries_compare_bytewise_with_prefixes_first,
+    datetimes_compare_by_instant_to_a_tick, guids_compare_as_their_text, a_guid_is_not_its_text,
+    big_integers_compare_exactly, an_integer_literal_beyond_32_bits_compares_as_int64,
+    special_doubles_compare_as_numbers, zeros_are_equal_whatever_their_sign, booleans_sort_false_first,
+    keys_compare_ordinally, the_timestamp_compares_to_a_tick, a_stored_etag_is_a_property_like_any_other,
+    the_empty_string_is_a_value, a_string_with_u0000_is_found, every_range_of_keys_finds_what_the_order_says,
     a_scan_without_keys_finds_across_partitions,
-];
+}
 
 const OPERATORS: [&str; 6] = ["eq", "ne", "lt", "le", "gt", "ge"];
 

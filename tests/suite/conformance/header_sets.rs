@@ -6,14 +6,10 @@ use serde_json::json;
 use crate::support::batch::post;
 use crate::support::*;
 
-cases![
-    answers_about_tables,
-    answers_about_entities,
-    answers_to_transactions,
-    answers_in_xml,
-    refusals_of_the_table_layer,
-    refusals_before_and_beside_the_table_layer,
-];
+cases! {
+    answers_about_tables, answers_about_entities, answers_to_transactions, answers_in_xml,
+    refusals_of_the_table_layer, refusals_before_and_beside_the_table_layer,
+}
 
 /// What every answer carries.
 const ALWAYS: [&str; 5] = ["Date", "Server", "x-ms-client-request-id", "x-ms-request-id", "x-ms-version"];

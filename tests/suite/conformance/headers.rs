@@ -7,29 +7,16 @@ use crate::support::client::Request;
 use crate::support::*;
 use serde_json::json;
 
-cases![
-    each_answer_has_a_request_id_of_its_own,
-    the_client_request_id_is_echoed_to_the_letter,
-    no_client_request_id_is_not_echoed,
-    answers_name_a_server,
-    odata_answers_are_not_sniffed_and_not_cached,
-    answers_without_rules_for_origins_do_not_vary,
-    reasons_of_status_lines_are_the_standard_ones,
-    headers_of_curious_clients_are_ignored,
-    header_names_are_read_in_any_case,
-    a_timeout_is_accepted,
-    a_timeout_that_is_no_number_is_refused,
-    a_tunnelled_verb_is_executed,
-    a_tunnelled_upsert_is_an_upsert,
-    a_tunnel_needs_post,
-    a_tunnel_needs_a_known_verb,
-    a_tunnel_needs_one_verb,
-    an_unknown_verb_is_refused,
-    a_head_request_has_no_body,
-    an_answer_without_content_has_a_length_of_zero,
-    continuations_are_named_to_the_letter,
-    answers_on_one_connection_are_named_to_the_letter,
-];
+cases! {
+    each_answer_has_a_request_id_of_its_own, the_client_request_id_is_echoed_to_the_letter,
+    no_client_request_id_is_not_echoed, answers_name_a_server, odata_answers_are_not_sniffed_and_not_cached,
+    answers_without_rules_for_origins_do_not_vary, reasons_of_status_lines_are_the_standard_ones,
+    headers_of_curious_clients_are_ignored, header_names_are_read_in_any_case, a_timeout_is_accepted,
+    a_timeout_that_is_no_number_is_refused, a_tunnelled_verb_is_executed, a_tunnelled_upsert_is_an_upsert,
+    a_tunnel_needs_post, a_tunnel_needs_a_known_verb, a_tunnel_needs_one_verb, an_unknown_verb_is_refused,
+    a_head_request_has_no_body, an_answer_without_content_has_a_length_of_zero,
+    continuations_are_named_to_the_letter, answers_on_one_connection_are_named_to_the_letter,
+}
 
 fn each_answer_has_a_request_id_of_its_own(client: &Client) {
     let t = client.table();

@@ -8,35 +8,18 @@ use crate::support::http::read_answer;
 use crate::support::*;
 use serde_json::json;
 
-cases![
-    still_well,
-    poison_in_values_is_only_text,
-    poison_in_keys_is_only_text,
-    poison_in_property_names_is_refused,
-    poison_in_filters_is_refused_or_finds_nothing,
-    poison_in_table_names_is_refused,
-    poison_in_select_is_only_a_name,
-    poison_in_table_filters_finds_nothing,
-    poison_in_etags_and_ids_is_only_text,
-    a_filter_cannot_be_widened_by_its_literals,
-    deep_json_is_refused,
-    deep_json_in_an_ignored_member_is_ignored,
-    a_deep_filter_is_refused,
-    moderate_nesting_is_not_deep,
-    too_many_comparisons_are_refused,
-    a_huge_address_is_refused,
-    what_each_entity_of_a_page_repeats_is_short,
-    huge_headers_are_refused,
-    invalid_utf8_in_a_body_is_refused,
-    invalid_utf8_in_an_address_is_refused,
-    bad_percent_encoding_is_refused,
-    a_body_with_two_lengths_is_not_smuggled,
-    a_body_that_never_comes_changes_nothing,
-    noise_is_refused,
-    paths_that_climb_are_not_followed,
-    an_error_tells_nothing_about_the_inside,
-    many_clients_at_once_are_served,
-];
+cases! {
+    still_well, poison_in_values_is_only_text, poison_in_keys_is_only_text,
+    poison_in_property_names_is_refused, poison_in_filters_is_refused_or_finds_nothing,
+    poison_in_table_names_is_refused, poison_in_select_is_only_a_name, poison_in_table_filters_finds_nothing,
+    poison_in_etags_and_ids_is_only_text, a_filter_cannot_be_widened_by_its_literals, deep_json_is_refused,
+    deep_json_in_an_ignored_member_is_ignored, a_deep_filter_is_refused, moderate_nesting_is_not_deep,
+    too_many_comparisons_are_refused, a_huge_address_is_refused, what_each_entity_of_a_page_repeats_is_short,
+    huge_headers_are_refused, invalid_utf8_in_a_body_is_refused, invalid_utf8_in_an_address_is_refused,
+    bad_percent_encoding_is_refused, a_body_with_two_lengths_is_not_smuggled,
+    a_body_that_never_comes_changes_nothing, noise_is_refused, paths_that_climb_are_not_followed,
+    an_error_tells_nothing_about_the_inside, many_clients_at_once_are_served,
+}
 
 /// Text that means something to a database, a shell or a parser.
 const POISON: [&str; 16] = [

@@ -3,41 +3,23 @@
 use crate::support::*;
 use serde_json::{Value, json};
 
-cases![
-    plain_json_values_infer_their_types,
-    a_literal_with_point_or_exponent_is_a_double,
-    an_integer_beyond_32_bits_is_a_double,
-    an_annotation_may_follow_its_value,
-    int64_is_read_from_text_and_number,
-    int32_is_read_from_number_and_text,
-    boolean_is_read_from_literal_and_text,
-    double_is_read_from_number_and_text,
-    datetime_guid_and_binary_are_read_from_text,
-    a_string_annotation_keeps_text_as_text,
-    nulls_vanish_with_and_without_annotation,
-    a_selected_null_is_really_absent,
-    odata_members_are_ignored,
-    doubly_annotated_names_are_annotations,
-    an_annotation_without_a_property_is_ignored,
-    escapes_are_decoded,
-    white_space_between_tokens_is_read,
-    a_nested_value_is_refused,
-    broken_json_is_refused,
-    a_body_that_is_no_object_is_refused,
-    text_after_the_object_is_refused,
-    an_empty_body_is_refused,
-    an_unknown_type_is_refused,
-    a_value_that_does_not_fit_its_annotation_is_refused,
-    a_number_beyond_double_is_refused,
-    the_same_property_twice_is_refused,
-    two_annotations_of_one_property_are_refused,
-    binary_may_be_broken_into_lines,
-    names_that_differ_in_case_are_different,
-    the_parameter_of_the_content_type_does_not_matter,
-    a_post_without_a_type_is_refused,
-    other_verbs_and_parts_of_batches_need_no_type,
+cases! {
+    plain_json_values_infer_their_types, a_literal_with_point_or_exponent_is_a_double,
+    an_integer_beyond_32_bits_is_a_double, an_annotation_may_follow_its_value,
+    int64_is_read_from_text_and_number, int32_is_read_from_number_and_text,
+    boolean_is_read_from_literal_and_text, double_is_read_from_number_and_text,
+    datetime_guid_and_binary_are_read_from_text, a_string_annotation_keeps_text_as_text,
+    nulls_vanish_with_and_without_annotation, a_selected_null_is_really_absent, odata_members_are_ignored,
+    doubly_annotated_names_are_annotations, an_annotation_without_a_property_is_ignored, escapes_are_decoded,
+    white_space_between_tokens_is_read, a_nested_value_is_refused, broken_json_is_refused,
+    a_body_that_is_no_object_is_refused, text_after_the_object_is_refused, an_empty_body_is_refused,
+    an_unknown_type_is_refused, a_value_that_does_not_fit_its_annotation_is_refused,
+    a_number_beyond_double_is_refused, the_same_property_twice_is_refused,
+    two_annotations_of_one_property_are_refused, binary_may_be_broken_into_lines,
+    names_that_differ_in_case_are_different, the_parameter_of_the_content_type_does_not_matter,
+    a_post_without_a_type_is_refused, other_verbs_and_parts_of_batches_need_no_type,
     a_lone_surrogate_is_refused,
-];
+}
 
 /// Inserts `p`, `r` with these members written as they are; returns what is
 /// read back.

@@ -3,32 +3,19 @@
 use crate::support::*;
 use serde_json::json;
 
-cases![
-    sample,
-    an_entry_with_minimal_metadata_is_as_recorded,
-    an_entry_with_full_metadata_is_as_recorded,
-    an_entry_without_metadata_is_as_recorded,
-    a_feed_with_minimal_metadata_is_as_recorded,
-    a_feed_with_full_metadata_is_as_recorded,
-    a_feed_without_metadata_is_as_recorded,
-    an_insert_echoes_at_every_level,
-    full_metadata_encodes_keys_in_id_and_link,
-    infinities_are_annotated_and_finite_doubles_are_not,
-    properties_keep_the_order_of_insertion,
-    properties_are_in_ordinal_order_after_an_update,
-    names_beyond_the_basic_plane_come_before_its_end,
-    a_page_shows_entities_of_several_shapes_in_their_order,
-    accept_chooses_the_level,
-    a_read_without_accept_asks_for_atom,
-    a_write_without_accept_is_answered_in_json,
-    format_overrides_accept,
-    verbose_json_is_not_supported,
-    atom_is_not_supported_in_new_versions,
-    other_types_are_not_supported,
-    the_first_supported_type_is_taken,
-    errors_speak_the_level_that_was_asked_for,
+cases! {
+    sample, an_entry_with_minimal_metadata_is_as_recorded, an_entry_with_full_metadata_is_as_recorded,
+    an_entry_without_metadata_is_as_recorded, a_feed_with_minimal_metadata_is_as_recorded,
+    a_feed_with_full_metadata_is_as_recorded, a_feed_without_metadata_is_as_recorded,
+    an_insert_echoes_at_every_level, full_metadata_encodes_keys_in_id_and_link,
+    infinities_are_annotated_and_finite_doubles_are_not, properties_keep_the_order_of_insertion,
+    properties_are_in_ordinal_order_after_an_update, names_beyond_the_basic_plane_come_before_its_end,
+    a_page_shows_entities_of_several_shapes_in_their_order, accept_chooses_the_level,
+    a_read_without_accept_asks_for_atom, a_write_without_accept_is_answered_in_json, format_overrides_accept,
+    verbose_json_is_not_supported, atom_is_not_supported_in_new_versions, other_types_are_not_supported,
+    the_first_supported_type_is_taken, errors_speak_the_level_that_was_asked_for,
     metadata_addresses_follow_the_host_that_was_asked,
-];
+}
 
 /// One property of each type.
 fn colourful() -> serde_json::Value {

@@ -6,24 +6,16 @@ use base64::engine::general_purpose::STANDARD;
 use crate::support::*;
 use serde_json::{Value, json};
 
-cases![
-    an_entity_holds_252_properties,
-    the_union_of_a_merge_holds_252_properties,
-    nulls_do_not_count_as_properties,
-    a_property_name_has_255_characters,
-    a_string_has_32768_utf16_units,
-    a_binary_has_65536_bytes,
-    a_key_has_1024_utf16_units,
-    an_entity_has_one_mebibyte,
-    a_merge_is_held_to_one_mebibyte,
-    an_entity_too_large_fails_its_change_set,
+cases! {
+    an_entity_holds_252_properties, the_union_of_a_merge_holds_252_properties,
+    nulls_do_not_count_as_properties, a_property_name_has_255_characters, a_string_has_32768_utf16_units,
+    a_binary_has_65536_bytes, a_key_has_1024_utf16_units, an_entity_has_one_mebibyte,
+    a_merge_is_held_to_one_mebibyte, an_entity_too_large_fails_its_change_set,
     an_entity_too_large_is_that_because_of_one_property_too,
-    a_merge_is_judged_by_what_was_sent_before_the_union,
-    a_body_over_four_mebibytes_is_refused,
-    a_chunked_body_over_four_mebibytes_is_refused,
-    a_filter_may_hold_many_comparisons,
+    a_merge_is_judged_by_what_was_sent_before_the_union, a_body_over_four_mebibytes_is_refused,
+    a_chunked_body_over_four_mebibytes_is_refused, a_filter_may_hold_many_comparisons,
     table_names_have_63_characters,
-];
+}
 
 fn numbered(range: std::ops::Range<usize>) -> Value {
     Value::Object(range.map(|i| (format!("P{i:03}"), json!(i))).collect())

@@ -5,12 +5,10 @@ use serde_json::json;
 
 use crate::support::*;
 
-cases![
-    of_two_faults_of_a_body_the_earlier_is_reported,
-    a_change_set_reports_the_first_operation_that_is_wrong,
-    the_head_comes_before_the_body,
-    who_may_comes_before_what_is_there,
-];
+cases! {
+    of_two_faults_of_a_body_the_earlier_is_reported, a_change_set_reports_the_first_operation_that_is_wrong,
+    the_head_comes_before_the_body, who_may_comes_before_what_is_there,
+}
 
 /// A fault of an insert, in the order of the checks, and what it does to the
 /// parts of a body.

@@ -3,34 +3,19 @@
 use crate::support::*;
 use serde_json::{Value, json};
 
-cases![
-    entities_come_in_order_of_partition_then_row,
-    supplementary_characters_sort_by_code_point,
-    punctuation_sorts_ordinally,
-    a_page_holds_a_thousand,
-    exactly_a_thousand_need_no_second_page,
-    top_pages_visit_each_row_once_in_order,
-    a_full_page_without_more_has_no_token,
-    pages_keep_filter_and_select,
-    a_filter_that_ends_before_the_table_ends_the_walk,
-    a_token_survives_keys_of_any_kind,
-    a_token_may_be_sent_raw,
-    a_token_has_the_form_of_the_service,
-    a_token_names_the_next_entity_inclusively,
-    paging_is_live,
-    a_row_token_may_be_absent_and_not_empty,
-    a_page_begins_at_keys,
-    a_page_behind_keys_keeps_filter_and_order,
-    empty_values_begin_at_the_first_row,
-    keys_and_tokens_do_not_mix,
-    a_key_that_begins_like_a_token_is_sent_as_a_token,
-    a_malformed_token_is_refused,
-    a_token_past_the_end_finds_nothing,
-    a_token_outside_the_filter_stays_inside_the_filter,
-    a_page_of_fat_entities_ends_early_and_goes_on,
-    a_scan_that_finds_little_finds_it,
-    a_list_of_row_keys_pages_in_order,
-];
+cases! {
+    entities_come_in_order_of_partition_then_row, supplementary_characters_sort_by_code_point,
+    punctuation_sorts_ordinally, a_page_holds_a_thousand, exactly_a_thousand_need_no_second_page,
+    top_pages_visit_each_row_once_in_order, a_full_page_without_more_has_no_token,
+    pages_keep_filter_and_select, a_filter_that_ends_before_the_table_ends_the_walk,
+    a_token_survives_keys_of_any_kind, a_token_may_be_sent_raw, a_token_has_the_form_of_the_service,
+    a_token_names_the_next_entity_inclusively, paging_is_live, a_row_token_may_be_absent_and_not_empty,
+    a_page_begins_at_keys, a_page_behind_keys_keeps_filter_and_order, empty_values_begin_at_the_first_row,
+    keys_and_tokens_do_not_mix, a_key_that_begins_like_a_token_is_sent_as_a_token,
+    a_malformed_token_is_refused, a_token_past_the_end_finds_nothing,
+    a_token_outside_the_filter_stays_inside_the_filter, a_page_of_fat_entities_ends_early_and_goes_on,
+    a_scan_that_finds_little_finds_it, a_list_of_row_keys_pages_in_order,
+}
 
 const PARTITION: &str = "x-ms-continuation-NextPartitionKey";
 const ROW: &str = "x-ms-continuation-NextRowKey";

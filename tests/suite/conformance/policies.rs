@@ -2,33 +2,19 @@
 
 use crate::support::*;
 
-cases![
-    a_new_table_has_none,
-    policies_come_back_in_the_recorded_form,
-    a_head_request_has_the_headers_alone,
-    setting_is_answered_without_content,
-    all_forms_of_times_are_read,
-    empty_policies_keep_their_ids,
-    ids_are_escaped_and_kept_in_order,
-    a_policy_may_say_any_part,
-    setting_replaces_what_was_there,
-    an_empty_body_or_list_clears,
-    five_are_allowed_and_six_are_not,
-    ids_may_have_64_characters_and_must_differ,
-    bad_times_are_refused,
-    bad_permissions_are_refused,
-    what_is_no_such_document_is_refused,
-    a_refused_document_changes_nothing,
-    a_missing_table_is_not_found,
-    policies_go_with_their_table,
-    setting_insists_on_an_accept_header_for_xml,
+cases! {
+    a_new_table_has_none, policies_come_back_in_the_recorded_form, a_head_request_has_the_headers_alone,
+    setting_is_answered_without_content, all_forms_of_times_are_read, empty_policies_keep_their_ids,
+    ids_are_escaped_and_kept_in_order, a_policy_may_say_any_part, setting_replaces_what_was_there,
+    an_empty_body_or_list_clears, five_are_allowed_and_six_are_not,
+    ids_may_have_64_characters_and_must_differ, bad_times_are_refused, bad_permissions_are_refused,
+    what_is_no_such_document_is_refused, a_refused_document_changes_nothing, a_missing_table_is_not_found,
+    policies_go_with_their_table, setting_insists_on_an_accept_header_for_xml,
     before_2015_12_11_every_accept_header_that_takes_anything_takes_xml,
-    the_component_is_signed_however_it_is_spelled,
-    reading_ignores_the_accept_header,
-    other_verbs_and_other_components_are_refused,
-    the_secondary_shows_policies_and_does_not_set_them,
+    the_component_is_signed_however_it_is_spelled, reading_ignores_the_accept_header,
+    other_verbs_and_other_components_are_refused, the_secondary_shows_policies_and_does_not_set_them,
     document_types_and_deep_nesting_are_refused,
-];
+}
 
 fn path(t: &Table) -> String {
     format!("{}?comp=acl", t.set())

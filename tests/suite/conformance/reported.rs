@@ -5,18 +5,13 @@ use serde_json::json;
 use crate::support::client::Request;
 use crate::support::*;
 
-cases![
-    the_sdk_for_ruby_sets_and_gets_policies,
-    the_sdk_for_php_begins_a_page_at_keys,
-    the_sdk_for_php_sets_no_service_properties,
-    storage_explorer_sends_an_empty_row_token,
-    a_table_is_created_without_a_type,
-    fast_azure_storage_reads_with_a_filter,
-    a_poller_sends_the_etag_that_it_has,
-    the_client_for_haskell_sends_every_option,
-    the_sdk_for_cpp_sets_policies_with_a_sas_of_the_table,
-    cloudstub_asks_for_what_cannot_exist,
-];
+cases! {
+    the_sdk_for_ruby_sets_and_gets_policies, the_sdk_for_php_begins_a_page_at_keys,
+    the_sdk_for_php_sets_no_service_properties, storage_explorer_sends_an_empty_row_token,
+    a_table_is_created_without_a_type, fast_azure_storage_reads_with_a_filter,
+    a_poller_sends_the_etag_that_it_has, the_client_for_haskell_sends_every_option,
+    the_sdk_for_cpp_sets_policies_with_a_sas_of_the_table, cloudstub_asks_for_what_cannot_exist,
+}
 
 /// The headers that a request of the suite has by itself.
 const OF_THE_SUITE: [&str; 4] = ["x-ms-version", "DataServiceVersion", "Accept", "x-ms-client-request-id"];

@@ -6,26 +6,15 @@ use crate::support::batch::{post, query_batch};
 use crate::support::sas::time;
 use crate::support::*;
 
-cases![
-    every_generation_of_signatures_works,
-    objects_are_entities,
-    containers_are_tables,
-    the_service_is_its_properties_and_stats,
-    each_permission_allows_its_operations,
-    creating_tables_needs_c_or_w,
-    upserts_need_both_a_and_u,
-    policies_are_out_of_reach,
-    the_table_service_must_be_among_the_services,
-    other_services_and_permissions_may_be_named_too,
-    the_resource_may_repeat_the_resource_types,
-    every_part_of_a_batch_is_checked,
-    all_tables_are_in_reach,
-    both_keys_sign,
-    no_signed_field_may_be_changed,
-    times_protocol_and_address_are_enforced,
-    encryption_scopes_are_signed,
-    the_secondary_may_be_read_but_not_written,
-];
+cases! {
+    every_generation_of_signatures_works, objects_are_entities, containers_are_tables,
+    the_service_is_its_properties_and_stats, each_permission_allows_its_operations,
+    creating_tables_needs_c_or_w, upserts_need_both_a_and_u, policies_are_out_of_reach,
+    the_table_service_must_be_among_the_services, other_services_and_permissions_may_be_named_too,
+    the_resource_may_repeat_the_resource_types, every_part_of_a_batch_is_checked, all_tables_are_in_reach,
+    both_keys_sign, no_signed_field_may_be_changed, times_protocol_and_address_are_enforced,
+    encryption_scopes_are_signed, the_secondary_may_be_read_but_not_written,
+}
 
 const ALL: &str = "rwdlacup";
 

@@ -5,23 +5,15 @@ use serde_json::json;
 
 use crate::support::*;
 
-cases![
-    no_signed_field_may_be_changed,
-    no_signed_field_may_be_added_or_left_out,
-    a_signature_that_is_none_is_refused,
-    encrypted_connections_may_be_demanded,
-    the_source_address_may_be_restricted,
-    restrictions_before_their_version_are_refused,
-    fields_given_twice_are_refused,
-    fields_of_other_services_are_refused,
-    contradictory_fields_are_refused,
-    row_bounds_need_their_partition,
-    versions_that_had_no_signatures_are_refused,
-    other_parameters_are_not_signed,
-    a_flaw_of_another_parameter_is_told_to_whoever_signed,
-    a_signature_does_not_help_a_bad_key,
-    refusals_speak_the_language_of_the_client,
-];
+cases! {
+    no_signed_field_may_be_changed, no_signed_field_may_be_added_or_left_out,
+    a_signature_that_is_none_is_refused, encrypted_connections_may_be_demanded,
+    the_source_address_may_be_restricted, restrictions_before_their_version_are_refused,
+    fields_given_twice_are_refused, fields_of_other_services_are_refused, contradictory_fields_are_refused,
+    row_bounds_need_their_partition, versions_that_had_no_signatures_are_refused,
+    other_parameters_are_not_signed, a_flaw_of_another_parameter_is_told_to_whoever_signed,
+    a_signature_does_not_help_a_bad_key, refusals_speak_the_language_of_the_client,
+}
 
 /// A table with an entity and everything that a signature can have.
 fn full<'a>(client: &'a Client) -> (Table<'a>, Sas) {

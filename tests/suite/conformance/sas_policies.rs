@@ -5,22 +5,13 @@ use serde_json::json;
 use crate::support::sas::time;
 use crate::support::*;
 
-cases![
-    a_policy_says_what_the_signature_leaves_out,
-    changed_policies_take_effect,
-    removed_policies_take_effect,
-    a_policy_of_the_past_refuses,
-    a_policy_of_the_future_refuses,
-    unknown_policies_are_refused,
-    ids_are_compared_with_case,
-    what_is_in_both_is_refused,
-    the_signature_may_add_what_the_policy_leaves_out,
-    a_policy_without_an_expiry_is_not_enough,
-    ranges_hold_under_a_policy,
-    policies_are_those_of_their_table,
-    a_policy_does_not_survive_its_table,
-    the_id_is_signed,
-];
+cases! {
+    a_policy_says_what_the_signature_leaves_out, changed_policies_take_effect, removed_policies_take_effect,
+    a_policy_of_the_past_refuses, a_policy_of_the_future_refuses, unknown_policies_are_refused,
+    ids_are_compared_with_case, what_is_in_both_is_refused, the_signature_may_add_what_the_policy_leaves_out,
+    a_policy_without_an_expiry_is_not_enough, ranges_hold_under_a_policy, policies_are_those_of_their_table,
+    a_policy_does_not_survive_its_table, the_id_is_signed,
+}
 
 /// The parts of an access policy.
 fn parts(start: Option<&str>, expiry: Option<&str>, permission: Option<&str>) -> String {

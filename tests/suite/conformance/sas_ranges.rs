@@ -6,24 +6,15 @@ use serde_json::json;
 use crate::support::batch::{post, query_batch};
 use crate::support::*;
 
-cases![
-    points_outside_do_not_exist,
-    writes_outside_are_refused,
-    queries_show_nothing_outside,
-    filters_cannot_widen_the_range,
-    pages_end_with_the_range,
-    forged_continuations_do_not_leave_the_range,
-    a_page_that_begins_at_keys_does_not_leave_the_range,
-    change_sets_stay_inside,
-    a_change_set_with_one_key_outside_changes_nothing,
-    queries_in_batches_stay_inside,
-    the_range_applies_to_keys_in_bodies,
-    an_empty_range_shows_nothing,
-    a_range_that_ends_with_an_empty_key_is_refused,
-    a_bound_may_lie_just_above_a_key,
-    bounds_are_compared_by_code_units,
-    the_order_of_errors_tells_nothing_of_what_is_outside,
-];
+cases! {
+    points_outside_do_not_exist, writes_outside_are_refused, queries_show_nothing_outside,
+    filters_cannot_widen_the_range, pages_end_with_the_range, forged_continuations_do_not_leave_the_range,
+    a_page_that_begins_at_keys_does_not_leave_the_range, change_sets_stay_inside,
+    a_change_set_with_one_key_outside_changes_nothing, queries_in_batches_stay_inside,
+    the_range_applies_to_keys_in_bodies, an_empty_range_shows_nothing,
+    a_range_that_ends_with_an_empty_key_is_refused, a_bound_may_lie_just_above_a_key,
+    bounds_are_compared_by_code_units, the_order_of_errors_tells_nothing_of_what_is_outside,
+}
 
 type Bound = (Option<&'static str>, Option<&'static str>);
 

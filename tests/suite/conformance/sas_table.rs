@@ -6,29 +6,16 @@ use crate::support::batch::{post, query_batch};
 use crate::support::sas::time;
 use crate::support::*;
 
-cases![
-    every_generation_of_signatures_works,
-    a_signature_may_name_the_version_of_the_request,
-    reading_needs_r_alone,
-    inserting_needs_a_alone,
-    updating_needs_u_alone,
-    deleting_needs_d_alone,
-    upserts_need_both_a_and_u,
-    every_part_of_a_batch_needs_its_own_permission,
-    a_query_in_a_batch_needs_r,
-    tables_are_out_of_reach,
-    policies_and_the_service_are_out_of_reach,
-    other_tables_are_out_of_reach,
-    other_tables_are_out_of_reach_inside_a_batch,
-    the_case_of_the_table_name_does_not_matter,
-    both_keys_sign,
-    expired_signatures_are_refused,
-    signatures_are_refused_before_they_start,
-    times_may_be_dates_and_may_have_fractions,
-    times_of_no_known_form_are_refused,
-    an_expiry_and_permissions_are_needed,
-    permissions_out_of_order_or_unknown_are_refused,
-];
+cases! {
+    every_generation_of_signatures_works, a_signature_may_name_the_version_of_the_request,
+    reading_needs_r_alone, inserting_needs_a_alone, updating_needs_u_alone, deleting_needs_d_alone,
+    upserts_need_both_a_and_u, every_part_of_a_batch_needs_its_own_permission, a_query_in_a_batch_needs_r,
+    tables_are_out_of_reach, policies_and_the_service_are_out_of_reach, other_tables_are_out_of_reach,
+    other_tables_are_out_of_reach_inside_a_batch, the_case_of_the_table_name_does_not_matter, both_keys_sign,
+    expired_signatures_are_refused, signatures_are_refused_before_they_start,
+    times_may_be_dates_and_may_have_fractions, times_of_no_known_form_are_refused,
+    an_expiry_and_permissions_are_needed, permissions_out_of_order_or_unknown_are_refused,
+}
 
 /// A table with one entity, and a client with these permissions on it.
 fn table_and<'a>(client: &'a Client, permissions: &str) -> (Table<'a>, Client) {

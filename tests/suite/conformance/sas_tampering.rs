@@ -6,14 +6,11 @@ use serde_json::json;
 
 use crate::support::*;
 
-cases![
-    no_field_of_a_table_signature_can_be_changed,
-    no_field_of_an_account_signature_can_be_changed,
-    no_field_can_be_added_to_a_table_signature,
-    no_field_can_be_added_to_an_account_signature,
-    no_policy_can_be_exchanged,
-    no_other_account_is_opened,
-];
+cases! {
+    no_field_of_a_table_signature_can_be_changed, no_field_of_an_account_signature_can_be_changed,
+    no_field_can_be_added_to_a_table_signature, no_field_can_be_added_to_an_account_signature,
+    no_policy_can_be_exchanged, no_other_account_is_opened,
+}
 
 /// Versions of every generation of table signatures; neighbours within one sign
 /// the same fields.

@@ -7,27 +7,17 @@ use serde_json::{Map, Value, json};
 
 use crate::support::*;
 
-cases![
-    an_index_entity_follows_its_entity,
-    a_stale_index_update_changes_neither_entity,
-    index_updates_under_conflict_all_happen_once,
-    a_range_of_compound_keys_with_a_projection,
-    a_day_is_dropped_with_its_table,
-    a_day_that_is_made_again_knows_nothing_of_the_old_one,
-    counters_of_a_day_share_an_entity,
-    counters_of_concurrent_writers_do_not_lose_each_other,
-    one_counter_of_concurrent_writers_counts_every_step,
-    a_wide_entity_is_two_entities,
-    halves_are_replaced_together_or_not_at_all,
-    a_token_is_limited_to_its_users_keys,
-    a_token_cannot_reach_past_its_range_in_a_transaction,
-    an_update_without_a_condition_ignores_versions,
-    a_delete_without_a_condition_ignores_versions,
-    a_star_still_needs_the_entity,
-    a_property_is_added_to_some,
-    a_property_changes_its_type_entity_by_entity,
-    a_property_is_removed_by_replacing,
-];
+cases! {
+    an_index_entity_follows_its_entity, a_stale_index_update_changes_neither_entity,
+    index_updates_under_conflict_all_happen_once, a_range_of_compound_keys_with_a_projection,
+    a_day_is_dropped_with_its_table, a_day_that_is_made_again_knows_nothing_of_the_old_one,
+    counters_of_a_day_share_an_entity, counters_of_concurrent_writers_do_not_lose_each_other,
+    one_counter_of_concurrent_writers_counts_every_step, a_wide_entity_is_two_entities,
+    halves_are_replaced_together_or_not_at_all, a_token_is_limited_to_its_users_keys,
+    a_token_cannot_reach_past_its_range_in_a_transaction, an_update_without_a_condition_ignores_versions,
+    a_delete_without_a_condition_ignores_versions, a_star_still_needs_the_entity, a_property_is_added_to_some,
+    a_property_changes_its_type_entity_by_entity, a_property_is_removed_by_replacing,
+}
 
 // Index entities.
 

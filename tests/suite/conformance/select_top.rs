@@ -4,34 +4,18 @@
 use crate::support::*;
 use serde_json::{Value, json};
 
-cases![
-    sample,
-    select_shows_only_what_was_named,
-    select_shows_null_for_what_an_entity_lacks,
-    select_shows_system_properties_only_when_named,
-    select_names_itself_in_the_metadata,
-    select_shows_names_in_their_order,
-    select_tolerates_spaces,
-    select_of_a_star_or_of_nothing_is_everything,
-    a_blank_select_shows_in_the_metadata,
-    select_is_case_sensitive,
-    select_of_a_name_that_cannot_be_stored_is_null,
-    select_of_a_member_of_the_protocol_changes_nothing,
-    select_works_at_every_level,
-    select_does_not_narrow_the_filter,
-    top_limits_the_page,
-    top_zero_is_an_empty_page,
-    top_out_of_range_is_refused,
-    an_empty_top_is_none,
-    select_of_a_name_like_that_of_the_etag_selects_a_property,
-    top_that_is_no_number_is_refused,
-    options_that_the_service_lacks_are_not_implemented,
-    unknown_options_are_refused,
-    a_repeated_option_is_refused,
-    options_combine,
-    a_query_has_no_etag,
-    a_query_for_both_keys_is_still_a_feed,
-];
+cases! {
+    sample, select_shows_only_what_was_named, select_shows_null_for_what_an_entity_lacks,
+    select_shows_system_properties_only_when_named, select_names_itself_in_the_metadata,
+    select_shows_names_in_their_order, select_tolerates_spaces, select_of_a_star_or_of_nothing_is_everything,
+    a_blank_select_shows_in_the_metadata, select_is_case_sensitive,
+    select_of_a_name_that_cannot_be_stored_is_null, select_of_a_member_of_the_protocol_changes_nothing,
+    select_works_at_every_level, select_does_not_narrow_the_filter, top_limits_the_page,
+    top_zero_is_an_empty_page, top_out_of_range_is_refused, an_empty_top_is_none,
+    select_of_a_name_like_that_of_the_etag_selects_a_property, top_that_is_no_number_is_refused,
+    options_that_the_service_lacks_are_not_implemented, unknown_options_are_refused,
+    a_repeated_option_is_refused, options_combine, a_query_has_no_etag, a_query_for_both_keys_is_still_a_feed,
+}
 
 fn sample(client: &Client) -> Table<'_> {
     let t = client.table();

@@ -2,38 +2,21 @@
 
 use crate::support::*;
 
-cases![
-    a_fresh_account_has_the_recorded_defaults,
-    setting_is_accepted_without_content,
-    what_is_set_comes_back,
-    what_is_left_out_stays,
-    an_empty_element_of_rules_clears_them,
-    accounts_do_not_share_properties,
-    the_order_of_elements_does_not_matter,
-    retention_is_between_1_and_365_days,
-    metrics_that_are_enabled_say_whether_operations_are_told_apart,
-    what_is_no_such_document_is_refused,
-    a_document_that_sets_nothing_is_refused,
-    a_refused_document_changes_nothing,
-    five_rules_are_allowed_and_six_are_not,
-    rules_come_back_as_recorded,
-    rules_need_methods_and_origins,
-    rules_hold_64_origins_and_64_headers_and_two_prefixes,
-    ages_are_numbers_from_zero_on,
-    identical_rules_are_allowed,
-    rules_have_two_kibibytes_together,
-    elements_are_set_once,
-    old_versions_replace_everything,
-    old_versions_know_logging_and_metrics_alone,
-    a_head_request_has_the_headers_alone,
-    parameters_must_fit_together,
-    a_bad_timeout_is_refused_in_xml,
-    other_verbs_are_refused,
-    stats_are_on_the_secondary_alone,
-    the_secondary_shows_properties_and_does_not_set_them,
-    document_types_are_refused,
+cases! {
+    a_fresh_account_has_the_recorded_defaults, setting_is_accepted_without_content, what_is_set_comes_back,
+    what_is_left_out_stays, an_empty_element_of_rules_clears_them, accounts_do_not_share_properties,
+    the_order_of_elements_does_not_matter, retention_is_between_1_and_365_days,
+    metrics_that_are_enabled_say_whether_operations_are_told_apart, what_is_no_such_document_is_refused,
+    a_document_that_sets_nothing_is_refused, a_refused_document_changes_nothing,
+    five_rules_are_allowed_and_six_are_not, rules_come_back_as_recorded, rules_need_methods_and_origins,
+    rules_hold_64_origins_and_64_headers_and_two_prefixes, ages_are_numbers_from_zero_on,
+    identical_rules_are_allowed, rules_have_two_kibibytes_together, elements_are_set_once,
+    old_versions_replace_everything, old_versions_know_logging_and_metrics_alone,
+    a_head_request_has_the_headers_alone, parameters_must_fit_together, a_bad_timeout_is_refused_in_xml,
+    other_verbs_are_refused, stats_are_on_the_secondary_alone,
+    the_secondary_shows_properties_and_does_not_set_them, document_types_are_refused,
     characters_that_xml_cannot_hold_are_refused,
-];
+}
 
 const PATH: &str = "/?restype=service&comp=properties";
 const STATS: &str = "/?restype=service&comp=stats";

@@ -3,27 +3,15 @@
 use crate::support::*;
 use serde_json::json;
 
-cases![
-    strings_come_back_exactly,
-    a_string_with_u0000_comes_back,
-    int32_prints_bare,
-    int64_prints_as_text,
-    booleans_print_bare,
-    doubles_always_look_like_doubles,
-    doubles_switch_to_exponents_as_the_service_does,
-    a_negative_zero_keeps_its_sign,
-    doubles_read_back_as_the_same_number,
-    special_doubles_print_as_text,
-    datetimes_print_with_trimmed_fractions,
-    datetimes_are_converted_to_utc,
-    a_datetime_before_1601_is_out_of_range,
-    guids_print_in_lower_case,
-    binaries_print_in_base64,
-    a_property_may_change_its_type_between_entities,
-    types_survive_a_merge_of_other_properties,
-    property_names_are_identifiers,
-    property_names_that_are_no_identifiers_are_refused,
-];
+cases! {
+    strings_come_back_exactly, a_string_with_u0000_comes_back, int32_prints_bare, int64_prints_as_text,
+    booleans_print_bare, doubles_always_look_like_doubles, doubles_switch_to_exponents_as_the_service_does,
+    a_negative_zero_keeps_its_sign, doubles_read_back_as_the_same_number, special_doubles_print_as_text,
+    datetimes_print_with_trimmed_fractions, datetimes_are_converted_to_utc,
+    a_datetime_before_1601_is_out_of_range, guids_print_in_lower_case, binaries_print_in_base64,
+    a_property_may_change_its_type_between_entities, types_survive_a_merge_of_other_properties,
+    property_names_are_identifiers, property_names_that_are_no_identifiers_are_refused,
+}
 
 /// Inserts the property `P` with each input, written as it is, and demands the
 /// given text in the answer.

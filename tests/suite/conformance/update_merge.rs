@@ -3,26 +3,16 @@
 use crate::support::*;
 use serde_json::json;
 
-cases![
-    replace_sets_exactly_what_was_sent,
-    replace_with_keys_only_leaves_the_system_properties,
-    replace_takes_null_for_absent,
-    merge_keeps_what_was_not_sent,
-    merge_ignores_null,
-    merge_changes_types,
-    merge_of_nothing_is_a_write,
-    updates_answer_with_the_new_etag_and_nothing_else,
-    updates_do_not_apply_a_preference,
-    updates_of_a_missing_entity_find_nothing,
-    a_body_without_keys_is_accepted,
-    keys_in_the_body_of_an_update_do_not_matter,
-    a_timestamp_in_an_update_is_ignored,
-    a_round_tripped_entity_is_accepted_at_every_level,
-    an_empty_body_is_refused,
-    concurrent_merges_of_different_properties_all_arrive,
-    concurrent_updates_under_one_etag_succeed_once,
-    counting_under_etags_loses_nothing,
-];
+cases! {
+    replace_sets_exactly_what_was_sent, replace_with_keys_only_leaves_the_system_properties,
+    replace_takes_null_for_absent, merge_keeps_what_was_not_sent, merge_ignores_null, merge_changes_types,
+    merge_of_nothing_is_a_write, updates_answer_with_the_new_etag_and_nothing_else,
+    updates_do_not_apply_a_preference, updates_of_a_missing_entity_find_nothing,
+    a_body_without_keys_is_accepted, keys_in_the_body_of_an_update_do_not_matter,
+    a_timestamp_in_an_update_is_ignored, a_round_tripped_entity_is_accepted_at_every_level,
+    an_empty_body_is_refused, concurrent_merges_of_different_properties_all_arrive,
+    concurrent_updates_under_one_etag_succeed_once, counting_under_etags_loses_nothing,
+}
 
 const MERGES: [&str; 2] = ["MERGE", "PATCH"];
 

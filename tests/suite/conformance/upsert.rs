@@ -3,17 +3,12 @@
 use crate::support::*;
 use serde_json::json;
 
-cases![
-    an_upsert_creates_what_is_missing,
-    insert_or_replace_replaces,
-    insert_or_merge_merges,
-    keys_in_the_body_of_an_upsert_do_not_matter,
-    an_upsert_changes_the_etag,
-    an_upsert_takes_empty_keys,
-    an_upsert_checks_the_length_of_keys,
-    repeating_an_insert_or_replace_changes_nothing_but_the_version,
+cases! {
+    an_upsert_creates_what_is_missing, insert_or_replace_replaces, insert_or_merge_merges,
+    keys_in_the_body_of_an_upsert_do_not_matter, an_upsert_changes_the_etag, an_upsert_takes_empty_keys,
+    an_upsert_checks_the_length_of_keys, repeating_an_insert_or_replace_changes_nothing_but_the_version,
     concurrent_upserts_of_one_entity_all_succeed,
-];
+}
 
 const VERBS: [&str; 3] = ["PUT", "MERGE", "PATCH"];
 

@@ -3,18 +3,13 @@
 use crate::support::*;
 use serde_json::json;
 
-cases![
-    every_version_from_2013_on_is_accepted_and_echoed,
-    versions_nobody_has_heard_of_are_accepted_and_echoed,
-    errors_echo_the_version,
-    malformed_versions_are_refused,
-    versions_before_the_first_are_refused,
-    json_before_its_version_is_not_supported,
-    no_version_with_json_is_the_newest_behaviour,
-    data_service_versions_do_not_matter_to_json,
-    the_version_does_not_change_what_was_stored,
+cases! {
+    every_version_from_2013_on_is_accepted_and_echoed, versions_nobody_has_heard_of_are_accepted_and_echoed,
+    errors_echo_the_version, malformed_versions_are_refused, versions_before_the_first_are_refused,
+    json_before_its_version_is_not_supported, no_version_with_json_is_the_newest_behaviour,
+    data_service_versions_do_not_matter_to_json, the_version_does_not_change_what_was_stored,
     minimal_metadata_has_etags_since_2015_04_05,
-];
+}
 
 fn every_version_from_2013_on_is_accepted_and_echoed(client: &Client) {
     let t = client.table();

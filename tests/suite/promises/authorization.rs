@@ -9,7 +9,9 @@ use crate::support::sas::time;
 use crate::support::server::account;
 use crate::support::*;
 
-cases![every_credential_does_what_the_table_says, no_byte_of_a_signed_request_may_change];
+cases! {
+    every_credential_does_what_the_table_says, no_byte_of_a_signed_request_may_change,
+}
 
 /// What can be done to an entity; each has a row of its own.
 const ENTITY: [&str; 12] = [
