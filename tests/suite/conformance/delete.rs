@@ -4,11 +4,10 @@ use crate::support::*;
 use serde_json::json;
 
 cases! {
-    delete_removes_the_entity, delete_under_the_right_etag_removes_the_entity,
-    delete_under_another_etag_is_refused, delete_without_a_condition_is_refused,
-    delete_of_a_missing_entity_finds_nothing, delete_twice_finds_nothing_the_second_time,
-    delete_does_not_check_the_length_of_keys, delete_ignores_the_format_of_the_answer,
-    a_deleted_entity_can_be_inserted_again, deletes_at_once_succeed_once,
+    delete_removes_the_entity, delete_without_a_condition_is_refused,
+    delete_of_a_missing_entity_finds_nothing, delete_does_not_check_the_length_of_keys,
+    delete_ignores_the_format_of_the_answer, a_deleted_entity_can_be_inserted_again,
+    deletes_at_once_succeed_once,
 }
 
 fn delete_removes_the_entity(client: &Client) {
@@ -19,21 +18,6 @@ fn delete_removes_the_entity(client: &Client) {
     assert_eq!(answer.need("Cache-Control"), "no-cache");
     t.get("p", "r").refused(NOT_FOUND);
     assert_eq!(t.count(), 1);
-}
-
-fn delete_under_the_right_etag_removes_the_entity(client: &Client) {
-    let t = client.table();
-    let etag = t.seed_one(json!({}));
-    t.delete("p", "r", Some(&etag)).expect(204);
-    assert_eq!(t.count(), 0);
-}
-
-fn delete_under_another_etag_is_refused(client: &Client) {
-    let t = client.table();
-    let old = t.seed_one(json!({ "A": 1 }));
-    t.merge("p", "r", &json!({ "A": 2 }), Some("*")).expect(204);
-    t.delete("p", "r", Some(&old)).refused(CONDITION_FAILED);
-    assert_eq!(t.properties(), json!({ "A": 2 }));
 }
 
 fn delete_without_a_condition_is_refused(client: &Client) {
@@ -48,13 +32,6 @@ fn delete_of_a_missing_entity_finds_nothing(client: &Client) {
     let t = client.table();
     t.delete("p", "r", Some("*")).refused(NOT_FOUND);
     t.delete("p", "r", Some("W/\"datetime'2020-01-01T00%3A00%3A00Z'\"")).refused(NOT_FOUND);
-}
-
-fn delete_twice_finds_nothing_the_second_time(client: &Client) {
-    let t = client.table();
-    t.seed_one(json!({}));
-    t.delete("p", "r", Some("*")).expect(204);
-    t.delete("p", "r", Some("*")).refused(NOT_FOUND);
 }
 
 fn delete_does_not_check_the_length_of_keys(client: &Client) {

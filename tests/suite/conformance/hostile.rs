@@ -14,11 +14,9 @@ cases! {
     poison_in_table_names_is_refused, poison_in_select_is_only_a_name, poison_in_table_filters_finds_nothing,
     poison_in_etags_and_ids_is_only_text, a_filter_cannot_be_widened_by_its_literals, deep_json_is_refused,
     deep_json_in_an_ignored_member_is_ignored, a_deep_filter_is_refused, moderate_nesting_is_not_deep,
-    too_many_comparisons_are_refused, a_huge_address_is_refused, what_each_entity_of_a_page_repeats_is_short,
-    huge_headers_are_refused, invalid_utf8_in_a_body_is_refused, invalid_utf8_in_an_address_is_refused,
-    bad_percent_encoding_is_refused, a_body_with_two_lengths_is_not_smuggled,
-    a_body_that_never_comes_changes_nothing, noise_is_refused, paths_that_climb_are_not_followed,
-    an_error_tells_nothing_about_the_inside, many_clients_at_once_are_served,
+    too_many_comparisons_are_refused, what_each_entity_of_a_page_repeats_is_short,
+    invalid_utf8_in_a_body_is_refused, invalid_utf8_in_an_address_is_refused, bad_percent_encoding_is_refused,
+    noise_is_refused, paths_that_climb_are_not_followed, an_error_tells_nothing_about_the_inside,
 }
 
 /// Text that means something to a database, a shell or a parser.
@@ -208,24 +206,6 @@ fn what_each_entity_of_a_page_repeats_is_short(client: &Client) {
     still_well(client);
 }
 
-fn a_huge_address_is_refused(client: &Client) {
-    let target = client.target(&format!("/Tables?x={}", "y".repeat(3_000_000)));
-    let request = format!("GET {target} HTTP/1.1\r\nHost: {}\r\n\r\n", client.host());
-    let status = raw(client, request.as_bytes());
-    assert!(matches!(status, None | Some(400 | 413 | 414 | 431)), "{status:?}");
-    still_well(client);
-}
-
-fn huge_headers_are_refused(client: &Client) {
-    for headers in [format!("X: {}\r\n", "y".repeat(3_000_000)), "X: y\r\n".repeat(200_000)] {
-        let request =
-            format!("GET {} HTTP/1.1\r\nHost: {}\r\n{headers}\r\n", client.target("/Tables"), client.host());
-        let status = raw(client, request.as_bytes());
-        assert!(matches!(status, None | Some(400 | 413 | 431)), "{status:?}");
-    }
-    still_well(client);
-}
-
 fn invalid_utf8_in_a_body_is_refused(client: &Client) {
     let t = client.table();
     for bytes in [&b"\xff"[..], b"\xc3\x28", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc0\xaf"] {
@@ -252,28 +232,6 @@ fn bad_percent_encoding_is_refused(client: &Client) {
         answer.expect_error_code(400, "InvalidInput");
     }
     assert_eq!(t.count(), 0);
-}
-
-fn a_body_with_two_lengths_is_not_smuggled(client: &Client) {
-    let t = client.table();
-    let bytes = t.inserting(&with_keys("p", "r", json!({}))).bytes();
-    let text = String::from_utf8(bytes).expect("plain text");
-    for extra in ["Transfer-Encoding: chunked\r\n", "Content-Length: 5\r\n"] {
-        let request = text.replacen("\r\nContent-Length", &format!("\r\n{extra}Content-Length"), 1);
-        assert_eq!(raw(client, request.as_bytes()), Some(400), "{extra}");
-    }
-    assert_eq!(t.count(), 0);
-    still_well(client);
-}
-
-fn a_body_that_never_comes_changes_nothing(client: &Client) {
-    let t = client.table();
-    let bytes = t.inserting(&with_keys("p", "r", json!({ "A": 1 }))).bytes();
-    let mut stream = client.wire().connect();
-    stream.write_all(&bytes[..bytes.len() - 5]).expect("the server listens");
-    drop(stream);
-    assert_eq!(t.count(), 0);
-    still_well(client);
 }
 
 fn noise_is_refused(client: &Client) {
@@ -317,21 +275,4 @@ fn an_error_tells_nothing_about_the_inside(client: &Client) {
             assert!(!text.contains(word), "{word} in {answer}");
         }
     }
-}
-
-fn many_clients_at_once_are_served(client: &Client) {
-    let t = client.table();
-    std::thread::scope(|scope| {
-        for i in 0..32 {
-            let t = &t;
-            scope.spawn(move || {
-                for n in 0..5 {
-                    let row = format!("{i:02}{n}");
-                    t.insert(&with_keys(&format!("p{}", i % 4), &row, json!({ "N": n }))).expect(201);
-                    t.get(&format!("p{}", i % 4), &row).expect(200);
-                }
-            });
-        }
-    });
-    assert_eq!(t.count(), 160);
 }

@@ -10,7 +10,7 @@ cases! {
     a_policy_of_the_past_refuses, a_policy_of_the_future_refuses, unknown_policies_are_refused,
     ids_are_compared_with_case, what_is_in_both_is_refused, the_signature_may_add_what_the_policy_leaves_out,
     a_policy_without_an_expiry_is_not_enough, ranges_hold_under_a_policy, policies_are_those_of_their_table,
-    a_policy_does_not_survive_its_table, the_id_is_signed,
+    a_policy_does_not_survive_its_table,
 }
 
 /// The parts of an access policy.
@@ -169,12 +169,4 @@ fn a_policy_does_not_survive_its_table(client: &Client) {
     client.delete_table(&t.name).expect(204);
     client.create_table(&t.name).expect(201);
     Table::new(&bearer, &t.name).query("").turned_away(NOT_AUTHENTICATED);
-}
-
-fn the_id_is_signed(client: &Client) {
-    let t = seeded(client);
-    store(&t, "id", &full("r"));
-    let signature = Sas::table(&t.name, "").with_policy("other").signature(&client.account);
-    let query = Sas::table(&t.name, "").with_policy("id").query_signed(&signature);
-    Table::new(&client.bearing(&query), &t.name).get("p", "r").turned_away(NOT_AUTHENTICATED);
 }

@@ -1,5 +1,5 @@
 //! What the pages under `docs/how-to/patterns` rely on, at the level of the protocol.
-//! Those that frameworks rely on too are in `access_patterns`.
+//! Those that frameworks rely on too are in `access_patterns`; single rules are in the files of their topics.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,13 +10,8 @@ use crate::support::*;
 cases! {
     an_index_entity_follows_its_entity, a_stale_index_update_changes_neither_entity,
     index_updates_under_conflict_all_happen_once, a_range_of_compound_keys_with_a_projection,
-    a_day_is_dropped_with_its_table, a_day_that_is_made_again_knows_nothing_of_the_old_one,
-    counters_of_a_day_share_an_entity, counters_of_concurrent_writers_do_not_lose_each_other,
-    one_counter_of_concurrent_writers_counts_every_step, a_wide_entity_is_two_entities,
-    halves_are_replaced_together_or_not_at_all, a_token_is_limited_to_its_users_keys,
-    a_token_cannot_reach_past_its_range_in_a_transaction, an_update_without_a_condition_ignores_versions,
-    a_delete_without_a_condition_ignores_versions, a_star_still_needs_the_entity, a_property_is_added_to_some,
-    a_property_changes_its_type_entity_by_entity, a_property_is_removed_by_replacing,
+    counters_of_a_day_share_an_entity, a_wide_entity_is_two_entities,
+    halves_are_replaced_together_or_not_at_all, a_property_changes_its_type_entity_by_entity,
 }
 
 // Index entities.
@@ -114,38 +109,6 @@ fn a_range_of_compound_keys_with_a_projection(client: &Client) {
     );
 }
 
-// A table for each day.
-
-fn a_day_is_dropped_with_its_table(client: &Client) {
-    let days = [client.table(), client.table()];
-    for t in &days {
-        let batch =
-            (0..100).fold(Batch::new(), |b, i| b.insert(t, &with_keys("p", &format!("{i:02}"), json!({}))));
-        batch.commit(client);
-    }
-    let [old, new] = days;
-    client.delete_table(&old.name).expect_no_content();
-    old.query("").refused(NO_TABLE);
-    old.get("p", "00").refused(NO_TABLE);
-    old.insert(&with_keys("p", "late", json!({}))).refused(NO_TABLE);
-    Batch::new().insert(&old, &with_keys("p", "late", json!({}))).send(client).refused(0, NO_TABLE);
-    client.delete_table(&old.name).refused(NOT_FOUND);
-    assert_eq!(new.count(), 100);
-}
-
-fn a_day_that_is_made_again_knows_nothing_of_the_old_one(client: &Client) {
-    let t = client.table();
-    for round in 0..5 {
-        let etag = t.seed_one(json!({ "Round": round }));
-        assert_eq!(t.count(), 1, "round {round}");
-        client.delete_table(&t.name).expect_no_content();
-        client.create_table(&t.name).expect(201);
-        assert_eq!(t.count(), 0, "round {round}");
-        t.get("p", "r").refused(NOT_FOUND);
-        t.replace("p", "r", &json!({}), Some(&etag)).refused(NOT_FOUND);
-    }
-}
-
 // Counters.
 
 fn hour(n: usize, count: i64) -> Value {
@@ -165,48 +128,6 @@ fn counters_of_a_day_share_an_entity(client: &Client) {
     let day = t.properties();
     assert_eq!(day.as_object().expect("an entity").len(), 48, "value and type of 24: {day}");
     assert_eq!((&day["H03"], &day["H23"]), (&json!("7"), &json!("230")));
-}
-
-fn counters_of_concurrent_writers_do_not_lose_each_other(client: &Client) {
-    let t = client.table();
-    std::thread::scope(|scope| {
-        for n in 0..8 {
-            let t = &t;
-            scope.spawn(move || {
-                for count in 1..=10 {
-                    t.merge("p", "r", &hour(n, count), None).expect_no_content();
-                }
-            });
-        }
-    });
-    let day = t.properties();
-    for n in 0..8 {
-        assert_eq!(day[format!("H{n:02}")], "10", "{day}");
-    }
-}
-
-fn one_counter_of_concurrent_writers_counts_every_step(client: &Client) {
-    let t = client.table();
-    t.seed_one(json!({ "N": 0, "Kept": true }));
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            let t = &t;
-            scope.spawn(move || {
-                for _ in 0..5 {
-                    loop {
-                        let read = t.get("p", "r").expect(200);
-                        let next = json!({ "N": read.json()["N"].as_i64().expect("a number") + 1 });
-                        let answer = t.merge("p", "r", &next, Some(read.need("ETag")));
-                        if answer.status == 204 {
-                            break;
-                        }
-                        answer.refused(CONDITION_FAILED);
-                    }
-                }
-            });
-        }
-    });
-    assert_eq!(t.properties(), json!({ "N": 20, "Kept": true }));
 }
 
 // More than 252 properties.
@@ -254,94 +175,7 @@ fn halves_are_replaced_together_or_not_at_all(client: &Client) {
     assert_eq!(custom(t.entity("wide", "1_2")), half(252, 3));
 }
 
-// Tokens for a range of keys.
-
-/// A table of notes of two users, and a client that has a token for Ann's.
-fn notes(client: &Client) -> (Table<'_>, Client) {
-    let t = client.table();
-    for row in ["ann_1", "ann_2", "anna_1", "bob_1"] {
-        t.seed(with_keys("notes", row, json!({ "Text": row })));
-    }
-    let range = ((Some("notes"), Some("ann_")), (Some("notes"), Some("ann_~")));
-    let ann = Sas::table(&t.name, "raud").range(range.0, range.1).of(client);
-    (t, ann)
-}
-
-fn a_token_is_limited_to_its_users_keys(client: &Client) {
-    let (t, ann) = notes(client);
-    let hers = Table::new(&ann, &t.name);
-    assert_eq!(hers.matching_rows("PartitionKey eq 'notes'"), "ann_1,ann_2");
-    hers.get("notes", "ann_1").expect(200);
-    hers.get("notes", "bob_1").refused(NOT_FOUND);
-    hers.insert(&with_keys("notes", "ann_3", json!({}))).expect(201);
-    hers.merge("notes", "ann_1", &json!({ "Read": true }), Some("*")).expect(204);
-    hers.delete("notes", "ann_2", Some("*")).expect(204);
-    for row in ["anna_1", "bob_1", "ann"] {
-        hers.insert(&with_keys("notes", row, json!({}))).refused(OUTSIDE);
-        hers.replace("notes", row, &json!({}), None).refused(OUTSIDE);
-        hers.delete("notes", row, Some("*")).refused(OUTSIDE);
-    }
-    hers.insert(&with_keys("other", "ann_1", json!({}))).refused(OUTSIDE);
-    assert_eq!(row_keys(&t.matches("")), "ann_1,ann_3,anna_1,bob_1");
-}
-
-fn a_token_cannot_reach_past_its_range_in_a_transaction(client: &Client) {
-    let (t, ann) = notes(client);
-    Batch::new()
-        .insert(&t, &with_keys("notes", "ann_3", json!({})))
-        .delete(&t, "notes", "bob_1", "*")
-        .send(&ann)
-        .refused(1, OUTSIDE);
-    assert_eq!(row_keys(&t.matches("")), "ann_1,ann_2,anna_1,bob_1");
-}
-
-// Without conditions.
-
-fn an_update_without_a_condition_ignores_versions(client: &Client) {
-    let t = client.table();
-    let first = t.seed_one(json!({ "A": 1, "B": 1 }));
-    t.merge("p", "r", &json!({ "A": 2 }), Some("*")).expect_no_content();
-    t.replace("p", "r", &json!({ "A": 3 }), Some(&first)).refused(CONDITION_FAILED);
-    assert_eq!(t.properties(), json!({ "A": 2, "B": 1 }));
-    let last = t.replace("p", "r", &json!({ "A": 3 }), Some("*")).expect_no_content();
-    assert_eq!(t.properties(), json!({ "A": 3 }));
-    assert_eq!(t.get("p", "r").need("ETag"), last.need("ETag"));
-    assert_ne!(last.need("ETag"), first);
-}
-
-fn a_delete_without_a_condition_ignores_versions(client: &Client) {
-    let t = client.table();
-    let first = t.seed_one(json!({}));
-    t.merge("p", "r", &json!({ "A": 2 }), Some("*")).expect_no_content();
-    t.delete("p", "r", Some(&first)).refused(CONDITION_FAILED);
-    t.delete("p", "r", Some("*")).expect_no_content();
-    t.delete("p", "r", Some("*")).refused(NOT_FOUND);
-    assert_eq!(t.count(), 0);
-}
-
-fn a_star_still_needs_the_entity(client: &Client) {
-    let t = client.table();
-    for etag in [Some("*"), Some("W/\"datetime'2024-01-01T00%3A00%3A00Z'\"")] {
-        t.replace("p", "r", &json!({}), etag).refused(NOT_FOUND);
-        t.merge("p", "r", &json!({}), etag).refused(NOT_FOUND);
-        t.delete("p", "r", etag).refused(NOT_FOUND);
-    }
-    assert_eq!(t.count(), 0);
-    // With no If-Match at all the same methods insert.
-    t.merge("p", "r", &json!({ "A": 1 }), None).expect_no_content();
-    assert_eq!(t.properties(), json!({ "A": 1 }));
-}
-
 // Properties over time.
-
-fn a_property_is_added_to_some(client: &Client) {
-    let t = client.table();
-    t.seed_rows("p", ["1", "2", "3"]);
-    t.merge("p", "2", &json!({ "Size": 5 }), Some("*")).expect_no_content();
-    assert_eq!(t.matching_rows("Size ge 0"), "2");
-    assert_eq!(t.matching_rows("not (Size ge 0)"), "1,3");
-    assert_eq!(t.matching_rows("Size ne 5"), "", "what is missing equals nothing and differs from nothing");
-}
 
 fn a_property_changes_its_type_entity_by_entity(client: &Client) {
     let t = client.table();
@@ -359,16 +193,4 @@ fn a_property_changes_its_type_entity_by_entity(client: &Client) {
     let wrong = json!({ "Size@odata.type": "Edm.Int32", "Size": "x" });
     t.merge("p", "1", &wrong, Some("*")).expect_error_code(400, "InvalidInput");
     assert_eq!(custom(t.entity("p", "1")), wider);
-}
-
-fn a_property_is_removed_by_replacing(client: &Client) {
-    let t = client.table();
-    let etag = t.seed_one(json!({ "Old": 1, "Kept": "x" }));
-    t.merge("p", "r", &json!({ "Old": null, "Kept": "y" }), Some("*")).expect_no_content();
-    assert_eq!(t.properties(), json!({ "Old": 1, "Kept": "y" }), "a null says nothing");
-    t.replace("p", "r", &json!({ "Kept": "y" }), Some(&etag)).refused(CONDITION_FAILED);
-    let current = t.get("p", "r").need("ETag").to_owned();
-    t.replace("p", "r", &json!({ "Kept": "y" }), Some(&current)).expect_no_content();
-    assert_eq!(t.properties(), json!({ "Kept": "y" }));
-    assert_eq!(t.matching_rows("Old ge 0"), "");
 }
