@@ -2,13 +2,12 @@
 //! histories with sentinels, leases, index entities.
 
 use crate::support::*;
-use serde_json::{Value, json};
+use serde_json::json;
 
 cases! {
     an_instance_row_has_an_empty_row_key, an_instance_range_by_prefix_and_status,
     a_history_is_deleted_in_hundreds_at_once, a_new_member_joins_in_one_transaction,
-    reminders_wrap_around_the_ring, one_answer_is_one_state_of_the_partition,
-    a_storage_browser_sends_empty_options, a_health_check_asks_for_nothing,
+    reminders_wrap_around_the_ring, a_storage_browser_sends_empty_options, a_health_check_asks_for_nothing,
 }
 
 fn an_instance_row_has_an_empty_row_key(client: &Client) {
@@ -90,26 +89,6 @@ fn reminders_wrap_around_the_ring(client: &Client) {
     assert_eq!(partitions(inside), "59");
     let around = "(PartitionKey gt 'service_' and PartitionKey lt 'service`') and (PartitionKey gt 'service_80000000' or PartitionKey le 'service_20000000')";
     assert_eq!(partitions(around), "19F");
-}
-
-fn one_answer_is_one_state_of_the_partition(client: &Client) {
-    let t = client.table();
-    let write = |n: i32| {
-        (0..50).fold(Batch::new(), |b, i| {
-            b.write("PUT", &t, ("p", &format!("{i:02}")), &json!({ "V": n }), None)
-        })
-    };
-    write(0).commit(client);
-    std::thread::scope(|scope| {
-        scope.spawn(|| (1..=10).for_each(|n| drop(write(n).commit(client))));
-        scope.spawn(|| {
-            for _ in 0..20 {
-                let values: Vec<Value> =
-                    t.matches("PartitionKey eq 'p' and V ge 0").iter().map(|e| e["V"].clone()).collect();
-                assert!(values.len() == 50 && values.iter().all(|v| *v == values[0]), "{values:?}");
-            }
-        });
-    });
 }
 
 fn a_storage_browser_sends_empty_options(client: &Client) {

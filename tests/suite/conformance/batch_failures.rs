@@ -9,11 +9,10 @@ cases! {
     a_stale_etag_fails_the_whole_set, the_first_failure_is_the_one_reported,
     a_roll_back_restores_values_and_etags, a_lone_storage_failure_has_no_index,
     a_lone_validation_failure_has_index_zero, a_value_too_large_alone_has_no_index,
-    a_missing_table_fails_with_index_zero, forbidden_characters_in_addresses_fail_with_an_index,
-    addresses_of_no_entity_fail_as_recorded, a_bad_body_fails_at_its_index, a_bad_entity_fails_at_its_index,
-    a_malformed_etag_fails_at_its_index, a_delete_without_condition_fails_at_its_index,
-    validation_comes_before_storage, the_failing_part_speaks_the_format_it_was_asked_in,
-    readers_see_all_of_a_change_set_or_nothing, sets_that_touch_the_same_rows_do_not_deadlock,
+    forbidden_characters_in_addresses_fail_with_an_index, addresses_of_no_entity_fail_as_recorded,
+    a_bad_body_fails_at_its_index, a_bad_entity_fails_at_its_index, a_malformed_etag_fails_at_its_index,
+    a_delete_without_condition_fails_at_its_index, validation_comes_before_storage,
+    the_failing_part_speaks_the_format_it_was_asked_in, readers_see_all_of_a_change_set_or_nothing,
     a_batch_that_is_not_authentic_is_turned_away_whole,
 }
 
@@ -116,11 +115,6 @@ fn a_value_too_large_alone_has_no_index(client: &Client) {
         Batch::new().write(verb, &t, ("p", "r"), &big, None).send(client).refused_alone(VALUE_TOO_LARGE);
     }
     assert_eq!(t.count(), 0);
-}
-
-fn a_missing_table_fails_with_index_zero(client: &Client) {
-    let t = Table::new(client, fresh_name());
-    good(&t).send(client).refused(0, NO_TABLE);
 }
 
 fn forbidden_characters_in_addresses_fail_with_an_index(client: &Client) {
@@ -232,36 +226,6 @@ fn readers_see_all_of_a_change_set_or_nothing(client: &Client) {
             }
         });
     });
-}
-
-fn sets_that_touch_the_same_rows_do_not_deadlock(client: &Client) {
-    let t = client.table();
-    std::thread::scope(|scope| {
-        for writer in 0..4 {
-            let t = &t;
-            scope.spawn(move || {
-                for round in 0..5 {
-                    let mut rows: Vec<usize> = (0..10).collect();
-                    if writer % 2 == 1 {
-                        rows.reverse();
-                    }
-                    let batch = rows.iter().fold(Batch::new(), |b, i| {
-                        b.write(
-                            "MERGE",
-                            t,
-                            ("p", &i.to_string()),
-                            &json!({ "By": writer * 100 + round }),
-                            None,
-                        )
-                    });
-                    batch.commit(client);
-                }
-            });
-        }
-    });
-    let seen = t.matches("PartitionKey eq 'p'");
-    assert_eq!(seen.len(), 10);
-    assert!(seen.windows(2).all(|w| w[0]["By"] == w[1]["By"]), "{seen:?}");
 }
 
 fn a_batch_that_is_not_authentic_is_turned_away_whole(client: &Client) {

@@ -7,7 +7,6 @@ cases! {
     delete_removes_the_entity, delete_without_a_condition_is_refused,
     delete_of_a_missing_entity_finds_nothing, delete_does_not_check_the_length_of_keys,
     delete_ignores_the_format_of_the_answer, a_deleted_entity_can_be_inserted_again,
-    deletes_at_once_succeed_once,
 }
 
 fn delete_removes_the_entity(client: &Client) {
@@ -57,16 +56,4 @@ fn a_deleted_entity_can_be_inserted_again(client: &Client) {
     assert_ne!(first, second, "an ETag names one version for ever");
     assert_eq!(t.properties(), json!({ "B": 2 }));
     t.delete("p", "r", Some(&first)).refused(CONDITION_FAILED);
-}
-
-fn deletes_at_once_succeed_once(client: &Client) {
-    let t = client.table();
-    t.seed_one(json!({}));
-    let statuses: Vec<u16> = std::thread::scope(|scope| {
-        let delete = || t.delete("p", "r", Some("*")).status;
-        let threads: Vec<_> = (0..6).map(|_| scope.spawn(delete)).collect();
-        threads.into_iter().map(|thread| thread.join().expect("no delete panics")).collect()
-    });
-    assert_eq!(statuses.iter().filter(|s| **s == 204).count(), 1, "{statuses:?}");
-    assert_eq!(statuses.iter().filter(|s| **s == 404).count(), 5, "{statuses:?}");
 }

@@ -29,6 +29,9 @@ fn carries(answer: &Answer, status: u16, sets: &[&[&str]]) {
     expected.sort_unstable();
     found.sort_unstable();
     assert_eq!(found, expected, "{answer}");
+    for (name, value) in [("X-Content-Type-Options", "nosniff"), ("Cache-Control", "no-cache")] {
+        assert!(answer.header(name).is_none_or(|found| found == value), "{answer}");
+    }
 }
 
 fn answers_about_tables(client: &Client) {

@@ -12,9 +12,8 @@ cases! {
     properties_are_in_ordinal_order_after_an_update, names_beyond_the_basic_plane_come_before_its_end,
     a_page_shows_entities_of_several_shapes_in_their_order, accept_chooses_the_level,
     a_read_without_accept_asks_for_atom, a_write_without_accept_is_answered_in_json, format_overrides_accept,
-    verbose_json_is_not_supported, atom_is_not_supported_in_new_versions, other_types_are_not_supported,
-    the_first_supported_type_is_taken, errors_speak_the_level_that_was_asked_for,
-    metadata_addresses_follow_the_host_that_was_asked,
+    verbose_json_is_not_supported, other_types_are_not_supported, the_first_supported_type_is_taken,
+    errors_speak_the_level_that_was_asked_for, metadata_addresses_follow_the_host_that_was_asked,
 }
 
 /// One property of each type.
@@ -337,15 +336,6 @@ fn verbose_json_is_not_supported(client: &Client) {
     let t = client.table();
     let request = client.request("GET", &t.set()).header("Accept", "application/json;odata=verbose");
     request.send().refused(VERBOSE_JSON);
-}
-
-fn atom_is_not_supported_in_new_versions(client: &Client) {
-    let t = client.table();
-    for accept in ["application/atom+xml", "application/xml", "application/atom+xml,application/xml"] {
-        let answer = client.request("GET", &t.set()).header("Accept", accept).send();
-        assert_eq!(answer.status, 415, "{answer}");
-        assert!(answer.text().contains("AtomFormatNotSupported"), "{answer}");
-    }
 }
 
 fn other_types_are_not_supported(client: &Client) {

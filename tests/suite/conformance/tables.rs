@@ -7,7 +7,7 @@ cases! {
     create_answers_with_the_table_and_its_location, create_with_content_preferred_says_so,
     create_without_content_names_the_table_in_headers, create_without_metadata_answers_with_the_name_only,
     create_with_full_metadata_answers_with_type_id_and_link, create_ignores_other_members_of_the_body,
-    create_twice_is_a_conflict, create_in_another_case_is_a_conflict, a_conflict_repeats_the_preference,
+    create_in_another_case_is_a_conflict, a_conflict_repeats_the_preference,
     names_with_wrong_characters_are_refused, names_of_wrong_length_are_out_of_range,
     names_at_the_edges_of_length_are_accepted, the_name_tables_is_reserved,
     a_filter_of_a_list_that_is_no_comparison_is_refused, a_filter_on_another_property_lists_nothing,
@@ -21,7 +21,7 @@ cases! {
     a_malformed_table_token_is_refused, delete_removes_the_table_and_its_entities, delete_disregards_case,
     delete_of_a_missing_table_finds_nothing, a_recreated_table_is_empty,
     a_table_may_change_its_case_by_being_recreated, every_entity_operation_misses_a_missing_table,
-    a_missing_table_is_reported_without_cache_control, accounts_do_not_see_each_other,
+    accounts_do_not_see_each_other,
 }
 
 /// One feed of the tables whose names begin with `prefix`.
@@ -91,11 +91,6 @@ fn create_ignores_other_members_of_the_body(client: &Client) {
     let body =
         json!({ "TableName": name, "Other": 1, "odata.type": "x", "TableName@odata.type": "Edm.String" });
     client.request("POST", "/Tables").json(&body).send().expect(201);
-}
-
-fn create_twice_is_a_conflict(client: &Client) {
-    let t = client.table();
-    client.create_table(&t.name).refused(TABLE_EXISTS);
 }
 
 fn create_in_another_case_is_a_conflict(client: &Client) {
@@ -381,11 +376,6 @@ fn every_entity_operation_misses_a_missing_table(client: &Client) {
     t.merge("p", "r", &body, None).refused(NO_TABLE);
     t.merge("p", "r", &body, Some("*")).refused(NO_TABLE);
     t.delete("p", "r", Some("*")).refused(NO_TABLE);
-}
-
-fn a_missing_table_is_reported_without_cache_control(client: &Client) {
-    let answer = Table::new(client, fresh_name()).query("").refused(NO_TABLE);
-    assert_eq!(answer.header("Cache-Control"), None, "{answer}");
 }
 
 fn accounts_do_not_see_each_other(client: &Client) {

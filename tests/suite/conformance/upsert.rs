@@ -7,7 +7,6 @@ cases! {
     an_upsert_creates_what_is_missing, insert_or_replace_replaces, insert_or_merge_merges,
     keys_in_the_body_of_an_upsert_do_not_matter, an_upsert_changes_the_etag, an_upsert_takes_empty_keys,
     an_upsert_checks_the_length_of_keys, repeating_an_insert_or_replace_changes_nothing_but_the_version,
-    concurrent_upserts_of_one_entity_all_succeed,
 }
 
 const VERBS: [&str; 3] = ["PUT", "MERGE", "PATCH"];
@@ -85,19 +84,5 @@ fn repeating_an_insert_or_replace_changes_nothing_but_the_version(client: &Clien
         t.replace("p", "r", &body, None).expect(204);
         assert_eq!(t.properties(), body);
     }
-    assert_eq!(t.count(), 1);
-}
-
-fn concurrent_upserts_of_one_entity_all_succeed(client: &Client) {
-    let t = client.table();
-    std::thread::scope(|scope| {
-        for i in 0..8 {
-            let t = &t;
-            scope.spawn(move || {
-                let verb = VERBS[i % 3];
-                t.on(verb, "p", "r").json(&json!({ "By": i })).send().expect(204);
-            });
-        }
-    });
     assert_eq!(t.count(), 1);
 }

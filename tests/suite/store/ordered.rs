@@ -12,6 +12,7 @@ use rowhouse::protocol::model::{CompareOp, EdmValue, Key, PageOrder, Stored, Tab
 use rowhouse::protocol::plan::index::{IndexKind, IndexValue, PropertyIndex, ValueOrder, choices};
 use rowhouse::protocol::plan::predicate::Prepared;
 use rowhouse::protocol::plan::{Field, Predicate, Scan, Span, WriteKind};
+use rowhouse::store::postgres::PgStore;
 use rowhouse::store::{Entities, Tables};
 
 use super::contract::{fill, now, number, refusal, scan, table, write};
@@ -23,42 +24,35 @@ use crate::support::store::AnyStore;
 
 /// Stamps every case for one store, as for narrowed pages.
 macro_rules! ordered {
-    ($name:ident, $open:expr) => {
+    ($name:ident, $open:path) => {
+        ordered!(
+            @stamp $name, $open, ordered_is_sorted_eval long_keys_are_ordered_and_told_apart
+            an_order_without_its_index_is_refused a_page_is_full_or_the_last
+            what_cannot_be_sorted_in_time_is_read_in_the_order_of_the_index
+        );
+    };
+    (@stamp $name:ident, $open:path, $($case:ident)+) => {
         mod $name {
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn ordered_is_sorted_eval() {
-                super::ordered_is_sorted_eval(&$open.await).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn long_keys_are_ordered_and_told_apart() {
-                super::long_keys_are_ordered_and_told_apart(&$open.await).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn an_order_without_its_index_is_refused() {
-                super::an_order_without_its_index_is_refused(&$open.await).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn a_page_is_full_or_the_last() {
-                super::a_page_is_full_or_the_last(&$open.await).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn what_cannot_be_sorted_in_time_is_read_in_the_order_of_the_index() {
-                super::what_cannot_be_sorted_in_time_is_read_in_the_order_of_the_index(&$open.await).await;
-            }
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    super::$case(&$open().await).await;
+                }
+            )+
         }
     };
 }
 
-ordered!(in_memory, super::memory());
-ordered!(in_a_file, super::file());
-ordered!(on_plain_tables, super::plain());
-ordered!(on_plain_tables_with_spread, super::spread());
-ordered!(on_hash_partitions_with_spread, super::partitioned());
-ordered!(distributed, super::open(super::distributed_url(), 8));
+ordered!(in_memory, super::memory);
+ordered!(in_a_file, super::file);
+ordered!(on_plain_tables, super::plain);
+ordered!(on_plain_tables_with_spread, super::spread);
+ordered!(on_hash_partitions_with_spread, super::partitioned);
+ordered!(distributed, super::distributed);
+
+async fn distributed() -> PgStore {
+    open(distributed_url(), 8).await
+}
 
 const PROPERTIES: [(&str, IndexKind); 7] = [
     ("A", IndexKind::Text),
@@ -284,7 +278,7 @@ pub async fn what_cannot_be_sorted_in_time_is_read_in_the_order_of_the_index<B: 
 /// A page whose time is used up has all that it found until then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_page_has_more_than_its_first_match() {
-    for store in [plain().await, spread().await, partitioned().await, open(distributed_url(), 8).await] {
+    for store in [plain().await, spread().await, partitioned().await, distributed().await] {
         let (account, table) = table(&store).await;
         let of = |n: i32| {
             let properties = [number("N", n), number("M", n % 5)].concat();
@@ -334,7 +328,7 @@ async fn a_page_that_is_full_in_a_window_that_is_cut_off_skips_nothing() {
 #[tokio::test]
 async fn buckets_share_the_bytes_of_a_page() {
     const ENTITIES: i32 = 400;
-    let store = open(distributed_url(), 8).await;
+    let store = distributed().await;
     let (account, table) = table(&store).await;
     let of = |n: i32| {
         let properties = [number("N", n), vec![("T".into(), EdmValue::String("x".repeat(1000)))]].concat();

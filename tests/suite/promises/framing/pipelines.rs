@@ -69,7 +69,9 @@ fn no_answer_is_taken_for_another() {
 
 #[test]
 fn a_thousand_requests_at_once_are_answered_in_their_order() {
-    let client = site().client();
+    // Its patience is that of servers, since a busy machine takes its time for so many.
+    let site = Site::start("sqlite::memory:", &[]);
+    let client = site.client();
     let t = client.table();
     let rows: Vec<String> = (0..10).map(|row| format!("{row}")).collect();
     for (value, row) in rows.iter().enumerate() {
@@ -91,5 +93,6 @@ fn a_thousand_requests_at_once_are_answered_in_their_order() {
             assert_eq!((raw.status, &entity["A"]), (200, &json!(row)), "answer {at}");
         }
     });
-    is_well(&client);
+    client.get("/Tables?$top=1").expect(200);
+    assert!(!site.log().contains("panicked"), "{}", site.log());
 }
