@@ -9,6 +9,7 @@ use crate::store::LoadMark;
 use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::rows::range::RowRange;
 use crate::transfer::rows::row::{Row, Version};
+use crate::transfer::rows::selection::NameCase;
 use crate::transfer::rows::type_inference::Inferences;
 
 /// What a copy does with an entity whose key exists in the target.
@@ -93,6 +94,16 @@ pub(crate) trait RowReader: Send {
 pub(crate) trait TransferSource: Send + Sync {
     /// Returns the names of all tables, in their original case.
     fn tables(&self) -> TransferResult<Vec<String>>;
+
+    /// Whether the place tells tables by the case of their names.
+    fn name_case(&self) -> NameCase {
+        NameCase::Ignored
+    }
+
+    /// Asks the place whether it has a table: a list may be guessed or cut.
+    fn has_table(&self, table: &str) -> TransferResult<bool> {
+        Ok(self.tables()?.iter().any(|name| self.name_case().is_same(name, table)))
+    }
 
     /// Whether pages are in key order.
     fn is_ordered(&self) -> bool {

@@ -13,6 +13,9 @@ pub(crate) enum TransferError {
     /// An answer has more bytes than are read.
     #[error("{0}")]
     TooLarge(String),
+    /// The place says that it has no such table.
+    #[error("there is no table {0}")]
+    NoTable(String),
     #[error("interrupted")]
     Interrupted,
 }
@@ -21,6 +24,11 @@ pub(crate) enum TransferError {
 pub(crate) type TransferResult<T> = std::result::Result<T, TransferError>;
 
 impl TransferError {
+    /// Whether something failed: the arguments are right, and no signal has ended it.
+    pub(super) const fn is_failure(&self) -> bool {
+        matches!(self, TransferError::Failed(_) | TransferError::TooLarge(_) | TransferError::NoTable(_))
+    }
+
     /// Names the file or folder that the error is about, unless the text names it.
     pub(super) fn at(self, path: &Path) -> Self {
         let path = path.display().to_string();

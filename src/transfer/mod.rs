@@ -26,7 +26,7 @@ pub(crate) use formats::{FileFormat, FileOptions};
 pub(crate) use locations::cosmos::name_problems;
 pub(crate) use locations::location::DataLocation;
 pub(crate) use opener::{OpenLocation, Opener};
-pub(crate) use rows::selection::Selection;
+pub(crate) use rows::selection::{NameCase, Selection};
 pub(crate) use rows::type_inference::Inferences;
 pub(crate) use survey::{PageWalk, Survey};
 pub(crate) use verify::{Compared, Comparison, renamed_tables};

@@ -13,8 +13,8 @@ use super::ended::TransferEnd;
 use crate::cli::output::{interruption, warn};
 use crate::protocol::model::{EdmType, TableName, Ticks};
 use crate::transfer::{
-    Comparison, DataLocation, FileFormat, FileOptions, Opener, PageWalk, Progress, ProgressForm, Selection,
-    TransferSource,
+    Comparison, DataLocation, FileFormat, FileOptions, NameCase, Opener, PageWalk, Progress, ProgressForm,
+    Selection, TransferSource,
 };
 
 /// Pages in flight: more take more than 100 MiB of memory, and gain little on one machine.
@@ -101,11 +101,17 @@ pub(crate) struct RunArguments {
 }
 
 impl SelectionArguments {
-    /// Returns the selection.
-    pub(super) fn selection(&self, since: Option<Ticks>) -> Result<Selection, TransferEnd> {
+    /// Returns the selection in these places.
+    pub(super) fn selection(
+        &self,
+        places: &[&DataLocation],
+        since: Option<Ticks>,
+    ) -> Result<Selection, TransferEnd> {
+        let is_exact = places.iter().any(|place| place.name_case() == NameCase::Distinguished);
         let selection = Selection {
             include: self.include.clone(),
             exclude: self.exclude.clone(),
+            name_case: if is_exact { NameCase::Distinguished } else { NameCase::Ignored },
             filter: self.filter.clone(),
             since,
             max_comparisons: MAX_COMPARISONS,
@@ -140,9 +146,10 @@ pub(super) fn rename(text: &str) -> Result<(String, String), String> {
 /// [`TransferEnd::Usage`] with the names.
 pub(super) fn refuse_unknown_renames(
     renames: &[(String, String)],
-    tables: &[String],
+    source: &dyn TransferSource,
 ) -> Result<(), TransferEnd> {
-    let is_unknown = |name: &&String| !tables.iter().any(|table| table.eq_ignore_ascii_case(name));
+    let (tables, case) = (source.tables()?, source.name_case());
+    let is_unknown = |name: &&String| !tables.iter().any(|table| case.is_same(table, name));
     match renames.iter().map(|(from, _)| from).find(is_unknown) {
         Some(name) => Err(TransferEnd::Usage(format!("--rename: FROM has no table {name}"))),
         None => Ok(()),

@@ -58,7 +58,7 @@ pub(crate) struct DeleteArguments {
 /// Counts entities.
 pub(crate) fn count(arguments: &CountArguments) -> Result<(), TransferEnd> {
     let location = location("PLACE", &arguments.place)?;
-    let selection = arguments.selection.selection(None)?;
+    let selection = arguments.selection.selection(&[&location], None)?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
     let opened = session.opener(&selection, arguments.account.as_deref()).source(&location)?;
     check_matches(&selection, &opened.as_source()?.tables()?)?;
@@ -75,6 +75,7 @@ pub(crate) fn delete_where(arguments: &DeleteArguments) -> Result<(), TransferEn
         include: vec![arguments.table.clone()],
         filter: Some(arguments.filter.clone()),
         max_comparisons: 1000,
+        name_case: location.name_case(),
         ..Selection::default()
     };
     let selection = checked("FILTER", selection)?;
@@ -82,7 +83,7 @@ pub(crate) fn delete_where(arguments: &DeleteArguments) -> Result<(), TransferEn
     let opener = session.opener(&selection, arguments.account.as_deref());
     let opened = if arguments.dry_run { opener.source(&location)? } else { opener.target(&location)? };
     let source = opened.as_source()?;
-    if !source.tables()?.iter().any(|name| name.eq_ignore_ascii_case(&arguments.table)) {
+    if !source.tables()?.iter().any(|name| selection.has_table(name)) {
         return Err(TransferEnd::Usage(format!("there is no table {}", arguments.table)));
     }
     if arguments.dry_run || !arguments.yes {

@@ -38,6 +38,7 @@ impl From<TransferError> for TransferEnd {
         match error {
             TransferError::Usage(text) => TransferEnd::Usage(text),
             TransferError::Failed(text) | TransferError::TooLarge(text) => TransferEnd::Failed(text),
+            TransferError::NoTable(_) => TransferEnd::Failed(error.to_string()),
             TransferError::Interrupted => TransferEnd::Interrupted("interrupted".into()),
         }
     }

@@ -48,7 +48,7 @@ pub(crate) struct VerifyArguments {
 /// Compares two places, and prints the differences.
 pub(crate) fn run(arguments: &VerifyArguments) -> Result<(), TransferEnd> {
     let (from, to) = (location("FROM", &arguments.from)?, location("TO", &arguments.to)?);
-    let selection = arguments.selection.selection(None)?;
+    let selection = arguments.selection.selection(&[&from, &to], None)?;
     refuse_ranged("verify", &[&from, &to])?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
     let [from_account, to_account] = arguments.accounts.of(&from, &to);
@@ -59,9 +59,8 @@ pub(crate) fn run(arguments: &VerifyArguments) -> Result<(), TransferEnd> {
         warn_of_remarks(place.inferences().map_or(&[][..], Inferences::remarks));
         refuse_left_out("verify", place)?;
     }
-    let ours = source.tables()?;
-    refuse_unknown_renames(&arguments.rename, &ours)?;
-    check_matches(&selection, &[ours, renamed_tables(target, &arguments.rename)?].concat())?;
+    refuse_unknown_renames(&arguments.rename, source)?;
+    check_matches(&selection, &[source.tables()?, renamed_tables(target, &arguments.rename)?].concat())?;
     let progress = Progress::start(arguments.run.progress, "compared");
     let comparison = Comparison {
         with_timestamps: arguments.timestamps,

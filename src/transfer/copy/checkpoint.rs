@@ -1,6 +1,7 @@
 //! What a copy has done so far, in a SQLite file without secrets, so that it can be resumed.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,7 +17,8 @@ use crate::transfer::work::work_queue::{Cut, Task};
 
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS copy (fingerprint TEXT NOT NULL, name TEXT NOT NULL);
-    CREATE TABLE IF NOT EXISTS tables (name TEXT PRIMARY KEY, prepared INTEGER NOT NULL);
+    CREATE TABLE IF NOT EXISTS tables (
+        name TEXT PRIMARY KEY, prepared INTEGER NOT NULL, is_whole INTEGER NOT NULL);
     CREATE TABLE IF NOT EXISTS ranges (
         id INTEGER PRIMARY KEY, name TEXT NOT NULL,
         pk TEXT NOT NULL, rk TEXT NOT NULL, is_after INTEGER NOT NULL, upper_pk TEXT, upper_rk TEXT,
@@ -147,10 +149,19 @@ impl Checkpoint {
         Ok(names.collect::<rusqlite::Result<_>>()?)
     }
 
+    /// Returns the tables of which all entities are copied, though others are copied by their changes.
+    pub(crate) fn whole_tables(&self) -> TransferResult<BTreeSet<String>> {
+        let connection = self.lock();
+        let mut statement = connection.prepare("SELECT name FROM tables WHERE is_whole")?;
+        let names = statement.query_map([], |row| row.get(0))?;
+        Ok(names.collect::<rusqlite::Result<_>>()?)
+    }
+
     /// Records that a table is about to be created: it is new, even if this run ends before it is prepared.
-    pub(crate) fn begin_table(&self, table: &str) -> TransferResult<()> {
+    pub(crate) fn begin_table(&self, table: &str, is_whole: bool) -> TransferResult<()> {
         for_good(&mut self.lock(), |connection| {
-            connection.execute("INSERT OR IGNORE INTO tables VALUES (?1, 0)", [table])?;
+            let begin = "INSERT OR IGNORE INTO tables VALUES (?1, 0, ?2)";
+            connection.execute(begin, params![table, is_whole])?;
             Ok(())
         })
     }
@@ -172,7 +183,8 @@ impl Checkpoint {
                 insert(connection, &task)?;
                 tasks.push(task);
             }
-            let prepare = "INSERT INTO tables VALUES (?1, 1) ON CONFLICT (name) DO UPDATE SET prepared = 1";
+            let prepare =
+                "INSERT INTO tables VALUES (?1, 1, 0) ON CONFLICT (name) DO UPDATE SET prepared = 1";
             connection.execute(prepare, [table])?;
             Ok(tasks)
         })

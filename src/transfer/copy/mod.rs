@@ -4,7 +4,7 @@ pub(super) mod checkpoint;
 pub(super) mod rejects;
 pub(super) mod settings;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +32,8 @@ pub(crate) struct CopyOptions<'a> {
     pub keep_going: bool,
     /// The target as it is, for its settings; `None` for a new dump.
     pub existing: Option<&'a dyn TransferSource>,
+    /// If only changes are copied, the source with all its entities, for tables that the target lacks.
+    pub whole: Option<&'a dyn TransferSource>,
     pub settings: SettingsRule,
     /// Maximum entities a second.
     pub rate_limit: Option<u32>,
@@ -52,8 +54,8 @@ impl CopyOptions<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct CopySummary {
     pub tables: BTreeMap<String, Counts>,
-    /// Settings that differ, and stay as they are in the target.
-    pub left: Vec<String>,
+    /// What the copy did not do, or did beyond what was asked for.
+    pub remarks: BTreeSet<String>,
     /// Tables that failed, with the reasons.
     pub failed: BTreeMap<String, String>,
     /// Answers that asked to slow down.
@@ -81,7 +83,9 @@ struct CopyRun<'a> {
     progress: &'a Progress,
     queue: WorkQueue,
     failed: Mutex<BTreeMap<String, String>>,
-    left: Mutex<Vec<String>>,
+    remarks: Mutex<BTreeSet<String>>,
+    /// Tables of which all entities are copied, and not only changes.
+    whole_tables: Mutex<BTreeSet<String>>,
     /// When the maximum rate allows the next entity.
     due: Mutex<Instant>,
 }
@@ -106,7 +110,8 @@ pub(crate) fn copy(
         progress,
         queue: WorkQueue::default(),
         failed,
-        left: Mutex::default(),
+        remarks: Mutex::default(),
+        whole_tables: Mutex::new(checkpoint.whole_tables()?),
         due,
     };
     run.prepare()?;
@@ -122,7 +127,7 @@ pub(crate) fn copy(
         throttled: from.0 + to.0,
         retried: from.1 + to.1,
         tables: checkpoint.counts()?.into_iter().collect(),
-        left: run.left.into_inner().unwrap_or_else(PoisonError::into_inner),
+        remarks: run.remarks.into_inner().unwrap_or_else(PoisonError::into_inner),
         failed: run.failed.into_inner().unwrap_or_else(PoisonError::into_inner),
     };
     if options.stop.load(Ordering::Relaxed) {
@@ -161,10 +166,9 @@ impl CopyRun<'_> {
                 return Err(TransferError::Interrupted);
             }
             match self.prepare_table(&table, prepared.contains(&table)) {
-                Err(TransferError::Failed(reason) | TransferError::TooLarge(reason))
-                    if self.options.keep_going =>
-                {
-                    self.fail(&table, reason);
+                Err(TransferError::NoTable(_)) if self.is_dropped(&table)? => {}
+                Err(error) if self.options.keep_going && error.is_failure() => {
+                    self.fail(&table, error.to_string());
                 }
                 done => done?,
             }
@@ -189,7 +193,7 @@ impl CopyRun<'_> {
         };
         match step {
             SettingsStep::Nothing => Ok(()),
-            SettingsStep::Left => self.leave("service properties".into()),
+            SettingsStep::Left => self.leave("service properties"),
             SettingsStep::Set => {
                 // What is not mentioned stays.
                 ours.cors.get_or_insert_default();
@@ -212,13 +216,47 @@ impl CopyRun<'_> {
         };
         match step {
             SettingsStep::Nothing => Ok(()),
-            SettingsStep::Left => self.leave(format!("policies of {named}")),
+            SettingsStep::Left => self.leave(&format!("policies of {named}")),
             SettingsStep::Set => self.target.set_policies(named, &ours),
         }
     }
 
-    fn leave(&self, setting: String) -> TransferResult<()> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner).push(setting);
+    fn leave(&self, setting: &str) -> TransferResult<()> {
+        self.remark(format!("{setting} differ, and stay as they are in TO"));
+        Ok(())
+    }
+
+    fn remark(&self, text: String) {
+        self.remarks.lock().unwrap_or_else(PoisonError::into_inner).insert(text);
+    }
+
+    /// Whether the source says, asked once more, that it does not have a table any more.
+    fn is_dropped(&self, table: &str) -> TransferResult<bool> {
+        let is_dropped = !self.source.has_table(table)?;
+        if is_dropped {
+            self.remark(format!(
+                "{table} was deleted in FROM; what was copied of it stays in TO, unless --delete-extra-tables is given"
+            ));
+        }
+        Ok(is_dropped)
+    }
+
+    /// Returns where to read a table from.
+    fn source_of(&self, table: &str) -> &dyn TransferSource {
+        let whole = self.whole_tables.lock().unwrap_or_else(PoisonError::into_inner);
+        self.options.whole.filter(|_| whole.contains(table)).unwrap_or(self.source)
+    }
+
+    /// Records that the target gets a new table: all its entities are copied.
+    fn begin_table(&self, table: &str) -> TransferResult<()> {
+        let is_whole = self.options.whole.is_some();
+        self.checkpoint.begin_table(table, is_whole)?;
+        if is_whole {
+            self.remark(format!(
+                "TO lacked {table}: all its entities are copied, not only those changed since"
+            ));
+            self.whole_tables.lock().unwrap_or_else(PoisonError::into_inner).insert(table.to_owned());
+        }
         Ok(())
     }
 
@@ -251,13 +289,14 @@ impl CopyRun<'_> {
             || self.checkpoint.has_begun(table)?
             || (!is_prepared && self.target.has_entities(named)?.is_none());
         if is_new && !is_prepared {
-            self.checkpoint.begin_table(table)?;
+            self.begin_table(table)?;
         }
         self.target.create(named)?;
         self.copy_policies(table, is_new)?;
-        self.progress.expect(table, self.source.expected(table)?);
+        let source = self.source_of(table);
+        self.progress.expect(table, source.expected(table)?);
         if !is_prepared {
-            let ranges = self.source.ranges(table)?;
+            let ranges = source.ranges(table)?;
             self.checkpoint.add_table(table, ranges)?.into_iter().for_each(|task| self.queue.add(task));
         }
         Ok(())
@@ -307,10 +346,8 @@ impl CopyRun<'_> {
                 match self.copy_range(&task) {
                     Ok(true) => self.checkpoint.finish(task.id)?,
                     Ok(false) => return Ok(()),
-                    Err(TransferError::Failed(reason) | TransferError::TooLarge(reason))
-                        if self.options.keep_going =>
-                    {
-                        self.fail(&task.table, reason);
+                    Err(error) if self.options.keep_going && error.is_failure() => {
+                        self.fail(&task.table, error.to_string());
                     }
                     Err(error) => return Err(error),
                 }
@@ -323,14 +360,20 @@ impl CopyRun<'_> {
 
     /// Copies a range; `false` if it was stopped before the end.
     fn copy_range(&self, task: &Task) -> TransferResult<bool> {
-        let mut reader = self.source.open(&task.table, &task.range, false)?;
+        let mut reader = self.source_of(&task.table).open(&task.table, &task.range, false)?;
         let (mut resumed, mut pages) = (task.resumed, 0);
         loop {
             if self.options.stop.load(Ordering::Relaxed) || self.queue.is_stopped() {
                 self.queue.stop();
                 return Ok(false);
             }
-            let Some(mut page) = reader.next()? else { return Ok(true) };
+            let mut page = match reader.next() {
+                Err(TransferError::NoTable(_)) if self.is_dropped(&task.table)? => return Ok(true),
+                page => match page? {
+                    Some(page) => page,
+                    None => return Ok(true),
+                },
+            };
             let is_last = self.queue.keep_own(task, &mut page, self.source.is_ordered());
             let has_rows = !page.rows.is_empty();
             self.copy_page(task, page, pages, resumed)?;

@@ -6,6 +6,7 @@ use super::dump::MANIFEST;
 use crate::server::config::{Database, StorageSettings};
 use crate::transfer::client::Address;
 use crate::transfer::error::{TransferError, TransferResult};
+use crate::transfer::rows::selection::NameCase;
 
 /// Maximum bytes of a file that holds a connection string.
 const MAX_SECRET: u64 = 64 << 10;
@@ -90,6 +91,11 @@ impl DataLocation {
     /// Whether the place is Cosmos DB for Table.
     pub(crate) fn is_cosmos(&self) -> bool {
         matches!(self, DataLocation::Endpoint(address) if address.is_cosmos())
+    }
+
+    /// Whether the place tells tables by the case of their names.
+    pub(crate) fn name_case(&self) -> NameCase {
+        if self.is_cosmos() { NameCase::Distinguished } else { NameCase::Ignored }
     }
 
     /// Whether only a range of keys can be seen there, so that nothing there is known to be absent.

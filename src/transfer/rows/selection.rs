@@ -1,9 +1,38 @@
 //! Which tables and entities a command applies to.
 
+use std::borrow::Cow;
+
 use crate::protocol::model::Ticks;
 use crate::protocol::odata::{self, Grammar};
 use crate::protocol::plan::filter::{self, Subject};
 use crate::protocol::plan::predicate::Predicate;
+
+/// Whether a place tells tables by the case of their names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum NameCase {
+    #[default]
+    Ignored,
+    /// `People` and `people` are two tables, as in Cosmos DB.
+    Distinguished,
+}
+
+impl NameCase {
+    /// Whether two names are those of one table.
+    pub(crate) fn is_same(self, a: &str, b: &str) -> bool {
+        match self {
+            NameCase::Ignored => a.eq_ignore_ascii_case(b),
+            NameCase::Distinguished => a == b,
+        }
+    }
+
+    /// Returns a name or pattern as it is compared.
+    fn folded(self, name: &str) -> Cow<'_, str> {
+        match self {
+            NameCase::Ignored => name.to_ascii_lowercase().into(),
+            NameCase::Distinguished => name.into(),
+        }
+    }
+}
 
 /// Which tables and entities a command applies to: all by default.
 #[derive(Debug, Clone, Default)]
@@ -11,6 +40,8 @@ pub(crate) struct Selection {
     /// Patterns of table names with `*` and `?`; empty selects all.
     pub include: Vec<String>,
     pub exclude: Vec<String>,
+    /// How the names of tables are compared with these.
+    pub name_case: NameCase,
     /// A `$filter`.
     pub filter: Option<String>,
     /// Selects entities changed at this time or later.
@@ -20,11 +51,14 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// Whether a table is selected, ignoring case.
+    /// Whether a table is selected.
     pub(crate) fn has_table(&self, name: &str) -> bool {
-        let name = name.to_ascii_lowercase();
-        let any = |patterns: &[String]| patterns.iter().any(|p| matches(&p.to_ascii_lowercase(), &name));
+        let any = |patterns: &[String]| patterns.iter().any(|pattern| self.matches(pattern, name));
         (self.include.is_empty() || any(&self.include)) && !any(&self.exclude)
+    }
+
+    fn matches(&self, pattern: &str, name: &str) -> bool {
+        matches(&self.name_case.folded(pattern), &self.name_case.folded(name))
     }
 
     /// Whether all tables and entities are selected, but for those that have not changed.
@@ -34,10 +68,7 @@ impl Selection {
 
     /// Returns the names, and the patterns, that match none of these tables.
     pub(crate) fn unmatched(&self, tables: &[String]) -> (Vec<&str>, Vec<&str>) {
-        let is_unmatched = |pattern: &&str| {
-            let pattern = pattern.to_ascii_lowercase();
-            !tables.iter().any(|table| matches(&pattern, &table.to_ascii_lowercase()))
-        };
+        let is_unmatched = |pattern: &&str| !tables.iter().any(|table| self.matches(pattern, table));
         let given = self.include.iter().chain(&self.exclude).map(String::as_str);
         given.filter(is_unmatched).partition(|pattern| !pattern.contains(['*', '?']))
     }
@@ -106,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_select_tables_ignoring_case() {
+    fn patterns_select_tables_by_case_where_names_differ_by_it() {
         let select = |include: &[&str], exclude: &[&str]| Selection {
             include: include.iter().map(|p| (*p).to_owned()).collect(),
             exclude: exclude.iter().map(|p| (*p).to_owned()).collect(),
@@ -119,6 +150,11 @@ mod tests {
         {
             assert_eq!(some.has_table(name), expected, "{name}");
         }
+        let exact = Selection { name_case: NameCase::Distinguished, ..some };
+        assert!(exact.has_table("People") && exact.has_table("logs"));
+        assert!(!exact.has_table("people") && !exact.has_table("Logs"));
+        let (names, _) = exact.unmatched(&["people".into()]);
+        assert_eq!(names, ["People"]);
     }
 
     #[test]

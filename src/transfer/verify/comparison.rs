@@ -136,7 +136,8 @@ pub(super) struct Found {
 impl Comparison<'_> {
     /// Returns the name of a table in the target.
     pub(super) fn in_target<'t>(&'t self, table: &'t str) -> &'t str {
-        let renamed = self.renames.iter().find(|(source, _)| source.eq_ignore_ascii_case(table));
+        let case = self.source.name_case();
+        let renamed = self.renames.iter().find(|(source, _)| case.is_same(source, table));
         renamed.map_or(table, |(_, target)| target)
     }
 

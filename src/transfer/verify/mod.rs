@@ -24,10 +24,11 @@ pub(crate) fn renamed_tables(
     target: &dyn TransferSource,
     renames: &[(String, String)],
 ) -> TransferResult<Vec<String>> {
+    let case = target.name_case();
     let in_source = |name: String| {
-        let renamed = renames.iter().find(|(_, target)| target.eq_ignore_ascii_case(&name));
+        let renamed = renames.iter().find(|(_, target)| case.is_same(target, &name));
         // A table that has the name of a renamed one in the source is none of those that are compared.
-        let is_hidden = || renames.iter().any(|(source, _)| source.eq_ignore_ascii_case(&name));
+        let is_hidden = || renames.iter().any(|(source, _)| case.is_same(source, &name));
         match renamed {
             Some((source, _)) => Some(source.clone()),
             None => (!is_hidden()).then_some(name),
@@ -84,7 +85,9 @@ impl Comparison<'_> {
         };
         let (mut ours, theirs) =
             (selected(self.source.tables()?), selected(renamed_tables(self.target, self.renames)?));
-        let has = |all: &[String], name: &str| all.iter().any(|other| other.eq_ignore_ascii_case(name));
+        // The target says which of its tables a table is copied to.
+        let case = self.target.name_case();
+        let has = |all: &[String], name: &str| all.iter().any(|other| case.is_same(other, name));
         compared.extra_tables = theirs.iter().filter(|name| !has(&ours, name)).cloned().collect();
         compared.missing_tables = ours.iter().filter(|name| !has(&theirs, name)).cloned().collect();
         ours.retain(|name| has(&theirs, name));
@@ -245,7 +248,7 @@ mod tests {
     use crate::protocol::model::Ticks;
     use crate::transfer::contract::{TransferTarget, WritePage};
     use crate::transfer::error::TransferError;
-    use crate::transfer::rows::selection::Selection;
+    use crate::transfer::rows::selection::{NameCase, Selection};
     use crate::transfer::work::progress::Progress;
     use crate::transfer::work::progress::ProgressForm;
     use crate::transfer::work::sorted_source::{KeyOrder, SortedSource};
@@ -390,6 +393,27 @@ mod tests {
             let (ended, deleted) = delete_extra(&source, &target, None);
             assert_eq!((ended.unwrap(), deleted), (1_990, 1_990));
             assert_eq!(source.gets.into_inner(), if can_change { 1_990 } else { 0 });
+        }
+    }
+
+    #[test]
+    fn tables_differ_by_the_case_of_their_names_if_they_do_in_their_place() {
+        let place = |tables: &[&str], name_case| {
+            let place = SortedSource::new(KeyOrder::CodePoints, numbered(0..10), 100);
+            let tables = tables.iter().map(|name| (*name).to_owned()).collect();
+            SortedSource { tables, name_case, ..place }
+        };
+        let (both, one) = (&["People", "people"][..], &["People"][..]);
+        for (ours, theirs, case, found) in [
+            (one, both, NameCase::Distinguished, (1, 0, 1)),
+            (both, both, NameCase::Distinguished, (2, 0, 0)),
+            (both, one, NameCase::Distinguished, (1, 1, 0)),
+            (one, &["PEOPLE"][..], NameCase::Ignored, (1, 0, 0)),
+        ] {
+            let (source, target) = (place(ours, case), place(theirs, case));
+            let compared = compared(&source, &target);
+            let counts = (compared.tables.len(), compared.missing_tables.len(), compared.extra_tables.len());
+            assert_eq!(counts, found, "{ours:?} {theirs:?}");
         }
     }
 

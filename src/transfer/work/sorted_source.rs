@@ -10,6 +10,7 @@ use crate::transfer::contract::{Page, RowReader, TransferSource};
 use crate::transfer::error::TransferResult;
 use crate::transfer::rows::range::{Lower, RowRange};
 use crate::transfer::rows::row::Row;
+use crate::transfer::rows::selection::NameCase;
 
 /// The order of a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,8 +31,10 @@ impl KeyOrder {
     }
 }
 
-/// A place with one table.
+/// A place whose tables have the same entities.
 pub(crate) struct SortedSource {
+    pub tables: Vec<String>,
+    pub name_case: NameCase,
     pub order: KeyOrder,
     pub rows: Vec<Row>,
     pub rows_of_page: usize,
@@ -49,7 +52,20 @@ impl SortedSource {
         rows.sort_by(|a, b| order.of(&a.key, &b.key));
         let [pages, gets, probes] = std::array::from_fn(|_| AtomicUsize::new(0));
         let (is_ordered, can_change, stop_at_get) = (true, true, None);
-        Self { order, rows, rows_of_page, is_ordered, can_change, stop_at_get, pages, gets, probes }
+        let (tables, name_case) = (vec!["People".into()], NameCase::Ignored);
+        Self {
+            tables,
+            name_case,
+            order,
+            rows,
+            rows_of_page,
+            is_ordered,
+            can_change,
+            stop_at_get,
+            pages,
+            gets,
+            probes,
+        }
     }
 
     fn of_range<'a>(&'a self, range: &'a RowRange) -> impl Iterator<Item = &'a Row> {
@@ -80,7 +96,11 @@ impl RowReader for Pages<'_> {
 
 impl TransferSource for SortedSource {
     fn tables(&self) -> TransferResult<Vec<String>> {
-        Ok(vec!["People".into()])
+        Ok(self.tables.clone())
+    }
+
+    fn name_case(&self) -> NameCase {
+        self.name_case
     }
 
     fn is_ordered(&self) -> bool {

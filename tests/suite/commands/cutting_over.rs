@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use super::copying::{Served, batch_rows, copy, put_settings, start, status_of};
+use super::copying::{Served, batch_rows, copy, equal, put_settings, start, status_of};
 use super::*;
 
 const CORS_PATH: &str = "/?restype=service&comp=properties";
@@ -331,4 +331,22 @@ fn an_interrupted_copy_tells_how_to_go_on_and_what_was_done() {
     assert!(so_far["copied"].as_u64().is_some_and(|copied| copied < 2000), "{so_far}");
     let resumed = copy(&source.site, &from, "sqlite://slow.db", &[&slow[2..], &["--resume"]].concat());
     assert_eq!(resumed["copied"], 2000, "{resumed}");
+}
+
+#[test]
+fn a_table_that_the_target_lacks_is_copied_whole_whatever_has_changed_since() {
+    let source = Served::new(Site::sqlite());
+    let client = source.client();
+    let table = client.table();
+    batch_rows(&client, &table, "a", 20);
+    let since = timestamp_of(&table.seed(with_keys("b", "newest", json!({}))));
+    let (from, to) = (source.connection_string(), Site::sqlite());
+    let output = to.run(&["copy", &from, &to.url, "--since", &since]);
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(&format!("TO lacked {}: all its entities", table.name)), "{said}");
+    equal(&to, &from, &to.url, &[]);
+    // By then there is something to change.
+    let changes = ["copy", &from, &to.url, "--since", &since, "--json"];
+    assert_eq!(printed(&to.run(&changes))["unchanged"], 1);
 }

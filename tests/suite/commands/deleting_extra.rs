@@ -3,7 +3,7 @@
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use super::endless_sources::scripted_people;
+use super::endless_sources::{scripted_people, source};
 use super::*;
 
 const GOOD: [&str; 3] = [
@@ -141,5 +141,26 @@ fn thousands_of_entities_that_a_dump_lacks_are_deleted() {
     let output = site.run(&deleting);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("2997 extra entities deleted"), "{output:?}");
+    assert_eq!(site.json(&["count", &site.url])["entities"], 3);
+}
+
+#[test]
+fn a_table_is_deleted_only_if_the_source_says_that_it_lacks_it() {
+    let site = target();
+    // The list is cut; the source answers for each table.
+    let from = source(|target| {
+        let answer = match target {
+            asked if asked.contains("comp=acl") => "<SignedIdentifiers/>",
+            asked if asked.contains("comp=properties") => "<StorageServiceProperties/>",
+            asked if asked.contains("/Tables") => "{\"value\":[{\"TableName\":\"Cities\"}]}",
+            _ => "{\"value\":[]}",
+        };
+        (String::new(), answer.as_bytes().to_vec())
+    });
+    let deleting = ["--delete-extra-tables", "--yes", "--to-account", "devstoreaccount1"];
+    let output = site.run(&[&["copy", &from, &site.url][..], &deleting].concat());
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("FROM has People, which its list of tables lacks"), "{said}");
     assert_eq!(site.json(&["count", &site.url])["entities"], 3);
 }

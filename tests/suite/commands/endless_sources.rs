@@ -12,7 +12,7 @@ use crate::support::scripted::{answer, scripted, target};
 pub type ScriptedAnswer = (String, Vec<u8>);
 
 /// A server that answers by the target of a request; returns a connection string.
-fn source(script: impl Fn(&str) -> ScriptedAnswer + Send + Sync + 'static) -> String {
+pub fn source(script: impl Fn(&str) -> ScriptedAnswer + Send + Sync + 'static) -> String {
     let address = scripted(move |request| {
         let (headers, body) = script(&target(request));
         let head = format!("200 OK\r\n{headers}Content-Type: application/json");
@@ -158,6 +158,9 @@ fn a_page_of_any_size_is_read_by_asking_for_fewer_entities() {
     let site = Site::sqlite();
     let text = "x".repeat(30_000);
     let from = scripted_people(move |target| {
+        if target.contains("Key%20gt") {
+            return (String::new(), page(&[]));
+        }
         let option = |name: &str| target.split(['?', '&']).find_map(|pair| pair.strip_prefix(name));
         let number = |text: &str| text.parse::<usize>().expect("a number");
         let most = option("$top=").or(option("%24top=")).map_or(1000, number);
@@ -175,6 +178,46 @@ fn a_page_of_any_size_is_read_by_asking_for_fewer_entities() {
         (token, format!("{{\"value\":[{body}]}}").into_bytes())
     });
     assert_eq!(copy(&site, &from, &site.url, &["--to-account", "devstoreaccount1"])["copied"], ENTITIES);
+}
+
+/// What stands in single quotes behind some words of a target.
+fn quoted(target: &str, words: &str) -> Option<String> {
+    let plain = target.replace("%20", " ").replace("%27", "'");
+    Some(plain.split_once(words)?.1.split('\'').nth(1)?.to_owned())
+}
+
+#[test]
+fn a_full_page_without_a_token_is_no_end() {
+    const ENTITIES: usize = 2_100;
+    let site = Site::sqlite();
+    let from = scripted_people(|target| {
+        let bound = |words| quoted(target, words);
+        let (above, from, below) = (bound("RowKey gt"), bound("RowKey ge"), bound("RowKey lt"));
+        let is_asked = |row: &String| {
+            !target.contains("PartitionKey%20g")
+                && above.as_ref().is_none_or(|above| row > above)
+                && from.as_ref().is_none_or(|from| row >= from)
+                && below.as_ref().is_none_or(|below| row < below)
+        };
+        let option = |name: &str| target.split(['?', '&']).find_map(|pair| pair.strip_prefix(name));
+        let most = option("$top=").or(option("%24top=")).map_or(1000, |most| most.parse().expect("a number"));
+        let rows = (0..ENTITIES).map(|row| format!("{row:06}")).filter(is_asked);
+        let rows: Vec<String> = rows.take(most).collect();
+        (String::new(), page(&rows.iter().map(String::as_str).collect::<Vec<_>>()))
+    });
+    assert_eq!(copy(&site, &from, &site.url, &["--to-account", "devstoreaccount1"])["copied"], ENTITIES);
+    assert_eq!(site.json(&["count", &from])["entities"], ENTITIES);
+    // Tables are listed to their end as well.
+    let from = source(|target| {
+        let first = quoted(target, "TableName gt")
+            .map_or(0, |name| name[1..].parse::<usize>().expect("a number") + 1);
+        let name = |table| format!("{{\"TableName\":\"t{table:04}\"}}");
+        let names = (first..1_050.min(first + 1000)).map(name).collect::<Vec<_>>().join(",");
+        let list = format!("{{\"value\":[{}]}}", if target.contains("/Tables") { &names } else { "" });
+        (String::new(), list.into_bytes())
+    });
+    let counted = site.json(&["count", &from, "--concurrency", "16"]);
+    assert_eq!(counted["tables"].as_object().expect("tables").len(), 1_050);
 }
 
 #[test]

@@ -187,6 +187,33 @@ fn entities_that_the_filter_does_not_select_are_neither_copied_nor_deleted() {
 }
 
 #[test]
+fn a_table_that_is_deleted_while_it_is_copied_does_not_end_the_copy() {
+    let source = Served::new(Site::sqlite());
+    let client = source.client();
+    let tables = [client.table(), client.table()];
+    tables.iter().for_each(|table| batch_rows(&client, table, "a", 600));
+    let dropped = tables[0].name.clone();
+    let address = gateway(source.server.address(), move |request, _| {
+        let line = request.lines().next().unwrap_or_default();
+        // The second page, and the look whether the table is still there.
+        let is_late = line.contains("NextPartitionKey") || line.contains("top=1 ");
+        let body = r#"{"odata.error":{"code":"TableNotFound","message":{"lang":"en-US","value":"None."}}}"#;
+        let head = "404 Not Found\r\nContent-Type: application/json";
+        (line.contains(&dropped) && is_late).then(|| answer(head, body))
+    });
+    let from = connection_string(&address, &source.account);
+    let output = source.site.run(&["copy", &from, "dump:copied"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{output:?}");
+    assert!(said.contains(&format!("{} was deleted in FROM", tables[0].name)), "{said}");
+    let copied = source.site.json(&["count", "dump:copied"]);
+    assert_eq!(
+        (&copied["tables"][&tables[0].name], &copied["tables"][&tables[1].name]),
+        (&json!(500), &json!(600))
+    );
+}
+
+#[test]
 fn an_empty_filter_is_refused_before_a_place_is_opened() {
     let (source, table) = source();
     let nobody = "AccountName=a;AccountKey=AA==;TableEndpoint=http://127.0.0.1:1/a";

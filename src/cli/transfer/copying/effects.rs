@@ -66,7 +66,8 @@ impl CopyJob<'_> {
             effects.deleted = of_all.tables.values().map(|tally| tally.extra).sum();
         }
         if self.arguments.delete_extra_tables && !compared.extra_tables.is_empty() {
-            let selection = Selection { include: compared.extra_tables, ..Selection::default() };
+            let (include, name_case) = (compared.extra_tables, target.name_case());
+            let selection = Selection { include, name_case, ..Selection::default() };
             effects.deleted_tables = self.session.walk(target, &selection, &progress).count()?;
         }
         Ok(effects)

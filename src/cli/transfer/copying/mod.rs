@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     if from.display() == to.display() && from_account == to_account {
         return Err(TransferEnd::Usage("FROM and TO are the same".into()));
     }
-    let selection = arguments.selection.selection(arguments.since)?;
+    let selection = arguments.selection.selection(&[&from, &to], arguments.since)?;
     let master = arguments.accounts.then(|| arguments.master_keys()).transpose()?;
     arguments.refuse_unsuited_places(&from, &to)?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
@@ -98,6 +98,11 @@ fn extra_tables(comparison: &Comparison<'_>, counted: Option<&Effects>) -> Resul
         return failed("FROM has no table any more");
     }
     let tables = comparison.extra_tables()?;
+    for table in &tables {
+        if comparison.source.has_table(table)? {
+            return failed(&format!("FROM has {table}, which its list of tables lacks"));
+        }
+    }
     let is_new =
         |table: &&String| counted.is_some_and(|counted| !counted.deleted_tables.contains_key(*table));
     match tables.iter().find(is_new) {
@@ -144,12 +149,17 @@ impl CopyJob<'_> {
         let rejects = Rejects::open(&files.rejects, has_begun)?;
         let unread = record_unread(source, &self.selection, &rejects, has_begun)?;
         let renames = self.names(source)?;
+        let whole = match self.to {
+            DataLocation::Dump(_) => None,
+            _ => self.whole_source()?,
+        };
         let options = CopyOptions {
             selection: &self.selection,
             mode: arguments.mode,
             concurrency: self.session.concurrency,
             keep_going: arguments.keep_going,
             existing: written.as_source().ok(),
+            whole: whole.as_ref().map(OpenLocation::as_source).transpose()?,
             settings: self.settings_rule(),
             rate_limit: arguments.rate_limit,
             renames: &renames,
@@ -165,9 +175,7 @@ impl CopyJob<'_> {
             self.summarize(&so_far, elapsed, files)?;
         }
         let mut copied = done.map_err(|error| interrupted(error.into(), &files.state))?;
-        for setting in &copied.left {
-            warn(&format!("{setting} differ, and stay as they are in TO"));
-        }
+        copied.remarks.iter().for_each(|remark| warn(remark));
         for (table, rejected) in unread {
             copied.tables.entry(table).or_default().rejected += rejected;
         }
@@ -198,7 +206,8 @@ impl CopyJob<'_> {
         counted: Option<&Effects>,
     ) -> Result<(), TransferEnd> {
         let Some(counted) = counted else { return Ok(()) };
-        let selection = Selection { include: vec![table.to_owned()], ..Selection::default() };
+        let name_case = comparison.target.name_case();
+        let selection = Selection { include: vec![table.to_owned()], name_case, ..Selection::default() };
         let found = self.session.walk(comparison.target, &selection, comparison.progress).count()?;
         let most = counted.deleted_tables.get(table).copied().unwrap_or_default();
         if found.values().sum::<u64>() <= most {

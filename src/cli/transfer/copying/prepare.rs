@@ -35,13 +35,8 @@ impl CopyJob<'_> {
         names.retain(|name| self.selection.has_table(name));
         let renamed = |table: &str| {
             let renames = &self.arguments.rename;
-            let exact = renames.iter().find(|(from, _)| from == table);
-            let other = || {
-                let found = renames.iter().find(|(from, _)| from.eq_ignore_ascii_case(table));
-                // A place with case-sensitive names may have another table of that name.
-                found.filter(|(from, _)| !names.contains(from))
-            };
-            exact.or_else(other).map_or(table, |(_, to)| to).to_owned()
+            let renamed = renames.iter().find(|(from, _)| source.name_case().is_same(from, table));
+            renamed.map_or(table, |(_, to)| to).to_owned()
         };
         Ok(names.iter().map(|table| (table.clone(), renamed(table))).collect())
     }
@@ -49,7 +44,10 @@ impl CopyJob<'_> {
     /// Refuses names of tables that neither place has, and those that TO cannot have.
     pub(super) fn check_names(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
         let mut tables = source.tables()?;
-        refuse_unknown_renames(&self.arguments.rename, &tables)?;
+        // FROM may have lost a table since the copy was interrupted.
+        if !self.resumes {
+            refuse_unknown_renames(&self.arguments.rename, source)?;
+        }
         if self.arguments.delete_extra_tables && tables.is_empty() {
             return Err(TransferEnd::Usage("--delete-extra-tables: FROM has no table".into()));
         }

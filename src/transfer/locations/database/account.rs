@@ -199,6 +199,9 @@ pub(super) fn name(table: &str) -> TransferResult<TableName> {
 
 /// Describes a failure of the database.
 pub(super) fn failed(what: &str, failure: Failure) -> TransferError {
+    if is(&failure, Code::TableNotFound) {
+        return TransferError::NoTable(what.to_owned());
+    }
     TransferError::Failed(match failure {
         Failure::Refused(error) => format!("{what}: {}: {}", error.code.facts().code, error.text()),
         Failure::Fault(fault) => format!("{what}: the database failed ({fault:?})"),

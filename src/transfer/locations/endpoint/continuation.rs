@@ -91,9 +91,26 @@ pub(super) fn next(call: &ClientCall, answer: &ClientAnswer) -> Option<ClientCal
     following.query.retain(|parameter| !is_token(&parameter));
     let before = following.query.len();
     for (parameter, header) in CONTINUATION {
-        if let Some((_, value)) = answer.continuation.iter().find(|(name, _)| name == header) {
+        // Servers refuse an empty part of a token.
+        let has_value = |(name, value): &&(String, String)| name == header && !value.is_empty();
+        if let Some((_, value)) = answer.continuation.iter().find(has_value) {
             following.query.push((parameter, value.clone()));
         }
     }
     (following.query.len() > before).then_some(following)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_part_of_a_token_is_not_sent() {
+        let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let continuation = vec![header("nextpartitionkey", "1!4"), header("nextrowkey", "")];
+        let answer = ClientAnswer { continuation, ..ClientAnswer::default() };
+        let call = ClientCall::get("/People()").query("NextRowKey", "before");
+        let following = next(&call, &answer).unwrap();
+        assert_eq!(following.query, [("NextPartitionKey", "1!4".to_owned())]);
+    }
 }

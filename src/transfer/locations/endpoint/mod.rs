@@ -5,6 +5,8 @@ mod continuation;
 mod pages;
 mod writes;
 
+use std::collections::HashSet;
+
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -15,12 +17,13 @@ use crate::protocol::model::Key;
 use crate::transfer::client::{ClientAnswer, ClientCall};
 use crate::transfer::contract::{Counts, RowReader, TransferSource, TransferTarget, WritePage};
 use crate::transfer::error::{TransferError, TransferResult};
-use crate::transfer::rows::range::RowRange;
+use crate::transfer::rows::range::{RowRange, quoted};
 use crate::transfer::rows::row::{Row, Version};
+use crate::transfer::rows::selection::NameCase;
 pub(crate) use account::Endpoint;
 use account::{INSERTED, is_forbidden};
 use continuation::{Continuation, next};
-use pages::EndpointPages;
+use pages::{EndpointPages, MOST_ROWS};
 
 /// Tables that an account may have: each is held in memory.
 const MAX_TABLES: usize = 1_000_000;
@@ -35,13 +38,18 @@ struct TableMember {
     name: String,
 }
 
+/// Asks for the tables whose names come after one.
+fn tables_behind(name: &str) -> ClientCall {
+    ClientCall::get("/Tables").query("$filter", format!("TableName gt {}", quoted(name)))
+}
+
 fn first_entity(table: &str) -> ClientCall {
     ClientCall::get(format!("/{}()", escape(table))).query("$top", "1")
 }
 
 impl TransferSource for Endpoint {
     fn tables(&self) -> TransferResult<Vec<String>> {
-        let mut names = Vec::new();
+        let (mut names, mut seen) = (Vec::new(), HashSet::new());
         let mut pages = Continuation::of([ClientCall::get("/Tables")].into());
         while let Some(asked) = pages.take() {
             let listed = self.client.read(&asked, |answer| {
@@ -54,14 +62,33 @@ impl TransferSource for Endpoint {
                 return Ok(self.named.clone());
             }
             let (list, following) = listed?;
+            let is_cut = following.is_none() && list.value.len() >= MOST_ROWS;
             pages.follow(following, list.value.is_empty())?;
-            names.extend(list.value.into_iter().map(|table| table.name));
+            let before = names.len();
+            names.extend(
+                list.value.into_iter().map(|table| table.name).filter(|name| seen.insert(name.clone())),
+            );
+            if let Some(last) = names.last().filter(|_| is_cut && names.len() > before) {
+                // Something on the way may lose tokens.
+                pages.calls.push_front(tables_behind(last));
+            }
             if names.len() > MAX_TABLES {
                 let text = format!("the endpoint lists more than {MAX_TABLES} tables, as if without end");
                 return Err(TransferError::Failed(text));
             }
         }
         Ok(names)
+    }
+
+    fn name_case(&self) -> NameCase {
+        if self.client.address.is_cosmos() { NameCase::Distinguished } else { NameCase::Ignored }
+    }
+
+    fn has_table(&self, table: &str) -> TransferResult<bool> {
+        match self.client.read(&first_entity(table), |answer| pages::read(&answer.body))? {
+            Err(refused) if refused.is_absent() => Ok(false),
+            page => Ok(page.map(|_| true)?),
+        }
     }
 
     fn is_ordered(&self) -> bool {
@@ -84,7 +111,7 @@ impl TransferSource for Endpoint {
         let mut pages = Continuation::of(range.filters().into_iter().map(call).collect());
         // An empty page may have a token, because rows may follow.
         while let Some(asked) = pages.take() {
-            let (page, following) = self.page(&asked)?;
+            let (page, following) = self.page(table, &asked)?;
             if let Some(row) = page.rows.into_iter().next() {
                 return Ok(Some(row.key));
             }

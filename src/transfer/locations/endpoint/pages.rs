@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::collections::VecDeque;
 use std::fmt;
 
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
@@ -12,8 +13,8 @@ use super::account::Endpoint;
 use super::continuation::{Continuation, next};
 use crate::protocol::model::Key;
 use crate::protocol::plan::predicate::{Predicate, Prepared};
-use crate::transfer::client::{ClientAnswer, ClientCall, MAX_ANSWER};
-use crate::transfer::contract::{Page, Rejected, RowReader};
+use crate::transfer::client::{ClientAnswer, ClientCall, MAX_ANSWER, ServiceError};
+use crate::transfer::contract::{Page, Rejected, RowReader, TransferSource as _};
 use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::locations::no_entities::NoEntities;
 use crate::transfer::rows::range::{Lower, RowRange, may_follow, order_in_both};
@@ -27,19 +28,40 @@ impl Endpoint {
     }
 
     /// Reads a page of entities, and the call for the next one.
-    pub(super) fn page(&self, call: &ClientCall) -> TransferResult<(Page, Option<ClientCall>)> {
-        Ok(self.client.read(call, |answer| Ok((read(&answer.body)?, next(call, answer))))??)
+    pub(super) fn page(&self, table: &str, call: &ClientCall) -> TransferResult<(Page, Option<ClientCall>)> {
+        let read = self.client.read(call, |answer| Ok((read(&answer.body)?, next(call, answer))))?;
+        read.map_err(|refused| refusal(table, refused))
     }
+
+    /// Returns what asks for the entities of a range, with one call for each of its filters.
+    fn calls(&self, table: &str, range: &RowRange, keys_only: bool) -> VecDeque<ClientCall> {
+        let call = |filter: String| {
+            let call = self.query(table, &filter, self.filter.as_deref());
+            if keys_only {
+                call.query("$select", self.selected_keys())
+            } else {
+                call.query("$top", SOME_ROWS.to_string())
+            }
+        };
+        range.filters().into_iter().map(call).collect()
+    }
+}
+
+/// Returns the error of a page that was refused.
+fn refusal(table: &str, refused: ServiceError) -> TransferError {
+    if refused.is_absent() { TransferError::NoTable(table.to_owned()) } else { refused.into() }
 }
 
 /// Entities of the first page, and of each after a page whose entities were large.
 const SOME_ROWS: usize = 500;
 /// The most entities that the service returns at once.
-const MOST_ROWS: usize = 1000;
+pub(super) const MOST_ROWS: usize = 1000;
 /// Bytes up to which as many entities are asked for at once as there may be. Several pages are in memory.
 const BYTES: usize = 1 << 20;
 /// Bytes that a page is expected to have at most.
 const MAX_BYTES: usize = MAX_ANSWER as usize / 2;
+/// Bytes of a page that a server may have ended for its size: the service has a limit of 4 MiB.
+const FULL: usize = 3 << 20;
 /// Entities of a page that are read: more than any server sends.
 const MAX_ROWS: usize = 10_000;
 
@@ -49,11 +71,20 @@ pub(super) struct EndpointPages<'a> {
     table: String,
     keys_only: bool,
     pages: Continuation,
-    lower: Lower,
+    range: RowRange,
     /// The key of the last row.
     last: Option<Key>,
     no_entities: NoEntities,
     filter: Option<Prepared<'a>>,
+}
+
+/// A page, and what was asked for.
+struct ReadPage {
+    page: Page,
+    following: Option<ClientCall>,
+    bytes: usize,
+    /// Maximum entities.
+    asked: usize,
 }
 
 #[derive(Deserialize)]
@@ -91,18 +122,10 @@ impl<'de: 'a, 'a> Deserialize<'de> for FirstRows<'a> {
 
 impl<'a> EndpointPages<'a> {
     pub(super) fn new(remote: &'a Endpoint, table: &str, range: &RowRange, keys_only: bool) -> Self {
-        let calls = range.filters().into_iter().map(|filter| {
-            let call = remote.query(table, &filter, remote.filter.as_deref());
-            if keys_only {
-                call.query("$select", remote.selected_keys())
-            } else {
-                call.query("$top", SOME_ROWS.to_string())
-            }
-        });
-        let pages = Continuation::of(calls.collect());
-        let (table, lower, no_entities) = (table.to_owned(), range.lower.clone(), NoEntities::default());
+        let pages = Continuation::of(remote.calls(table, range, keys_only));
+        let (table, range, no_entities) = (table.to_owned(), range.clone(), NoEntities::default());
         let filter = remote.predicate.as_ref().map(Prepared::new);
-        Self { remote, table, keys_only, pages, lower, last: None, no_entities, filter }
+        Self { remote, table, keys_only, pages, range, last: None, no_entities, filter }
     }
 
     /// Checks that a page has entities and not too many, and that they come after those before.
@@ -117,8 +140,8 @@ impl<'a> EndpointPages<'a> {
         }
         let has_begun = self.last.is_some();
         if let Some(first) = page.rows.first().filter(|_| !has_begun) {
-            let order = order_in_both(&first.key, self.lower.key());
-            let is_after = matches!(self.lower, Lower::After(_));
+            let order = order_in_both(&first.key, self.range.lower.key());
+            let is_after = matches!(self.range.lower, Lower::After(_));
             if order == Some(Ordering::Less) || (is_after && order == Some(Ordering::Equal)) {
                 return wrong(format!("the endpoint sends {:?}, which was not asked for", first.key));
             }
@@ -154,19 +177,36 @@ impl EndpointPages<'_> {
         Ok(())
     }
 
+    /// Returns what asks for the rows behind a page that is full and has no token: something on the way may lose
+    /// tokens.
+    fn behind(&self, page: &Page) -> VecDeque<ClientCall> {
+        let is_known = page.rejected.is_empty() && self.remote.is_ordered();
+        let Some(last) = page.rows.last().filter(|_| is_known) else { return VecDeque::new() };
+        let rest = RowRange { lower: Lower::After(last.key.clone()), upper: self.range.upper.clone() };
+        let mut calls = self.remote.calls(&self.table, &rest, self.keys_only);
+        // What the other filters of the range select is asked for anyway.
+        calls.retain(|call| self.pages.calls.iter().all(|queued| filter_of(queued) != filter_of(call)));
+        calls
+    }
+
     /// Reads a page: also the call for the next one, and how many bytes it has.
-    fn read(&self, mut call: ClientCall) -> TransferResult<(Page, Option<ClientCall>, usize)> {
+    fn read(&self, mut call: ClientCall) -> TransferResult<ReadPage> {
         loop {
             let read = |answer: &ClientAnswer| {
                 let mut page = read(&answer.body)?;
                 if self.keys_only {
                     page.rows = tagged(&answer.body, page.rows)?;
                 }
-                Ok((page, next(&call, answer), answer.body.len()))
+                Ok(ReadPage {
+                    page,
+                    following: next(&call, answer),
+                    bytes: answer.body.len(),
+                    asked: rows_of(&call),
+                })
             };
             match self.remote.client.read(&call, read) {
                 Err(TransferError::TooLarge(_)) if halve(&mut call) => {}
-                done => return Ok(done??),
+                done => return done?.map_err(|refused| refusal(&self.table, refused)),
             }
         }
     }
@@ -190,20 +230,35 @@ fn rows_after(rows: usize, bytes: usize) -> usize {
 
 /// Has a call ask for half as many entities; `false` if it asked for one.
 fn halve(call: &mut ClientCall) -> bool {
+    let half = rows_of(call) / 2;
     let Some((_, rows)) = call.query.iter_mut().find(|(name, _)| *name == "$top") else { return false };
-    let half = rows.parse().unwrap_or(SOME_ROWS) / 2;
     *rows = half.to_string();
     half > 0
+}
+
+/// Returns how many entities a call asks for at most.
+fn rows_of(call: &ClientCall) -> usize {
+    let asked = call.query.iter().find(|(name, _)| *name == "$top");
+    asked.and_then(|(_, rows)| rows.parse().ok()).unwrap_or(MOST_ROWS)
+}
+
+fn filter_of(call: &ClientCall) -> Option<&str> {
+    call.query.iter().find(|(name, _)| *name == "$filter").map(|(_, filter)| filter.as_str())
 }
 
 impl RowReader for EndpointPages<'_> {
     fn next(&mut self) -> TransferResult<Option<Page>> {
         let Some(call) = self.pages.take() else { return Ok(None) };
-        let (page, following, bytes) = self.read(call)?;
-        self.pages.follow(following, page.rows.is_empty())?;
-        self.ask_for(rows_after(page.rows.len() + page.rejected.len(), bytes));
+        let ReadPage { page, following, bytes, asked } = self.read(call)?;
+        let rows = page.rows.len() + page.rejected.len();
         self.check(&page)?;
         self.check_filter(&page)?;
+        let is_cut = following.is_none() && (rows >= asked || bytes >= FULL);
+        self.pages.follow(following, page.rows.is_empty())?;
+        if is_cut {
+            self.behind(&page).into_iter().rev().for_each(|call| self.pages.calls.push_front(call));
+        }
+        self.ask_for(rows_after(rows, bytes));
         Ok(Some(page))
     }
 }
