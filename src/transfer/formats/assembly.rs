@@ -7,6 +7,16 @@ use crate::protocol::model::{EdmType, Ticks};
 use crate::transfer::rows::row::Row;
 use crate::transfer::rows::type_inference::TableNotes;
 
+/// The Timestamp of an entity as `Get-AzTableRow` names it.
+pub(super) const TIMESTAMP: &str = "TableTimestamp";
+/// The ETag of an entity as `Get-AzTableRow` names it.
+pub(super) const TAG: &str = "Etag";
+
+/// Whether entities with these members were written by PowerShell: then [`TIMESTAMP`] and [`TAG`] are no properties.
+pub(super) fn is_of_powershell(has: impl Fn(&str) -> bool) -> bool {
+    has(TIMESTAMP) && has(TAG) && !has("Timestamp")
+}
+
 /// An entity, member by member.
 pub(super) struct Assembly<'a> {
     json: String,
@@ -30,6 +40,18 @@ impl<'a> Assembly<'a> {
         push_string(&mut self.json, name);
         self.json.push(':');
         self.json.push_str(raw);
+    }
+
+    /// Adds the Timestamp. One that is no date is left out, and noted: the target may give another.
+    pub(super) fn timestamp(&mut self, text: Option<&str>) {
+        match text.filter(|text| Ticks::parse(text).is_ok()) {
+            Some(text) => {
+                let mut raw = String::new();
+                push_string(&mut raw, text);
+                self.untyped("Timestamp", &raw);
+            }
+            None => self.notes.no_date("Timestamp"),
+        }
     }
 
     /// Adds a member whose annotation is a member of its own.

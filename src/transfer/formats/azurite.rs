@@ -262,7 +262,7 @@ fn row(document: &Object<'_>, mut entity: Assembly<'_>) -> Result<Row, String> {
     };
     member("PartitionKey", "PartitionKey");
     member("RowKey", "RowKey");
-    member("Timestamp", "lastModifiedTime");
+    entity.timestamp(document.string("lastModifiedTime").as_deref());
     let properties = Object::of(document.get("properties").unwrap_or_default().as_bytes())
         .map_err(|reason| format!("properties: {reason}"))?;
     let is_key = |name: &str| {
@@ -280,7 +280,7 @@ fn row(document: &Object<'_>, mut entity: Assembly<'_>) -> Result<Row, String> {
             (Some(stated), _) => entity.annotated(name, EdmType::from_name(stated), raw)?,
             // Integers are Int32; a larger one without a type was sent as a double.
             (None, _) if raw.starts_with(|first: char| first == '-' || first.is_ascii_digit()) => {
-                let is_small = raw.parse::<i32>().is_ok();
+                let is_small = raw.parse::<i32>().is_ok() && raw != "-0";
                 let edm_type = if is_small { EdmType::Int32 } else { EdmType::Double };
                 entity.notes().value(name, edm_type, false);
                 entity.typed(name, edm_type.name(), raw)?;

@@ -132,7 +132,7 @@ fn within_limit(text: &[u8], file: &Splitter) -> TransferResult<()> {
 fn is_last(json: &[u8]) -> Result<(), String> {
     let beside = Object::of(json)?;
     let marker = beside.get("nextMarker").is_some_and(|next| next.starts_with('{') && next.contains('"'));
-    let link = beside.get("odata.nextLink").is_some_and(|next| next != "null");
+    let link = beside.iter().any(|(name, next)| name.ends_with("odata.nextLink") && next != "null");
     match (marker, link) {
         (false, false) => Ok(()),
         _ => Err("the list continues in another file: it has a nextMarker or odata.nextLink".into()),

@@ -1,14 +1,16 @@
 //! Reads one entity of a JSON file, in any of the ways to write its types.
 
-use super::assembly::{Assembly, known_type};
+use super::assembly::{Assembly, TAG, TIMESTAMP, is_of_powershell, known_type};
 use super::object::Object;
 use super::options::FileOptions;
 use crate::protocol::codec::json_object;
 use crate::protocol::codec::stored::ANNOTATION;
-use crate::protocol::model::EdmType;
+use crate::protocol::model::{EdmType, IfMatch, Ticks};
 use crate::transfer::rows::row::Row;
 use crate::transfer::rows::type_inference::TableNotes;
 
+/// Ticks of a microsecond.
+const TICKS_OF_MICROSECOND: u64 = 10;
 /// The types of values whose type is a number.
 const NUMBERED: [&str; 8] = ["String", "Binary", "Boolean", "DateTime", "Double", "Guid", "Int32", "Int64"];
 
@@ -21,14 +23,30 @@ pub(super) fn entity(
     // Whoever annotates some values means the others to be what they are.
     let has_types = object.iter().any(|(name, _)| name.ends_with(ANNOTATION));
     let mut reading = EntityReading { object, options, has_types, entity: Assembly::new(notes) };
+    let is_of_powershell = is_of_powershell(|name| object.get(name).is_some());
     for (name, raw) in object.iter() {
-        // az lists the ETag as `etag`, which may be the name of a property too.
-        let is_tag = name == "etag" && raw.starts_with("\"W/\\\"");
+        let is_tag = (name == TAG && is_of_powershell) || (name == "etag" && is_tag_of(object));
+        let name = if name == TIMESTAMP && is_of_powershell { "Timestamp" } else { name };
         if !is_tag && !name.starts_with("odata.") {
             reading.member(name, raw)?;
         }
     }
     reading.entity.row()
+}
+
+/// Whether the member `etag` is the ETag of the entity, as az lists it, and no property: it has the time that the
+/// Timestamp has, which az cuts to microseconds.
+fn is_tag_of(object: &Object<'_>) -> bool {
+    let tag = object.string("etag").and_then(|tag| version_of(&tag));
+    let modified = object.string("Timestamp").and_then(|time| Ticks::parse(&time).ok());
+    tag.zip(modified).is_some_and(|(tag, modified)| tag.raw().abs_diff(modified.raw()) < TICKS_OF_MICROSECOND)
+}
+
+fn version_of(tag: &str) -> Option<Ticks> {
+    match IfMatch::parse(Some(tag)) {
+        Ok(IfMatch::Version(version)) => version,
+        _ => None,
+    }
 }
 
 /// An entity that is being read.
@@ -42,6 +60,11 @@ struct EntityReading<'a> {
 impl EntityReading<'_> {
     fn member(&mut self, name: &str, raw: &str) -> Result<(), String> {
         match raw.as_bytes() {
+            _ if name == "Timestamp" => {
+                let value = typed(name, raw).map_or(raw, |(_, value)| value);
+                self.entity.timestamp(json_object::string(value).as_deref());
+                Ok(())
+            }
             [b'{', ..] => {
                 let (edm_type, value) = typed(name, raw)?;
                 self.entity.typed(name, &edm_type, value)
@@ -57,7 +80,7 @@ impl EntityReading<'_> {
     }
 
     fn scalar(&mut self, name: &str, raw: &str) -> Result<(), String> {
-        let is_system = matches!(name, "PartitionKey" | "RowKey" | "Timestamp") || name.contains('@');
+        let is_system = matches!(name, "PartitionKey" | "RowKey") || name.contains('@');
         let wanted = self.options.types.iter().find(|(wanted, _)| wanted == name);
         if is_system {
             self.entity.untyped(name, raw);
@@ -85,6 +108,8 @@ impl EntityReading<'_> {
 /// The type that a number without one most likely has.
 fn inferred(number: &str) -> Option<EdmType> {
     match number.parse::<i64>() {
+        // No integer has a sign and no value.
+        Ok(0) if number.starts_with('-') => Some(EdmType::Double),
         Ok(small) if i32::try_from(small).is_ok() => Some(EdmType::Int32),
         Ok(_) => Some(EdmType::Int64),
         Err(_) => number.contains(['.', 'e', 'E']).then_some(EdmType::Double),

@@ -71,6 +71,8 @@ fn import_folder(
         let extension = extension(&path);
         if path.is_dir() {
             folders.push(path);
+        } else if !path.is_file() {
+            staging.leave_out(format!("{}: not read: it is no regular file", path.display()));
         } else if path.to_string_lossy().ends_with(".schema.csv") {
             // AzCopy's CSV has its types in a file beside it.
         } else if !EXTENSIONS.contains(&extension.as_str()) {
@@ -136,6 +138,7 @@ fn recognized(path: &Path) -> TransferResult<Recognized> {
     let beginning = opening::beginning(path)?;
     let text = beginning.trim_start();
     Ok(match text.chars().next() {
+        None => return Err(opening::named(path, &"is empty, and has not even an empty list")),
         Some('{') if text.contains("\"$TABLES_COLLECTION$\"") || text.contains("\"databaseVersion\"") => {
             Recognized::Format(FileFormat::Azurite)
         }

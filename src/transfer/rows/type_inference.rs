@@ -20,6 +20,8 @@ pub(crate) struct InferredTypes {
     pub types: BTreeMap<&'static str, u64>,
     /// Dates that were read as UTC, because they have no zone.
     pub without_zone: u64,
+    /// Values that were left out because they are no dates.
+    no_dates: u64,
     looks: Looks,
 }
 
@@ -66,7 +68,7 @@ impl InferredTypes {
 
     /// Whether there is anything to say about the property.
     fn is_notable(&self) -> bool {
-        self.untyped > 0 || self.without_zone > 0 || self.looks.like().is_some()
+        self.untyped > 0 || self.without_zone > 0 || self.no_dates > 0 || self.looks.like().is_some()
     }
 
     /// Returns what to say about the property, for people: all of it, or what may be wrong.
@@ -83,6 +85,9 @@ impl InferredTypes {
         }
         if self.without_zone > 0 {
             said.push(format!("{} dates have no zone, and are read as UTC", self.without_zone));
+        }
+        if self.no_dates > 0 {
+            said.push(format!("{} values are no dates, and were left out", self.no_dates));
         }
         said
     }
@@ -146,6 +151,11 @@ impl TableNotes<'_> {
     /// Notes a date without a zone.
     pub(crate) fn without_zone(&mut self, property: &str) {
         self.change(property, |types| types.without_zone += 1);
+    }
+
+    /// Notes a value that was left out because it is no date.
+    pub(crate) fn no_date(&mut self, property: &str) {
+        self.change(property, |types| types.no_dates += 1);
     }
 
     fn change(&mut self, property: &str, change: impl FnOnce(&mut InferredTypes)) {

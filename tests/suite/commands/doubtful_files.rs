@@ -95,8 +95,11 @@ fn dates_without_a_zone_are_told_and_too_exact_ones_rejected() {
 fn csv_that_was_cut_is_not_copied_as_if_it_were_whole() {
     refused("People.csv", b"PartitionKey,RowKey,S\na,1,x\na,2,\"y", &["within quotes"]);
     told("People.csv", "PartitionKey,RowKey,S\na,1\na,2,x\n", &["1 rows have fewer values"]);
-    let (reasons, copied) = rejected("People.csv", "PartitionKey,RowKey,S\na,1,x\na,2");
-    assert!(reasons[0].contains("the file ends within it") && copied == 1, "{reasons:?}");
+    // The last value may have lost its end.
+    for cut in ["a,2", "a,2,", "a,2,y", "a,2,\"y\""] {
+        let (reasons, copied) = rejected("People.csv", &format!("PartitionKey,RowKey,S\na,1,x\n{cut}"));
+        assert!(reasons[0].contains("the file ends within it") && copied == 1, "{reasons:?}");
+    }
 }
 
 #[test]
@@ -279,4 +282,89 @@ fn each_object_of_json_says_what_it_reports() {
         serde_json::Deserializer::from_str(&text).into_iter().map(|value| value.expect("JSON")).collect();
     let names: Vec<&Value> = reports.iter().map(|report| &report["report"]).collect();
     assert_eq!(names, ["copy", "deleteExtra", "verify"]);
+}
+
+#[test]
+fn rows_of_csv_without_any_value_are_no_entities() {
+    let read = told(
+        "People.csv",
+        "PartitionKey,RowKey,A\r\na,1,x\r\n,,\r\n,,\r\n",
+        &["2 rows have no value at all"],
+    );
+    assert_eq!(read.len(), 1);
+    // Keys may be empty texts.
+    assert_eq!(told("People.csv", "PartitionKey,RowKey,A\n\"\",\"\",\n", &[]).len(), 1);
+}
+
+#[test]
+fn what_powershell_adds_to_an_entity_is_no_property() {
+    let types = "#TYPE System.Management.Automation.PSCustomObject\r\n";
+    let names = "\"A\",\"PartitionKey\",\"RowKey\",\"TableTimestamp\",\"Etag\"\r\n";
+    let tag = "W/\"\"datetime'2020-01-01T00%3A00%3A00Z'\"\"";
+    let csv = format!("{types}{names}\"x\",\"a\",\"1\",\"1/31/2020 3:04:05 PM +00:00\",\"{tag}\"\r\n");
+    let left_out = "People.Timestamp: 1 values are no dates, and were left out";
+    let expected = [json!({ "_table": "People", "PartitionKey": "a", "RowKey": "1", "A": "x" })];
+    assert_eq!(told("People.csv", &csv, &[left_out]), expected);
+    let json = r#"[{"A":"x","PartitionKey":"a","RowKey":"1","TableTimestamp":{"DateTime":"\/Date(1580483045000)\/"},
+        "Etag":"W/\"datetime'2020-01-01T00%3A00%3A00Z'\""}]"#;
+    assert_eq!(told("People.json", json, &[left_out]), expected);
+    assert_eq!(told("People.csv", "sep=;\r\nPartitionKey;RowKey;A\r\na;1;x\r\n", &[]), expected);
+}
+
+#[test]
+fn an_etag_is_a_property_unless_it_is_that_of_the_entity() {
+    let entity = |time: &str| {
+        let read = told(
+            "People.json",
+            &format!(
+                r#"[{{"PartitionKey":"a","RowKey":"1","Timestamp":"{time}",
+                "etag":"W/\"datetime'2020-01-02T03%3A04%3A05.1234567Z'\""}}]"#
+            ),
+            &[],
+        );
+        read[0].get("etag").is_some()
+    };
+    assert!(!entity("2020-01-02T03:04:05.123456+00:00"));
+    assert!(entity("2020-01-02T03:04:06Z") && entity("yesterday"));
+}
+
+#[test]
+fn a_zero_with_a_sign_is_a_double_and_documents_without_a_key_are_rejected() {
+    let read = told("People.json", r#"[{"PartitionKey":"a","RowKey":"1","N":-0}]"#, &[]);
+    assert_eq!((&read[0]["N"], &read[0]["N@odata.type"]), (&json!(-0.0), &json!("Edm.Double")));
+    let lines = r#"{"RowKey":"1"}
+        {"PartitionKey":"a","RowKey":"2"}
+        {"N":1}"#;
+    let (reasons, copied) = rejected("People.json", lines);
+    assert_eq!((reasons.len(), copied), (2, 1), "{reasons:?}");
+}
+
+#[test]
+fn pipes_and_empty_files_are_not_taken_for_files_without_entities() {
+    for empty in [&b""[..], b" \n", b"\xef\xbb\xbf"] {
+        refused("People.json", empty, &["People.json: is empty"]);
+    }
+    let site = Site::sqlite();
+    let pipe = |path: PathBuf| {
+        let made = std::process::Command::new("mkfifo").arg(path).status().expect("mkfifo");
+        assert!(made.success());
+    };
+    pipe(site.folder.join("People.json"));
+    let output = site.run(&["copy", "People.json", "dump:out"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(said(&output).contains("is no regular file"), "{output:?}");
+    std::fs::create_dir(site.folder.join("in")).expect("a folder");
+    pipe(site.folder.join("in/People.json"));
+    std::fs::write(site.folder.join("in/Cities.json"), "[{\"PartitionKey\":\"a\",\"RowKey\":\"1\"}]")
+        .expect("a file");
+    let output = site.run(&["copy", "in", "dump:out"]);
+    assert!(output.status.success() && said(&output).contains("it is no regular file"), "{output:?}");
+}
+
+#[test]
+fn a_list_that_names_another_page_is_not_complete() {
+    for link in ["odata.nextLink", "@odata.nextLink"] {
+        let list = format!("{{\"value\":[],\"{link}\":\"People?next\"}}");
+        refused("People.json", list.as_bytes(), &["continues in another file"]);
+    }
 }

@@ -6,7 +6,7 @@ mod schema;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::assembly::Assembly;
+use super::assembly::{Assembly, TAG, TIMESTAMP, is_of_powershell};
 use super::opening::named;
 use super::staging::Staging;
 use super::{FileOptions, opening};
@@ -50,20 +50,32 @@ pub(super) fn import(path: &Path, options: &FileOptions, staging: &mut Staging) 
         return Err(named(path, &format!("the column {name} stands twice")));
     }
     let mut columns = columns(&names, &schema::types_beside(path, &names)?);
+    if is_of_powershell(|name| names.iter().any(|other| other == name)) {
+        columns.retain(|column| column.name != TAG);
+        let time = columns.iter_mut().find(|column| column.name == TIMESTAMP);
+        time.into_iter().for_each(|column| column.name = "Timestamp".into());
+    }
     find_types(&mut columns, Records::open(path, form)?)?;
-    let mut short = 0_u64;
+    let (mut short, mut empty) = (0_u64, 0_u64);
     while records.next(&mut record)? {
+        if record.is_empty() {
+            empty += 1;
+            continue;
+        }
         let (has, wanted) = (record.len(), names.len());
         let row = if has > wanted {
             Err(format!("it has {has} values for {wanted} columns"))
-        } else if has < wanted && !record.is_terminated {
-            Err(format!("the file ends within it: it has {has} values for {wanted} columns, and no line end"))
+        } else if !record.is_terminated {
+            Err("the file ends within it, or it is whole and lacks its line end: then add one".into())
         } else {
             short += u64::from(has < wanted);
             row(&record, &columns, options, staging.notes())
         };
         let text = || record.values().collect::<Vec<_>>().join(",");
         staging.add(row.map_err(|reason| Rejected { entity: text(), reason }))?;
+    }
+    if empty > 0 {
+        staging.remark(format!("{}: {empty} rows have no value at all, and were left out", path.display()));
     }
     if short > 0 {
         let text = "rows have fewer values than there are columns; what they lack is no property";
@@ -116,7 +128,11 @@ fn row(
         if text.is_empty() && stated.is_none() && !is_key {
             continue;
         }
-        if is_key || name == "Timestamp" {
+        if name == "Timestamp" {
+            entity.timestamp(Some(text));
+            continue;
+        }
+        if is_key {
             entity.text(name, None, text)?;
             continue;
         }

@@ -16,7 +16,8 @@ pub(super) fn types_beside(path: &Path, names: &[String]) -> TransferResult<Vec<
     if !beside.is_file() || beside == path {
         return Ok(Vec::new());
     }
-    let mut reader = Records::open(&beside, CsvForm { delimiter: b',', end: LineEnd::ReturnAndFeed })?;
+    let mut reader =
+        Records::open(&beside, CsvForm { delimiter: b',', end: LineEnd::ReturnAndFeed, preamble: 0 })?;
     let (mut records, mut record) = (Vec::new(), Record::default());
     // It has a line for each column at most.
     while records.len() <= names.len() && reader.next(&mut record)? {
