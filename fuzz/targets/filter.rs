@@ -84,7 +84,8 @@ fn check_entities(expr: &Expr, predicate: &Predicate) {
 /// Evaluates on everything that is stored.
 fn holds(predicate: &Predicate, entity: &Stored) -> bool {
     let decoded = stored::decode(&entity.properties).expect("it is in stored form");
-    let properties = decoded.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+    let mut properties: Vec<_> = decoded.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+    properties.sort_by_key(|(name, _)| *name);
     let Key { partition, row } = &entity.key;
     predicate.eval(&EntityView { partition, row, modified: entity.modified, properties })
 }

@@ -18,6 +18,7 @@ pub mod contract;
 mod either;
 pub mod postgres;
 pub mod quoting;
+pub(crate) mod scan_limit;
 pub mod sqlite;
 
 pub use contract::*;

@@ -1,6 +1,9 @@
 //! The typed predicate of a query and its evaluation, which is also the reference for tests of
 //! pushed-down SQL (protocol §6.4).
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+
 use crate::error::Result;
 use crate::protocol::codec::stored::{self, PropertyFinder};
 use crate::protocol::model::edm::compare;
@@ -51,23 +54,42 @@ pub struct EntityView<'a> {
     pub partition: &'a str,
     pub row: &'a str,
     pub modified: Ticks,
-    /// The custom properties that the predicate names.
+    /// The custom properties that the predicate names, in the order of their names.
     pub properties: Vec<(&'a str, EdmValue)>,
 }
+
+/// What a comparison costs besides the bytes that it may read.
+const COMPARISON_COST: usize = 64;
+/// Comparisons that a filter may have without being costly.
+const CHEAP_COMPARISONS: usize = 16;
 
 /// A predicate prepared for many entities.
 pub struct Prepared<'p> {
     predicate: &'p Predicate,
     wanted: Vec<PropertyFinder<'p>>,
     is_about_properties: bool,
+    comparisons: usize,
 }
+
+/// Texts of an entity in another case, each folded once.
+type Folds<'e> = HashMap<(&'e Field, CaseFold), Cow<'e, str>>;
 
 impl<'p> Prepared<'p> {
     /// Prepares a predicate.
     pub fn new(predicate: &'p Predicate) -> Self {
         let (wanted, is_about_properties) = (predicate.names(), predicate.is_about_properties());
         let wanted = wanted.into_iter().map(PropertyFinder::new).collect();
-        Self { predicate, wanted, is_about_properties }
+        Self { predicate, wanted, is_about_properties, comparisons: predicate.comparisons() }
+    }
+
+    /// Returns what the evaluation costs for an entity of this size, in bytes that comparisons may read.
+    pub(crate) const fn cost(&self, bytes: usize) -> usize {
+        self.comparisons.saturating_mul(bytes.saturating_add(COMPARISON_COST))
+    }
+
+    /// Whether the evaluation takes more time than reading the entity.
+    pub(crate) const fn is_costly(&self) -> bool {
+        self.comparisons > CHEAP_COMPARISONS
     }
 
     /// Whether a stored entity satisfies the predicate.
@@ -78,6 +100,12 @@ impl<'p> Prepared<'p> {
         let BorrowedEntity { partition, row, modified, properties, .. } = entity;
         let properties = stored::pick(properties.as_bytes(), &self.wanted)?;
         Ok(self.predicate.eval(&EntityView { partition, row, modified, properties }))
+    }
+
+    /// Whether a table satisfies the predicate: its name in lower case takes the place of the PartitionKey.
+    pub(crate) fn matches_table(&self, name: &str, created: Ticks) -> bool {
+        let properties = Vec::new();
+        self.predicate.eval(&EntityView { partition: name, row: "", modified: created, properties })
     }
 
     /// Whether an entity with these stored properties satisfies the predicate. `None` if its other
@@ -103,10 +131,14 @@ impl Predicate {
     /// Evaluates with the two-valued logic of protocol §6.4: comparisons of a missing property are
     /// false, `not` is plain negation.
     pub fn eval(&self, view: &EntityView<'_>) -> bool {
+        self.holds(view, &mut Folds::new())
+    }
+
+    fn holds<'e>(&'e self, view: &'e EntityView<'_>, folds: &mut Folds<'e>) -> bool {
         match self {
-            Predicate::All(parts) => parts.iter().all(|p| p.eval(view)),
-            Predicate::Any(parts) => parts.iter().any(|p| p.eval(view)),
-            Predicate::Not(inner) => !inner.eval(view),
+            Predicate::All(parts) => parts.iter().all(|p| p.holds(view, folds)),
+            Predicate::Any(parts) => parts.iter().any(|p| p.holds(view, folds)),
+            Predicate::Not(inner) => !inner.holds(view, folds),
             Predicate::Always(value) => *value,
             Predicate::Flag(name) => {
                 matches!(find(view, name), Some(EdmValue::Boolean(true)))
@@ -118,13 +150,24 @@ impl Predicate {
                 Field::Custom(name) => find(view, name).is_some_and(|stored| compare(stored, *op, literal)),
             },
             Predicate::Text { field, fold, test, needle } => {
-                let holds = |text: &str| test.holds(text, needle);
                 text_of(view, field).is_some_and(|text| match fold {
-                    Some(fold) => holds(&fold.apply(text)),
-                    None => holds(text),
+                    Some(fold) => {
+                        let folded = folds.entry((field, *fold)).or_insert_with(|| fold.apply(text));
+                        test.holds(folded, needle)
+                    }
+                    None => test.holds(text, needle),
                 })
             }
             Predicate::Present(name) => find(view, name).is_some(),
+        }
+    }
+
+    /// Returns how many comparisons it has.
+    fn comparisons(&self) -> usize {
+        match self {
+            Predicate::All(parts) | Predicate::Any(parts) => parts.iter().map(Self::comparisons).sum(),
+            Predicate::Not(inner) => inner.comparisons(),
+            _ => 1,
         }
     }
 
@@ -165,7 +208,8 @@ impl Predicate {
 }
 
 fn find<'a>(view: &'a EntityView<'_>, name: &str) -> Option<&'a EdmValue> {
-    view.properties.iter().find(|(n, _)| *n == name).map(|(_, value)| value)
+    let at = view.properties.binary_search_by_key(&name, |(known, _)| *known).ok()?;
+    view.properties.get(at).map(|(_, value)| value)
 }
 
 /// Returns the text of a field; `None` if it has none.
@@ -252,6 +296,28 @@ mod tests {
                 assert_eq!(by_properties(&predicate), None, "{predicate:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_text_is_folded_once_for_all_calls_of_an_entity() {
+        let contains = |needle: &str| Predicate::Text {
+            field: Field::Custom("T".into()),
+            fold: Some(CaseFold::Lower),
+            test: TextTest::Contains,
+            needle: needle.into(),
+        };
+        let calls = Predicate::Any((0..600).map(|n| contains(&format!("x{n}"))).collect());
+        let view = EntityView {
+            partition: "",
+            row: "",
+            modified: Ticks::MIN,
+            properties: vec![("T", EdmValue::String("ABC".into()))],
+        };
+        let mut folds = Folds::new();
+        assert!(!calls.holds(&view, &mut folds));
+        assert_eq!(folds.into_values().collect::<Vec<_>>(), ["abc"]);
+        assert!(contains("bc").eval(&view));
+        assert_eq!(Prepared::new(&calls).cost(1000), 600 * (1000 + COMPARISON_COST));
     }
 
     #[test]

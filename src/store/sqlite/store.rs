@@ -8,10 +8,10 @@ use rusqlite::Connection;
 use super::connections::cancelled_builds::CancelledBuilds;
 use super::connections::open;
 use super::connections::pool::Readers;
-use super::connections::scan_limit::{ScanCounter, ScanLimit, ScanStep};
 use super::connections::{Location, OpenError, SqliteOptions};
 use super::writer::Writer;
 use crate::store::contract::indexes::NarrowingMemory;
+use crate::store::scan_limit::{ScanCounter, ScanLimit, ScanStep};
 use crate::store::sqlite::checkpoint;
 use crate::store::{Fault, StoreResult};
 
@@ -19,7 +19,7 @@ use crate::store::{Fault, StoreResult};
 pub struct SqliteStore {
     pub(super) readers: Readers,
     pub(super) writer: Writer,
-    pub(super) scan_limit: ScanLimit,
+    pub(in crate::store) scan_limit: ScanLimit,
     pub(super) narrowing: Arc<NarrowingMemory>,
     pub(super) cancelled_builds: CancelledBuilds,
 }
@@ -89,7 +89,7 @@ impl SqliteStore {
         + Send
         + 'static,
     ) -> StoreResult<(S, T)> {
-        let counted = self.scan_limit.walk(time, None);
+        let counted = self.scan_limit.walk(time);
         let first = walk.clone();
         let read = move |db: &Connection| Ok(first(db, &mut state, counted)?.map(|walked| (state, walked)));
         match self.read_apart(read).await? {
@@ -107,9 +107,8 @@ impl SqliteStore {
         + 'static,
     ) -> StoreResult<(S, T)> {
         let arrived = Instant::now();
-        // Some of the time is left for the walk itself.
-        let permit = self.scan_limit.wait(time.mul_f32(0.8)).await?;
-        let counted = self.scan_limit.walk(time.saturating_sub(arrived.elapsed()), Some(permit));
+        let permit = self.scan_limit.wait(time).await?;
+        let counted = self.scan_limit.walk_with(time.saturating_sub(arrived.elapsed()), permit);
         let read = move |db: &Connection| Ok(walk(db, &mut state, counted)?.map(|walked| (state, walked)));
         match self.read_apart(read).await? {
             (state, ScanStep::Done(found)) => Ok((state, found)),

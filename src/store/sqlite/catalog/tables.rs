@@ -4,11 +4,11 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Code;
 use crate::protocol::model::{TableRef, Ticks};
-use crate::protocol::plan::predicate::EntityView;
+use crate::protocol::plan::predicate::Prepared;
 use crate::protocol::plan::span::first_whole_partition;
 use crate::protocol::plan::{Span, TableEntry, TablePage, TableScan};
+use crate::store::scan_limit::{ScanCounter, ScanStep};
 use crate::store::sqlite::SqliteStore;
-use crate::store::sqlite::connections::scan_limit::{ScanCounter, ScanStep};
 use crate::store::sqlite::rows::{Sqlite, ticks};
 use crate::store::{StoreResult, TableSize, Tables, bucket};
 
@@ -103,7 +103,8 @@ pub(crate) fn list(
     scan: &TableScan,
     walk: ScanCounter,
 ) -> Sqlite<StoreResult<ScanStep<TablePage>>> {
-    let mut list = List { page: TablePage::default(), walk, needs_permit: false };
+    let residual = scan.residual.as_ref().map(Prepared::new);
+    let mut list = List { page: TablePage::default(), residual, walk, needs_permit: false };
     for span in &scan.spans {
         if list_span(db, account, scan, span, &mut list)? {
             break;
@@ -113,14 +114,21 @@ pub(crate) fn list(
 }
 
 /// A page of tables that is being read.
-struct List {
+struct List<'s> {
     page: TablePage,
+    residual: Option<Prepared<'s>>,
     walk: ScanCounter,
     needs_permit: bool,
 }
 
 /// Reads a span; returns whether the page is complete.
-fn list_span(db: &Connection, account: &str, scan: &TableScan, span: &Span, list: &mut List) -> Sqlite<bool> {
+fn list_span(
+    db: &Connection,
+    account: &str,
+    scan: &TableScan,
+    span: &Span,
+    list: &mut List<'_>,
+) -> Sqlite<bool> {
     let mut statement = db.prepare_cached(
         "SELECT name_lower, name, created FROM tables
          WHERE account = ?1 AND name_lower >= ?2 AND (?3 IS NULL OR name_lower < ?3)
@@ -135,13 +143,16 @@ fn list_span(db: &Connection, account: &str, scan: &TableScan, span: &Span, list
             return Ok(true);
         }
         let partition = row.get_ref(0)?.as_str()?;
-        let view = EntityView { partition, row: "", modified: entry.created, properties: Vec::new() };
-        if !scan.residual.as_ref().is_none_or(|predicate| predicate.eval(&view)) {
-            if list.walk.pass(0) {
+        if let Some(residual) = &list.residual {
+            let is_match = residual.matches_table(partition, entry.created);
+            let counts = residual.is_costly() || !is_match;
+            if counts && !list.walk.pass(residual.cost(partition.len())) {
+                list.needs_permit = true;
+                return Ok(true);
+            }
+            if !is_match {
                 continue;
             }
-            list.needs_permit = true;
-            return Ok(true);
         }
         if list.page.tables.len() >= scan.rows {
             list.page.next = Some(entry);

@@ -7,7 +7,6 @@ pub(crate) mod open;
 pub(crate) mod options;
 pub(crate) mod pool;
 mod reading;
-pub(crate) mod scan_limit;
 pub(crate) mod schema;
 pub(crate) mod transaction;
 

@@ -13,9 +13,9 @@ use crate::protocol::plan::predicate::Prepared;
 use crate::protocol::plan::span::contain;
 use crate::protocol::plan::{PageEnd, Projection, Scan};
 use crate::store::contract::indexes::{MAX_ENTRIES, MISSING_ORDER, NarrowingMemory, filter_number};
+use crate::store::scan_limit::{ScanCounter, ScanStep};
 use crate::store::sqlite::catalog::entries;
 use crate::store::sqlite::catalog::tables::bucket_of;
-use crate::store::sqlite::connections::scan_limit::{ScanCounter, ScanStep};
 use crate::store::sqlite::reads::narrow::{is_missing, narrow};
 use crate::store::sqlite::reads::ordered::OrderedRange;
 use crate::store::sqlite::reads::ranges::ranges;
@@ -176,9 +176,7 @@ impl<'a> ScannedPage<'a> {
             if !self.walk.row() {
                 return Ok(false);
             }
-            if !self.walk.has_permit() && !self.walk.pass(row.get_ref(PROPERTIES)?.as_bytes()?.len()) {
-                self.needs_permit = true;
-                self.into.restart();
+            if !self.pass(row)? {
                 return Ok(true);
             }
             match self.matches(row)? {
@@ -230,19 +228,19 @@ impl<'a> ScannedPage<'a> {
             if !self.walk.row() {
                 return self.stop_at(row);
             }
-            match self.matches(row)? {
-                Ok(true) => {}
-                Ok(false) if self.walk.has_permit() => continue,
-                Ok(false) if self.walk.pass(row.get_ref(PROPERTIES)?.as_bytes()?.len()) => continue,
-                Ok(false) => {
-                    self.needs_permit = true;
-                    self.into.restart();
-                    return Ok(true);
-                }
+            let is_match = match self.matches(row)? {
+                Ok(is_match) => is_match,
                 Err(error) => {
                     self.failure = Some(error);
                     return Ok(true);
                 }
+            };
+            let is_costly = self.residual.as_ref().is_some_and(Prepared::is_costly);
+            if (is_costly || !is_match) && !self.pass(row)? {
+                return Ok(true);
+            }
+            if !is_match {
+                continue;
             }
             let seen = borrowed(row)?;
             if self.is_full_for(seen) {
@@ -251,6 +249,17 @@ impl<'a> ScannedPage<'a> {
             self.keep(seen);
         }
         Ok(false)
+    }
+
+    /// Counts what a row costs; `false` if the page has to be read again with a permit.
+    fn pass(&mut self, row: &Row<'_>) -> Sqlite<bool> {
+        let bytes = row.get_ref(PROPERTIES)?.as_bytes()?.len();
+        let cost = self.residual.as_ref().map_or(bytes, |residual| residual.cost(bytes));
+        if !self.walk.pass(cost) {
+            self.needs_permit = true;
+            self.into.restart();
+        }
+        Ok(!self.needs_permit)
     }
 
     fn is_full_for(&self, entity: BorrowedEntity<'_>) -> bool {

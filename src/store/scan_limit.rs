@@ -1,5 +1,5 @@
-//! Limits scans: walks that pass over many rows. A few run at a time and others wait in a bounded queue,
-//! so that other requests have processors left.
+//! Limits scans: reads that pass over many rows, or compare much. A few run at a time and others wait in a
+//! bounded queue, so that other requests have processors left. While others wait, a scan ends its page early.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -13,9 +13,11 @@ use crate::store::{Fault, StoreResult};
 
 /// Maximum scans that wait for a permit.
 const MAX_WAITING: usize = 64;
-/// A walk that has passed over more rows or bytes than this is a scan.
+/// How long a scan goes on while others wait. All that can wait get their turn within the time of a page.
+const TURN: Duration = Duration::from_millis(50);
+/// A walk that has passed over more rows than this, or whose comparisons have cost more, is a scan.
 const SHORT_ROWS: usize = 256;
-const SHORT_BYTES: usize = 1024 * 1024;
+const SHORT_COST: usize = 4 * 1024 * 1024;
 /// The clock is checked once in this many rows, unless rows are slow.
 const CLOCK_EVERY: usize = 64;
 /// If more time than this passes between two checks of the clock, rows are slow.
@@ -30,6 +32,8 @@ pub(crate) struct ScanLimit {
     running: Arc<Semaphore>,
     /// The maximum time of a scan on its connection.
     longest: Duration,
+    /// The maximum time of a scan while others wait.
+    turn: Duration,
 }
 
 /// The permission to scan, until it is dropped.
@@ -46,41 +50,64 @@ impl ScanLimit {
             queue: Arc::new(Semaphore::new(permits + MAX_WAITING)),
             running: Arc::new(Semaphore::new(permits)),
             longest,
+            turn: TURN,
         }
     }
 
+    /// Whether scans wait for a permit.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.queue.available_permits() < self.running.available_permits() + MAX_WAITING
+    }
+
     /// Returns a permit, if one is free and nobody waits.
-    fn free(&self) -> Option<ScanPermit> {
+    pub(crate) fn free(&self) -> Option<ScanPermit> {
         // Taken first: without it, this caller must not be in the queue even briefly.
         let permit = Arc::clone(&self.running).try_acquire_owned().ok()?;
         let queued = Arc::clone(&self.queue).try_acquire_owned().ok()?;
         Some(ScanPermit { _queued: queued, _running: permit })
     }
 
-    /// Waits for a permit.
+    /// Waits for a permit for most of the time of a page: some is left for the scan itself. `None` if none
+    /// becomes free.
     ///
     /// # Errors
-    /// [`Fault::NotBegun`] if the queue is full, or no permit becomes free in time.
-    pub(crate) async fn wait(&self, limit: Duration) -> StoreResult<ScanPermit> {
+    /// [`Fault::NotBegun`] if the queue is full.
+    pub(crate) async fn wait(&self, time: Duration) -> StoreResult<Option<ScanPermit>> {
         let queued = Arc::clone(&self.queue).try_acquire_owned().map_err(|_| Fault::NotBegun)?;
-        match timeout(limit, Arc::clone(&self.running).acquire_owned()).await {
-            Ok(Ok(permit)) => Ok(ScanPermit { _queued: queued, _running: permit }),
-            _ => Err(Fault::NotBegun.into()),
-        }
+        let running = timeout(time.mul_f32(0.8), Arc::clone(&self.running).acquire_owned()).await;
+        let running = running.ok().and_then(Result::ok);
+        Ok(running.map(|permit| ScanPermit { _queued: queued, _running: permit }))
     }
 
-    /// Starts a walk that may take this long, with or without a permit.
-    pub(crate) fn walk(&self, time: Duration, permit: Option<ScanPermit>) -> ScanCounter {
+    /// Whether a read that began then ends its page, so that others get their turn.
+    pub(crate) fn is_turn_over(&self, started: Instant, is_awaited: impl FnOnce() -> bool) -> bool {
+        started.elapsed() >= self.turn && is_awaited()
+    }
+
+    /// Starts a walk that may take this long, and may become a scan.
+    pub(crate) fn walk(&self, time: Duration) -> ScanCounter {
+        self.counter(time, None, false)
+    }
+
+    /// Starts a walk that is a scan, or ends where it would become one.
+    pub(crate) fn walk_with(&self, time: Duration, permit: Option<ScanPermit>) -> ScanCounter {
+        let stays_short = permit.is_none();
+        self.counter(time, permit, stays_short)
+    }
+
+    fn counter(&self, time: Duration, permit: Option<ScanPermit>, stays_short: bool) -> ScanCounter {
         ScanCounter {
             limit: self.clone(),
             permit,
+            stays_short,
+            is_over: false,
             time,
             started: Instant::now(),
             last_look: Duration::ZERO,
             clock_every: 0,
             rows_to_look: 0,
             passed_rows: 0,
-            passed_bytes: 0,
+            passed_cost: 0,
         }
     }
 }
@@ -97,6 +124,9 @@ pub(crate) enum ScanStep<T> {
 pub(crate) struct ScanCounter {
     limit: ScanLimit,
     permit: Option<ScanPermit>,
+    /// Whether the page ends where a permit would be needed.
+    stays_short: bool,
+    is_over: bool,
     time: Duration,
     started: Instant,
     /// When the clock was last checked, relative to the start.
@@ -106,12 +136,15 @@ pub(crate) struct ScanCounter {
     /// Rows until the next check.
     rows_to_look: usize,
     passed_rows: usize,
-    passed_bytes: usize,
+    passed_cost: usize,
 }
 
 impl ScanCounter {
     /// Counts a row; `false` if the time is up, and the row belongs to the next page.
     pub(crate) fn row(&mut self) -> bool {
+        if self.is_over {
+            return false;
+        }
         if self.rows_to_look > 0 {
             self.rows_to_look -= 1;
             return true;
@@ -121,7 +154,7 @@ impl ScanCounter {
         // However short its time, each page makes progress: by the rows between two checks, or by one slow
         // row.
         let has_advanced = self.clock_every == CLOCK_EVERY || is_slow && self.clock_every > 0;
-        if has_advanced && elapsed >= self.time() {
+        if has_advanced && (elapsed >= self.time() || self.is_turn_over()) {
             return false;
         }
         self.clock_every = if is_slow { 1 } else { (2 * self.clock_every).clamp(1, CLOCK_EVERY) };
@@ -134,24 +167,25 @@ impl ScanCounter {
         if self.is_long() { self.time.min(self.limit.longest) } else { self.time }
     }
 
-    /// Whether skipped rows need no further counting.
-    pub(crate) const fn has_permit(&self) -> bool {
-        self.permit.is_some()
+    fn is_turn_over(&self) -> bool {
+        self.permit.is_some() && self.limit.is_turn_over(self.started, || self.limit.is_awaited())
     }
 
-    /// Passes over a row that does not match; `false` if the walk needs a permit.
-    pub(crate) fn pass(&mut self, bytes: usize) -> bool {
+    /// Passes over a row that does not match, or whose comparisons cost much; `false` if the walk needs a
+    /// permit.
+    pub(crate) fn pass(&mut self, cost: usize) -> bool {
         self.passed_rows += 1;
-        self.passed_bytes = self.passed_bytes.saturating_add(bytes);
+        self.passed_cost = self.passed_cost.saturating_add(cost);
         if self.is_long() && self.permit.is_none() {
             self.permit = self.limit.free();
-            return self.permit.is_some();
+            self.is_over = self.stays_short && self.permit.is_none();
+            return self.stays_short || self.permit.is_some();
         }
         true
     }
 
     const fn is_long(&self) -> bool {
-        self.permit.is_some() || self.passed_rows > SHORT_ROWS || self.passed_bytes > SHORT_BYTES
+        self.permit.is_some() || self.passed_rows > SHORT_ROWS || self.passed_cost > SHORT_COST
     }
 }
 
@@ -268,7 +302,7 @@ mod tests {
 
     #[test]
     fn the_clock_is_looked_at_more_often_where_rows_are_slow() {
-        let mut walk = ScanLimit::new(Duration::from_secs(60)).walk(4 * SLOW_ROWS, None);
+        let mut walk = ScanLimit::new(Duration::from_secs(60)).walk(4 * SLOW_ROWS);
         let mut slow = || {
             std::thread::sleep(SLOW_ROWS);
             walk.row()
@@ -285,15 +319,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_scan_that_waited_in_vain_and_one_that_is_given_up_leave_the_queue() {
+    async fn a_scan_that_waited_in_vain_gets_on_and_one_that_is_given_up_leaves_the_queue() {
         let (store, table) = filled(Location::Memory).await;
         let taken = take_all(&store);
         let free = store.scan_limit.queue.available_permits();
-        let scan = numbered(ROWS - 1, Duration::from_millis(20));
-        assert_eq!(
-            entities(&store, table.in_account(ACCOUNT), &scan).await,
-            Err(Failure::Fault(Fault::NotBegun))
-        );
+        let mut scan = numbered(ROWS - 1, Duration::from_millis(20));
+        let (mut pages, mut found) = (0, 0);
+        loop {
+            let (page, end) =
+                store.page(table.in_account(ACCOUNT), &scan, Vec::<Stored>::new()).await.unwrap();
+            (pages, found) = (pages + 1, found + page.len());
+            let Some(next) = end.next else { break };
+            assert!(pages < ROWS, "each page gets on");
+            scan.spans = scan.order.rest_of(scan.spans, &next);
+        }
+        assert_eq!((found, pages > 2), (1, true), "{pages} pages");
         assert_eq!(store.scan_limit.queue.available_permits(), free);
         let scan = numbered(ROWS - 1, Duration::from_secs(60));
         let given_up =
@@ -303,16 +343,40 @@ mod tests {
         drop(taken);
     }
 
+    #[tokio::test]
+    async fn a_scan_ends_its_page_while_others_wait() {
+        let minute = Duration::from_secs(60);
+        let limit = ScanLimit { turn: Duration::ZERO, ..ScanLimit::new(minute) };
+        let mut scans: Vec<ScanCounter> =
+            std::iter::from_fn(|| limit.free()).map(|permit| limit.walk_with(minute, Some(permit))).collect();
+        let examined = |scan: &mut ScanCounter| (0..ROWS).take_while(|_| scan.row() && scan.pass(1)).count();
+        for scan in &mut scans {
+            assert_eq!(examined(scan), ROWS, "nobody waits");
+        }
+        let queue = limit.clone();
+        let waiter = tokio::spawn(async move { queue.wait(minute).await });
+        while !limit.is_awaited() {
+            tokio::task::yield_now().await;
+        }
+        for scan in &mut scans {
+            assert!(examined(scan) <= CLOCK_EVERY);
+        }
+        drop(scans);
+        let last = waiter.await.unwrap().unwrap();
+        assert!(last.is_some() && !limit.is_awaited());
+        assert_eq!(examined(&mut limit.walk_with(minute, last)), ROWS);
+    }
+
     #[test]
     fn long_walks_keep_the_connection_no_longer_than_they_may() {
         let limit = ScanLimit::new(Duration::ZERO);
-        let mut walk = limit.walk(Duration::from_secs(60), None);
+        let mut walk = limit.walk(Duration::from_secs(60));
         let rows = (0..ROWS).take_while(|_| walk.row() && walk.pass(1)).count();
         let next_look = SHORT_ROWS..=SHORT_ROWS + CLOCK_EVERY;
         assert!(next_look.contains(&rows), "the first look at the clock past a short walk, not {rows}");
         drop(walk);
-        let mut large = limit.walk(Duration::from_secs(60), None);
-        assert!(large.pass(SHORT_BYTES) && large.permit.is_none());
-        assert!(large.pass(1) && large.permit.is_some(), "large rows make a scan, too");
+        let mut large = limit.walk(Duration::from_secs(60));
+        assert!(large.pass(SHORT_COST) && large.permit.is_none());
+        assert!(large.pass(1) && large.permit.is_some(), "costly comparisons make a scan, too");
     }
 }
