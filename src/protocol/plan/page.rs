@@ -196,7 +196,8 @@ pub fn read_table_token(token: &str) -> Result<String> {
         return Ok(name.lower().to_owned());
     }
     let text = read_token(token)?;
-    match text.split_once('\u{1}') {
+    // A page that ended before a range names its bound, which may end with U+0001.
+    match text.rsplit_once('\u{1}') {
         Some((name, time)) if time.len() == 16 => Ok(name.to_owned()),
         _ => Err(Code::InvalidInput.into()),
     }
@@ -219,6 +220,7 @@ mod tests {
         assert_eq!(read_table_token("testYable").as_deref(), Ok("testyable"));
         let created = Ticks::parse("2020-09-16T21:51:32.5437272Z").unwrap();
         assert_eq!(read_table_token(&table_token("MyTable", created)).as_deref(), Ok("mytable"));
+        assert_eq!(read_table_token(&table_token("my\u{1}", Ticks::MIN)).as_deref(), Ok("my\u{1}"));
     }
 
     #[test]

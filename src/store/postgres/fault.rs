@@ -29,13 +29,17 @@ pub(crate) enum StatementError {
     Undecided,
     /// Another transaction has locked the row.
     Held,
+    /// The read has to be repeated with a permit to scan.
+    NeedsPermit,
     Fault(Fault),
 }
 
 impl From<StatementError> for Failure {
     fn from(error: StatementError) -> Self {
         match error {
-            StatementError::Duplicate | StatementError::Undecided => Failure::Fault(Fault::Other),
+            StatementError::Duplicate | StatementError::Undecided | StatementError::NeedsPermit => {
+                Failure::Fault(Fault::Other)
+            }
             StatementError::Held => Failure::Fault(Fault::Busy),
             StatementError::KeyTooLong => Failure::Refused(key_too_long()),
             StatementError::Fault(fault) => Failure::Fault(fault),
@@ -70,7 +74,8 @@ pub(crate) fn judge(error: &sqlx::Error, effect: Effect) -> StatementError {
         _ => Fault::Other.into(),
     };
     match (judged, error) {
-        (StatementError::Duplicate | StatementError::KeyTooLong | StatementError::Undecided, _) => {}
+        (StatementError::Duplicate | StatementError::KeyTooLong, _) => {}
+        (StatementError::Undecided | StatementError::NeedsPermit, _) => {}
         (StatementError::Fault(Fault::Serialization), _) => {}
         // Expected of contended rows.
         (StatementError::Held, error) => tracing::debug!(%error, "row locked by another transaction"),

@@ -21,6 +21,7 @@ use super::state::table_ids::TableCache;
 use crate::observe::metrics::METRICS;
 use crate::store::UnrecordedSweeps;
 use crate::store::contract::indexes::NarrowingMemory;
+use crate::store::scan_limit::ScanLimit;
 
 /// A store in PostgreSQL. Statements check everything that it caches, so any number of stores may share
 /// one database.
@@ -43,6 +44,8 @@ pub struct PgStore {
     /// Timeout of a statement.
     pub(super) operation_timeout: Duration,
     pub(super) narrowing: NarrowingMemory,
+    /// Permits to evaluate filters here.
+    pub(super) scan_limit: ScanLimit,
     /// How to reach the database for definitions.
     pub(super) definer: Arc<Hosts>,
     pub(super) search_path: SearchPath,
@@ -124,6 +127,7 @@ impl PgStore {
             spread: options.spread,
             operation_timeout: options.operation_timeout,
             narrowing: NarrowingMemory::default(),
+            scan_limit: ScanLimit::new(Duration::MAX),
             definer,
             search_path,
         })

@@ -319,6 +319,7 @@ async fn ordered_pages_walk_their_index(
         upper: None,
         from: from.map(at),
         limit: "$2".into(),
+        matches: "6".into(),
     };
     let source = rows.of_buckets(0..i64::from(spread));
     let text = rows.filtered(&source, "true", Projection::Full, "$3");

@@ -24,5 +24,6 @@ mod sqlite;
 mod statements;
 mod tables;
 mod threads;
+mod turns;
 mod values;
 mod writes;

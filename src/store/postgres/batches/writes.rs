@@ -281,6 +281,7 @@ const fn undone(error: StatementError) -> bool {
         StatementError::Duplicate
         | StatementError::KeyTooLong
         | StatementError::Undecided
+        | StatementError::NeedsPermit
         | StatementError::Held => true,
         StatementError::Fault(fault) => matches!(fault, Fault::Serialization | Fault::Other),
     }

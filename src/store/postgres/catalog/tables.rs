@@ -7,13 +7,14 @@ use sqlx::postgres::PgRow;
 
 use crate::error::Code;
 use crate::protocol::model::{TableRef, Ticks};
-use crate::protocol::plan::predicate::EntityView;
+use crate::protocol::plan::predicate::Prepared;
 use crate::protocol::plan::span::first_whole_partition;
-use crate::protocol::plan::{TableEntry, TablePage, TableScan};
+use crate::protocol::plan::{Span, TableEntry, TablePage, TableScan};
 use crate::store::bucket;
 use crate::store::postgres::catalog::size::Measure;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::{Effect, StatementError};
+use crate::store::postgres::reads::turn::{Evaluated, ScanTurn};
 use crate::store::postgres::retry::retry;
 use crate::store::postgres::rows::{JsonText, StoredColumn, broken_row, ticks};
 use crate::store::postgres::state::table_ids::{TableId, cache_key};
@@ -148,68 +149,120 @@ impl PgStore {
         Ok(row.as_ref().map(entry).transpose()?)
     }
 
-    /// Evaluates the residual filter here, batch by batch: rows of tables are few and small.
+    /// Reads a page, and again with a permit if its filter needs one.
     pub(crate) async fn table_page(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
-        let mut lease = self.nodes.acquire().await?;
-        let single = scan.residual.is_none() && scan.spans.len() == 1;
-        if !single {
-            lease.begin_snapshot().await?;
-        }
-        let started = Instant::now();
-        let batch = if scan.residual.is_some() { FILTERED_BATCH } else { scan.rows };
-        let mut page = TablePage::default();
-        for span in &scan.spans {
-            let mut lower = Some(first_whole_partition(&span.lower));
-            let upper = span.upper.as_ref().map(first_whole_partition);
-            while let Some(from) = lower.take().filter(|_| page.next.is_none()) {
-                // One additional row shows where the next batch or page starts.
-                let rows = list(&mut lease, account, &from, upper.as_deref(), batch + 1).await?;
-                for row in rows.iter().take(batch) {
-                    take(row, scan, &mut page)?;
+        let mut turn = ScanTurn::new(&self.scan_limit, scan.time);
+        loop {
+            let mut lease = self.nodes.acquire().await?;
+            let listed = Listing { account, scan, turn: &turn }.page(&mut lease).await;
+            if matches!(listed, Ok(_) | Err(StatementError::NeedsPermit)) {
+                lease.end_snapshot().await;
+            }
+            match listed {
+                Err(StatementError::NeedsPermit) => {
+                    drop(lease);
+                    turn.wait_for_permit().await?;
                 }
-                if let Some(row) = rows.get(batch) {
-                    if page.next.is_none()
-                        && (page.tables.len() >= scan.rows || started.elapsed() >= scan.time)
-                    {
-                        page.next = Some(entry(row)?);
-                    }
-                    lower = Some(row.try_get("name_lower").map_err(broken_row)?);
-                }
+                listed => return Ok(listed?),
             }
         }
-        if !single {
-            lease.end_snapshot().await;
+    }
+}
+
+/// The read of one page of tables. The filter is evaluated here, batch by batch: the rows are few and small.
+#[derive(Clone, Copy)]
+struct Listing<'a> {
+    account: &'a str,
+    scan: &'a TableScan,
+    turn: &'a ScanTurn<'a>,
+}
+
+impl Listing<'_> {
+    async fn page(self, lease: &mut Lease) -> Result<TablePage, StatementError> {
+        let scan = self.scan;
+        if scan.residual.is_some() || scan.spans.len() != 1 {
+            lease.begin_snapshot().await?;
+        }
+        let mut page = TablePage::default();
+        for (at, span) in scan.spans.iter().enumerate() {
+            if at > 0 && self.is_over(lease) {
+                page.next = page.next.take().or_else(|| Some(first_of(span)));
+            }
+            if page.next.is_some() {
+                break;
+            }
+            self.span(span, lease, &mut page).await?;
         }
         Ok(page)
     }
+
+    /// Reads a span, until it or the page ends.
+    async fn span(self, span: &Span, lease: &mut Lease, page: &mut TablePage) -> Result<(), StatementError> {
+        let scan = self.scan;
+        let batch = if scan.residual.is_some() { FILTERED_BATCH } else { scan.rows };
+        let mut lower = Some(first_whole_partition(&span.lower));
+        let upper = span.upper.as_ref().map(first_whole_partition);
+        while let Some(from) = lower.take() {
+            // One additional row shows where the next batch or page starts.
+            let rows = list(lease, self.account, &from, upper.as_deref(), batch + 1).await?;
+            let mut rows = rows.iter().map(Listed::read).collect::<Result<Vec<_>, _>>()?;
+            let next = (rows.len() > batch).then(|| rows.pop()).flatten();
+            let (rows, matches) = match &scan.residual {
+                Some(residual) => self.turn.evaluate(residual, rows).await?,
+                None => {
+                    let matches = vec![true; rows.len()];
+                    (rows, matches)
+                }
+            };
+            let next = rows.get(matches.len()).cloned().or(next);
+            for (row, _) in rows.into_iter().zip(matches).filter(|(_, is_match)| *is_match) {
+                if page.tables.len() >= scan.rows {
+                    page.next = Some(row.entry);
+                    return Ok(());
+                }
+                page.tables.push(row.entry);
+            }
+            let Some(next) = next else { return Ok(()) };
+            if page.tables.len() >= scan.rows || self.is_over(lease) {
+                page.next = Some(next.entry);
+                return Ok(());
+            }
+            lower = Some(next.name_lower);
+        }
+        Ok(())
+    }
+
+    fn is_over(self, lease: &Lease) -> bool {
+        self.turn.time_left().is_zero() || self.turn.is_over(Some(lease))
+    }
 }
 
-/// Adds a table to the page, or makes it the start of the next one.
-fn take(row: &PgRow, scan: &TableScan, page: &mut TablePage) -> Result<(), StatementError> {
-    if page.next.is_some() {
-        return Ok(());
-    }
-    let entry = entry(row)?;
-    if !admits(scan, row.try_get("name_lower").map_err(broken_row)?, &entry) {
-        return Ok(());
-    }
-    if page.tables.len() < scan.rows {
-        page.tables.push(entry);
-    } else {
-        page.next = Some(entry);
-    }
-    Ok(())
+/// Where a page goes on that ended before a span: its token has only the name.
+fn first_of(span: &Span) -> TableEntry {
+    TableEntry { name: first_whole_partition(&span.lower), created: Ticks::MIN }
 }
 
-fn admits(scan: &TableScan, name_lower: &str, entry: &TableEntry) -> bool {
-    scan.residual.as_ref().is_none_or(|residual| {
-        residual.eval(&EntityView {
-            partition: name_lower,
-            row: "",
-            modified: entry.created,
-            properties: vec![],
-        })
-    })
+/// A table in a batch.
+#[derive(Clone)]
+struct Listed {
+    name_lower: String,
+    entry: TableEntry,
+}
+
+impl Listed {
+    fn read(row: &PgRow) -> Result<Self, StatementError> {
+        Ok(Self { name_lower: row.try_get("name_lower").map_err(broken_row)?, entry: entry(row)? })
+    }
+}
+
+impl Evaluated for Listed {
+    fn bytes(&self) -> usize {
+        self.name_lower.len()
+    }
+
+    fn matches(&self, filter: &Prepared<'_>) -> Result<bool, StatementError> {
+        Ok(filter.matches_table(&self.name_lower, self.entry.created))
+    }
 }
 
 async fn list(

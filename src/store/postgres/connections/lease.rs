@@ -164,6 +164,11 @@ impl Lease {
         self.session.as_ref().is_some_and(|session| self.connector.hosts().is_in_use(session.host))
     }
 
+    /// Whether others wait for a session of the same database.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.connector.sessions().is_awaited()
+    }
+
     /// Whether there is a session still.
     pub(crate) const fn is_open(&self) -> bool {
         self.session.is_some()

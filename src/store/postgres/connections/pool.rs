@@ -101,6 +101,7 @@ impl Pool {
         }
         self.owner.metrics.waits.one();
         self.connector.node().waits.one();
+        let _waiting = self.connector.sessions().wait_for_slot();
         let slot = timeout(self.connector.acquire_timeout, Arc::clone(&self.slots).acquire_owned()).await;
         let slot = slot.inspect_err(|_| self.owner.metrics.timeouts.one()).map_err(|_| Fault::Busy)?;
         slot.map_err(|_| Fault::Unavailable.into())

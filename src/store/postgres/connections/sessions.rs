@@ -69,6 +69,8 @@ pub(crate) struct Owner {
 #[derive(Default)]
 pub(crate) struct Sessions {
     alive: Arc<()>,
+    /// Its reference count is the number of those who wait for a slot of their pool.
+    slot_waiters: Arc<()>,
     state: Mutex<State>,
 }
 
@@ -101,6 +103,17 @@ impl Sessions {
     /// Whether there is any session, idle or in use.
     pub(crate) fn is_any_alive(&self) -> bool {
         Arc::strong_count(&self.alive) > 1
+    }
+
+    /// Returns the token of a wait for a slot.
+    pub(crate) fn wait_for_slot(&self) -> Arc<()> {
+        Arc::clone(&self.slot_waiters)
+    }
+
+    /// Whether others wait for a session.
+    pub(crate) fn is_awaited(&self) -> bool {
+        Arc::strong_count(&self.slot_waiters) > 1
+            || self.state().waiting.iter().any(|waiting| !waiting.is_closed())
     }
 
     /// Takes an idle session of this pool: of this runtime, or of any if `others` is set. It prefers one

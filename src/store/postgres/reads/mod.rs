@@ -6,3 +6,4 @@ mod narrow;
 pub(crate) mod pages;
 pub(crate) mod point;
 mod sources;
+pub(crate) mod turn;

@@ -10,6 +10,7 @@ use crate::protocol::codec::stored::ANNOTATION;
 use crate::protocol::model::PageOrder;
 use crate::protocol::plan::Projection;
 use crate::protocol::plan::index::{IndexKind, MAX_TEXT, PropertyIndex};
+use crate::store::postgres::statements::pages::columns;
 
 /// The table of entities, and what PostgreSQL calls a plain table.
 pub(crate) const ENTITIES: (&str, &str) = ("entities", "r");
@@ -195,8 +196,10 @@ pub struct OrderedRows<'a> {
     pub lower: Option<String>,
     pub upper: Option<String>,
     pub from: Option<OrderedFrom>,
-    /// The maximum of rows.
+    /// The maximum of rows that are examined. The last of them is returned whether it matches or not.
     pub limit: String,
+    /// The maximum of rows that are returned.
+    pub matches: String,
 }
 
 impl OrderedRows<'_> {
@@ -258,18 +261,16 @@ impl OrderedRows<'_> {
         columns.map(|column| format!("{column}{direction}")).join(", ")
     }
 
-    /// The first rows of `source` in order, each with whether it matches the filter. Rows that do not have no
-    /// properties. `empty` is as for [`filtered`](super::pages::filtered).
+    /// The first rows of `source` in order that match the filter, each with its number among all of them.
+    /// `empty` is as for [`filtered`](super::pages::filtered).
     pub fn filtered(&self, source: &str, filter: &str, projection: Projection, empty: &str) -> String {
-        let (terms, limit) = (self.terms(), &self.limit);
-        let kept = match projection {
-            Projection::Full => ", CASE WHEN matches THEN properties END AS properties",
-            Projection::SystemOnly => "",
-        };
+        let (terms, limit, matches) = (self.terms(), &self.limit, &self.matches);
+        let columns = columns(projection);
         format!(
-            "SELECT pk, rk, modified{kept}, entry, matches FROM (SELECT pk, rk, modified, properties, entry, \
-             short_pk, short_rk, {filter} AS matches FROM (SELECT pk, rk, modified, properties || {empty} AS properties, \
-             entry, short_pk, short_rk FROM ({source}) AS s ORDER BY {terms} LIMIT {limit}) AS r) AS w ORDER BY {terms}"
+            "SELECT {columns}, entry, number FROM (SELECT pk, rk, modified, properties, entry, short_pk, short_rk, \
+             row_number() OVER () AS number FROM (SELECT pk, rk, modified, properties || {empty} AS properties, \
+             entry, short_pk, short_rk FROM ({source}) AS s ORDER BY {terms} LIMIT {limit}) AS r \
+             ORDER BY {terms}) AS w WHERE {filter} OR number = {limit} ORDER BY {terms} LIMIT {matches}"
         )
     }
 }

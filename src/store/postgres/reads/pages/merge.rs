@@ -16,8 +16,8 @@ use super::streamed::{AT_ONCE, StreamedPage};
 use crate::protocol::model::{Key, PageOrder, Stored};
 use crate::protocol::plan::{PageEnd, Scan, Span};
 use crate::store::postgres::PgStore;
-use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::StatementError;
+use crate::store::postgres::reads::turn::ScanTurn;
 use crate::store::postgres::state::table_ids::{TableId, TablePart, exists};
 
 /// Rows beyond a bucket's even share: buckets are not quite even.
@@ -97,27 +97,28 @@ pub(super) async fn read(
     store: &PgStore,
     table_id: TableId,
     mut page: StreamedPage<'_>,
-    lock_wait: Option<LockWait>,
+    turn: &ScanTurn<'_>,
 ) -> Result<Option<PageEnd>, StatementError> {
     let mut buckets = buckets_of(table_id, &scan.spans);
     if let [only] = buckets.as_slice() {
         let part = TablePart { table_id, bucket: Some(only.bucket) };
-        return Reading::of(scan).of_part(store, part, page, lock_wait).await;
+        return Reading::of(scan).of_part(store, part, page, turn).await;
     }
     loop {
         let (share, most) = (share(scan, &buckets, &page), page.missing());
-        if !fill(&share, most, store, table_id, &mut buckets, lock_wait).await? {
+        if !fill(&share, most, store, table_id, &mut buckets, turn).await? {
             return Ok(None);
         }
         hand_out(&mut buckets, &mut page);
         let unfinished = first(&mut buckets, scan.order);
         let is_finished = unfinished.is_none();
-        if page.end.next.is_none() && (page.is_full() || page.is_out_of_time()) {
+        let is_over = page.is_full() || page.is_out_of_time() || turn.is_over(None);
+        if page.end.next.is_none() && is_over {
             page.end.next = unfinished.and_then(|bucket| bucket.next_bound(scan.order));
         }
         if page.end.next.is_some() || is_finished {
             // The table may have gone after the first rows were read.
-            let mut lease = store.nodes.acquire_for(lock_wait).await?;
+            let mut lease = store.nodes.acquire_for(turn.lock_wait).await?;
             return Ok(exists(&mut lease, table_id).await?.then_some(page.end));
         }
     }
@@ -143,18 +144,21 @@ async fn fill(
     store: &PgStore,
     table_id: TableId,
     buckets: &mut [BucketRows],
-    lock_wait: Option<LockWait>,
+    turn: &ScanTurn<'_>,
 ) -> Result<bool, StatementError> {
     let hungry = buckets.iter_mut().filter(|bucket| bucket.is_hungry());
-    let reads: Vec<_> =
-        hungry.map(|bucket| bucket.read_on(share, most, store, table_id, lock_wait)).collect();
+    let reads: Vec<_> = hungry.map(|bucket| bucket.read_on(share, most, store, table_id, turn)).collect();
     let mut reads = stream::iter(reads).buffer_unordered(AT_ONCE);
+    let mut needs_permit = false;
     while let Some(read) = reads.next().await {
-        if !read? {
-            return Ok(false);
+        match read {
+            // The others end by themselves soon: to give them up would cost their sessions.
+            Err(StatementError::NeedsPermit) => needs_permit = true,
+            read if !read? => return Ok(false),
+            _ => {}
         }
     }
-    Ok(true)
+    if needs_permit { Err(StatementError::NeedsPermit) } else { Ok(true) }
 }
 
 impl BucketRows {
@@ -166,14 +170,14 @@ impl BucketRows {
         most: usize,
         store: &PgStore,
         table_id: TableId,
-        lock_wait: Option<LockWait>,
+        turn: &ScanTurn<'_>,
     ) -> Result<bool, StatementError> {
         let rows = share.rows.max(2 * self.asked).min(most);
         let scan = Scan { spans: self.rest.clone(), rows, ..share.clone() };
         let mut into: Vec<Stored> = Vec::new();
         let page = StreamedPage::new(&scan, &mut into);
         let part = TablePart { table_id, bucket: Some(self.bucket) };
-        let Some(end) = Reading::of(&scan).of_part(store, part, page, lock_wait).await? else {
+        let Some(end) = Reading::of(&scan).of_part(store, part, page, turn).await? else {
             return Ok(false);
         };
         self.asked = rows;

@@ -7,9 +7,12 @@
 mod merge;
 mod ordered;
 mod ordered_part;
+mod ordered_rows;
 mod reading;
 mod streamed;
 mod walk;
+
+use std::borrow::Cow;
 
 use crate::error::{Code, Error};
 use crate::protocol::plan::{PageEnd, Scan};
@@ -17,10 +20,11 @@ use crate::store::contract::indexes::MISSING_ORDER;
 use crate::store::postgres::PgStore;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::StatementError;
+use crate::store::postgres::reads::turn::ScanTurn;
 use crate::store::postgres::retry::Attempt;
 use crate::store::postgres::state::table_ids::{TableId, TablePart};
 use crate::store::{Collect, StoreResult};
-use ordered_part::Ordered;
+use ordered_rows::Ordered;
 use reading::Reading;
 use streamed::StreamedPage;
 
@@ -47,16 +51,23 @@ impl Attempt for Query<'_> {
                 return Err(missing_index().into());
             }
         }
-        self.into.restart();
-        let page = StreamedPage::new(self.scan, self.into);
-        match read(self.scan, store, table_id, page, None).await {
-            // The whole table is locked, and this session may not wait for locks.
-            Err(StatementError::Held) => {
-                self.into.restart();
-                let page = StreamedPage::new(self.scan, self.into);
-                Ok(read(self.scan, store, table_id, page, Some(LockWait::Long)).await?)
+        let mut turn = ScanTurn::new(&store.scan_limit, self.scan.time);
+        let mut scan = Cow::Borrowed(self.scan);
+        loop {
+            self.into.restart();
+            let page = StreamedPage::new(&scan, self.into);
+            match read(&scan, store, table_id, page, &turn).await {
+                // The whole table is locked, and this session may not wait for locks.
+                Err(StatementError::Held) if turn.lock_wait.is_none() => {
+                    turn = ScanTurn::new(&store.scan_limit, scan.time);
+                    turn.lock_wait = Some(LockWait::Long);
+                }
+                Err(StatementError::NeedsPermit) => {
+                    turn.wait_for_permit().await?;
+                    scan.to_mut().time = turn.time_left();
+                }
+                read => return Ok(read?),
             }
-            read => Ok(read?),
         }
     }
 }
@@ -73,17 +84,17 @@ async fn read(
     store: &PgStore,
     table_id: TableId,
     mut page: StreamedPage<'_>,
-    lock_wait: Option<LockWait>,
+    turn: &ScanTurn<'_>,
 ) -> Result<Option<PageEnd>, StatementError> {
     if let Some(ordered) = Ordered::of(scan) {
-        return Box::pin(ordered.read(store, table_id, page, lock_wait)).await;
+        return Box::pin(ordered.read(store, table_id, page, turn)).await;
     }
     if store.nodes.is_distributed() {
-        let spans = Reading::of(scan).narrowed_before(store, table_id, lock_wait, &mut page.end).await?;
+        let spans = Reading::of(scan).narrowed_before(store, table_id, turn, &mut page.end).await?;
         let narrowed = spans.map(|spans| Scan { spans, ..scan.clone() });
         let scan = narrowed.as_ref().unwrap_or(scan);
-        return Box::pin(merge::read(scan, store, table_id, page, lock_wait)).await;
+        return Box::pin(merge::read(scan, store, table_id, page, turn)).await;
     }
     let part = TablePart { table_id, bucket: None };
-    Reading::of(scan).of_part(store, part, page, lock_wait).await
+    Reading::of(scan).of_part(store, part, page, turn).await
 }

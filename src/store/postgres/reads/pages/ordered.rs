@@ -3,18 +3,19 @@
 
 use std::cmp::Ordering;
 
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{StreamExt, stream};
 
 use super::merge::spans_of_buckets;
-use super::ordered_part::{Ordered, OrderedRow, PartRead, PartRows};
+use super::ordered_part::PartRead;
+use super::ordered_rows::{Ordered, OrderedRow, PartRows};
 use super::reading::Reading;
 use super::streamed::{AT_ONCE, StreamedPage};
 use crate::protocol::model::{Key, PageOrder};
 use crate::protocol::plan::index::{IndexPosition, IndexValue};
 use crate::protocol::plan::{PageEnd, Scan};
 use crate::store::postgres::PgStore;
-use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::StatementError;
+use crate::store::postgres::reads::turn::ScanTurn;
 use crate::store::postgres::state::table_ids::{TableId, TablePart, exists};
 use crate::store::postgres::statements::indexes::short_key;
 
@@ -25,18 +26,18 @@ impl Ordered<'_> {
         store: &PgStore,
         table_id: TableId,
         mut page: StreamedPage<'_>,
-        lock_wait: Option<LockWait>,
+        turn: &ScanTurn<'_>,
     ) -> Result<Option<PageEnd>, StatementError> {
         let parts = if store.nodes.is_distributed() {
-            self.of_buckets(store, table_id, &mut page, lock_wait).await?
+            self.of_buckets(store, table_id, &mut page, turn).await?
         } else {
             let part = TablePart { table_id, bucket: None };
-            let read = PartRead { ordered: self, store, part, points: None };
-            vec![Box::pin(read.read(lock_wait)).await?]
+            let read = PartRead { ordered: self, store, turn, part, points: None };
+            vec![Box::pin(read.read()).await?]
         };
         // Where buckets are parts, the table may have gone after the first rows were read.
         let is_sure = parts.len() == 1 && parts.iter().all(|part| part.has_seen_rows);
-        if !is_sure && !exists(&mut store.nodes.acquire_for(lock_wait).await?, table_id).await? {
+        if !is_sure && !exists(&mut store.nodes.acquire_for(turn.lock_wait).await?, table_id).await? {
             return Ok(None);
         }
         self.hand_out(parts, &mut page);
@@ -49,10 +50,10 @@ impl Ordered<'_> {
         store: &PgStore,
         table_id: TableId,
         page: &mut StreamedPage<'_>,
-        lock_wait: Option<LockWait>,
+        turn: &ScanTurn<'_>,
     ) -> Result<Vec<PartRows>, StatementError> {
         let keys = self.scan.by_keys();
-        let points = Reading::of(&keys).narrowed_before(store, table_id, lock_wait, &mut page.end).await?;
+        let points = Reading::of(&keys).narrowed_before(store, table_id, turn, &mut page.end).await?;
         let spans = points.as_ref().unwrap_or(&self.scan.spans);
         let buckets: Vec<_> = spans_of_buckets(table_id, spans).collect();
         let (time, bytes) = (page.time_for_each(buckets.len()), page.bytes_for_each(buckets.len()));
@@ -60,11 +61,14 @@ impl Ordered<'_> {
         let of_bucket = |(bucket, spans)| PartRead {
             ordered: Ordered { scan: &share, ..self },
             store,
+            turn,
             part: TablePart { table_id, bucket: Some(bucket) },
             points: points.is_some().then_some(spans),
         };
-        let reads: Vec<_> = buckets.into_iter().map(of_bucket).map(|part| part.read(lock_wait)).collect();
-        stream::iter(reads).buffered(AT_ONCE).try_collect().await
+        let reads: Vec<_> = buckets.into_iter().map(of_bucket).map(|part| part.read()).collect();
+        // All of them end: to give one up would cost its session.
+        let reads: Vec<_> = stream::iter(reads).buffered(AT_ONCE).collect().await;
+        reads.into_iter().collect()
     }
 
     /// Passes on the rows of all parts in order, up to where one of them has to be read on.

@@ -5,34 +5,30 @@
 //! unless that takes too long.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sqlx::Row;
 use sqlx::postgres::PgRow;
 
+use super::ordered_rows::{Ordered, OrderedRow, PartRows, entry_of, number};
 use super::reading::Reading;
-use super::streamed::{Residual, stream};
-use super::walk::Windows;
-use crate::protocol::model::{Key, PageOrder, Stored, Ticks};
-use crate::protocol::plan::index::{
-    IndexKind, IndexPosition, IndexValue, OrderPart, PropertyIndex, ValueOrder,
-};
-use crate::protocol::plan::predicate::Prepared;
+use super::streamed::{HeldRows, Residual, stream};
+use super::walk::{FIRST_LOCAL, Windows};
+use crate::protocol::model::PageOrder;
+use crate::protocol::plan::index::{IndexPosition, IndexValue, OrderPart};
 use crate::protocol::plan::span::contain;
-use crate::protocol::plan::{PageEnd, Projection, Scan, Span};
+use crate::protocol::plan::{PageEnd, Projection, Span};
 use crate::store::Fault;
 use crate::store::contract::indexes::filter_number;
 use crate::store::postgres::PgStore;
 use crate::store::postgres::connections::lease::Lease;
-use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::StatementError;
 use crate::store::postgres::reads::binds::Binds;
-use crate::store::postgres::reads::narrow::{bind, is_there};
+use crate::store::postgres::reads::narrow::bind;
+use crate::store::postgres::reads::turn::ScanTurn;
 use crate::store::postgres::reads::{filter, sources};
 use crate::store::postgres::rows::{entity, key};
 use crate::store::postgres::state::table_ids::{TableId, TablePart};
-use crate::store::postgres::statements::indexes::{OrderedFrom, OrderedRows, is_short, ordered_columns};
+use crate::store::postgres::statements::indexes::{OrderedFrom, OrderedRows, is_short};
 
 /// Rows of the first window with a filter, and of the largest.
 const FIRST: usize = 256;
@@ -44,61 +40,11 @@ const QUICK: Duration = Duration::from_millis(200);
 /// Ranges of keys that a statement compares rows with; more are compared here alone.
 const MAX_RANGES: usize = 16;
 
-/// An order that a table has an index for.
-#[derive(Clone, Copy)]
-pub(super) struct Ordered<'a> {
-    pub scan: &'a Scan,
-    pub by: &'a ValueOrder,
-    pub index: &'a Arc<PropertyIndex>,
-}
-
-/// A row with its entry in the index.
-pub(super) struct OrderedRow {
-    pub entry: Option<IndexValue>,
-    pub entity: Stored,
-}
-
-/// The rows of a part of the table: the first of it in order.
-#[derive(Default)]
-pub(super) struct PartRows {
-    pub rows: Vec<OrderedRow>,
-    bytes: usize,
-    pub examined: u64,
-    /// The number of the choice of other indexes that has named the rows.
-    pub narrowed_by: Option<usize>,
-    /// Whether the part has rows, matching or not.
-    pub has_seen_rows: bool,
-    /// The next position of the part; `None` at its end.
-    pub next: Option<IndexPosition>,
-}
-
-impl<'a> Ordered<'a> {
-    /// The order of a scan; `None` if it is that of keys.
-    pub(super) fn of(scan: &'a Scan) -> Option<Self> {
-        let by = scan.by.as_deref()?;
-        Some(Self { scan, by, index: by.index.as_ref()? })
-    }
-
-    /// Whether the database has the index for this table, in the form that has keys too.
-    pub(super) async fn is_there(self, store: &PgStore, table_id: TableId) -> Result<bool, StatementError> {
-        if self.index.table_no != table_id.table_no {
-            return Ok(false);
-        }
-        let columns = ordered_columns(table_id.spread);
-        let mut lease = store.nodes.acquire().await?;
-        is_there(&mut lease, self.index.index_no, columns, &store.narrowing).await
-    }
-
-    /// Returns the position of an entity.
-    pub(super) fn position(self, entry: Option<IndexValue>, key: Key) -> IndexPosition {
-        IndexPosition { index_no: self.index.index_no, entry, key }
-    }
-}
-
 /// The read of a part of the table.
 pub(super) struct PartRead<'a> {
     pub ordered: Ordered<'a>,
     pub store: &'a PgStore,
+    pub turn: &'a ScanTurn<'a>,
     pub part: TablePart,
     /// The only keys that can match, if they are known to be few.
     pub points: Option<Vec<Span>>,
@@ -106,13 +52,13 @@ pub(super) struct PartRead<'a> {
 
 impl PartRead<'_> {
     /// Reads the first rows of the part in order.
-    pub(super) async fn read(mut self, lock_wait: Option<LockWait>) -> Result<PartRows, StatementError> {
+    pub(super) async fn read(mut self) -> Result<PartRows, StatementError> {
         let scan = self.ordered.scan;
         let (mut found, started) = (PartRows::default(), Instant::now());
         if scan.spans.is_empty() || self.points.as_ref().is_some_and(Vec::is_empty) {
             return Ok(found);
         }
-        let nodes = &self.store.nodes;
+        let (nodes, lock_wait) = (&self.store.nodes, self.turn.lock_wait);
         let mut lease = match self.part.bucket {
             Some(bucket) => nodes.acquire_at(bucket, lock_wait).await?,
             None => nodes.acquire_for(lock_wait).await?,
@@ -120,11 +66,11 @@ impl PartRead<'_> {
         let limit = Some(scan.time).filter(|time| *time < self.store.operation_timeout);
         begin(&mut lease, limit).await?;
         if self.points.is_none() {
-            self.points = self.few_points(&mut lease, &mut found).await?;
+            self.points = self.few_points(&mut lease, &mut found, started).await?;
             // An index that was just lost has ended the transaction.
             begin(&mut lease, limit).await?;
         }
-        match self.walk(&mut lease, (limit, started), &mut found).await {
+        let walked = match self.walk(&mut lease, (limit, started), &mut found).await {
             // The order of the index has positions to go on from, and ends with the time.
             Err(StatementError::Fault(Fault::Timeout)) if self.points.is_some() => {
                 lease.roll_back().await;
@@ -132,12 +78,14 @@ impl PartRead<'_> {
                 self.store.narrowing.dense.put(filter);
                 (self.points, found) = (None, PartRows { examined: found.examined, ..PartRows::default() });
                 begin(&mut lease, limit).await?;
-                self.walk(&mut lease, (limit, started), &mut found).await?;
+                self.walk(&mut lease, (limit, started), &mut found).await
             }
-            walked => walked?,
+            walked => walked,
+        };
+        if matches!(walked, Ok(()) | Err(StatementError::NeedsPermit)) {
+            lease.end_snapshot().await;
         }
-        lease.end_snapshot().await;
-        Ok(found)
+        walked.map(|()| found)
     }
 
     /// Reads the parts of the order, until the page ends.
@@ -153,7 +101,8 @@ impl PartRead<'_> {
             self.store.narrowing.uses.count_one(index.index_no);
         }
         for part in by.parts(scan.order) {
-            let mut windows = Windowed { read: self, limit, started, rows: self.first_window() };
+            let rows = self.first_window();
+            let mut windows = Windowed { read: self, limit, started, rows, fitting: LARGEST.max(rows) };
             windows.walk(lease, part, found).await?;
             if found.next.is_some() {
                 break;
@@ -167,15 +116,18 @@ impl PartRead<'_> {
         &self,
         lease: &mut Lease,
         found: &mut PartRows,
+        started: Instant,
     ) -> Result<Option<Vec<Span>>, StatementError> {
         let scan = self.ordered.scan.by_keys();
         let (reading, mut end) = (Reading::of(&scan), PageEnd::default());
         let points = if scan.spans.iter().all(|span| span.partition().is_some()) {
-            reading.keys_of_partitions(self.store, self.part, lease, &mut end).await?
+            // Half of the time is left for the page.
+            let until = started + scan.time / 2;
+            reading.keys_of_partitions(self.store, self.part, lease, (&mut end, until)).await?
         } else if self.part.bucket.is_some() {
             None
         } else {
-            let walk = Windows::new(self.part, Residual::None, &scan, None);
+            let walk = Windows::new(self.part, Residual::None, &scan, (None, self.turn));
             reading.narrowed(self.store, self.part.table_id, &walk, lease, &mut end).await?
         };
         (found.examined, found.narrowed_by) = (end.examined, end.narrowed_by);
@@ -186,6 +138,7 @@ impl PartRead<'_> {
     fn first_window(&self) -> usize {
         let Ordered { scan, .. } = self.ordered;
         match &self.points {
+            _ if !self.is_decided() => FIRST_LOCAL,
             Some(points) => points.len(),
             None if scan.residual.is_none() && scan.spans == [Span::everything()] => scan.rows,
             None => FIRST,
@@ -197,18 +150,23 @@ impl PartRead<'_> {
         self.ordered.scan.residual.as_ref().is_none_or(filter::is_pushable)
     }
 
+    /// Whether PostgreSQL compares rows with the ranges of keys too, so that it sends only matches.
+    fn is_decided(&self) -> bool {
+        self.is_pushed() && self.ordered.scan.spans.len() <= MAX_RANGES
+    }
+
     /// Returns the statement of a window of rows from a position on.
     fn source(
         &self,
         part: OrderPart<'_>,
         from: Option<&IndexPosition>,
-        rows: usize,
+        (rows, matches): (usize, usize),
     ) -> Result<sources::Source, StatementError> {
         let Ordered { scan, by, index } = self.ordered;
         let TablePart { table_id, bucket } = self.part;
         let mut binds = Binds::default();
         binds.add(table_id.table_no)?;
-        let limit = binds.add(rows as i64)?;
+        let (limit, matches) = (binds.add(rows as i64)?, binds.add(matches as i64)?);
         let empty = binds.empty_object()?;
         let range = by.range.as_ref();
         let mut bound = |value: Option<&IndexValue>| value.map(|value| bind(&mut binds, value)).transpose();
@@ -224,7 +182,7 @@ impl PartRead<'_> {
             None => None,
         };
         let (order, has_entries) = (scan.order, part.has_entries);
-        let ordered = OrderedRows { index, order, has_entries, lower, upper, from, limit };
+        let ordered = OrderedRows { index, order, has_entries, lower, upper, from, limit, matches };
         let source = match &self.points {
             Some(points) => {
                 let (buckets, pks, rks) = columns(points, table_id);
@@ -283,6 +241,8 @@ struct Windowed<'r> {
     started: Instant,
     /// Rows of the next window.
     rows: usize,
+    /// Maximum rows of a window that is held, by the size of the last ones.
+    fitting: usize,
 }
 
 impl Windowed<'_> {
@@ -328,12 +288,13 @@ impl Windowed<'_> {
             has_advanced = true;
             let Some(edge) = edge.filter(|_| found.next.is_none()) else { return Ok(()) };
             let scan = self.read.ordered.scan;
-            if found.rows.len() >= scan.rows || self.started.elapsed() >= scan.time {
+            let is_over = self.started.elapsed() >= scan.time || self.read.turn.is_over(Some(lease));
+            if found.rows.len() >= scan.rows || is_over {
                 found.next = Some(edge);
                 return Ok(());
             }
             if before.elapsed() < QUICK {
-                self.rows = (self.rows * GROWTH).min(LARGEST.max(self.rows));
+                self.rows = (self.rows * GROWTH).min(LARGEST.max(self.rows)).min(self.fitting);
             }
             from = Some(edge);
             self.keep_to_time(lease).await?;
@@ -351,80 +312,73 @@ impl Windowed<'_> {
 
     /// Reads one window; returns the position of the row after it, if there is one. The page may end before.
     async fn window(
-        &self,
+        &mut self,
         lease: &mut Lease,
         part: OrderPart<'_>,
         from: Option<&IndexPosition>,
         found: &mut PartRows,
     ) -> Result<Option<IndexPosition>, StatementError> {
-        let Self { read, rows: window, .. } = self;
+        let Self { read, rows: window, .. } = *self;
         let Ordered { scan, index, .. } = read.ordered;
-        let source = read.source(part, from, window + 1)?;
+        let is_decided = read.is_decided();
+        let missing = scan.rows.max(1).saturating_sub(found.rows.len()) + 1;
+        let matches = if is_decided { missing } else { window + 1 };
+        let source = read.source(part, from, (window + 1, matches))?;
         let with_properties = read.projection() == Projection::Full;
-        let local = scan.residual.as_ref().filter(|_| !read.is_pushed()).map(Prepared::new);
-        let (mut seen, mut edge) = (0, None);
+        let (mut held, mut examined, mut edge) = (HeldRows::new(window), 0, None);
         let mut visit = |row: &PgRow| {
             found.has_seen_rows = true;
-            seen += 1;
-            let entry = entry_of(row, with_properties, index.kind)?;
-            if seen > *window {
+            examined = number(row, with_properties)?;
+            let (entry, entity) =
+                (entry_of(row, with_properties, index.kind)?, entity(row, with_properties)?);
+            if examined > window {
                 edge = Some(read.ordered.position(entry, key(row)?));
                 return Ok(ControlFlow::Break(()));
             }
-            found.examined += 1;
-            read.offer(row, entry, (with_properties, local.as_ref()), found)
+            if is_decided {
+                return Ok(found.offer(read.ordered, entity, entry));
+            }
+            let is_here = contain(&scan.spans, &key(row)?, PageOrder::Ascending);
+            let held_row = || OrderedRow { entry: entry.clone(), entity: entity.to_stored() };
+            if !is_here || held.take(entity.weight(), held_row) {
+                return Ok(ControlFlow::Continue(()));
+            }
+            edge = Some(read.ordered.position(entry, key(row)?));
+            Ok(ControlFlow::Break(()))
         };
         // The statement is composed in its order.
         stream(lease, source, PageOrder::Ascending, &mut visit).await?;
+        found.examined += examined.min(window) as u64;
+        if !is_decided {
+            self.fitting = held.fitting(LARGEST);
+            edge = read.offer_matches(held.rows, found).await?.or(edge);
+        }
         Ok(edge)
     }
 }
 
 impl PartRead<'_> {
-    /// Takes a row if it matches, or ends the page before it.
-    fn offer(
+    /// Takes those rows that match the filter, which is evaluated here; returns the position of the first that
+    /// is still to be read. The page may end before.
+    async fn offer_matches(
         &self,
-        row: &PgRow,
-        entry: Option<IndexValue>,
-        (with_properties, local): (bool, Option<&Prepared<'_>>),
+        rows: Vec<OrderedRow>,
         found: &mut PartRows,
-    ) -> Result<ControlFlow<()>, sqlx::Error> {
-        let scan = self.ordered.scan;
-        let is_kept = row.try_get_unchecked::<bool, _>(if with_properties { 5 } else { 4 })?;
-        if !is_kept || !contain(&scan.spans, &key(row)?, PageOrder::Ascending) {
-            return Ok(ControlFlow::Continue(()));
+    ) -> Result<Option<IndexPosition>, StatementError> {
+        let filter = self.ordered.scan.residual.as_ref().filter(|_| !self.is_pushed());
+        let (rows, matches) = match filter {
+            Some(filter) => self.turn.evaluate(filter, rows).await?,
+            None => {
+                let matches = vec![true; rows.len()];
+                (rows, matches)
+            }
+        };
+        let evaluated = matches.len();
+        for (row, _) in rows.iter().zip(matches).filter(|(_, is_match)| *is_match) {
+            if found.offer(self.ordered, (&row.entity).into(), row.entry.clone()).is_break() {
+                return Ok(None);
+            }
         }
-        let mut entity = entity(row, with_properties)?;
-        let matches = local.map_or(Ok(true), |predicate| predicate.matches(entity));
-        if !matches.map_err(|_| sqlx::Error::Decode("not in stored form".into()))? {
-            return Ok(ControlFlow::Continue(()));
-        }
-        if scan.projection == Projection::SystemOnly {
-            entity.properties = "{}";
-        }
-        let size = entity.weight();
-        let is_full = found.rows.len() >= scan.rows.max(1)
-            || (!found.rows.is_empty() && found.bytes + size > scan.bytes);
-        let entity = entity.to_stored();
-        if is_full {
-            found.next = Some(self.ordered.position(entry, entity.key));
-            return Ok(ControlFlow::Break(()));
-        }
-        found.bytes += size;
-        found.rows.push(OrderedRow { entry, entity });
-        Ok(ControlFlow::Continue(()))
+        Ok(rows.into_iter().nth(evaluated).map(|row| self.ordered.position(row.entry, row.entity.key)))
     }
-}
-
-/// Reads the entry of a row.
-fn entry_of(row: &PgRow, with_properties: bool, kind: IndexKind) -> Result<Option<IndexValue>, sqlx::Error> {
-    let column = if with_properties { 4 } else { 3 };
-    Ok(match kind {
-        IndexKind::Number => row.try_get::<Option<f64>, _>(column)?.map(IndexValue::Number),
-        IndexKind::Boolean => row.try_get::<Option<bool>, _>(column)?.map(IndexValue::Boolean),
-        IndexKind::Timestamp => Ticks::stored(row.try_get(column)?).map(IndexValue::Timestamp),
-        IndexKind::Text | IndexKind::Time | IndexKind::Guid => {
-            row.try_get::<Option<String>, _>(column)?.map(IndexValue::Text)
-        }
-    })
 }

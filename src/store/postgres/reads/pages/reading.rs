@@ -1,7 +1,7 @@
 //! Reading a page of one part of a table.
 
 use std::ops::ControlFlow;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::postgres::PgRow;
 
@@ -15,10 +15,10 @@ use crate::store::Fault;
 use crate::store::contract::indexes::{MAX_ENTRIES, choices_of, filter_number};
 use crate::store::postgres::PgStore;
 use crate::store::postgres::connections::lease::Lease;
-use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::StatementError;
 use crate::store::postgres::reads::narrow::look_up;
 use crate::store::postgres::reads::sources::Step;
+use crate::store::postgres::reads::turn::ScanTurn;
 use crate::store::postgres::reads::{filter, sources};
 use crate::store::postgres::rows::key;
 use crate::store::postgres::state::table_ids::{TableId, TablePart, exists};
@@ -46,14 +46,14 @@ impl<'a> Reading<'a> {
         store: &PgStore,
         part: TablePart,
         mut page: StreamedPage<'_>,
-        lock_wait: Option<LockWait>,
+        turn: &ScanTurn<'_>,
     ) -> Result<Option<PageEnd>, StatementError> {
         let mut lease = match part.bucket {
-            Some(bucket) => store.nodes.acquire_at(bucket, lock_wait).await?,
-            None => store.nodes.acquire_for(lock_wait).await?,
+            Some(bucket) => store.nodes.acquire_at(bucket, turn.lock_wait).await?,
+            None => store.nodes.acquire_for(turn.lock_wait).await?,
         };
         let limit = self.time_limit(store.operation_timeout);
-        let mut walk = Windows::new(part, self.residual, self.scan, limit);
+        let mut walk = Windows::new(part, self.residual, self.scan, (limit, turn));
         // The keys of a page that is merged from buckets are read before it.
         let points = match part.bucket {
             None => self.narrowed(store, part.table_id, &walk, &mut lease, &mut page.end).await?,
@@ -63,19 +63,11 @@ impl<'a> Reading<'a> {
         if !lease.is_in_transaction() && !self.is_one_statement(&steps) {
             walk.begin(&mut lease).await?;
         }
-        for (at, step) in steps.iter().enumerate() {
-            if at > 0 && page.is_out_of_time() {
-                page.end.next = page.end.next.or_else(|| step.start(self.scan.order).cloned());
-            }
-            if page.end.next.is_some() {
-                break;
-            }
-            match self.residual {
-                Residual::None => self.all(&mut lease, part, step, &mut page).await?,
-                Residual::Pushed(_) | Residual::Local(_) => walk.step(&mut lease, step, &mut page).await?,
-            }
+        let read = self.steps(&mut walk, &mut lease, &steps, &mut page).await;
+        if matches!(read, Ok(()) | Err(StatementError::NeedsPermit)) {
+            lease.end_snapshot().await;
         }
-        lease.end_snapshot().await;
+        read?;
         // A row proves that the table existed.
         if !page.has_seen_rows && !exists(&mut lease, part.table_id).await? {
             return Ok(None);
@@ -83,21 +75,44 @@ impl<'a> Reading<'a> {
         Ok(Some(page.end))
     }
 
+    /// Reads steps until the page ends.
+    async fn steps(
+        self,
+        walk: &mut Windows<'_>,
+        lease: &mut Lease,
+        steps: &[Step<'_>],
+        page: &mut StreamedPage<'_>,
+    ) -> Result<(), StatementError> {
+        for (at, step) in steps.iter().enumerate() {
+            if at > 0 && (page.is_out_of_time() || walk.turn.is_over(Some(lease))) {
+                page.end.next = page.end.next.take().or_else(|| step.start(self.scan.order).cloned());
+            }
+            if page.end.next.is_some() {
+                break;
+            }
+            match self.residual {
+                Residual::None => self.all(lease, walk.part, step, page).await?,
+                Residual::Pushed(_) | Residual::Local(_) => walk.step(lease, step, page).await?,
+            }
+        }
+        Ok(())
+    }
+
     /// As [`Reading::narrowed`], for a page that is merged from buckets and has no snapshot.
     pub(super) async fn narrowed_before(
         self,
         store: &PgStore,
         table_id: TableId,
-        lock_wait: Option<LockWait>,
+        turn: &ScanTurn<'_>,
         end: &mut PageEnd,
     ) -> Result<Option<Vec<Span>>, StatementError> {
         if self.scan.indexed.is_empty() {
             return Ok(None);
         }
-        let mut lease = store.nodes.acquire_for(lock_wait).await?;
+        let mut lease = store.nodes.acquire_for(turn.lock_wait).await?;
         let limit = self.time_limit(store.operation_timeout);
         let whole = TablePart { table_id, bucket: None };
-        let walk = Windows::new(whole, self.residual, self.scan, limit);
+        let walk = Windows::new(whole, self.residual, self.scan, (limit, turn));
         let spans = self.narrowed(store, table_id, &walk, &mut lease, end).await?;
         lease.end_snapshot().await;
         Ok(spans)
@@ -150,7 +165,7 @@ impl<'a> Reading<'a> {
         store: &PgStore,
         part: TablePart,
         lease: &mut Lease,
-        end: &mut PageEnd,
+        (end, until): (&mut PageEnd, Instant),
     ) -> Result<Option<Vec<Span>>, StatementError> {
         let TablePart { table_id, bucket } = part;
         let (filter, dense) = (filter_number(table_id.table_no, self.scan), &store.narrowing.dense);
@@ -161,6 +176,11 @@ impl<'a> Reading<'a> {
         let is_here =
             |span: &&Span| bucket.is_none() || span.partition().map(|pk| table_id.bucket(pk)) == bucket;
         for span in self.scan.spans.iter().filter(is_here) {
+            // The order of the index has positions to go on from, and ends with the time.
+            if Instant::now() >= until {
+                dense.put(filter);
+                return Ok(None);
+            }
             let limit = MAX_ENTRIES + 1 - keys.len();
             let source = sources::range(part, span, limit, Projection::SystemOnly)?;
             let mut visit = |row: &PgRow| {
@@ -168,7 +188,6 @@ impl<'a> Reading<'a> {
                 Ok(ControlFlow::Continue(()))
             };
             match stream(lease, source, PageOrder::Ascending, &mut visit).await {
-                // The order of the index has positions to go on from, and ends with the time.
                 Err(StatementError::Fault(Fault::Timeout)) => {
                     lease.roll_back().await;
                     dense.put(filter);

@@ -8,13 +8,13 @@ use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgRow;
 
 use crate::protocol::model::entity::BorrowedEntity;
-use crate::protocol::model::{Key, PageOrder};
-use crate::protocol::plan::predicate::Prepared;
+use crate::protocol::model::{Key, PageOrder, Stored};
 use crate::protocol::plan::{PageEnd, Predicate, Projection, Scan};
 use crate::store::Collect;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::StatementError;
 use crate::store::postgres::reads::sources::Source;
+use crate::store::postgres::reads::turn::ScanTurn;
 use crate::store::postgres::rows::entity;
 use crate::store::postgres::statements;
 
@@ -22,6 +22,9 @@ use crate::store::postgres::statements;
 pub(super) const AT_ONCE: usize = 4;
 /// The least time for a bucket, however late it is read.
 const LEAST_TIME: Duration = Duration::from_millis(50);
+
+/// Bytes of rows that are held at once to evaluate a filter here.
+const HELD_BYTES: usize = 4 * 1024 * 1024;
 
 /// Where the residual filter is evaluated.
 #[derive(Clone, Copy)]
@@ -45,6 +48,36 @@ pub(super) async fn stream(
         Cow::Owned(text) => sqlx::query_with(AssertSqlSafe(text), arguments),
     };
     lease.stream(statement.persistent(is_kept), visit).await
+}
+
+/// Rows of a window that are read before a filter is evaluated for them here.
+pub(super) struct HeldRows<T> {
+    pub rows: Vec<T>,
+    bytes: usize,
+    most: usize,
+}
+
+impl<T> HeldRows<T> {
+    /// Has room for so many rows, and for [`HELD_BYTES`] if there are several.
+    pub(super) const fn new(most: usize) -> Self {
+        Self { rows: Vec::new(), bytes: 0, most }
+    }
+
+    /// Holds a row of this size; `false` if the window ends before it.
+    pub(super) fn take(&mut self, bytes: usize, row: impl FnOnce() -> T) -> bool {
+        if self.rows.len() >= self.most || (!self.rows.is_empty() && self.bytes + bytes > HELD_BYTES) {
+            return false;
+        }
+        self.bytes += bytes;
+        self.rows.push(row());
+        true
+    }
+
+    /// The rows of the next window that have room.
+    pub(super) fn fitting(&self, wanted: usize) -> usize {
+        let size = self.bytes / self.rows.len().max(1);
+        wanted.min(HELD_BYTES / 2 / size.max(1)).max(1)
+    }
 }
 
 /// The page so far.
@@ -120,21 +153,27 @@ impl<'a> StreamedPage<'a> {
         Ok(self.offer(entity(row, self.with_properties)?))
     }
 
-    pub(super) fn offer_if(
+    /// Adds those rows that match a filter which is evaluated here; returns the key of the first row that is
+    /// still to be read, unless the page ends before.
+    pub(super) async fn offer_matches(
         &mut self,
-        predicate: &Prepared<'_>,
-        row: &PgRow,
-    ) -> Result<ControlFlow<()>, sqlx::Error> {
-        self.has_seen_rows = true;
-        let mut entity = entity(row, true)?;
-        let matches = predicate.matches(entity);
-        if !matches.map_err(|_| sqlx::Error::Decode("not in stored form".into()))? {
-            return Ok(ControlFlow::Continue(()));
+        filter: &Predicate,
+        (rows, next): (Vec<Stored>, Option<Key>),
+        turn: &ScanTurn<'_>,
+    ) -> Result<Option<Key>, StatementError> {
+        let (rows, matches) = turn.evaluate(filter, rows).await?;
+        self.has_seen_rows |= !rows.is_empty();
+        self.end.examined += matches.len() as u64;
+        for (row, _) in rows.iter().zip(&matches).filter(|(_, is_match)| **is_match) {
+            let mut entity = BorrowedEntity::from(row);
+            if !self.with_properties {
+                entity.properties = "{}";
+            }
+            if self.offer_held(entity).is_break() {
+                return Ok(None);
+            }
         }
-        if !self.with_properties {
-            entity.properties = "{}";
-        }
-        Ok(self.offer(entity))
+        Ok(rows.into_iter().nth(matches.len()).map(|row| row.key).or(next))
     }
 
     /// Adds a row that the database sends, or ends the page before it.

@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 
 use sqlx::Row;
 
-use super::streamed::{Residual, StreamedPage, stream};
+use super::streamed::{HeldRows, Residual, StreamedPage, stream};
 use crate::protocol::model::{Key, PageOrder};
-use crate::protocol::plan::predicate::Prepared;
 use crate::protocol::plan::{Predicate, Projection, Scan, Span};
 use crate::store::Fault;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::StatementError;
 use crate::store::postgres::reads::sources::{self, Step};
-use crate::store::postgres::rows::key;
+use crate::store::postgres::reads::turn::ScanTurn;
+use crate::store::postgres::rows::{entity, key};
 use crate::store::postgres::state::table_ids::TablePart;
 use crate::store::postgres::statements::WALK_STRIDE;
 
 /// Rows of the first window that PostgreSQL evaluates.
 const FIRST: usize = 256;
 /// Rows of the first window that is evaluated here: the database sends all of them.
-const FIRST_LOCAL: usize = 64;
+pub(super) const FIRST_LOCAL: usize = 16;
 const LARGEST: usize = 65_536;
 const LARGEST_LOCAL: usize = 4096;
 /// Maximum rows of an exact window. Larger windows of small rows have an approximate size.
@@ -41,8 +41,6 @@ const QUICK: Duration = Duration::from_millis(100);
 const SLOW: Duration = Duration::from_millis(400);
 /// Factor by which the number of rows is reduced after a window was cut off.
 const RETREAT: usize = 16;
-/// The clock is checked once in this many rows that are evaluated here.
-const CLOCK_EVERY: usize = 16;
 
 /// Rows of the first window.
 pub(crate) const fn first_window(residual: Residual<'_>) -> usize {
@@ -54,7 +52,8 @@ pub(crate) const fn first_window(residual: Residual<'_>) -> usize {
 
 /// The windows of one page.
 pub(crate) struct Windows<'a> {
-    part: TablePart,
+    pub part: TablePart,
+    pub turn: &'a ScanTurn<'a>,
     residual: Residual<'a>,
     projection: Projection,
     order: PageOrder,
@@ -62,6 +61,8 @@ pub(crate) struct Windows<'a> {
     limit: Option<Duration>,
     /// Rows of the next window.
     rows: usize,
+    /// Maximum rows of a window that is held, by the size of the last ones.
+    fitting: usize,
     /// Whether rows of the last window were small.
     has_small_rows: bool,
     /// Matches of the last window.
@@ -96,15 +97,22 @@ impl<'s> Rest<'s> {
 
 impl<'a> Windows<'a> {
     /// Creates the walk of a page.
-    pub(crate) fn new(part: TablePart, residual: Residual<'a>, scan: &Scan, limit: Option<Duration>) -> Self {
+    pub(crate) fn new(
+        part: TablePart,
+        residual: Residual<'a>,
+        scan: &Scan,
+        (limit, turn): (Option<Duration>, &'a ScanTurn<'a>),
+    ) -> Self {
         let rows = first_window(residual);
         Self {
             part,
+            turn,
             residual,
             projection: scan.projection,
             order: scan.order,
             limit,
             rows,
+            fitting: LARGEST,
             has_small_rows: false,
             matched: FIRST,
             has_advanced: false,
@@ -143,7 +151,7 @@ impl<'a> Windows<'a> {
             };
             self.has_advanced = true;
             let Some(left) = left.filter(|_| page.end.next.is_none()) else { return Ok(()) };
-            if page.is_full() || page.is_out_of_time() {
+            if page.is_full() || page.is_out_of_time() || self.turn.is_over(Some(lease)) {
                 page.end.next = left.start(self.order);
                 return Ok(());
             }
@@ -195,7 +203,7 @@ impl<'a> Windows<'a> {
         self.has_small_rows = took < SMALL_ROW * u32::try_from(self.rows).unwrap_or(u32::MAX);
         let largest = if matches!(self.residual, Residual::Local(_)) { LARGEST_LOCAL } else { LARGEST };
         if took < QUICK {
-            self.rows = (self.rows * GROWTH).min(largest);
+            self.rows = (self.rows * GROWTH).min(largest).min(self.fitting);
         } else if took > SLOW {
             self.rows = (self.rows / GROWTH).max(1);
         }
@@ -211,7 +219,6 @@ impl<'a> Windows<'a> {
         let span = match rest {
             Rest::Points(spans) => {
                 let (now, later) = spans.split_at(self.rows.min(spans.len()));
-                page.end.examined += now.len() as u64;
                 self.points(lease, now, page).await?;
                 return Ok((!later.is_empty()).then_some(Rest::Points(later)));
             }
@@ -232,7 +239,7 @@ impl<'a> Windows<'a> {
     }
 
     async fn points(
-        &self,
+        &mut self,
         lease: &mut Lease,
         spans: &[Span],
         page: &mut StreamedPage<'_>,
@@ -240,14 +247,16 @@ impl<'a> Windows<'a> {
         match self.residual {
             Residual::None => Ok(()),
             Residual::Pushed(predicate) => {
+                page.end.examined += spans.len() as u64;
                 let limit = page.missing();
                 let source = sources::filtered_points(self.part, spans, limit, predicate, self.projection)?;
                 stream(lease, source, self.order, &mut |row| page.offer_row(row)).await
             }
             Residual::Local(predicate) => {
                 let source = sources::points(self.part, spans, spans.len(), Projection::Full)?;
-                let predicate = Prepared::new(predicate);
-                stream(lease, source, self.order, &mut |row| page.offer_if(&predicate, row)).await
+                let next = self.held(lease, source, (predicate, spans.len()), page).await?;
+                page.end.next = page.end.next.take().or(next.map(|key| self.order.at(key)));
+                Ok(())
             }
         }
     }
@@ -313,7 +322,7 @@ impl<'a> Windows<'a> {
 
     /// Reads a window's rows and evaluates the predicate here.
     async fn local(
-        &self,
+        &mut self,
         lease: &mut Lease,
         span: &Span,
         predicate: &Predicate,
@@ -321,23 +330,29 @@ impl<'a> Windows<'a> {
     ) -> Result<Option<Key>, StatementError> {
         let window = self.rows;
         let source = sources::range(self.part, span, window + 1, Projection::Full)?;
-        let predicate = Prepared::new(predicate);
-        let (mut seen, mut edge) = (0, None);
+        self.held(lease, source, (predicate, window), page).await
+    }
+
+    /// Reads at most `most` rows of a source, and evaluates the predicate here; returns the key of the first row
+    /// that is still to be read.
+    async fn held(
+        &mut self,
+        lease: &mut Lease,
+        source: sources::Source,
+        (predicate, most): (&Predicate, usize),
+        page: &mut StreamedPage<'_>,
+    ) -> Result<Option<Key>, StatementError> {
+        let (mut held, mut next) = (HeldRows::new(most), None);
         stream(lease, source, self.order, &mut |row| {
-            seen += 1;
-            let looks = seen % CLOCK_EVERY == 0;
-            if seen > window || (looks && page.is_out_of_time()) {
-                edge = Some(key(row)?);
-                return Ok(ControlFlow::Break(()));
+            let entity = entity(row, true)?;
+            if held.take(entity.weight(), || entity.to_stored()) {
+                return Ok(ControlFlow::Continue(()));
             }
-            let flow = page.offer_if(&predicate, row);
-            if looks && page.end.next.is_none() {
-                page.last = Some(key(row)?);
-            }
-            flow
+            next = Some(key(row)?);
+            Ok(ControlFlow::Break(()))
         })
         .await?;
-        page.end.examined += seen as u64;
-        Ok(edge)
+        self.fitting = held.fitting(LARGEST_LOCAL);
+        page.offer_matches(predicate, (held.rows, next), self.turn).await
     }
 }
