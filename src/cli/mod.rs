@@ -43,6 +43,9 @@ use transfer::TransferEnd;
 
 use crate::server::file::read_text;
 
+/// How the names of the variables begin that are settings of this program.
+const OUR_VARIABLES: [&str; 3] = ["ROWHOUSE_", "DATABASE_URL", "OTEL_"];
+
 /// Runs the program: reads `.env` and the command line, and runs the command.
 pub fn run() -> ExitCode {
     if let Err(problem) = load_dotenv() {
@@ -152,9 +155,35 @@ fn load_dotenv() -> Result<(), String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(format!(".env: {error}")),
     };
-    match dotenvy::from_read(text.as_bytes()) {
-        Ok(()) => Ok(()),
-        Err(dotenvy::Error::LineParse(_, at)) => Err(format!(".env: not understood at character {at}")),
-        Err(error) => Err(format!(".env: {error}")),
+    let variables = our_variables(&text).map_err(|error| match error {
+        dotenvy::Error::LineParse(_, at) => format!(".env: not understood at character {at}"),
+        error => format!(".env: {error}"),
+    })?;
+    for (name, value) in variables.iter().filter(|(name, _)| std::env::var_os(name).is_none()) {
+        // SAFETY: no other thread has been started yet.
+        unsafe { std::env::set_var(name, value) };
+    }
+    Ok(())
+}
+
+/// The variables of a `.env` file that are settings of this program. Others, such as those of proxies, may be meant for
+/// other programs, or by a stranger.
+fn our_variables(text: &str) -> Result<Vec<(String, String)>, dotenvy::Error> {
+    let is_ours = |name: &str| OUR_VARIABLES.iter().any(|prefix| name.starts_with(prefix));
+    let all = dotenvy::from_read_iter(text.as_bytes());
+    all.filter(|line| line.as_ref().map_or(true, |(name, _)| is_ours(name))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_variables_are_taken_from_a_file() {
+        let text = "HTTPS_PROXY=http://stranger\nROWHOUSE_LISTEN=127.0.0.1:1\nPATH=/tmp\nDATABASE_URL=sqlite://t.db\n\
+                    LD_PRELOAD=x\nOTEL_SERVICE_NAME='s'\nROWHOUSE_LISTEN=127.0.0.1:2\n";
+        let names: Vec<String> = our_variables(text).unwrap().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["ROWHOUSE_LISTEN", "DATABASE_URL", "OTEL_SERVICE_NAME", "ROWHOUSE_LISTEN"]);
+        assert!(our_variables("HTTPS_PROXY=x\n'").is_err());
     }
 }

@@ -21,6 +21,16 @@ fn a_second_server_does_not_start_and_commands_go_on() {
 }
 
 #[test]
+fn a_database_with_a_second_name_is_not_opened() {
+    let site = Site::sqlite();
+    site.json(&["migrate"]);
+    std::fs::hard_link(site.folder.join("tables.db"), site.folder.join("other.db")).expect("a link");
+    not_started(&serve(&site), &["tables.db", "2 names (hard links)"]);
+    std::fs::remove_file(site.folder.join("other.db")).expect("it can go");
+    assert_eq!(site.json(&["check"])["ok"], true);
+}
+
+#[test]
 fn a_server_that_was_killed_holds_no_lock() {
     let site = Site::sqlite();
     for _ in 0..2 {

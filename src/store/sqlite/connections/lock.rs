@@ -50,7 +50,8 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(false).open(path)
 }
 
-/// Returns the path of a lock file. It follows links, so that they share one lock.
+/// Returns the path of a lock file. It follows symbolic links, so that they share one lock; a database with hard links
+/// is not opened.
 pub(crate) fn beside(database: &Path, suffix: &str) -> PathBuf {
     let real = canonicalize(database).or_else(|_| absolute(database)).unwrap_or_else(|_| database.to_owned());
     let mut name = real.into_os_string();

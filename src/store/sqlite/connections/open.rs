@@ -1,5 +1,7 @@
 //! Opening SQLite databases.
 
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
@@ -77,6 +79,9 @@ fn can_be_a_race(error: &OpenError) -> bool {
 /// Opens one more connection to a database file that [`open`] has prepared.
 pub(crate) fn connect(options: &SqliteOptions) -> Result<Connection, OpenError> {
     let location = &options.location;
+    if let Location::File(path) = location {
+        refuse_hard_links(path)?;
+    }
     if let (Location::File(path), true) = (location, options.reads_only) {
         let connection = reading::open(path)?;
         set_up(&connection, options)?;
@@ -101,6 +106,17 @@ pub(crate) fn connect(options: &SqliteOptions) -> Result<Connection, OpenError> 
     }
     set_up(&connection, options)?;
     Ok(connection)
+}
+
+/// Refuses a database with several names: locks and logs are beside one of them, so another process that opened it by
+/// another name would corrupt it.
+fn refuse_hard_links(path: &Path) -> Result<(), OpenError> {
+    let names = path.metadata().map_or(1, |found| found.nlink());
+    if names <= 1 {
+        return Ok(());
+    }
+    let text = format!("it has {names} names (hard links), which share no lock; remove all but one, or copy the file");
+    Err(OpenError::Access(path.display().to_string(), text))
 }
 
 /// Sets how a connection plans, and its caches.
