@@ -37,7 +37,7 @@ use clap::error::ErrorKind;
 
 use azurite::Named;
 use command_line::{Arguments, Command};
-use output::Problem;
+use output::{Problem, printable};
 use parse::{Refused, first_line, parse};
 use transfer::TransferEnd;
 
@@ -142,7 +142,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
 /// Prints each line of the problem. Ignores write errors: the exit status reports the failure too.
 fn fail(problem: &str) -> ExitCode {
     let mut said = std::io::stderr().lock();
-    for line in problem.lines() {
+    for line in printable(problem).lines() {
         let _ = writeln!(said, "rowhouse: {line}");
     }
     ExitCode::FAILURE

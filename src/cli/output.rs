@@ -1,5 +1,6 @@
 //! Output and errors of commands.
 
+use std::borrow::Cow;
 use std::io::{ErrorKind, Write as _};
 
 use clap::Args;
@@ -18,7 +19,7 @@ impl OutputForm {
     /// Prints the text, or with `--json` the value on one line.
     pub(crate) fn print(self, text: &str, value: &Value) -> Done {
         let mut out = std::io::stdout().lock();
-        let written = if self.json { writeln!(out, "{value}") } else { writeln!(out, "{text}") };
+        let written = if self.json { writeln!(out, "{value}") } else { writeln!(out, "{}", printable(text)) };
         match written.and_then(|()| out.flush()) {
             // The reader has closed the pipe, as `head` does.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
@@ -31,7 +32,21 @@ impl OutputForm {
 /// Prints a warning on standard error.
 pub(crate) fn warn(text: &str) {
     // A warning that cannot be written is not worth an error.
-    let _ = writeln!(std::io::stderr().lock(), "rowhouse: warning: {text}");
+    let _ = writeln!(std::io::stderr().lock(), "rowhouse: warning: {}", printable(text));
+}
+
+/// Returns a text without control characters, but for tabs and line feeds: a peer or a file may have chosen it, and
+/// a terminal would obey them.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    let is_obeyed = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    if !text.contains(is_obeyed) {
+        return text.into();
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_obeyed(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    shown.into()
 }
 
 /// Why a command failed, one reason per line.
@@ -62,4 +77,15 @@ pub(crate) fn interruption() -> std::io::Result<impl Future<Output = ()>> {
 /// Runs asynchronous work to completion.
 pub(crate) fn block_on<T>(work: impl Future<Output = Done<T>>) -> Done<T> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_obeys_nothing_that_is_printed() {
+        assert_eq!(printable("a\tb\nc é 😀"), "a\tb\nc é 😀");
+        assert_eq!(printable("\u{1b}[2J\r\u{9b}x\u{7f}"), "\\u{1b}[2J\\r\\u{9b}x\\u{7f}");
+    }
 }

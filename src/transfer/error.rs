@@ -16,6 +16,9 @@ pub(crate) enum TransferError {
     /// The place says that it has no such table.
     #[error("there is no table {0}")]
     NoTable(String),
+    /// The credentials do not allow it: the place has answered so, and not that there is nothing.
+    #[error("{0}")]
+    NotAllowed(String),
     #[error("interrupted")]
     Interrupted,
 }
@@ -26,7 +29,7 @@ pub(crate) type TransferResult<T> = std::result::Result<T, TransferError>;
 impl TransferError {
     /// Whether something failed: the arguments are right, and no signal has ended it.
     pub(super) const fn is_failure(&self) -> bool {
-        matches!(self, TransferError::Failed(_) | TransferError::TooLarge(_) | TransferError::NoTable(_))
+        !matches!(self, TransferError::Usage(_) | TransferError::Interrupted)
     }
 
     /// Names the file or folder that the error is about, unless the text names it.

@@ -19,7 +19,7 @@ mod work;
 pub(crate) use contract::{Counts, Mode, Rejected, TransferSource};
 pub(crate) use copy::checkpoint::Checkpoint;
 pub(crate) use copy::rejects::Rejects;
-pub(crate) use copy::settings::{SettingsRule, SettingsStep};
+pub(crate) use copy::settings::{SettingsRule, SettingsStep, readable};
 pub(crate) use copy::{CopyOptions, CopySummary, copy};
 pub(crate) use error::TransferError;
 pub(crate) use formats::{FileFormat, FileOptions};

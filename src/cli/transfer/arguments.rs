@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
 use super::ended::TransferEnd;
-use crate::cli::output::{interruption, warn};
+use crate::cli::output::{interruption, printable, warn};
 use crate::protocol::model::{EdmType, TableName, Ticks};
 use crate::transfer::{
     Comparison, DataLocation, FileFormat, FileOptions, NameCase, Opener, PageWalk, Progress, ProgressForm,
@@ -286,7 +286,7 @@ pub(crate) fn confirmed(question: &str, is_sure: bool) -> Result<(), TransferEnd
     if !stdin().is_terminal() || !stderr().is_terminal() {
         return Err(TransferEnd::Usage(format!("{question}; confirm with --yes")));
     }
-    write!(stderr().lock(), "rowhouse: {question}. Go on? [y/N] ")?;
+    write!(stderr().lock(), "rowhouse: {}. Go on? [y/N] ", printable(question))?;
     match line()?.map(|line| line.trim().to_ascii_lowercase()).as_deref() {
         Some("y" | "yes") => Ok(()),
         Some(_) => Err(TransferEnd::Usage("nothing was done".into())),

@@ -37,9 +37,8 @@ impl From<TransferError> for TransferEnd {
     fn from(error: TransferError) -> Self {
         match error {
             TransferError::Usage(text) => TransferEnd::Usage(text),
-            TransferError::Failed(text) | TransferError::TooLarge(text) => TransferEnd::Failed(text),
-            TransferError::NoTable(_) => TransferEnd::Failed(error.to_string()),
             TransferError::Interrupted => TransferEnd::Interrupted("interrupted".into()),
+            failure => TransferEnd::Failed(failure.to_string()),
         }
     }
 }

@@ -91,6 +91,7 @@ pub(super) fn report(form: &OutputForm, compared: &Compared) -> Result<(), Trans
         tables.iter().for_each(|table| text.push_str(&format!("{table}: the table is {word}\n")));
     }
     compared.settings.iter().for_each(|setting| text.push_str(&format!("{setting} differ\n")));
+    compared.unread.iter().for_each(|unread| text.push_str(&format!("not compared: {unread}\n")));
     if compared.tables.is_empty() {
         text.push_str("no table was compared\n");
     }
@@ -106,7 +107,11 @@ pub(super) fn report(form: &OutputForm, compared: &Compared) -> Result<(), Trans
     for (table, entity) in compared.unreadable.iter().take(MAX_SHOWN) {
         text.push_str(&format!("  not understood: {table}: {}: {}\n", entity.reason, entity.entity));
     }
-    text.push_str(if compared.is_equal() { "equal" } else { "not equal" });
+    text.push_str(match (compared.is_equal(), compared.has_no_difference()) {
+        (true, _) => "equal",
+        (false, true) => "not proved equal: no difference was found, but not everything could be read",
+        (false, false) => "not equal",
+    });
     let tables: serde_json::Map<String, serde_json::Value> = compared
         .tables
         .iter()
@@ -132,7 +137,7 @@ pub(super) fn report(form: &OutputForm, compared: &Compared) -> Result<(), Trans
     let value = json!({
         "report": "verify", "equal": compared.is_equal(), "tables": tables, "differences": differences,
         "missingTables": compared.missing_tables, "extraTables": compared.extra_tables,
-        "settings": compared.settings,
+        "settings": compared.settings, "notCompared": compared.unread,
     });
     form.print(&text, &value)?;
     if compared.is_equal() { Ok(()) } else { Err(TransferEnd::Differs) }

@@ -20,7 +20,7 @@ use crate::transfer::work::progress::Progress;
 use crate::transfer::work::work_queue::{Task, WorkQueue};
 use checkpoint::Checkpoint;
 use rejects::Rejects;
-use settings::{SettingsRule, SettingsStep};
+use settings::{SettingsRule, SettingsStep, readable};
 
 /// How to copy.
 pub(crate) struct CopyOptions<'a> {
@@ -178,10 +178,11 @@ impl CopyRun<'_> {
 
     /// Copies the service properties; an account that has neither tables nor CORS rules is new.
     fn copy_properties(&self) -> TransferResult<()> {
-        let Some(mut ours) = self.source.properties()? else { return Ok(()) };
+        let what = "the service properties of FROM";
+        let Some(mut ours) = self.setting(self.source.properties(), what)? else { return Ok(()) };
         let step = match self.options.existing {
             None => SettingsStep::Set,
-            Some(existing) => match existing.properties()? {
+            Some(existing) => match self.setting(existing.properties(), "the service properties of TO")? {
                 Some(theirs) => {
                     let has_rules = theirs.cors.as_ref().is_some_and(|rules| !rules.is_empty());
                     // Credentials that may not list tables do not tell.
@@ -203,12 +204,13 @@ impl CopyRun<'_> {
     }
 
     fn copy_policies(&self, table: &str, is_new: bool) -> TransferResult<()> {
-        let Some(ours) = self.source.policies(table)? else { return Ok(()) };
+        let read = self.source.policies(table);
+        let Some(ours) = self.setting(read, "the policies of FROM")? else { return Ok(()) };
         let named = self.options.target_table(table);
         let step = match self.options.existing {
             None => SettingsStep::Set,
             Some(_) if is_new && ours.is_empty() => SettingsStep::Nothing,
-            Some(existing) => match existing.policies(named)? {
+            Some(existing) => match self.setting(existing.policies(named), "the policies of TO")? {
                 Some(theirs) => self.options.settings.of_policies(&ours, &theirs, is_new),
                 None if ours.is_empty() => SettingsStep::Nothing,
                 None => SettingsStep::Left,
@@ -219,6 +221,11 @@ impl CopyRun<'_> {
             SettingsStep::Left => self.leave(&format!("policies of {named}")),
             SettingsStep::Set => self.target.set_policies(named, &ours),
         }
+    }
+
+    /// Returns a setting as far as the place has it and the credentials allow to read it; else remarks why not.
+    fn setting<T>(&self, read: TransferResult<Option<T>>, what: &str) -> TransferResult<Option<T>> {
+        readable(read, what, &mut self.remarks.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn leave(&self, setting: &str) -> TransferResult<()> {

@@ -1,9 +1,11 @@
 //! Settings beside the entities: stored access policies, and service properties with their CORS rules.
 
+use std::collections::BTreeSet;
+
 use crate::protocol::codec::policies::Policy;
 use crate::protocol::codec::properties::ServiceProperties;
 use crate::transfer::contract::{Mode, TransferSource};
-use crate::transfer::error::TransferResult;
+use crate::transfer::error::{TransferError, TransferResult};
 
 /// What a copy does with the settings of a target.
 #[derive(Debug, Clone, Copy)]
@@ -66,27 +68,46 @@ fn same_properties(a: &ServiceProperties, b: &ServiceProperties) -> bool {
         && same(&a.minute_metrics, &b.minute_metrics)
 }
 
-/// Returns which settings differ, as far as both sides have them. `tables`: their names in the source and in the
-/// target.
+/// Returns a setting as far as the place has it and the credentials allow to read it; else notes why not.
+pub(crate) fn readable<T>(
+    read: TransferResult<Option<T>>,
+    what: &str,
+    unread: &mut BTreeSet<String>,
+) -> TransferResult<Option<T>> {
+    match read {
+        Err(TransferError::NotAllowed(reason)) => {
+            unread.insert(format!("{what} were not read: {reason}"));
+            Ok(None)
+        }
+        read => read,
+    }
+}
+
+/// Returns which settings differ, as far as both sides have them, and notes those that are not allowed to be read.
+/// `tables`: their names in the source and in the target.
 pub(crate) fn differing_settings<'t>(
     source: &dyn TransferSource,
     target: &dyn TransferSource,
     tables: impl Iterator<Item = (&'t str, &'t str)>,
     with_properties: bool,
+    unread: &mut BTreeSet<String>,
 ) -> TransferResult<Vec<String>> {
     let mut found = Vec::new();
     for (table, in_target) in tables {
-        if let (Some(ours), Some(theirs)) = (source.policies(table)?, target.policies(in_target)?)
+        let ours = readable(source.policies(table), "the policies of FROM", unread)?;
+        let theirs = readable(target.policies(in_target), "the policies of TO", unread)?;
+        if let (Some(ours), Some(theirs)) = (ours, theirs)
             && !same_policies(&ours, &theirs)
         {
             found.push(format!("policies of {table}"));
         }
     }
-    if with_properties
-        && let (Some(ours), Some(theirs)) = (source.properties()?, target.properties()?)
-        && !same_properties(&ours, &theirs)
-    {
-        found.push("service properties".into());
+    if with_properties {
+        let ours = readable(source.properties(), "the service properties of FROM", unread)?;
+        let theirs = readable(target.properties(), "the service properties of TO", unread)?;
+        if ours.zip(theirs).is_some_and(|(ours, theirs)| !same_properties(&ours, &theirs)) {
+            found.push("service properties".into());
+        }
     }
     Ok(found)
 }

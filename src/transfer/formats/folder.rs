@@ -29,7 +29,7 @@ impl StagingFolder {
         remove_abandoned(&parent);
         let path = parent.join(format!("{PREFIX}{}", Uuid::new_v4().simple()));
         let create = || {
-            std::fs::create_dir(&path)?;
+            create_private(&path)?;
             let lock = File::open(&path)?;
             lock.lock()?;
             Ok::<_, std::io::Error>(lock)
@@ -49,6 +49,14 @@ impl Drop for StagingFolder {
         // If this fails, the next copy removes it.
         let _ = std::fs::remove_dir_all(&self.path);
     }
+}
+
+/// Creates a folder that other users of the machine cannot look into, as files that are read may be private.
+fn create_private(path: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
 }
 
 /// Removes folders of processes that were killed. What cannot be removed stays: this is no reason to fail.
@@ -88,4 +96,15 @@ fn has_little_space(folder: &Path) -> bool {
 #[cfg(not(unix))]
 fn has_little_space(_folder: &Path) -> bool {
     false
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    #[cfg(unix)]
+    fn nobody_else_can_look_into_the_folder() {
+        let folder = super::StagingFolder::create().unwrap();
+        let permissions = std::fs::metadata(folder.path()).unwrap().permissions();
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&permissions) & 0o777, 0o700);
+    }
 }

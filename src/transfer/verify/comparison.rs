@@ -1,6 +1,6 @@
 //! What to compare, and what has been found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -82,6 +82,8 @@ pub(crate) struct Compared {
     pub extra_tables: Vec<String>,
     /// Access policies and service properties that differ.
     pub settings: Vec<String>,
+    /// Settings that could not be compared, with the reasons.
+    pub unread: BTreeSet<String>,
     /// The first differences.
     pub differences: Vec<Difference>,
     /// The first entities that are not understood, with their tables.
@@ -89,9 +91,14 @@ pub(crate) struct Compared {
 }
 
 impl Compared {
-    /// Whether both places have the same tables, entities and settings. If there is nothing to compare,
-    /// nothing is proved.
+    /// Whether both places have the same tables, entities and settings. If there is nothing to compare, or something
+    /// could not be read, nothing is proved.
     pub(crate) fn is_equal(&self) -> bool {
+        self.unread.is_empty() && self.has_no_difference()
+    }
+
+    /// Whether all that was compared is the same.
+    pub(crate) fn has_no_difference(&self) -> bool {
         !self.tables.is_empty()
             && self.settings.is_empty()
             && self.missing_tables.is_empty()

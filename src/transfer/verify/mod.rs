@@ -65,7 +65,8 @@ impl Comparison<'_> {
         if self.delete_extra.is_none() {
             let with_properties = self.selection.is_everything();
             let names = tables.iter().map(|table| (table.as_str(), self.in_target(table)));
-            compared.settings = differing_settings(self.source, self.target, names, with_properties)?;
+            let unread = &mut compared.unread;
+            compared.settings = differing_settings(self.source, self.target, names, with_properties, unread)?;
         }
         Ok(compared)
     }

@@ -214,6 +214,33 @@ fn a_table_that_is_deleted_while_it_is_copied_does_not_end_the_copy() {
 }
 
 #[test]
+fn policies_that_are_not_read_are_neither_copied_without_a_word_nor_equal() {
+    let (source, _) = source();
+    let refusing = |code: &'static str| {
+        let address = gateway(source.server.address(), move |request, _| {
+            let body = format!("<error><code>{code}</code><message>No.</message></error>");
+            let head = "403 Forbidden\r\nContent-Type: application/xml";
+            request.lines().next().unwrap_or_default().contains("comp=acl").then(|| answer(head, &body))
+        });
+        connection_string(&address, &source.account)
+    };
+    let (here, from) = (&source.site, refusing("AuthorizationPermissionMismatch"));
+    let target = Served::new(Site::sqlite());
+    let to = target.connection_string();
+    let words = ["the policies of FROM were not read: 403 AuthorizationPermissionMismatch"];
+    let copied = here.run(&["copy", &from, &to, "--json"]);
+    assert!(copied.status.success(), "{copied:?}");
+    assert!(String::from_utf8_lossy(&copied.stderr).contains(words[0]), "{copied:?}");
+    let summary: Value = serde_json::from_slice(&copied.stdout).expect("JSON");
+    assert!(summary["remarks"][0].as_str().is_some_and(|remark| remark.contains(words[0])), "{summary}");
+    status_of(here, &["verify", &from, &to, "--recheck-delay", "0"], 4, &[words[0], "not proved equal"]);
+    // Keys that have been changed are no want of permission.
+    let from = refusing("AuthenticationFailed");
+    status_of(here, &["copy", &from, "dump:other"], 1, &["403 AuthenticationFailed"]);
+    status_of(here, &["verify", &from, &to, "--recheck-delay", "0"], 1, &["403 AuthenticationFailed"]);
+}
+
+#[test]
 fn an_empty_filter_is_refused_before_a_place_is_opened() {
     let (source, table) = source();
     let nobody = "AccountName=a;AccountKey=AA==;TableEndpoint=http://127.0.0.1:1/a";

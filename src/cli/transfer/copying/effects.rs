@@ -1,11 +1,13 @@
 //! What a copy would change and delete in its target, and asking before it does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::prepare::CopyJob;
 use crate::cli::transfer::arguments::confirmed;
 use crate::cli::transfer::ended::TransferEnd;
-use crate::transfer::{DataLocation, Mode, OpenLocation, Progress, Selection, SettingsStep, TransferSource};
+use crate::transfer::{
+    DataLocation, Mode, OpenLocation, Progress, Selection, SettingsStep, TransferSource, readable,
+};
 
 /// How many entities of the target a copy would touch.
 #[derive(Debug, Default)]
@@ -146,10 +148,12 @@ impl CopyJob<'_> {
         if !changes && !rule.delete_extra {
             return Ok(Vec::new());
         }
-        let (mut tables, mut parts) = (Vec::new(), Vec::new());
+        // The copy remarks what is not allowed to be read.
+        let (mut tables, mut parts, unread) = (Vec::new(), Vec::new(), &mut BTreeSet::new());
         for (table, named) in self.names(source)? {
             let Some(has_entities) = written.as_target()?.has_entities(&named)? else { continue };
-            if let (Some(ours), Some(theirs)) = (source.policies(&table)?, there.policies(&named)?)
+            let ours = readable(source.policies(&table), "", unread)?;
+            if let (Some(ours), Some(theirs)) = (ours, readable(there.policies(&named), "", unread)?)
                 && rule.of_policies(&ours, &theirs, false) == SettingsStep::Set
             {
                 parts.push(format!("change the policies of {named}"));
@@ -159,7 +163,8 @@ impl CopyJob<'_> {
             }
         }
         if self.selection.is_everything()
-            && let (Some(ours), Some(theirs)) = (source.properties()?, there.properties()?)
+            && let Some(ours) = readable(source.properties(), "", unread)?
+            && let Some(theirs) = readable(there.properties(), "", unread)?
             && theirs.cors.as_ref().is_some_and(|rules| !rules.is_empty())
             && rule.of_properties(&ours, &theirs, false) == SettingsStep::Set
         {

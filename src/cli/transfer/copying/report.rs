@@ -50,6 +50,7 @@ fn json_of(copied: &CopySummary, elapsed: Duration, rejects: &Path) -> serde_jso
         "report": "copy", "copied": sum.written, "unchanged": sum.unchanged, "rejected": sum.rejected,
         "throttled": copied.throttled, "retried": copied.retried, "seconds": elapsed.as_secs_f64(),
         "tables": tables.collect::<serde_json::Map<_, _>>(), "failed": copied.failed,
+        "remarks": copied.remarks,
         "rejects": (sum.rejected > 0).then(|| rejects.display().to_string()),
     })
 }

@@ -68,8 +68,10 @@ impl Endpoint {
         Helpers { helping: &self.helping, count: most.saturating_sub(before) }
     }
 
-    /// Reads policies or service properties, which Cosmos DB does not have, and some servers and
-    /// credentials do not allow.
+    /// Reads policies or service properties, which Cosmos DB and some other servers do not have.
+    ///
+    /// # Errors
+    /// [`TransferError::NotAllowed`] if the credentials do not permit it.
     pub(super) fn settings(&self, call: &ClientCall, root: &str) -> TransferResult<Option<Vec<u8>>> {
         if self.client.address.is_cosmos() {
             return Ok(None);
@@ -79,9 +81,8 @@ impl Endpoint {
             _ => Err(format!("the answer is no {root}")),
         })?;
         match read {
-            Err(refused) if is_forbidden(&refused) || refused.is_absent() || refused.status == 501 => {
-                Ok(None)
-            }
+            Err(refused) if refused.is_absent() || refused.status == 501 => Ok(None),
+            Err(refused) if is_forbidden(&refused) => Err(TransferError::NotAllowed(refused.to_string())),
             body => Ok(Some(body?)),
         }
     }
@@ -102,7 +103,8 @@ impl Endpoint {
     }
 }
 
-/// Whether the credentials do not permit the request, as with some SAS.
+/// Whether the credentials do not permit the request, as with some SAS. Keys that are wrong, or have been changed,
+/// are another error.
 pub(super) fn is_forbidden(refused: &ServiceError) -> bool {
-    refused.status == 403 && !refused.code.is_empty()
+    refused.status == 403 && !matches!(refused.code.as_str(), "" | "AuthenticationFailed")
 }

@@ -47,8 +47,9 @@ fn first_entity(table: &str) -> ClientCall {
     ClientCall::get(format!("/{}()", escape(table))).query("$top", "1")
 }
 
-impl TransferSource for Endpoint {
-    fn tables(&self) -> TransferResult<Vec<String>> {
+impl Endpoint {
+    /// Returns the names of all tables or, if they may not be listed, those that are selected by name.
+    fn list_tables(&self) -> TransferResult<Vec<String>> {
         let (mut names, mut seen) = (Vec::new(), HashSet::new());
         let mut pages = Continuation::of([ClientCall::get("/Tables")].into());
         while let Some(asked) = pages.take() {
@@ -78,6 +79,16 @@ impl TransferSource for Endpoint {
             }
         }
         Ok(names)
+    }
+}
+
+impl TransferSource for Endpoint {
+    fn tables(&self) -> TransferResult<Vec<String>> {
+        let names = self.list_tables()?;
+        match names.iter().find(|name| name.contains(char::is_control)) {
+            Some(name) => Err(TransferError::Failed(format!("the endpoint lists a table {name:?}"))),
+            None => Ok(names),
+        }
     }
 
     fn name_case(&self) -> NameCase {
