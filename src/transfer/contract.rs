@@ -95,7 +95,7 @@ pub(crate) trait TransferSource: Send + Sync {
     /// Returns the names of all tables, in their original case.
     fn tables(&self) -> TransferResult<Vec<String>>;
 
-    /// Whether the place tells tables by the case of their names.
+    /// Whether the place distinguishes tables by the case of their names.
     fn name_case(&self) -> NameCase {
         NameCase::Ignored
     }
@@ -221,8 +221,9 @@ pub(crate) trait TransferTarget: Send + Sync {
     /// Replaces the given service properties; others stay.
     fn set_properties(&self, properties: &ServiceProperties) -> TransferResult<()>;
 
-    /// Completes the target after the last write of a copy, which has written so many entities.
-    fn finish(&self, _copy: &str, _written: u64) -> TransferResult<()> {
+    /// Completes the target after the last write of a copy, which has written so many entities. `origin`
+    /// distinguishes it from copies of other places or with other options.
+    fn finish(&self, _copy: &str, _origin: &str, _written: u64) -> TransferResult<()> {
         Ok(())
     }
 

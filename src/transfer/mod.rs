@@ -18,11 +18,12 @@ mod work;
 
 pub(crate) use contract::{Counts, Mode, Rejected, TransferSource};
 pub(crate) use copy::checkpoint::Checkpoint;
+pub(crate) use copy::fingerprint::Fingerprint;
 pub(crate) use copy::rejects::Rejects;
 pub(crate) use copy::settings::{SettingsRule, SettingsStep, readable};
 pub(crate) use copy::{CopyOptions, CopySummary, copy};
 pub(crate) use error::TransferError;
-pub(crate) use formats::{FileFormat, FileOptions};
+pub(crate) use formats::{FileFormat, FileOptions, content_of};
 pub(crate) use locations::cosmos::name_problems;
 pub(crate) use locations::location::DataLocation;
 pub(crate) use opener::{OpenLocation, Opener};

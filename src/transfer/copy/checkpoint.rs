@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,6 +13,7 @@ use crate::protocol::model::{Key, Ticks};
 use crate::store::LoadMark;
 use crate::store::contract::load::{new_copy, stale_copies};
 use crate::transfer::contract::Counts;
+use crate::transfer::copy::fingerprint::{Fingerprint, origin};
 use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::rows::range::{Lower, RowRange, order_in_both};
 use crate::transfer::work::work_queue::{Cut, Task};
@@ -26,11 +29,16 @@ const SCHEMA: &str = "
         written INTEGER NOT NULL DEFAULT 0, unchanged INTEGER NOT NULL DEFAULT 0,
         rejected INTEGER NOT NULL DEFAULT 0);";
 
+/// What marks a SQLite file as the state of a copy, and where in its header it is.
+const APPLICATION: u32 = 0x5248_6370;
+const APPLICATION_AT: usize = 68;
+
 /// The state file of a copy.
 pub(crate) struct Checkpoint {
     file: PathBuf,
     /// The copy, by a name that no other has.
     copy: String,
+    fingerprint: String,
     connection: Mutex<Connection>,
 }
 
@@ -44,8 +52,13 @@ impl Checkpoint {
     ///
     /// # Errors
     /// [`TransferError::Usage`] if there is a state and `resume` is not given, or the state belongs to
-    /// another copy.
-    pub(crate) fn open(file: &Path, fingerprint: &str, resume: bool) -> TransferResult<Self> {
+    /// another copy, or the file is no state.
+    pub(crate) fn open(file: &Path, fingerprint: &Fingerprint, resume: bool) -> TransferResult<Self> {
+        if Self::is_begun(file) && !is_state(file)? {
+            let text = format!("{} is no state of a copy; name another file with --state", file.display());
+            return Err(TransferError::Usage(text));
+        }
+        let fingerprint = fingerprint.text();
         if Self::is_begun(file) && !resume {
             let text = format!(
                 "{} is of an interrupted copy; continue it with --resume, or remove it, and what is with it in the folder of a dump",
@@ -53,8 +66,12 @@ impl Checkpoint {
             );
             return Err(TransferError::Usage(text));
         }
+        let is_new = !Self::is_begun(file);
         let connection = Connection::open(file)?;
         connection.busy_timeout(std::time::Duration::ZERO)?;
+        if is_new {
+            connection.pragma_update(None, "application_id", APPLICATION)?;
+        }
         // One process at a time. Pages whose record a power failure loses are copied again.
         connection.execute_batch(
             "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
@@ -65,22 +82,36 @@ impl Checkpoint {
             .optional()?;
         let copy = match known {
             Some((known, copy)) if known == fingerprint => copy,
-            Some(_) => {
-                let text = format!("{} is of a copy with another FROM, TO or selection", file.display());
+            Some((known, _)) => {
+                let other = Fingerprint::difference(&known, &fingerprint);
+                let text = format!(
+                    "{} is of a copy with another {other}; give the same again, or remove it and begin again",
+                    file.display()
+                );
                 return Err(TransferError::Usage(text));
             }
             None => {
                 let copy = new_copy();
-                connection.execute("INSERT INTO copy VALUES (?1, ?2)", [fingerprint, copy.as_str()])?;
+                connection.execute("INSERT INTO copy VALUES (?1, ?2)", [&fingerprint, &copy])?;
                 copy
             }
         };
-        Ok(Self { file: file.to_owned(), copy, connection: Mutex::new(connection) })
+        Ok(Self { file: file.to_owned(), copy, fingerprint, connection: Mutex::new(connection) })
     }
 
     /// Returns the copy, by a name that no other has.
     pub(crate) fn copy(&self) -> &str {
         &self.copy
+    }
+
+    /// Returns what distinguishes this copy from others, also after it is complete.
+    pub(crate) fn origin(&self) -> String {
+        origin(&self.fingerprint)
+    }
+
+    /// Whether no table was begun.
+    pub(crate) fn is_untouched(&self) -> TransferResult<bool> {
+        Ok(self.lock().query_row("SELECT NOT EXISTS (SELECT 1 FROM tables)", [], |row| row.get(0))?)
     }
 
     /// Takes over pages that the target has recorded with their entities, and this file has not.
@@ -263,6 +294,15 @@ impl Checkpoint {
     }
 }
 
+/// Whether a file is the state of a copy. This does not open it as a database, which may change it.
+fn is_state(file: &Path) -> TransferResult<bool> {
+    let mut header = Vec::new();
+    let length = APPLICATION_AT + size_of_val(&APPLICATION);
+    let read = File::open(file).and_then(|file| file.take(length as u64).read_to_end(&mut header));
+    read.map_err(|error| TransferError::from(error).at(file))?;
+    Ok(header.get(APPLICATION_AT..).is_some_and(|mark| *mark == APPLICATION.to_be_bytes()))
+}
+
 /// Changes ranges so that not even a power failure loses them: the target may have marks of them.
 fn for_good<T>(
     connection: &mut Connection,
@@ -294,4 +334,47 @@ fn read(row: &SqliteRow<'_>) -> rusqlite::Result<Task> {
     let upper = upper.0.zip(upper.1).map(|(partition, row)| Key { partition, row });
     let resumed = Some(u64::try_from(row.get::<_, i64>(7)?).unwrap_or(0));
     Ok(Task { id: row.get(0)?, table: row.get(1)?, range: RowRange { lower, upper }, resumed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_continued_only_by_the_same_copy() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("s");
+        let copy = |mode: &str| Fingerprint::default().with("FROM", "a").with("--mode", mode);
+        let begun = Checkpoint::open(&file, &copy("insert"), false).unwrap();
+        assert!(begun.is_untouched().unwrap());
+        begun.begin_table("People", false).unwrap();
+        assert!(!begun.is_untouched().unwrap());
+        drop(begun);
+        let refused = |mode, resume| Checkpoint::open(&file, &copy(mode), resume).err().unwrap().to_string();
+        assert!(refused("insert", false).contains("--resume"));
+        assert!(refused("merge", true).contains("another --mode"));
+        let again = Checkpoint::open(&file, &copy("insert"), true).unwrap();
+        assert!(!again.is_untouched().unwrap());
+    }
+
+    #[test]
+    fn a_file_that_is_no_state_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("important.db");
+        let foreign = Connection::open(&file).unwrap();
+        foreign.execute_batch("CREATE TABLE copy (fingerprint TEXT, name TEXT)").unwrap();
+        drop(foreign);
+        let before = std::fs::read(&file).unwrap();
+        for content in [&before[..], b"text"] {
+            std::fs::write(&file, content).unwrap();
+            for resume in [false, true] {
+                let refused = Checkpoint::open(&file, &Fingerprint::default(), resume).err().unwrap();
+                assert!(
+                    matches!(&refused, TransferError::Usage(text) if text.contains("is no state of a copy"))
+                );
+                assert_eq!(std::fs::read(&file).unwrap(), content);
+            }
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
 }

@@ -1,6 +1,7 @@
 //! Copying tables from a source to a target.
 
 pub(super) mod checkpoint;
+pub(super) mod fingerprint;
 pub(super) mod rejects;
 pub(super) mod settings;
 
@@ -134,7 +135,7 @@ pub(crate) fn copy(
         return Err(TransferError::Interrupted);
     }
     if copied.failed.is_empty() {
-        target.finish(checkpoint.copy(), copied.sum().written)?;
+        target.finish(checkpoint.copy(), &checkpoint.origin(), copied.sum().written)?;
     }
     Ok(copied)
 }

@@ -22,14 +22,16 @@ pub(crate) struct Rejects {
 impl Rejects {
     /// Begins the file anew, or continues that of an interrupted copy.
     pub(crate) fn open(path: &Path, is_continued: bool) -> TransferResult<Self> {
-        if !is_continued && path.is_file() {
+        if path.is_file() {
             let mut beginning = Vec::new();
             File::open(path)?.take(BEGINNING.len() as u64).read_to_end(&mut beginning)?;
             if !BEGINNING.starts_with(&beginning) {
                 let text = format!("{} has something else than rejected entities", path.display());
                 return Err(TransferError::Usage(format!("{text}; name another file with --rejects")));
             }
-            std::fs::remove_file(path)?;
+            if !is_continued {
+                std::fs::remove_file(path)?;
+            }
         }
         Ok(Self { path: path.to_owned(), file: Mutex::new(None) })
     }

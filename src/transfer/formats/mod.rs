@@ -3,6 +3,7 @@
 
 mod assembly;
 mod azurite;
+mod content;
 mod csv;
 mod folder;
 mod json;
@@ -11,6 +12,7 @@ mod members;
 mod object;
 mod opening;
 mod options;
+mod recognition;
 mod splitter;
 mod spool;
 mod staging;
@@ -19,23 +21,15 @@ use std::path::Path;
 
 use crate::protocol::model::TableName;
 use crate::transfer::error::{TransferError, TransferResult};
+pub(crate) use content::content_of;
 use manifest::AzCopyManifest;
 pub(crate) use options::{FileFormat, FileOptions};
+use recognition::{Recognized, has_known_extension, recognized};
 pub(super) use staging::{Staged, StagingOptions, stage_source};
 use staging::{Staging, staged};
 
-/// Extensions of files that are read in a folder.
-const EXTENSIONS: [&str; 9] = ["json", "csv", "tsv", "txt", "ndjson", "jsonl", "manifest", "gz", "zst"];
-
 /// Why other files of a folder are not read.
 const NO_EXTENSION: &str = "its name has no extension of a format that is known";
-
-/// The kind of a file, recognized by its beginning.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Recognized {
-    Format(FileFormat),
-    Manifest,
-}
 
 /// Reads files into a temporary database.
 pub(super) fn stage(path: &Path, files: &FileOptions, options: StagingOptions) -> TransferResult<Staged> {
@@ -47,11 +41,10 @@ fn import(path: &Path, options: &FileOptions, staging: &mut Staging) -> Transfer
     if path.is_dir() {
         return import_folder(path, options, None, staging);
     }
-    match (recognized(path)?, path.parent()) {
+    match recognized(path)? {
         // The data files are beside it.
-        (Recognized::Manifest, Some(folder)) => {
-            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-            import_folder(folder, options, Some(AzCopyManifest::read(path)?), staging)
+        Recognized::Manifest => {
+            import_folder(opening::folder_of(path), options, Some(AzCopyManifest::read(path)?), staging)
         }
         _ => import_file(path, options, None, staging),
     }
@@ -68,14 +61,13 @@ fn import_folder(
     let (mut manifests, mut files, mut folders) = (Vec::from_iter(only), Vec::new(), Vec::new());
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
-        let extension = extension(&path);
         if path.is_dir() {
             folders.push(path);
         } else if !path.is_file() {
             staging.leave_out(format!("{}: not read: it is no regular file", path.display()));
         } else if path.to_string_lossy().ends_with(".schema.csv") {
             // AzCopy's CSV has its types in a file beside it.
-        } else if !EXTENSIONS.contains(&extension.as_str()) {
+        } else if !has_known_extension(&path) {
             if !is_only {
                 staging.leave_out(format!("{}: not read: {NO_EXTENSION}", path.display()));
             }
@@ -133,22 +125,6 @@ fn import_file(
     }
 }
 
-/// Recognizes a file by its beginning.
-fn recognized(path: &Path) -> TransferResult<Recognized> {
-    let beginning = opening::beginning(path)?;
-    let text = beginning.trim_start();
-    Ok(match text.chars().next() {
-        None => return Err(opening::named(path, &"is empty, and has not even an empty list")),
-        Some('{') if text.contains("\"$TABLES_COLLECTION$\"") || text.contains("\"databaseVersion\"") => {
-            Recognized::Format(FileFormat::Azurite)
-        }
-        Some('{') if path.ends_with("__azurite_db_table__.json") => Recognized::Format(FileFormat::Azurite),
-        Some('{') if manifest::is_manifest(text) => Recognized::Manifest,
-        Some('{' | '[') => Recognized::Format(FileFormat::Json),
-        _ => Recognized::Format(FileFormat::Csv),
-    })
-}
-
 /// Returns the table that a file's name contains: `{account}_{table}_{time}…` or `{table}.…`.
 fn table_of(path: &Path, options: &FileOptions) -> TransferResult<String> {
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -171,10 +147,6 @@ fn table_of(path: &Path, options: &FileOptions) -> TransferResult<String> {
             Err(TransferError::Usage(text))
         }
     }
-}
-
-fn extension(path: &Path) -> String {
-    path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase()
 }
 
 #[cfg(test)]

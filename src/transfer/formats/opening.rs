@@ -59,6 +59,12 @@ pub(super) fn named(path: &Path, reason: &dyn std::fmt::Display) -> TransferErro
     TransferError::Failed(format!("{}: {reason}", path.display()))
 }
 
+/// Returns the folder that a file is in.
+pub(super) fn folder_of(path: &Path) -> &Path {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
 /// Returns the beginning of a text.
 pub(super) fn beginning(path: &Path) -> TransferResult<String> {
     let mut bytes = Vec::new();

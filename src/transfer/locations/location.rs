@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::dump::MANIFEST;
+use super::dump::{self, MANIFEST};
 use crate::server::config::{Database, StorageSettings};
 use crate::transfer::client::Address;
 use crate::transfer::error::{TransferError, TransferResult};
@@ -88,12 +88,20 @@ impl DataLocation {
         matches!(self, DataLocation::Dump(path) if path.join(MANIFEST).is_file())
     }
 
+    /// Returns which copy has written a complete dump, if it says so.
+    pub(crate) fn origin(&self) -> TransferResult<Option<String>> {
+        match self {
+            DataLocation::Dump(folder) => dump::origin(folder),
+            _ => Ok(None),
+        }
+    }
+
     /// Whether the place is Cosmos DB for Table.
     pub(crate) fn is_cosmos(&self) -> bool {
         matches!(self, DataLocation::Endpoint(address) if address.is_cosmos())
     }
 
-    /// Whether the place tells tables by the case of their names.
+    /// Whether the place distinguishes tables by the case of their names.
     pub(crate) fn name_case(&self) -> NameCase {
         if self.is_cosmos() { NameCase::Distinguished } else { NameCase::Ignored }
     }

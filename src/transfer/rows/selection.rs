@@ -7,7 +7,7 @@ use crate::protocol::odata::{self, Grammar};
 use crate::protocol::plan::filter::{self, Subject};
 use crate::protocol::plan::predicate::Predicate;
 
-/// Whether a place tells tables by the case of their names.
+/// Whether a place distinguishes tables by the case of their names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum NameCase {
     #[default]
@@ -99,11 +99,6 @@ impl Selection {
         let parsed = odata::parse(&text, grammar);
         let read = parsed.and_then(|expression| filter::predicate(&expression, Subject::Entities));
         read.map(Some).map_err(|error| error.text().to_owned())
-    }
-
-    /// Returns what a resumed run must have in common with the first one.
-    pub(crate) fn fingerprint(&self) -> String {
-        format!("{:?} {:?} {:?}", self.include, self.exclude, self.filter_text())
     }
 }
 

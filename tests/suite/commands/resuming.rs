@@ -129,3 +129,32 @@ fn a_copy_is_not_resumed_on_a_server_whose_table_was_deleted() {
     assert_eq!(copy(here, &from, &to, &["--state", "s"])["copied"], 3000);
     equal(here, &from, &to, &[]);
 }
+
+#[test]
+fn a_complete_dump_of_another_copy_is_not_taken_for_that_of_this_one() {
+    let here = Site::sqlite();
+    for (file, row) in [("People.json", "1"), ("Others.json", "2")] {
+        let entity = format!("[{{\"PartitionKey\":\"a\",\"RowKey\":\"{row}\",\"N\":1}}]");
+        std::fs::write(here.folder.join(file), entity).expect("a file");
+    }
+    copy(&here, "People.json", "dump:out", &[]);
+    let again = ["copy", "People.json", "dump:out", "--resume"];
+    status_of(&here, &again, 0, &["is complete"]);
+    let words = ["complete dump of another copy"];
+    status_of(&here, &["copy", "Others.json", "dump:out", "--table", "People", "--resume"], 2, &words);
+    status_of(&here, &[&again[..], &["--type", "N=Int64"]].concat(), 2, &words);
+    std::fs::write(here.folder.join("People.json"), "[]").expect("a file");
+    status_of(&here, &again, 2, &words);
+}
+
+#[test]
+fn a_copy_that_reaches_nobody_leaves_no_state() {
+    let here = Site::sqlite();
+    std::fs::write(here.folder.join("People.json"), "[{\"PartitionKey\":\"a\",\"RowKey\":\"1\"}]")
+        .expect("a file");
+    let nobody = "AccountName=a;AccountKey=AA==;TableEndpoint=http://127.0.0.1:1/a";
+    let output = here.run(&["copy", "People.json", nobody, "--state", "s"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!said.contains("--resume") && !here.folder.join("s").exists(), "{said}");
+}

@@ -20,7 +20,7 @@ use crate::transfer::{
 
 pub(crate) use arguments::CopyArguments;
 use effects::Effects;
-use prepare::{CopyFiles, CopyJob};
+use prepare::{CopyFiles, CopyJob, fingerprint};
 use report::interrupted;
 
 /// Copies, and prints a summary.
@@ -34,6 +34,8 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     let master = arguments.accounts.then(|| arguments.master_keys()).transpose()?;
     arguments.refuse_unsuited_places(&from, &to)?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
+    // What is read may change while it is read.
+    let fingerprint = fingerprint(arguments, [&from, &to], [from_account, to_account])?;
     let opened = session.opener(&selection, from_account).source(&from)?;
     let session = &session;
     let mut job = CopyJob {
@@ -44,6 +46,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
         to_account,
         selection,
         session,
+        fingerprint,
         resumes: false,
     };
     let files = CopyFiles::of(&job);
@@ -62,6 +65,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     }
     job.warn_of_files(source, false);
     if arguments.resume && to.is_complete_dump() {
+        job.refuse_other_dump()?;
         warn(&format!("{} is complete", to.display()));
         return if arguments.verify { job.compare(source, false, None) } else { Ok(()) };
     }
@@ -174,7 +178,14 @@ impl CopyJob<'_> {
                 CopySummary { tables: checkpoint.counts()?.into_iter().collect(), ..CopySummary::default() };
             self.summarize(&so_far, elapsed, files)?;
         }
-        let mut copied = done.map_err(|error| interrupted(error.into(), &files.state))?;
+        let mut copied = match done {
+            // There is nothing to continue.
+            Err(error) if !self.resumes && checkpoint.is_untouched()? => {
+                checkpoint.remove();
+                return Err(error.into());
+            }
+            done => done.map_err(|error| interrupted(error.into(), &files.state))?,
+        };
         copied.remarks.iter().for_each(|remark| warn(remark));
         for (table, rejected) in unread {
             copied.tables.entry(table).or_default().rejected += rejected;

@@ -11,8 +11,8 @@ use crate::cli::transfer::arguments::{
 use crate::cli::transfer::ended::TransferEnd;
 use crate::cli::transfer::rejected::{list_rejected, warn_of_remarks};
 use crate::transfer::{
-    Checkpoint, DataLocation, OpenLocation, Progress, Selection, SettingsRule, Survey, TransferSource,
-    name_problems,
+    Checkpoint, DataLocation, Fingerprint, OpenLocation, Progress, Selection, SettingsRule, Survey,
+    TransferSource, content_of, name_problems,
 };
 
 /// A copy with what was found out about its arguments.
@@ -24,6 +24,8 @@ pub(super) struct CopyJob<'a> {
     pub to_account: Option<&'a str>,
     pub selection: Selection,
     pub session: &'a TransferSession,
+    /// What an earlier run must have in common with this one.
+    pub fingerprint: Fingerprint,
     /// Whether it goes on from where an earlier run has ended.
     pub resumes: bool,
 }
@@ -123,22 +125,36 @@ impl CopyJob<'_> {
 
     /// Opens the state of the copy.
     pub(super) fn checkpoint(&self, files: &CopyFiles) -> Result<Checkpoint, TransferEnd> {
-        Ok(Checkpoint::open(&files.state, &self.fingerprint(), self.arguments.resume)?)
+        Ok(Checkpoint::open(&files.state, &self.fingerprint, self.arguments.resume)?)
     }
 
-    /// Returns what a resumed copy must have in common with the first run.
-    fn fingerprint(&self) -> String {
-        format!(
-            "{} {:?} -> {} {:?} {} {:?} {:?}",
-            self.from.display(),
-            self.from_account,
-            self.to.display(),
-            self.to_account,
-            self.selection.fingerprint(),
-            self.arguments.mode,
-            self.arguments.rename
-        )
+    /// Refuses to take a complete dump for that of this copy if another copy has written it.
+    pub(super) fn refuse_other_dump(&self) -> Result<(), TransferEnd> {
+        if self.to.origin()? == Some(self.fingerprint.origin()) {
+            return Ok(());
+        }
+        let text =
+            "has a complete dump of another copy, with another FROM or other options; choose another folder";
+        Err(TransferEnd::Usage(format!("{} {text}", self.to.display())))
     }
+}
+
+/// Returns what a resumed copy must have in common with the first run.
+pub(super) fn fingerprint(
+    arguments: &CopyArguments,
+    [from, to]: [&DataLocation; 2],
+    accounts: [Option<&str>; 2],
+) -> Result<Fingerprint, TransferEnd> {
+    Ok(Fingerprint::default()
+        .with("FROM", from.display())
+        .with("TO", to.display())
+        .with("account", accounts)
+        .with("content of FROM", content_of(from)?)
+        .with("--include, --exclude or --filter", &arguments.selection)
+        .with("--since", arguments.since)
+        .with("--mode", arguments.mode)
+        .with("--rename", &arguments.rename)
+        .with("--format, --table or --type", arguments.files.options()))
 }
 
 /// The files of a copy.

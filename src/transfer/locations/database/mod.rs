@@ -180,7 +180,7 @@ impl TransferTarget for LocalDatabase {
         writes::delete(self, table, entities)
     }
 
-    fn finish(&self, copy: &str, _written: u64) -> TransferResult<()> {
+    fn finish(&self, copy: &str, _origin: &str, _written: u64) -> TransferResult<()> {
         let forgotten = self.run(|| self.store.forget_marks(copy));
         forgotten.map_err(|failure| failed("the marks of the copy", failure))
     }

@@ -27,6 +27,9 @@ pub(super) struct Manifest {
     pub version: u32,
     /// When it was completed.
     pub created: String,
+    /// What distinguishes the copy that has written it from others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
     /// The service properties as stored JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub properties: Option<String>,
@@ -104,13 +107,18 @@ impl Manifest {
     }
 }
 
+/// Returns which copy has written a complete dump, if it says so.
+pub(crate) fn origin(folder: &Path) -> TransferResult<Option<String>> {
+    Ok(Manifest::read(folder)?.origin)
+}
+
 /// Returns a digest as hexadecimal text.
-pub(super) fn hex(digest: Sha256) -> String {
+pub(crate) fn hex(digest: Sha256) -> String {
     digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Reads to the end, and returns the SHA-256.
-pub(super) fn digest(file: &mut impl Read) -> std::io::Result<Sha256> {
+pub(crate) fn digest(file: &mut impl Read) -> std::io::Result<Sha256> {
     let mut digest = Sha256::new();
     let mut buffer = vec![0; 1 << 16];
     loop {

@@ -11,6 +11,6 @@ mod part;
 mod read;
 mod write;
 
-pub(crate) use manifest::MANIFEST;
+pub(crate) use manifest::{MANIFEST, digest, hex, origin};
 pub(crate) use read::DumpSource;
 pub(crate) use write::DumpTarget;

@@ -46,7 +46,7 @@ impl DumpTarget {
             let text = format!("{} has a complete dump; choose another folder", folder.display());
             return Err(TransferError::Usage(text));
         }
-        std::fs::create_dir_all(folder)?;
+        std::fs::create_dir_all(folder).map_err(|error| TransferError::from(error).at(folder))?;
         Ok(Self { folder: folder.to_owned(), state: Mutex::default() })
     }
 
@@ -160,8 +160,8 @@ impl TransferTarget for DumpTarget {
         Ok(())
     }
 
-    fn finish(&self, _copy: &str, written: u64) -> TransferResult<()> {
-        self.complete(written).map_err(|error| error.at(&self.folder))
+    fn finish(&self, _copy: &str, origin: &str, written: u64) -> TransferResult<()> {
+        self.complete(origin, written).map_err(|error| error.at(&self.folder))
     }
 }
 
@@ -183,7 +183,7 @@ impl DumpTarget {
     }
 
     /// Writes the manifest, after everything that it lists.
-    fn complete(&self, written: u64) -> TransferResult<()> {
+    fn complete(&self, origin: &str, written: u64) -> TransferResult<()> {
         self.load_finished()?;
         let state = self.lock();
         let mut tables = Vec::new();
@@ -203,7 +203,8 @@ impl DumpTarget {
         self.check_entities("in all", tables.iter().map(|table: &DumpTable| table.entities).sum(), written)?;
         let created = Ticks::now().to_canonical();
         let properties = state.properties.clone();
-        Manifest { format: FORMAT.into(), version: VERSION, created, properties, tables }.write(&self.folder)
+        let (format, origin) = (FORMAT.into(), Some(origin.to_owned()));
+        Manifest { format, version: VERSION, created, origin, properties, tables }.write(&self.folder)
     }
 }
 
