@@ -11,6 +11,8 @@ use crate::transfer::work::split::Remainder;
 
 /// Rows that a range must have read before it is split: small ranges are not worth the requests.
 const ROWS_BEFORE_SPLIT: usize = 1000;
+/// Rows that must have been read for each part of a split.
+const ROWS_OF_PART: usize = 250;
 /// How often a waiting worker looks for work.
 const WAIT: Duration = Duration::from_millis(100);
 
@@ -129,7 +131,8 @@ impl WorkQueue {
             };
             largest.is_splitting = true;
             let (task, claimed) = (largest.task.clone(), largest.claimed.clone());
-            let width = ranges.waiting + 1;
+            let rows = largest.rows;
+            let width = parts(ranges.waiting + 1, rows);
             drop(ranges);
             let points = match claimed {
                 Some(claimed) => {
@@ -261,6 +264,12 @@ impl WorkQueue {
     }
 }
 
+/// Returns into how many parts to split a range of which so many rows were read: to search for more split points than
+/// there may be rows for costs more requests than it saves.
+fn parts(idle: usize, rows: usize) -> usize {
+    idle.min(rows / ROWS_OF_PART + 1)
+}
+
 /// The greatest possible key: a range that has claimed it is not split any more.
 fn done() -> Key {
     Key::new("\u{10ffff}", "")
@@ -297,6 +306,14 @@ mod tests {
         };
         queue.run(4, work).unwrap();
         all.into_inner().unwrap()
+    }
+
+    #[test]
+    fn a_range_is_split_into_no_more_parts_than_its_rows_are_worth() {
+        assert_eq!(
+            [parts(4, ROWS_BEFORE_SPLIT), parts(256, ROWS_BEFORE_SPLIT), parts(256, 100_000)],
+            [4, 5, 256]
+        );
     }
 
     proptest! {
