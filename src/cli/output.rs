@@ -62,16 +62,31 @@ impl<E: std::error::Error> From<E> for Problem {
 /// Result of a command.
 pub(crate) type Done<T = ()> = Result<T, Problem>;
 
-/// Returns what resolves on SIGINT or SIGTERM, which end the program no longer.
+/// Returns what resolves on SIGINT, SIGTERM or SIGHUP, which end the program no longer.
 pub(crate) fn interruption() -> std::io::Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = if ignores_hangup() { None } else { Some(signal(SignalKind::hangup())?) };
     Ok(async move {
+        let hung_up = async {
+            match &mut hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            _ = hung_up => {}
         }
     })
+}
+
+/// Whether the program was started with SIGHUP ignored, as by `nohup`; on Linux only.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
 /// Runs asynchronous work to completion.

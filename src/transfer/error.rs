@@ -32,6 +32,17 @@ impl TransferError {
         !matches!(self, TransferError::Usage(_) | TransferError::Interrupted)
     }
 
+    /// Names the side of a transfer, FROM or TO, that the error is about.
+    pub(crate) fn of(self, side: &str) -> Self {
+        match self {
+            TransferError::Failed(text) => TransferError::Failed(format!("{side}: {text}")),
+            TransferError::TooLarge(text) => TransferError::TooLarge(format!("{side}: {text}")),
+            TransferError::NotAllowed(text) => TransferError::NotAllowed(format!("{side}: {text}")),
+            TransferError::NoTable(_) => TransferError::Failed(format!("{side}: {self}")),
+            TransferError::Usage(_) | TransferError::Interrupted => self,
+        }
+    }
+
     /// Names the file or folder that the error is about, unless the text names it.
     pub(super) fn at(self, path: &Path) -> Self {
         let path = path.display().to_string();

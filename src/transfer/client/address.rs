@@ -1,5 +1,7 @@
 //! Where a Table endpoint is, and the credentials for it.
 
+use std::net::IpAddr;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -82,6 +84,26 @@ impl Address {
         after_scheme.find('/').map_or("", |at| &after_scheme[at..])
     }
 
+    /// Returns an address that is the same however the host of this machine and the port are written.
+    pub(crate) fn identity(&self) -> String {
+        let (scheme, rest) = self.tables.split_once("://").unwrap_or_default();
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let default = if scheme == "https" { "443" } else { "80" };
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, port),
+            _ => (authority, default),
+        };
+        let host = if is_loopback(host) { "localhost".to_owned() } else { host.to_ascii_lowercase() };
+        format!("{host}:{port}{path}")
+    }
+
+    /// Whether the endpoint is on this machine.
+    pub(super) fn is_local(&self) -> bool {
+        let authority = self.tables.split_once("://").map_or("", |(_, rest)| rest);
+        let authority = authority.split('/').next().unwrap_or_default();
+        is_loopback(authority) || authority.rsplit_once(':').is_some_and(|(host, _)| is_loopback(host))
+    }
+
     /// Whether the credentials are a signature of a range of keys, which hides all others.
     pub(crate) fn is_ranged(&self) -> bool {
         let EndpointCredentials::Sas(sas) = &self.credentials else { return false };
@@ -99,6 +121,12 @@ impl Address {
             || authority.contains(".table.cosmosdb.")
             || authority.ends_with(COSMOS_EMULATOR)
     }
+}
+
+/// Whether a host is this machine.
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost") || address.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
 /// Returns the account in an address: its path or, without one, the first label of its host.
@@ -142,6 +170,16 @@ mod tests {
             let found = (address.tables.as_str(), address.account.as_str(), address.path());
             assert_eq!(found, (tables, account, path), "{text}");
             assert_eq!(address.is_cosmos(), text.contains("cosmos"), "{text}");
+        }
+        let identity = |tables: &str| Address::parse(&format!("{tables}?sig=x")).unwrap().identity();
+        for other in ["http://127.0.0.1/abc", "http://[::1]:80/abc", "http://LOCALHOST:80/abc"] {
+            assert_eq!(identity(other), identity("http://localhost/abc"));
+            assert!(Address::parse(&format!("{other}?sig=x")).unwrap().is_local(), "{other}");
+        }
+        for other in
+            ["http://localhost:81/abc", "https://localhost/abc", "http://localhost/abd", "http://h/abc"]
+        {
+            assert_ne!(identity(other), identity("http://localhost/abc"));
         }
         let wrong = |text| Address::parse(text).unwrap_err().to_string();
         assert_eq!(wrong("http://h/abc"), NO_SIGNATURE);

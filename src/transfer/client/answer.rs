@@ -27,6 +27,8 @@ pub(crate) struct ServiceError {
     pub message: String,
     /// The operation of a change set that it concerns.
     pub index: Option<usize>,
+    /// What was asked for: the method and the address.
+    pub request: String,
 }
 
 #[derive(Deserialize)]
@@ -60,14 +62,14 @@ impl std::fmt::Display for ServiceError {
 
 impl From<ServiceError> for TransferError {
     fn from(refused: ServiceError) -> Self {
-        TransferError::Failed(refused.to_string())
+        TransferError::Failed(format!("{}: {refused}", refused.request))
     }
 }
 
 impl ServiceError {
     /// Whether the service says that there is no such thing. Only an error in the service's own form proves it.
     pub(crate) fn is_absent(&self) -> bool {
-        self.status == 404 && !self.code.is_empty()
+        (self.status == 404 && !self.code.is_empty()) || self.code == "TableBeingDeleted"
     }
 }
 
@@ -92,7 +94,13 @@ impl ClientAnswer {
             }
             _ => (None, line),
         };
-        Ok(ServiceError { status: self.status, code, message: message.to_owned(), index })
+        Ok(ServiceError {
+            status: self.status,
+            code,
+            message: message.to_owned(),
+            index,
+            request: String::new(),
+        })
     }
 }
 
@@ -162,6 +170,8 @@ RequestId:1</m:message></m:error>"#;
             assert!(!refused(content_type, body).unwrap().is_absent(), "{content_type} {body}");
         }
         assert!(refused(JSON, JSON_ERROR).unwrap().is_absent());
+        let deleted = JSON_ERROR.replace("EntityAlreadyExists", "TableBeingDeleted");
+        assert!(ServiceError { status: 409, ..refused(JSON, &deleted).unwrap() }.is_absent());
     }
 
     #[test]

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use ureq::Agent;
 use ureq::http::{HeaderMap, Request, Response};
 use ureq::tls::{RootCerts, TlsConfig};
+use ureq::{Agent, Proxy};
 
 use super::address::Address;
 use super::answer::{ClientAnswer, ServiceError};
@@ -71,6 +71,7 @@ impl Received {
     fn judged<T>(
         &self,
         call: &ClientCall,
+        request: &str,
         read: impl Fn(&ClientAnswer) -> Judged<T>,
     ) -> TransferResult<Judged<T>> {
         match self.answer.status {
@@ -79,10 +80,9 @@ impl Received {
                 let location = self.location.as_deref().unwrap_or("no address");
                 // The query string may have a signature.
                 let location = location.split(['?', '#']).next().unwrap_or_default();
-                let (method, path) = (call.method, &call.path);
                 // Following it would alter the request, and send it elsewhere.
                 Err(TransferError::Failed(format!(
-                    "{method} {path}: {status}, which points to {location}; nothing was sent there"
+                    "{request}: {status}, which points to {location}; nothing was sent there"
                 )))
             }
             400.. => Ok(self.answer.refused().map(Err)),
@@ -115,6 +115,8 @@ impl Client {
             .timeout_connect(Some(CONNECT_TIMEOUT))
             .max_idle_connections_per_host(concurrency)
             .max_idle_connections(concurrency)
+            // This machine is not reached through a proxy.
+            .proxy(if address.is_local() { None } else { Proxy::try_from_env() })
             .user_agent(concat!("rowhouse/", env!("CARGO_PKG_VERSION")))
             .tls_config(roots);
         Self {
@@ -176,23 +178,25 @@ impl Client {
         read: impl Fn(&ClientAnswer) -> Judged<T>,
     ) -> ClientResult<T> {
         let mut attempt = 0;
+        let request = format!("{} {}{}", call.method, self.address.tables, call.path);
+        let of_request = |refused| ServiceError { request: request.clone(), ..refused };
         loop {
             attempt += 1;
             let (problem, retry_after) = match self.attempt(call) {
                 Err(Unanswered::Lost(problem)) => (problem, None),
                 Err(Unanswered::TooLarge) => {
-                    let text = format!("{}: an answer of more than {MAX_ANSWER} bytes", call.path);
+                    let text = format!("{request}: an answer of more than {MAX_ANSWER} bytes");
                     return Err(TransferError::TooLarge(text));
                 }
                 Err(Unanswered::HalfToken) => {
-                    let text = format!("{}: an answer with half a continuation token", call.path);
+                    let text = format!("{request}: an answer with half a continuation token");
                     return Err(TransferError::Failed(text));
                 }
-                Ok(received) => match received.judged(call, &read)? {
+                Ok(received) => match received.judged(call, &request, &read)? {
                     Ok(Err(refused)) if passes(refused.status) => {
                         let is_failure = refused.status == 500 && !is_throttling(&refused);
                         if is_failure && failures.is_some_and(|most| attempt >= most) {
-                            return Ok(Err(refused));
+                            return Ok(Err(of_request(refused)));
                         }
                         self.note_refusal(&refused);
                         (refused.to_string(), received.retry_after)
@@ -200,15 +204,14 @@ impl Client {
                     Ok(done) => {
                         self.has_answered.store(true, Ordering::Relaxed);
                         self.gate.succeeded();
-                        return Ok(done);
+                        return Ok(done.map_err(of_request));
                     }
                     Err(problem) => (problem, received.retry_after),
                 },
             };
             let most = if self.has_answered.load(Ordering::Relaxed) { ATTEMPTS } else { FIRST_ATTEMPTS };
             if attempt >= most {
-                let method = call.method;
-                return Err(TransferError::Failed(format!("{method} {}: {problem}", call.path)));
+                return Err(TransferError::Failed(format!("{request}: {problem}{}", hint(&problem))));
             }
             self.retried.fetch_add(1, Ordering::Relaxed);
             self.pause(retry_after.unwrap_or_else(|| back_off(attempt)))?;
@@ -262,6 +265,16 @@ impl Client {
             std::thread::sleep(left.min(STOP_CHECK));
         }
         Err(TransferError::Interrupted)
+    }
+}
+
+/// Returns what to do about a problem that no repetition solves.
+fn hint(problem: &str) -> &'static str {
+    match problem.contains("CaUsedAsEndEntity") {
+        true => {
+            "; the certificate is that of an authority: make one with -addext basicConstraints=critical,CA:FALSE"
+        }
+        false => "",
     }
 }
 

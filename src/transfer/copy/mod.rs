@@ -377,7 +377,7 @@ impl CopyRun<'_> {
             }
             let mut page = match reader.next() {
                 Err(TransferError::NoTable(_)) if self.is_dropped(&task.table)? => return Ok(true),
-                page => match page? {
+                page => match page.map_err(|error| error.of("FROM"))? {
                     Some(page) => page,
                     None => return Ok(true),
                 },
@@ -416,7 +416,8 @@ impl CopyRun<'_> {
                 last: last.clone(),
                 rejected: counts.rejected,
                 reject: &|rejected| self.rejects.add(&task.table, &[rejected]),
-            })?;
+            });
+            let written = written.map_err(|error| error.of("TO"))?;
             counts.written += written.written;
             counts.unchanged += written.unchanged;
             counts.rejected += written.rejected;

@@ -63,6 +63,11 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    /// Whether no entity differs.
+    pub(crate) const fn is_equal(&self) -> bool {
+        self.missing + self.extra + self.different + self.unreadable == 0
+    }
+
     pub(super) fn of(&mut self, kind: DifferenceKind) -> &mut u64 {
         match kind {
             DifferenceKind::Missing => &mut self.missing,
@@ -103,10 +108,7 @@ impl Compared {
             && self.settings.is_empty()
             && self.missing_tables.is_empty()
             && self.extra_tables.is_empty()
-            && self
-                .tables
-                .values()
-                .all(|tally| tally.missing + tally.extra + tally.different + tally.unreadable == 0)
+            && self.tables.values().all(Tally::is_equal)
     }
 }
 

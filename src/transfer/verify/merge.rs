@@ -54,7 +54,7 @@ impl<'a> Merge<'a> {
     }
 
     fn merge_all(mut self, mut ours: Box<dyn RowReader + 'a>) -> TransferResult<()> {
-        'pages: while let Some(page) = ours.next()? {
+        'pages: while let Some(page) = ours.next().map_err(|error| error.of("FROM"))? {
             self.comparison.check_stop()?;
             self.comparison.unreadable(&self.task.table, page.rejected, self.found);
             let end = page.rows.last().map(|row| row.key.clone());
@@ -82,7 +82,7 @@ impl<'a> Merge<'a> {
     fn peek(&mut self) -> TransferResult<Option<&Row>> {
         while self.theirs.read.is_empty() && !self.theirs.is_over {
             self.comparison.check_stop()?;
-            match self.theirs.reader.next()? {
+            match self.theirs.reader.next().map_err(|error| error.of("TO"))? {
                 Some(page) => {
                     self.comparison.unreadable(&self.task.table, page.rejected, self.found);
                     self.theirs.read.extend(page.rows);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::protocol::model::Key;
 use crate::transfer::contract::{Counts, TransferSource};
 use crate::transfer::copy::settings::differing_settings;
-use crate::transfer::error::TransferResult;
+use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::rows::range::RowRange;
 use crate::transfer::rows::row::{Row, Version};
 use crate::transfer::work::work_queue::{Task, WorkQueue};
@@ -134,14 +134,16 @@ impl Comparison<'_> {
     /// where those of the target find them.
     fn compare_unordered(&self, table: &str, found: &Mutex<Found>) -> TransferResult<()> {
         let mut held = ReorderedRows::default();
-        self.each_page(self.source, table, table, found, &mut |rows| {
+        let of = |side| move |error: TransferError| error.of(side);
+        let ours = self.each_page(self.source, table, table, found, &mut |rows| {
             self.progress.add(table, Counts { written: rows.len() as u64, ..Counts::default() });
             rows.iter().try_for_each(|row| match self.delete_extra {
                 Some(_) => held.hold_key(Side::Source, &row.key),
                 None => held.hold(Side::Source, row),
             })
-        })?;
-        self.each_page(self.target, self.in_target(table), table, found, &mut |rows| {
+        });
+        ours.map_err(of("FROM"))?;
+        let theirs = self.each_page(self.target, self.in_target(table), table, found, &mut |rows| {
             let mut extra = Vec::new();
             for row in rows {
                 let ours = held.take(Side::Source, &row.key)?;
@@ -159,7 +161,8 @@ impl Comparison<'_> {
                 }
             }
             self.delete_extra(table, extra, found)
-        })?;
+        });
+        theirs.map_err(of("TO"))?;
         if self.delete_extra.is_some() {
             return Ok(());
         }

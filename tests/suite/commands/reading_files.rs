@@ -60,7 +60,7 @@ impl Reading {
 
 #[test]
 fn signals_end_the_reading_of_a_file() {
-    for signal in ["INT", "TERM"] {
+    for signal in ["INT", "TERM", "HUP"] {
         let site = Site::sqlite();
         let reading = Reading::start(&site);
         reading.begun();

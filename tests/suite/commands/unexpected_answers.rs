@@ -120,7 +120,7 @@ fn a_login_page_or_half_an_answer_is_no_answer() {
     let output = source.site.run(&["copy", &source.connection_string(), &to]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(said.contains("200 is no answer") && said.contains("POST /"), "{said}");
+    assert!(said.contains("200 is no answer") && said.contains("TO: POST http://"), "{said}");
 }
 
 #[test]
@@ -276,4 +276,13 @@ fn a_filter_reaches_an_endpoint_whole() {
     status_of(here, &verified, 0, &["equal"]);
     let deleted = here.json(&["delete-where", &place, &table, "(N lt 5) or (N ge 295)", "--yes"]);
     assert_eq!(deleted["entities"], 15);
+}
+
+#[test]
+fn an_endpoint_of_this_machine_is_not_reached_through_a_proxy() {
+    let (source, _) = source();
+    let proxy = "http://127.0.0.1:1";
+    let variables = [("HTTP_PROXY", proxy), ("ALL_PROXY", proxy)];
+    let counted = source.site.run_with(&["count", &source.connection_string(), "--json"], &variables);
+    assert_eq!(printed(&counted)["entities"], 310);
 }

@@ -10,16 +10,27 @@ use super::prepare::{CopyFiles, CopyJob};
 use crate::cli::transfer::ended::TransferEnd;
 use crate::transfer::{CopySummary, Counts, Inferences, Survey, TransferSource};
 
+/// Tables of which a line is shown.
+const MAX_SHOWN: usize = 20;
+
 /// Returns the summary for people, short enough for a ticket.
 fn text_of(copied: &CopySummary, elapsed: Duration, rejects: &Path) -> String {
     let sum = copied.sum();
     let rate = (sum.written + sum.unchanged) as f64 / elapsed.as_secs_f64().max(0.001);
     let mut text = String::new();
-    for (table, counts) in &copied.tables {
+    // Those with rejected entities first.
+    let mut tables: Vec<_> = copied.tables.iter().collect();
+    if tables.len() > MAX_SHOWN {
+        tables.sort_by_key(|(_, counts)| counts.rejected == 0);
+    }
+    for (table, counts) in tables.iter().take(MAX_SHOWN) {
         text.push_str(&format!(
             "{table}: {} copied, {} already there, {} rejected\n",
             counts.written, counts.unchanged, counts.rejected
         ));
+    }
+    if tables.len() > MAX_SHOWN {
+        text.push_str(&format!("and {} more tables, which --json lists\n", tables.len() - MAX_SHOWN));
     }
     for (table, reason) in &copied.failed {
         text.push_str(&format!("{table}: failed: {reason}\n"));
@@ -121,5 +132,19 @@ pub(super) fn interrupted(ended: TransferEnd, state: &Path) -> TransferEnd {
         TransferEnd::Failed(text) => TransferEnd::Failed(format!("{text}\n{hint}")),
         TransferEnd::Interrupted(text) => TransferEnd::Interrupted(format!("{text}\n{hint}")),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_of_many_tables_is_short_and_shows_those_with_rejected_entities() {
+        let counts = |at| Counts { written: 1, rejected: u64::from(at == 999), ..Counts::default() };
+        let tables = (0..1000).map(|at| (format!("t{at:04}"), counts(at))).collect();
+        let text = text_of(&CopySummary { tables, ..CopySummary::default() }, Duration::ZERO, Path::new("r"));
+        assert!(text.starts_with("t0999: 1 copied") && text.contains("and 980 more tables"), "{text}");
+        assert!(text.lines().count() < 25, "{text}");
     }
 }
