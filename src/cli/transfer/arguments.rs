@@ -64,6 +64,26 @@ impl Default for FileArguments {
 }
 
 impl FileArguments {
+    /// Refuses options that have no effect, as no place is a file of another program.
+    ///
+    /// # Errors
+    /// [`TransferEnd::Usage`] with the first of them.
+    pub(super) fn refuse_without_files(&self, places: &[&DataLocation]) -> Result<(), TransferEnd> {
+        let given = [
+            (self.format != FileFormat::Auto, "--format"),
+            (self.table.is_some(), "--table"),
+            (!self.types.is_empty(), "--type"),
+        ];
+        match given.into_iter().find(|(is_given, _)| *is_given) {
+            Some((_, name)) if !places.iter().any(|place| place.is_read_as_files()) => {
+                Err(TransferEnd::Usage(format!(
+                    "{name}: only files of other programs are read by it, and no place is one"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the options.
     pub(super) fn options(&self) -> FileOptions {
         FileOptions { format: self.format, table: self.table.clone(), types: self.types.clone() }
@@ -140,7 +160,7 @@ pub(super) fn rename(text: &str) -> Result<(String, String), String> {
     valid.then(|| (from.to_owned(), to.to_owned())).ok_or_else(|| "has an invalid table name".into())
 }
 
-/// Refuses to give other names to tables that FROM does not have.
+/// Refuses to give other names to tables that FROM does not have, or two names to one.
 ///
 /// # Errors
 /// [`TransferEnd::Usage`] with the names.
@@ -150,6 +170,12 @@ pub(super) fn refuse_unknown_renames(
 ) -> Result<(), TransferEnd> {
     let (tables, case) = (source.tables()?, source.name_case());
     let is_unknown = |name: &&String| !tables.iter().any(|table| case.is_same(table, name));
+    let is_repeated = |(at, (name, _)): &(usize, &(String, String))| {
+        renames[..*at].iter().any(|(other, _)| case.is_same(other, name))
+    };
+    if let Some((_, (name, _))) = renames.iter().enumerate().find(is_repeated) {
+        return Err(TransferEnd::Usage(format!("--rename: {name} has two names")));
+    }
     match renames.iter().map(|(from, _)| from).find(is_unknown) {
         Some(name) => Err(TransferEnd::Usage(format!("--rename: FROM has no table {name}"))),
         None => Ok(()),

@@ -59,6 +59,7 @@ pub(crate) struct DeleteArguments {
 pub(crate) fn count(arguments: &CountArguments) -> Result<(), TransferEnd> {
     let location = location("PLACE", &arguments.place)?;
     let selection = arguments.selection.selection(&[&location], None)?;
+    arguments.files.refuse_without_files(&[&location])?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
     let opened = session.opener(&selection, arguments.account.as_deref()).source(&location)?;
     check_matches(&selection, &opened.as_source()?.tables()?)?;

@@ -50,8 +50,12 @@ pub(crate) fn run(arguments: &VerifyArguments) -> Result<(), TransferEnd> {
     let (from, to) = (location("FROM", &arguments.from)?, location("TO", &arguments.to)?);
     let selection = arguments.selection.selection(&[&from, &to], None)?;
     refuse_ranged("verify", &[&from, &to])?;
+    arguments.files.refuse_without_files(&[&from, &to])?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
     let [from_account, to_account] = arguments.accounts.of(&from, &to);
+    if from.is_same(&to) && from_account == to_account {
+        return Err(TransferEnd::Usage("FROM and TO are the same".into()));
+    }
     let source = session.opener(&selection, from_account).source(&from)?;
     let target = session.opener(&selection, to_account).source(&to)?;
     let (source, target) = (source.as_source()?, target.as_source()?);
@@ -78,7 +82,12 @@ pub(crate) fn run(arguments: &VerifyArguments) -> Result<(), TransferEnd> {
 /// [`TransferEnd::Differs`] unless both places are equal.
 pub(super) fn report(form: &OutputForm, compared: &Compared) -> Result<(), TransferEnd> {
     let mut text = String::new();
-    for (table, tally) in &compared.tables {
+    let mut hidden = 0;
+    for (at, (table, tally)) in compared.tables.iter().enumerate() {
+        if at >= MAX_SHOWN && tally.is_equal() {
+            hidden += 1;
+            continue;
+        }
         text.push_str(&format!(
             "{table}: {} equal, {} missing, {} extra, {} different\n",
             tally.equal, tally.missing, tally.extra, tally.different
@@ -86,6 +95,9 @@ pub(super) fn report(form: &OutputForm, compared: &Compared) -> Result<(), Trans
         if tally.unreadable > 0 {
             text.push_str(&format!("{table}: {} are not understood\n", tally.unreadable));
         }
+    }
+    if hidden > 0 {
+        text.push_str(&format!("and {hidden} more tables, whose entities are equal\n"));
     }
     for (tables, word) in [(&compared.missing_tables, "missing"), (&compared.extra_tables, "extra")] {
         tables.iter().for_each(|table| text.push_str(&format!("{table}: the table is {word}\n")));

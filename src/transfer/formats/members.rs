@@ -88,6 +88,7 @@ impl EntityReading<'_> {
             let stated = json_object::string(stated).and_then(|stated| known_type(&stated));
             return self.entity.annotated(name, stated, raw);
         } else if let Some((_, wanted)) = wanted {
+            self.entity.notes().given(name);
             return self.entity.typed(name, wanted.name(), raw);
         } else if raw.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
             let inferred = inferred(raw).ok_or_else(|| {

@@ -33,7 +33,10 @@ const NO_EXTENSION: &str = "its name has no extension of a format that is known"
 
 /// Reads files into a temporary database.
 pub(super) fn stage(path: &Path, files: &FileOptions, options: StagingOptions) -> TransferResult<Staged> {
-    staged(options, |staging| import(path, files, staging))
+    staged(options, |staging| {
+        import(path, files, staging)?;
+        staging.refuse_unused(&files.types)
+    })
 }
 
 /// Reads a file, or all files of a folder, into the staging database.

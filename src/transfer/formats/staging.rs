@@ -12,7 +12,7 @@ use super::folder::{DATABASE, StagingFolder, failed};
 use super::spool::{RejectedSpool, SpooledRejects};
 use crate::protocol::codec::policies::Policy;
 use crate::protocol::codec::properties::ServiceProperties;
-use crate::protocol::model::Key;
+use crate::protocol::model::{EdmType, Key};
 use crate::protocol::plan::Predicate;
 use crate::store::Store;
 use crate::store::sqlite::{Location, SqliteOptions, SqliteStore};
@@ -72,6 +72,18 @@ impl Staging {
     pub(super) fn leave_out(&mut self, text: String) {
         self.left_out.get_or_insert_with(|| text.clone());
         self.remark(text);
+    }
+
+    /// Refuses types that were given for properties of which no value lacks one.
+    pub(super) fn refuse_unused(&self, types: &[(String, EdmType)]) -> TransferResult<()> {
+        let is_unused = |(name, _): &&(String, EdmType)| !self.inferences.has_given(name);
+        let has_entities = !self.entities.is_empty() || !self.waiting.is_empty();
+        match types.iter().find(is_unused).filter(|_| has_entities) {
+            None => Ok(()),
+            Some((name, _)) => Err(TransferError::Usage(format!(
+                "--type: no entity has a property {name} without a type in the file"
+            ))),
+        }
     }
 
     /// Begins a table.

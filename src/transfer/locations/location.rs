@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::dump::{self, MANIFEST};
 use crate::server::config::{Database, StorageSettings};
+use crate::store::sqlite::{Location, SqliteOptions};
 use crate::transfer::client::Address;
 use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::rows::selection::NameCase;
@@ -53,6 +54,9 @@ impl DataLocation {
 
     fn of(text: &str) -> TransferResult<Self> {
         if let Some(path) = text.strip_prefix("dump:") {
+            if path.is_empty() {
+                return Err(TransferError::Usage("dump: needs the path of a folder behind it".into()));
+            }
             return Ok(DataLocation::Dump(path.into()));
         }
         if ["sqlite:", "postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
@@ -80,6 +84,35 @@ impl DataLocation {
             DataLocation::Database(database) => database.display(),
             DataLocation::Dump(path) => format!("dump:{}", path.display()),
             DataLocation::File(path) => path.display().to_string(),
+        }
+    }
+
+    /// Whether both are one place, also if they are named in two ways. Accounts of a database are not compared.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+
+    fn identity(&self) -> String {
+        let real = |path: &Path| {
+            let found = std::fs::canonicalize(path);
+            found.unwrap_or_else(|_| path.to_owned()).display().to_string()
+        };
+        match self {
+            DataLocation::Endpoint(address) => address.identity(),
+            DataLocation::Database(database) => match &**database {
+                Database::Sqlite(SqliteOptions { location: Location::File(path), .. }) => real(path),
+                database => database.display(),
+            },
+            DataLocation::Dump(path) | DataLocation::File(path) => real(path),
+        }
+    }
+
+    /// Whether the place is read as files of other programs are: parts of dumps are too.
+    pub(crate) fn is_read_as_files(&self) -> bool {
+        match self {
+            DataLocation::File(_) => true,
+            DataLocation::Dump(path) => path.is_file(),
+            DataLocation::Endpoint(_) | DataLocation::Database(_) => false,
         }
     }
 

@@ -1,6 +1,6 @@
 //! What files do not tell, and how it was read: types of values, zones of dates, rows that are short.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::protocol::model::{EdmType, Ticks, lexical};
 
@@ -99,6 +99,8 @@ pub(crate) struct Inferences {
     tables: BTreeMap<String, BTreeMap<String, InferredTypes>>,
     properties: usize,
     remarks: Vec<String>,
+    /// Properties that got the type that was given for them.
+    given: BTreeSet<String>,
 }
 
 impl Inferences {
@@ -112,6 +114,11 @@ impl Inferences {
         if self.remarks.len() < MAX_REMEMBERED {
             self.remarks.push(text);
         }
+    }
+
+    /// Whether values of a property got the type that was given for them.
+    pub(crate) fn has_given(&self, property: &str) -> bool {
+        self.given.contains(property)
     }
 
     /// Returns the remarks.
@@ -141,6 +148,13 @@ impl TableNotes<'_> {
             types.untyped += u64::from(!is_told);
             *types.types.entry(short(edm_type)).or_default() += 1;
         });
+    }
+
+    /// Notes that a value got the type that was given for the property.
+    pub(crate) fn given(&mut self, property: &str) {
+        if !self.inferences.given.contains(property) {
+            self.inferences.given.insert(property.to_owned());
+        }
     }
 
     /// Notes a string that may have been of another type.

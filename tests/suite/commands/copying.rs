@@ -547,6 +547,8 @@ fn mistakes_are_told_before_anything_is_written() {
     let site = Site::sqlite();
     site.json(&["migrate"]);
     let url = site.url.as_str();
+    let entity = "[{\"PartitionKey\":\"a\",\"RowKey\":\"1\",\"S\":5}]";
+    std::fs::write(site.folder.join("People.json"), entity).expect("a file");
     for (arguments, words) in [
         (&["copy", "nonsense", url][..], &["FROM", "connection string"][..]),
         (&["copy", "env:NOT_SET_ANYWHERE", url], &["env:NOT_SET_ANYWHERE", "not set"]),
@@ -561,9 +563,24 @@ fn mistakes_are_told_before_anything_is_written() {
         ),
         (&["copy", url, "dump:x", "--since", "yesterday"], &["--since"]),
         (&["copy", url], &["TO"]),
+        // What would have no effect.
+        (&["copy", url, "dump:x", "--type", "N=Int64"], &["--type", "files of other programs"]),
+        (&["copy", url, "dump:x", "--table", "People"], &["--table"]),
+        (&["verify", url, "dump:x", "--format", "csv"], &["--format"]),
+        (&["count", url, "--format", "csv"], &["--format"]),
+        (&["copy", "People.json", url, "--type", "Cuont=Int64"], &["--type", "Cuont"]),
+        (&["count", "People.json", "--type", "S=Int64,Name=String"], &["--type", "Name"]),
+        (&["copy", url, "dump:x", "--max-delete", "5"], &["--max-delete", "--delete-extra"]),
+        (&["copy", url, "dump:x", "--since", "2999-01-01"], &["--since", "future"]),
+        (&["copy", url, "dump:"], &["TO", "dump:"]),
+        (&["copy", "People.json", url, "--rename", "People=Abc,People=Xyz"], &["--rename", "two names"]),
+        (&["verify", url, url], &["same"]),
+        (&["verify", "People.json", "./People.json"], &["same"]),
+        (&["verify", "http://localhost:1/a?sig=x", "http://127.0.0.1:1/a?sig=y"], &["same"]),
     ] {
         status_of(&site, arguments, 2, words);
     }
+    status_of(&site, &["copy", "People.json", "dump:/proc/nope"], 1, &["TO", "/proc/nope"]);
     status_of(&site, &["copy", "dump:none", url], 1, &["manifest.json"]);
     status_of(&site, &["copy", "sqlite://none.db", "dump:x"], 1, &["none.db"]);
     // Secrets may come from a variable; a wrong key is told at once.
@@ -575,6 +592,13 @@ fn mistakes_are_told_before_anything_is_written() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("403") && !said.contains(MASTER), "{said}");
+    // The place, the side and the table are named.
+    let address = format!("http://{}/{}", served.server.address(), served.account.name);
+    assert!(said.contains(&format!("GET {address}/Tables: 403")), "{said}");
+    let copying = ["copy", "People.json", "env:TO", "--state", "told.state"];
+    let output = site.run_with(&copying, &[("TO", &wrong)]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains(&format!("{address}/People(): 403")), "{said}");
     // A file that a server has open is not written behind its back.
     status_of(&site, &["copy", "dump:none", &served.site.url], 1, &["manifest.json"]);
     let open = served.site.url.clone();

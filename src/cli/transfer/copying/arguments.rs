@@ -90,6 +90,22 @@ impl CopyArguments {
         read.ok_or_else(|| TransferEnd::Usage(needed.into()))
     }
 
+    /// Refuses arguments that have no effect.
+    ///
+    /// # Errors
+    /// [`TransferEnd::Usage`], before a place is opened.
+    pub(super) fn refuse_without_effect(&self, from: &DataLocation) -> Result<(), TransferEnd> {
+        self.files.refuse_without_files(&[from])?;
+        if self.max_delete.is_some() && !self.delete_extra && !self.delete_extra_tables {
+            let text = "--max-delete: nothing is deleted without --delete-extra or --delete-extra-tables";
+            return Err(TransferEnd::Usage(text.into()));
+        }
+        if self.since.is_some_and(|since| since > Ticks::now()) {
+            return Err(TransferEnd::Usage("--since: the time lies in the future".into()));
+        }
+        Ok(())
+    }
+
     /// Refuses deletions and comparisons for which the places are not suited.
     ///
     /// # Errors

@@ -27,16 +27,17 @@ use report::interrupted;
 pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     let (from, to) = (location("FROM", &arguments.from)?, location("TO", &arguments.to)?);
     let [from_account, to_account] = arguments.account.of(&from, &to);
-    if from.display() == to.display() && from_account == to_account {
+    if from.is_same(&to) && from_account == to_account {
         return Err(TransferEnd::Usage("FROM and TO are the same".into()));
     }
     let selection = arguments.selection.selection(&[&from, &to], arguments.since)?;
     let master = arguments.accounts.then(|| arguments.master_keys()).transpose()?;
+    arguments.refuse_without_effect(&from)?;
     arguments.refuse_unsuited_places(&from, &to)?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
     // What is read may change while it is read.
     let fingerprint = fingerprint(arguments, [&from, &to], [from_account, to_account])?;
-    let opened = session.opener(&selection, from_account).source(&from)?;
+    let opened = session.opener(&selection, from_account).source(&from).map_err(|error| error.of("FROM"))?;
     let session = &session;
     let mut job = CopyJob {
         arguments,
@@ -72,7 +73,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     job.refuse_what_cosmos_lacks(source)?;
     // What the target has does not depend on the selection.
     let unfiltered = Selection::default();
-    let written = session.opener(&unfiltered, to_account).target(&to)?;
+    let written = session.opener(&unfiltered, to_account).target(&to).map_err(|error| error.of("TO"))?;
     let counted = job.confirm(source, &written)?;
     let mut checkpoint = job.checkpoint(&files)?;
     if let Some(master) = master {

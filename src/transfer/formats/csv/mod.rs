@@ -138,7 +138,11 @@ fn row(
         }
         let wanted = options.types.iter().find(|(wanted, _)| wanted == name);
         let wanted = wanted.map(|(_, edm_type)| edm_type.name());
-        match stated.or(column.first.as_deref()).or(wanted) {
+        let stated = stated.or(column.first.as_deref());
+        if wanted.is_some() && stated.is_none() {
+            entity.notes().given(name);
+        }
+        match stated.or(wanted) {
             Some("Null" | "Edm.Null") => {}
             Some(known) => entity.text(name, Some(known), text)?,
             None => {
