@@ -4,18 +4,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::support::client::Auth;
-use crate::support::server::{Process, account, fresh_folder};
+use crate::support::server::{Process, account};
 use crate::support::*;
 
 fn server(more: &[&str]) -> Process {
-    let accounts = account(1).setting();
-    let fixed = ["--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:", "--accounts", &accounts];
-    Process::spawn(fresh_folder(), &[&fixed[..], more].concat(), &[])
+    Process::serve("sqlite::memory:", more)
 }
 
 /// Makes every kind of refusal that is explained, and returns what the clients saw.
 fn refusals(server: &Process) -> String {
-    let good = Client::path_style(server.address(), account(1));
+    let good = server.client();
     let mut stranger = account(1);
     stranger.keys = [STANDARD.encode([7; 64]), STANDARD.encode([8; 64])];
     let bad = Client::path_style(server.address(), stranger);

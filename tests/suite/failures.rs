@@ -11,29 +11,14 @@ use crate::promises::site::End;
 use crate::support::batch::{post, query_batch};
 use crate::support::client::Request;
 use crate::support::postgres::{LOCK_WAITERS, execute, fresh_database, server_url, text};
-use crate::support::server::{Process, account, fresh_folder};
+use crate::support::server::{Process, fresh_folder};
 use crate::support::*;
-
-fn server(url: &str) -> Process {
-    server_with(url, &[])
-}
-
-fn server_with(url: &str, more: &[&str]) -> Process {
-    let accounts = account(1).setting();
-    let arguments =
-        ["serve", "--listen", "127.0.0.1:0", "--database-url", url, "--accounts", accounts.as_str()];
-    Process::spawn(fresh_folder(), &[&arguments[..], more].concat(), &[])
-}
-
-fn client(server: &Process) -> Client {
-    Client::path_style(server.address(), account(1))
-}
 
 #[test]
 fn a_row_that_nobody_can_have_written_is_an_internal_error() {
     let url = fresh_database();
-    let server = server(&url);
-    let client = client(&server);
+    let server = Process::serve(&url, &[]);
+    let client = server.client();
     let t = client.table();
     t.seed_one(json!({ "Secret": 1 }));
     for broken in ["[]", "5", "{\"A\":{\"B\":1}}"] {
@@ -49,8 +34,8 @@ fn a_row_that_nobody_can_have_written_is_an_internal_error() {
 #[tokio::test]
 async fn a_write_that_takes_longer_than_the_client_allows_is_timed_out() {
     let url = fresh_database();
-    let server = server(&url);
-    let client = client(&server);
+    let server = Process::serve(&url, &[]);
+    let client = server.client();
     let t = client.table();
     t.seed_one(json!({ "A": 1 }));
     let mut other = PgConnection::connect(&url).await.expect("a session");
@@ -77,7 +62,7 @@ async fn while_no_connection_is_free(url: &str, server: &Process, t: &Table<'_>,
     std::thread::scope(|scope| {
         let end = End(&is_free);
         scope.spawn(|| {
-            let client = client(server);
+            let client = server.client();
             let t = Table::new(&client, t.name.clone());
             let write = Batch::new().write("PUT", &t, ("p", "r"), &json!({ "A": 2 }), None);
             // It may be refused while the row is held, but goes on.
@@ -103,8 +88,8 @@ async fn while_no_connection_is_free(url: &str, server: &Process, t: &Table<'_>,
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_see_what_they_may_while_no_connection_is_free() {
     let url = fresh_database();
-    let server = server_with(&url, &["--max-connections", "1"]);
-    let client = client(&server);
+    let server = Process::serve(&url, &["--max-connections", "1"]);
+    let client = server.client();
     let t = client.table();
     t.seed_one(json!({ "A": 1 }));
     let rules = "<StorageServiceProperties><Cors><CorsRule><AllowedMethods>GET</AllowedMethods>\
@@ -134,8 +119,8 @@ async fn pages_see_what_they_may_while_no_connection_is_free() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_s_write_succeeds_though_no_cors_rules_can_be_read() {
     let url = fresh_database();
-    let server = server_with(&url, &["--max-connections", "1"]);
-    let client = client(&server);
+    let server = Process::serve(&url, &["--max-connections", "1"]);
+    let client = server.client();
     let t = client.table();
     t.seed_one(json!({ "A": 1 }));
     while_no_connection_is_free(&url, &server, &t, || {
@@ -153,8 +138,8 @@ async fn a_page_s_write_succeeds_though_no_cors_rules_can_be_read() {
 fn a_database_that_is_away_makes_the_server_busy() {
     let url = fresh_database();
     let name = url.split('?').next().and_then(|url| url.rsplit('/').next()).expect("a name").to_owned();
-    let server = server(&url);
-    let client = client(&server);
+    let server = Process::serve(&url, &[]);
+    let client = server.client();
     let t = client.table();
     t.seed_one(json!({ "A": 1 }));
     let allow = |allowed: bool| {
@@ -203,8 +188,8 @@ async fn groups_without_a_connection_are_repeated_as_a_whole_and_done_once() {
     const ROUNDS: usize = 3;
     let url = fresh_database();
     let only = ["--max-connections", "1"];
-    let (server, other) = (server_with(&url, &only), server_with(&url, &only));
-    let (first, second) = (client(&server), client(&other));
+    let (server, other) = (Process::serve(&url, &only), Process::serve(&url, &only));
+    let (first, second) = (server.client(), other.client());
     let t = first.table();
     t.seed_one(json!({ "A": 1 }));
     let away = second.table();
@@ -238,8 +223,8 @@ async fn groups_without_a_connection_are_repeated_as_a_whole_and_done_once() {
 fn groups_that_sqlite_never_began_are_repeated_as_a_whole_and_done_once() {
     let folder = fresh_folder();
     let file = folder.join("data.db");
-    let server = server(&format!("sqlite://{}", file.display()));
-    let client = client(&server);
+    let server = Process::serve(&format!("sqlite://{}", file.display()), &[]);
+    let client = server.client();
     let t = client.table();
     let other = rusqlite::Connection::open(&file).expect("the database opens");
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
@@ -254,8 +239,8 @@ fn groups_that_sqlite_never_began_are_repeated_as_a_whole_and_done_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_group_that_was_begun_fails_inside() {
     let url = fresh_database();
-    let server = server(&url);
-    let client = client(&server);
+    let server = Process::serve(&url, &[]);
+    let client = server.client();
     let t = client.table();
     t.seed_one(json!({ "A": 1 }));
     execute(&url, "UPDATE entities SET properties = '[]'");

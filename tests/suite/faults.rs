@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::operators::{TOKEN, admin_of, ask, client, json_of, refused, server};
+use crate::operators::{TOKEN, admin_of, ask, json_of, refused, server};
 use crate::support::batch::{post, query_batch};
 use crate::support::client::Request;
 use crate::support::http::{Raw, Wire};
@@ -92,7 +92,7 @@ fn with(mut rule: Value, name: &str, value: Value) -> Value {
 fn servers() -> [(Process, Wire, Client); 2] {
     databases().map(|database| {
         let (server, admin) = server(&database, &["--test-mode"]);
-        let client = client(&server);
+        let client = server.client();
         (server, admin, client)
     })
 }
@@ -387,7 +387,7 @@ fn a_disconnect_before_stores_nothing_and_one_after_everything() {
 #[test]
 fn answers_that_come_before_a_disconnect_on_the_same_connection_arrive() {
     let (server, admin) = server("sqlite::memory:", &["--test-mode"]);
-    let client = client(&server);
+    let client = server.client();
     let t = client.table();
     put(&admin, json!([{ "operation": "InsertEntity", "after": 1, "disconnect": "after" }]));
     let pipelined = ["a", "b"].map(|row| t.inserting(&entity(row)).bytes()).concat();
@@ -522,7 +522,7 @@ fn a_reset_of_all_accounts_removes_rules_and_a_restore_does_not() {
 #[test]
 fn operators_see_what_is_stored_whatever_is_ordered() {
     let (server, admin) = server("sqlite::memory:", &["--test-mode", "--admin-token", TOKEN]);
-    let client = client(&server);
+    let client = server.client();
     let (host, bearer) = (admin.address(), format!("Authorization: Bearer {TOKEN}\r\n"));
     let body = json!([{ "times": 9, "disconnect": "before" }]).to_string();
     let request = format!(
@@ -538,16 +538,6 @@ fn operators_see_what_is_stored_whatever_is_ordered() {
     drops(&client, &client.request("GET", "/Tables"));
     let listed = json_of(&ask(&admin, "GET", PATH, &bearer));
     assert_eq!(listed["rules"][0]["matched"], 1, "{listed}");
-}
-
-#[test]
-fn there_are_no_faults_outside_test_mode() {
-    let (server, admin) = server("sqlite::memory:", &[]);
-    for verb in ["GET", "DELETE"] {
-        refused(&ask(&admin, verb, PATH, ""), 404, "NotFound");
-    }
-    refused(&put_at(&admin, PATH, &json!([{ "error": "ServerBusy" }])), 404, "NotFound");
-    client(&server).get("/Tables").expect(200);
 }
 
 /// The code of a recipe is that of a test: whatever it is indented by, line by line.

@@ -21,7 +21,7 @@ fn server(trusted: Option<&str>) -> Process {
 
 /// The account's client, and a table with one entity.
 fn there(server: &Process) -> (Client, String) {
-    let client = Client::path_style(server.address(), account(1));
+    let client = server.client();
     let name = client.table().name.clone();
     Table::new(&client, &name).seed_one(json!({ "A": 1 }));
     (client, name)

@@ -5,7 +5,6 @@ use std::sync::OnceLock;
 use rowhouse::testing::Server;
 use serde_json::json;
 
-use crate::support::batch::{post, query_batch};
 use crate::support::postgres::fresh_database;
 use crate::support::*;
 use crate::testing::client_of;
@@ -122,21 +121,6 @@ fn a_token_of_one_order_is_refused_in_the_other() {
     });
 }
 
-/// Entities that come between two pages neither repeat one nor hide one.
-#[test]
-fn descending_paging_is_live() {
-    on_each(|client| {
-        let t = client.table();
-        t.seed_rows("p", ["1", "3", "5", "7"]);
-        let first = t.query(&format!("?$top=2&{DESCENDING}"));
-        let token = next_page(&first).expect("there is more");
-        assert_eq!(row_keys(&rows(first.expect_json())), "7,5");
-        t.seed_rows("p", ["9", "6", "4", "2"]);
-        t.delete("p", "3", Some("*")).expect(204);
-        assert_eq!(row_keys(&rows(t.query(&format!("?{DESCENDING}{token}")).expect_json())), "2,1");
-    });
-}
-
 #[test]
 fn every_other_order_is_not_implemented() {
     on_each(|client| {
@@ -163,19 +147,6 @@ fn every_other_order_is_not_implemented() {
         insert.json(&with_keys("a", "new", json!({}))).send().refused(NOT_IMPLEMENTED);
         t.query(&format!("?{DESCENDING}&{DESCENDING}")).refused(INVALID_INPUT);
         t.query(&format!("?{DESCENDING}&$skip=1")).refused(NOT_IMPLEMENTED);
-    });
-}
-
-#[test]
-fn a_query_in_a_batch_has_an_order_too() {
-    on_each(|client| {
-        let t = grid(client);
-        let url = client.url(&format!("{}?{DESCENDING}&$top=2", t.set()));
-        let answer = BatchAnswer::of(post(client, query_batch(&url)).send());
-        let found = keys_of(&rows(serde_json::from_str(&answer.parts[0].body).expect("a feed")));
-        assert_eq!(found, [("é".to_owned(), "漢".to_owned()), ("é".to_owned(), "22".to_owned())]);
-        let other = client.url(&format!("{}?$orderby=N", t.set()));
-        assert_eq!(BatchAnswer::of(post(client, query_batch(&other)).send()).parts[0].status, 501);
     });
 }
 

@@ -3,7 +3,6 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
 
@@ -22,14 +21,7 @@ pub fn development() -> Account {
 
 /// A server on a free port with account 1 and a SQLite file in its folder.
 fn server(folder: &Path) -> Process {
-    let accounts = account(1).setting();
-    let arguments =
-        ["serve", "--listen", "127.0.0.1:0", "--database-url", "sqlite://data.db", "--accounts", &accounts];
-    Process::spawn(folder.to_path_buf(), &arguments, &[])
-}
-
-fn client(server: &Process) -> Client {
-    Client::path_style(server.address(), account(1))
+    Process::serve_in(folder.to_path_buf(), "sqlite://data.db", &[])
 }
 
 /// Runs the binary to its end, which must come soon.
@@ -80,27 +72,19 @@ fn a_mistake_that_nobody_can_read_has_its_status() {
 }
 
 #[test]
-fn an_unknown_option_is_refused_in_one_line() {
-    refuses_to_start(&["serve", "--frob"], &[], &["--frob"]);
-}
-
-#[test]
-fn an_unknown_command_is_refused_in_one_line() {
-    refuses_to_start(&["frob"], &[], &["frob"]);
-}
-
-#[test]
-fn an_address_that_is_none_is_refused_in_one_line() {
-    refuses_to_start(&["serve", "--listen", "nowhere"], &[], &["--listen", "nowhere"]);
-}
-
-#[test]
-fn a_database_of_another_kind_is_refused_in_one_line() {
-    refuses_to_start(&["serve", "--database-url", "mysql://x"], &[], &["--database-url"]);
-}
-
-#[test]
-fn accounts_that_are_none_are_refused_in_one_line() {
+fn a_mistake_is_refused_in_one_line() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let taken = listener.local_addr().expect("it listens").to_string();
+    for (arguments, words) in [
+        (&["frob"][..], &["frob"][..]),
+        (&["serve", "--frob"], &["--frob"]),
+        (&["serve", "--listen", "nowhere"], &["--listen", "nowhere"]),
+        (&["serve", "--database-url", "mysql://x"], &["--database-url"]),
+        (&["serve", "--listen", "127.0.0.1:0", "--database-url", "sqlite:///nonexistent/folder/x.db"], &[]),
+        (&["serve", "--listen", &taken, "--database-url", "sqlite::memory:"], &[&taken]),
+    ] {
+        refuses_to_start(arguments, &[], words);
+    }
     for accounts in ["x", "ab:AAAA", "UPPER:AAAA", "name:*", "name:"] {
         refuses_to_start(&["serve", "--listen", "127.0.0.1:0", "--accounts", accounts], &[], &["--accounts"]);
     }
@@ -122,19 +106,6 @@ fn a_database_that_cannot_be_reached_is_refused_in_one_line() {
     let output = run(&folder, &["serve", "--listen", "127.0.0.1:0", "--database-url", url], &[]);
     assert!(!String::from_utf8_lossy(&output.stderr).contains("secret"), "passwords are not shown");
     std::fs::remove_dir_all(folder).expect("the folder can go");
-}
-
-#[test]
-fn a_file_that_cannot_be_opened_is_refused_in_one_line() {
-    let url = "sqlite:///nonexistent/folder/x.db";
-    refuses_to_start(&["serve", "--listen", "127.0.0.1:0", "--database-url", url], &[], &[]);
-}
-
-#[test]
-fn a_port_that_is_taken_is_refused_in_one_line() {
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = taken.local_addr().expect("it listens").to_string();
-    refuses_to_start(&["serve", "--listen", &address, "--database-url", "sqlite::memory:"], &[], &[&address]);
 }
 
 #[test]
@@ -219,16 +190,6 @@ fn help_and_version_are_answered() {
 }
 
 #[test]
-fn sigterm_and_sigint_end_an_idle_server_with_success() {
-    for signal in ["TERM", "INT"] {
-        let server = server(&fresh_folder());
-        client(&server).table();
-        server.signal(signal);
-        server.ends_well();
-    }
-}
-
-#[test]
 fn a_server_that_waits_for_its_database_ends_when_it_is_told() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("postgres://someone@{}/none", silent.local_addr().expect("it listens"));
@@ -299,7 +260,7 @@ fn a_server_ends_with_its_parent_even_if_that_is_killed() {
 fn after_its_end_the_file_holds_everything_by_itself() {
     let folder = fresh_folder();
     let server = server(&folder);
-    let client = client(&server);
+    let client = server.client();
     let t = client.table();
     t.insert(&with_keys("p", "r", json!({ "A": 1 }))).expect(201);
     server.signal("TERM");
@@ -309,14 +270,14 @@ fn after_its_end_the_file_holds_everything_by_itself() {
     let copy = fresh_folder();
     std::fs::copy(folder.join("data.db"), copy.join("data.db")).expect("a copy");
     let other = self::server(&copy);
-    assert_eq!(Table::new(&self::client(&other), t.name.clone()).count(), 1);
+    assert_eq!(Table::new(&other.client(), t.name.clone()).count(), 1);
 }
 
 #[test]
 fn a_request_in_flight_is_finished_before_the_end() {
     for signal in ["TERM", "INT"] {
         let server = server(&fresh_folder());
-        let client = client(&server);
+        let client = server.client();
         let t = client.table();
         let (mut stream, tail) = t.half_inserted(&with_keys("p", "r", json!({ "A": 1 })));
         server.signal(signal);
@@ -327,68 +288,6 @@ fn a_request_in_flight_is_finished_before_the_end() {
         drop(stream);
         server.ends_well();
     }
-}
-
-#[test]
-fn what_was_acknowledged_survives_a_kill() {
-    let mut folder = fresh_folder();
-    let name = fresh_name();
-    for round in 0..3 {
-        let server = server(&folder);
-        let client = client(&server);
-        let t = Table::new(&client, name.clone());
-        if round == 0 {
-            client.create_table(&name).expect(201);
-        }
-        assert_eq!(t.count(), round * 20);
-        for i in 0..20 {
-            t.insert(&with_keys(&format!("{round}"), &format!("{i:02}"), json!({ "A": i }))).expect(201);
-        }
-        folder = server.kill();
-    }
-    std::fs::remove_dir_all(folder).expect("the folder can go");
-}
-
-#[test]
-fn a_change_set_cut_off_by_a_kill_is_whole_or_absent() {
-    let folder = fresh_folder();
-    let name = fresh_name();
-    let first = server(&folder);
-    client(&first).create_table(&name).expect(201);
-    let done = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        let (name, there, done) = (name.as_str(), client(&first), &done);
-        scope.spawn(move || {
-            let t = Table::new(&there, name);
-            // Until the server is gone, in the middle of a change set or between two.
-            for partition in 0.. {
-                let key = partition.to_string();
-                let batch = (0..50)
-                    .fold(Batch::new(), |b, i| b.insert(&t, &with_keys(&key, &i.to_string(), json!({}))));
-                let attempt = std::panic::AssertUnwindSafe(|| batch.send(&there));
-                if std::panic::catch_unwind(attempt).is_err() {
-                    break;
-                }
-                done.fetch_add(1, Ordering::Relaxed);
-            }
-        });
-        until("change sets are done", || done.load(Ordering::Relaxed) >= 20);
-        first.signal("KILL");
-    });
-    let folder = first.kill();
-    let second = server(&folder);
-    let there = client(&second);
-    let t = Table::new(&there, name.as_str());
-    let mut partition = 0;
-    loop {
-        let found = t.matches(&format!("PartitionKey eq '{partition}'")).len();
-        if found == 0 {
-            break;
-        }
-        assert_eq!(found, 50, "partition {partition}");
-        partition += 1;
-    }
-    assert!(partition > 0, "nothing was written in time");
 }
 
 #[test]
@@ -508,15 +407,11 @@ fn a_flag_wins_over_the_variable_of_the_other_form_of_a_secret() {
 #[test]
 fn two_replicas_start_at_once_on_one_fresh_database() {
     let url = fresh_database();
-    let accounts = account(1).setting();
-    let arguments =
-        ["serve", "--listen", "127.0.0.1:0", "--database-url", url.as_str(), "--accounts", accounts.as_str()];
     let servers: Vec<Process> = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..2).map(|_| scope.spawn(|| Process::spawn(fresh_folder(), &arguments, &[]))).collect();
+        let threads: Vec<_> = (0..2).map(|_| scope.spawn(|| Process::serve(&url, &[]))).collect();
         threads.into_iter().map(|thread| thread.join().expect("both come up")).collect()
     });
-    let [one, other] = [client(&servers[0]), client(&servers[1])];
+    let [one, other] = [servers[0].client(), servers[1].client()];
     let t = one.table();
     let etag = t.seed_one(json!({ "A": 1 }));
     let there = Table::new(&other, t.name.clone());

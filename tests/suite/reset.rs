@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::operators::{ask, client, json_of, refused, server};
+use crate::operators::{admin_of, ask, json_of, refused, server};
 use crate::support::http::{Raw, Wire};
 use crate::support::postgres::fresh_database;
 use crate::support::server::{Process, account, fresh_folder};
@@ -76,7 +76,7 @@ fn is_allowed(client: &Client, origin: &str) -> bool {
 fn what_is_stored_comes_back_and_nothing_stale_is_served() {
     for database in databases() {
         let (server, admin) = server(&database, &["--test-mode"]);
-        let client = client(&server);
+        let client = server.client();
         let t = client.table();
         t.insert(&with_keys("p", "r", json!({ "N": 1, "L@odata.type": "Edm.Int64", "L": "2" }))).expect(201);
         t.seed_rows("q", ["a", "b", "c"]);
@@ -118,40 +118,29 @@ fn what_is_stored_comes_back_and_nothing_stale_is_served() {
 #[test]
 fn accounts_are_told_apart() {
     let two = format!("{};{}", account(1).setting(), account(2).setting());
-    for database in databases() {
-        let accounts = ["--test-mode", "--accounts", &two];
-        let arguments = ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
-        let arguments = [&arguments[..], &["--database-url", &database], &accounts].concat();
-        let server = Process::spawn(fresh_folder(), &arguments, &[]);
-        let log = server.log();
-        let (_, rest) = log.split_once("operators are answered at http://").expect("the address is logged");
-        let admin = Wire::new(rest.lines().next().expect("a line").trim());
-        let [one, other] = [1, 2].map(|n| Client::path_style(server.address(), account(n)));
-        let [t, u] = [one.table(), other.table()];
-        t.seed_rows("p", ["a"]);
-        u.seed_rows("p", ["a"]);
-        let (first, second) = (seen(&one), seen(&other));
-        let name = snapshot(&admin, "?account=acct0001");
-        done(&post(&admin, "/test/reset?account=acct0001"));
-        assert_eq!(seen(&one).len(), 1);
-        assert_eq!(seen(&other), second);
-        u.seed_rows("p", ["b"]);
-        let second = seen(&other);
-        done(&post(&admin, &format!("/test/snapshots/{name}/restore")));
-        assert_eq!((seen(&one), seen(&other)), (first, second));
-        for path in ["/test/reset?account=nobody", "/test/snapshots?account=nobody"] {
-            refused(&post(&admin, path), 404, "AccountNotFound");
-        }
-        let kept = (seen(&one), seen(&other));
-        for query in ["acount=acct0001", "Account=acct0001", "account=acct0001&account=acct0002", "x"] {
-            for path in ["/test/reset", "/test/snapshots"] {
-                refused(&post(&admin, &format!("{path}?{query}")), 400, "BadRequest");
-            }
-        }
-        assert_eq!((seen(&one), seen(&other)), kept, "a slip resets nothing");
-        done(&post(&admin, "/test/reset"));
-        assert_eq!((seen(&one).len(), seen(&other).len()), (1, 1));
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--test-mode"];
+    let more = ["--database-url", "sqlite::memory:", "--accounts", &two];
+    let server = Process::spawn(fresh_folder(), &[&arguments[..], &more].concat(), &[]);
+    let admin = admin_of(&server);
+    let [one, other] = [1, 2].map(|n| Client::path_style(server.address(), account(n)));
+    [&one, &other].iter().for_each(|client| client.table().seed_rows("p", ["a"]));
+    let (first, second) = (seen(&one), seen(&other));
+    let name = snapshot(&admin, "?account=acct0001");
+    done(&post(&admin, "/test/reset?account=acct0001"));
+    assert_eq!((seen(&one).len(), seen(&other)), (1, second.clone()));
+    done(&post(&admin, &format!("/test/snapshots/{name}/restore")));
+    assert_eq!((seen(&one), seen(&other)), (first.clone(), second.clone()));
+    for path in ["/test/reset?account=nobody", "/test/snapshots?account=nobody"] {
+        refused(&post(&admin, path), 404, "AccountNotFound");
     }
+    for query in ["acount=acct0001", "Account=acct0001", "account=acct0001&account=acct0002", "x"] {
+        for path in ["/test/reset", "/test/snapshots"] {
+            refused(&post(&admin, &format!("{path}?{query}")), 400, "BadRequest");
+        }
+    }
+    assert_eq!((seen(&one), seen(&other)), (first, second), "a slip resets nothing");
+    done(&post(&admin, "/test/reset"));
+    assert_eq!((seen(&one).len(), seen(&other).len()), (1, 1));
 }
 
 #[test]
@@ -179,7 +168,7 @@ fn snapshots_are_listed_bounded_and_deleted() {
 #[test]
 fn without_test_mode_there_is_nothing_of_it() {
     let (server, admin) = server("sqlite::memory:", &[]);
-    let client = client(&server);
+    let client = server.client();
     let t = client.table();
     for (verb, path) in [
         ("POST", "/test/reset"),
@@ -188,6 +177,9 @@ fn without_test_mode_there_is_nothing_of_it() {
         ("POST", "/test/snapshots"),
         ("POST", "/test/snapshots/a/restore"),
         ("DELETE", "/test/snapshots/a"),
+        ("GET", "/test/faults"),
+        ("PUT", "/test/faults"),
+        ("DELETE", "/test/faults"),
     ] {
         refused(&ask(&admin, verb, path, "Content-Length: 0\r\n"), 404, "NotFound");
     }
@@ -202,7 +194,7 @@ fn without_test_mode_there_is_nothing_of_it() {
 fn pages_of_others_and_those_without_the_token_cannot_reset() {
     let token = "a-token-that-only-operators-know";
     let (locked, admin) = server("sqlite::memory:", &["--test-mode", "--admin-token", token]);
-    let client = client(&locked);
+    let client = locked.client();
     let t = client.table();
     refused(&post(&admin, "/test/reset"), 401, "Unauthorized");
     assert_eq!(t.count(), 0);

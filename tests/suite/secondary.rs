@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::store::contract::{insert, now, number, write};
 use crate::support::batch::{post, query_batch};
 use crate::support::postgres::{fresh_database, has_table};
-use crate::support::server::{Process, account, fresh_folder};
+use crate::support::server::{Process, account};
 use crate::support::*;
 
 const PROPERTIES: &str = "/?restype=service&comp=properties";
@@ -22,17 +22,8 @@ const STATS: &str = "/?restype=service&comp=stats";
 
 /// A server over a database, and over a replica if one is named.
 fn server(url: &str, replica: Option<&str>) -> Process {
-    let accounts = account(1).setting();
-    let mut arguments =
-        vec!["serve", "--listen", "127.0.0.1:0", "--database-url", url, "--accounts", &accounts];
-    if let Some(replica) = replica {
-        arguments.extend(["--secondary-database-url", replica]);
-    }
-    Process::spawn(fresh_folder(), &arguments, &[])
-}
-
-fn client(server: &Process) -> Client {
-    Client::path_style(server.address(), account(1))
+    let more = replica.map(|replica| ["--secondary-database-url", replica]);
+    Process::serve(url, more.as_ref().map_or(&[], |more| &more[..]))
 }
 
 /// Two databases, what writes to the second, and a server over both.
@@ -48,7 +39,7 @@ fn two() -> Two {
     let (one, other) = (fresh_database(), fresh_database());
     let behind = server(&other, None);
     let front = server(&one, Some(&other));
-    let (beyond, primary) = (client(&behind), client(&front));
+    let (beyond, primary) = (behind.client(), front.client());
     let secondary = primary.secondary();
     Two { _servers: [behind, front], beyond, primary, secondary }
 }
@@ -92,11 +83,9 @@ fn every_read_of_the_secondary_goes_to_the_replica() {
 fn a_descending_query_of_the_secondary_reads_the_replica() {
     let (one, other) = (fresh_database(), fresh_database());
     let behind = server(&other, None);
-    let accounts = account(1).setting();
     let more = ["--secondary-database-url", &other, "--extended-queries", &account(1).name];
-    let fixed = ["serve", "--listen", "127.0.0.1:0", "--database-url", &one, "--accounts", &accounts];
-    let front = Process::spawn(fresh_folder(), &[&fixed[..], &more].concat(), &[]);
-    let (beyond, primary) = (client(&behind), client(&front));
+    let front = Process::serve(&one, &more);
+    let (beyond, primary) = (behind.client(), front.client());
     let there = beyond.table();
     there.seed_rows("p", ["1", "2", "3"]);
     let secondary = primary.secondary();
@@ -104,26 +93,6 @@ fn a_descending_query_of_the_secondary_reads_the_replica() {
     let found = read.query("?$orderby=PartitionKey%20desc,RowKey%20desc");
     assert_eq!(row_keys(&rows(found.expect_json())), "3,2,1");
     there.query("?$orderby=PartitionKey%20desc,RowKey%20desc").refused(NOT_IMPLEMENTED);
-}
-
-#[test]
-fn the_secondary_takes_no_writes() {
-    let two = two();
-    let [here, there, read] = shared(&two);
-    let answers = [
-        read.insert(&with_keys("p", "new", json!({}))),
-        read.replace("p", "r", &json!({}), None),
-        read.merge("p", "r", &json!({}), Some("*")),
-        read.delete("p", "r", Some("*")),
-        two.secondary.create_table(&fresh_name()),
-        two.secondary.delete_table(&read.name),
-    ];
-    for answer in answers {
-        answer.refused(WRITE_ON_SECONDARY);
-    }
-    let batch = Batch::new().insert(&read, &with_keys("p", "new", json!({})));
-    batch.send(&two.secondary).refused(0, WRITE_ON_SECONDARY);
-    assert_eq!((here.count(), there.count()), (2, 2));
 }
 
 #[test]
@@ -190,7 +159,7 @@ fn stats_tell_what_the_replica_says() {
 #[test]
 fn a_replica_that_is_away_does_not_keep_the_primary_from_serving() {
     let server = server(&fresh_database(), Some("postgres://nobody:secret@127.0.0.1:1/none"));
-    let primary = client(&server);
+    let primary = server.client();
     let t = primary.table();
     t.seed_one(json!({ "A": 1 }));
     assert_eq!(t.properties(), json!({ "A": 1 }));
@@ -205,7 +174,7 @@ fn a_replica_that_is_away_does_not_keep_the_primary_from_serving() {
 fn a_replica_is_not_migrated() {
     let replica = fresh_database();
     let server = server(&fresh_database(), Some(&replica));
-    stats(&client(&server).secondary());
+    stats(&server.client().secondary());
     assert!(!has_table(&replica, "entities") && !has_table(&replica, "_sqlx_migrations"));
 }
 

@@ -108,7 +108,7 @@ fn tokens_are_looked_at_without_further_permission() {
 #[test]
 fn whoever_speaks_plain_http_is_told_so() {
     let (server, _) = server(&[]);
-    let plain = Client::path_style(server.address(), account(1));
+    let plain = server.client();
     let raw = plain.wire().exchange("GET", &plain.request("GET", "/Tables").bytes());
     assert_eq!(raw.status, 400);
     assert!(String::from_utf8_lossy(&raw.body).contains("HTTPS"), "{raw:?}");

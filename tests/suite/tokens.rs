@@ -9,7 +9,7 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::{Value, json};
 
 use crate::support::scripted::{json_answer, scripted};
-use crate::support::server::{Process, account, fresh_folder};
+use crate::support::server::Process;
 use crate::support::*;
 
 const FIRST: &[u8] = include_bytes!("../fixtures/issuer/first.rsa.der");
@@ -65,18 +65,10 @@ fn public(id: &str, der: &[u8]) -> Jwk {
 }
 
 fn server(issuer: &Issuer, roles: &str, more: &[&str]) -> Process {
-    started(&[&["--oidc-issuer", issuer.address.as_str(), "--oidc-roles", roles], more].concat())
-}
-
-fn started(more: &[&str]) -> Process {
-    let accounts = account(1).setting();
-    let arguments =
-        ["serve", "--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:", "--accounts", &accounts];
-    Process::spawn(fresh_folder(), &[&arguments[..], more].concat(), &[])
-}
-
-fn client(server: &Process) -> Client {
-    Client::path_style(server.address(), account(1))
+    Process::serve(
+        "sqlite::memory:",
+        &[&["--oidc-issuer", issuer.address.as_str(), "--oidc-roles", roles], more].concat(),
+    )
 }
 
 fn bearing(token: &str) -> Auth {
@@ -87,7 +79,7 @@ fn bearing(token: &str) -> Auth {
 fn a_contributor_works_with_tables_and_entities_and_leaves_policies_alone() {
     let issuer = Issuer::start();
     let server = server(&issuer, "alice=contributor", &["--oidc-over-http"]);
-    let client = client(&server);
+    let client = server.client();
     let auth = || bearing(&issuer.token("first", |_| {}));
     client.request("POST", "/Tables").json(&json!({"TableName": "People"})).auth(auth()).send().expect(201);
     let entity = json!({"PartitionKey": "p", "RowKey": "r", "A": 1});
@@ -106,7 +98,7 @@ fn a_contributor_works_with_tables_and_entities_and_leaves_policies_alone() {
 fn a_reader_reads_and_a_stranger_does_nothing() {
     let issuer = Issuer::start();
     let server = server(&issuer, "alice=reader;writers=contributor@acct0001/other", &["--oidc-over-http"]);
-    let client = client(&server);
+    let client = server.client();
     client.create_table("People").expect(201);
     client.create_table("Other").expect(201);
     let alice = || bearing(&issuer.token("first", |_| {}));
@@ -131,7 +123,7 @@ fn a_reader_reads_and_a_stranger_does_nothing() {
 fn tokens_that_do_not_verify_are_challenged() {
     let issuer = Issuer::start();
     let server = server(&issuer, "alice=contributor", &["--oidc-over-http"]);
-    let client = client(&server);
+    let client = server.client();
     let ask = |token: &str| client.request("GET", "/Tables").auth(bearing(token)).unchecked().send();
     for token in [
         issuer.token("first", |c| c["exp"] = json!(1)),
@@ -152,7 +144,7 @@ fn a_key_that_the_issuer_has_added_is_fetched() {
     let issuer = Issuer::start();
     issuer.keys.lock().expect("keys").keys.push(public("second", SECOND));
     let server = server(&issuer, "alice=reader", &["--oidc-over-http"]);
-    let client = client(&server);
+    let client = server.client();
     let ask = |key: &str| client.request("GET", "/Tables").auth(bearing(&issuer.token(key, |_| {}))).send();
     let begun = Instant::now();
     ask("first").expect(200);
@@ -175,7 +167,7 @@ fn keys_are_learnt_though_whoever_made_us_ask_has_given_up() {
     let issuer = Issuer::start();
     issuer.slow.store(2000, Ordering::SeqCst);
     let server = server(&issuer, "alice=reader", &["--oidc-over-http"]);
-    let client = client(&server);
+    let client = server.client();
     let auth = || bearing(&issuer.token("first", |_| {}));
     // Asking takes four seconds, and may take five for either question.
     client.request("GET", "/Tables?timeout=1").auth(auth()).send().expect(500);
@@ -187,9 +179,9 @@ fn keys_are_learnt_though_whoever_made_us_ask_has_given_up() {
 fn tokens_need_an_issuer_and_an_encrypted_connection() {
     let issuer = Issuer::start();
     let token = issuer.token("first", |_| {});
-    let https_only = started(&["--oidc-issuer", "https://issuer.invalid"]);
-    let refused = client(&https_only).request("GET", "/Tables").auth(bearing(&token)).unchecked().send();
+    let https_only = Process::serve("sqlite::memory:", &["--oidc-issuer", "https://issuer.invalid"]);
+    let refused = https_only.client().request("GET", "/Tables").auth(bearing(&token)).unchecked().send();
     assert_eq!(refused.expect(403).header("x-ms-error-code"), Some("AuthenticationFailed"));
-    let nobody = started(&[]);
-    client(&nobody).request("GET", "/Tables").auth(bearing(&token)).unchecked().send().expect(401);
+    let nobody = Process::serve("sqlite::memory:", &[]);
+    nobody.client().request("GET", "/Tables").auth(bearing(&token)).unchecked().send().expect(401);
 }

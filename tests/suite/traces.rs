@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::postgres::{execute, fresh_database};
 use crate::support::scripted::{answer, scripted};
-use crate::support::server::{Process, account, fresh_folder};
+use crate::support::server::Process;
 use crate::support::*;
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
@@ -46,13 +46,7 @@ impl Collector {
 }
 
 fn server(more: &[&str]) -> Process {
-    server_over("sqlite::memory:", more)
-}
-
-fn server_over(database: &str, more: &[&str]) -> Process {
-    let accounts = account(1).setting();
-    let fixed = ["serve", "--listen", "127.0.0.1:0", "--database-url", database, "--accounts", &accounts];
-    Process::spawn(fresh_folder(), &[&fixed[..], more].concat(), &[])
+    Process::serve("sqlite::memory:", more)
 }
 
 fn ends(server: &Process) {
@@ -70,7 +64,7 @@ fn each_request_is_a_span_with_its_waits_below_it() {
     let collector = Collector::start();
     let more = ["--otlp-endpoint", &collector.address, "--otlp-headers", "api-key=some%20secret"];
     let server = server(&more);
-    let client = Client::path_style(server.address(), account(1));
+    let client = server.client();
     let t = client.table();
     t.insert(&with_keys("secretPartition", "secretRow", json!({ "P": "secretContent" }))).expect(201);
     let traceparent = format!("00-{TRACE}-{PARENT}-01");
@@ -107,8 +101,8 @@ fn each_request_is_a_span_with_its_waits_below_it() {
 fn the_span_of_a_group_that_fails_inside_has_failed() {
     let collector = Collector::start();
     let url = fresh_database();
-    let server = server_over(&url, &["--otlp-endpoint", &collector.address]);
-    let client = Client::path_style(server.address(), account(1));
+    let server = Process::serve(&url, &["--otlp-endpoint", &collector.address]);
+    let client = server.client();
     let t = client.table();
     t.seed_one(json!({ "A": 1 }));
     execute(&url, "UPDATE entities SET properties = '[]'");
@@ -127,7 +121,7 @@ fn the_span_of_a_group_that_fails_inside_has_failed() {
 fn the_client_says_whether_a_request_is_traced_else_the_ratio_does() {
     let collector = Collector::start();
     let server = server(&["--otlp-endpoint", &collector.address, "--trace-ratio", "0"]);
-    let client = Client::path_style(server.address(), account(1));
+    let client = server.client();
     client.get("/Tables").expect(200);
     for flags in ["00", "01"] {
         let traceparent = format!("00-{TRACE}-{PARENT}-{flags}");
@@ -141,7 +135,7 @@ fn the_client_says_whether_a_request_is_traced_else_the_ratio_does() {
 #[test]
 fn a_collector_that_is_away_costs_a_warning() {
     let server = server(&["--otlp-endpoint", "http://127.0.0.1:1"]);
-    let client = Client::path_style(server.address(), account(1));
+    let client = server.client();
     for _ in 0..3 {
         client.table();
     }
@@ -154,7 +148,7 @@ fn what_the_collector_refuses_with_a_success_is_told() {
     let refusal = r#"{"partialSuccess":{"rejectedSpans":"2","errorMessage":"too\nmuch"}}"#;
     let collector = Collector::answering(refusal);
     let server = server(&["--otlp-endpoint", &collector.address]);
-    let client = Client::path_style(server.address(), account(1));
+    let client = server.client();
     client.get("/Tables").expect(200);
     ends(&server);
     let log = server.log();

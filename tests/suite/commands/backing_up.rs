@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use serde_json::json;
 
 use super::*;
-use crate::support::server::account;
 
 fn row(number: usize) -> String {
     format!("{number:06}")
@@ -34,9 +33,7 @@ fn filled(entities: u32) -> Site {
 #[test]
 fn a_backup_beside_writes_holds_all_that_was_acknowledged_before() {
     let site = Site::sqlite();
-    let accounts = account(1).setting();
-    let server = site.server(&["--accounts", &accounts]);
-    let client = Client::path_style(server.address(), account(1));
+    let (_server, client) = site.served(&[]);
     let table = client.table();
     let (acknowledged, over) = (AtomicUsize::new(0), AtomicBool::new(false));
     let copies = std::thread::scope(|scope| {
@@ -62,8 +59,7 @@ fn a_backup_beside_writes_holds_all_that_was_acknowledged_before() {
         assert!(printed["entities"].as_u64().is_some_and(|entities| entities >= before as u64), "{printed}");
         let url = format!("sqlite://{}", file.display());
         let copy = Site { folder: fresh_folder(), url };
-        let server = copy.server(&["--accounts", &accounts]);
-        let client = Client::path_style(server.address(), account(1));
+        let (_server, client) = copy.served(&[]);
         let table = Table::new(&client, &table.name);
         for number in 0..before {
             table.get("p", &row(number)).expect(200);

@@ -65,8 +65,7 @@ fn a_cluster_is_distributed_once_and_migrated_by_its_coordinator() {
     let warned = findings(&site, &nodes.coordinator, &[]);
     assert!(warned.iter().any(|(name, f)| name == "cluster" && f["ok"] == true), "{warned:?}");
 
-    let server = site.server(&["--accounts", &account(1).setting()]);
-    let client = Client::path_style(server.address(), account(1));
+    let (server, client) = site.served(&[]);
     let table = client.table();
     seed(&table, 0..50);
 
@@ -116,8 +115,7 @@ fn a_cluster_is_distributed_once_and_migrated_by_its_coordinator() {
     assert_eq!(text(worker, "SELECT setting FROM pg_settings WHERE name = 'lock_timeout'"), "10000");
 
     // What servers stored before is there, through each node.
-    let server = site.server(&["--accounts", &account(1).setting()]);
-    let client = Client::path_style(server.address(), account(1));
+    let (_server, client) = site.served(&[]);
     seed(&Table::new(&client, table.name.clone()), 50..60);
     let by_worker = Site { folder: fresh_folder(), url: worker.to_owned() };
     let other = by_worker.server(&["--accounts", &account(1).setting()]);
@@ -166,8 +164,7 @@ fn a_distribution_that_is_killed_after_each_step_is_completed_by_the_same_comman
     let Some(nodes) = Nodes::fresh() else { return };
     let site = Site { folder: fresh_folder(), url: nodes.coordinator.clone() };
     site.json(&["migrate"]);
-    let server = site.server(&["--accounts", &account(1).setting()]);
-    let client = Client::path_style(server.address(), account(1));
+    let (server, client) = site.served(&[]);
     let table = client.table();
     seed(&table, 0..50);
     drop(server);
@@ -200,8 +197,7 @@ fn a_distribution_that_is_killed_after_each_step_is_completed_by_the_same_comman
     for name in ["entities", "tables", "_sqlx_migrations"] {
         assert_eq!(local_bytes(&nodes.coordinator, name), 0, "{name}");
     }
-    let server = site.server(&["--accounts", &account(1).setting()]);
-    let client = Client::path_style(server.address(), account(1));
+    let (_server, client) = site.served(&[]);
     let table = Table::new(&client, table.name.clone());
     seed(&table, 50..60);
     assert_eq!(table.count(), 60);

@@ -15,10 +15,7 @@ const ADMIN: [&str; 4] = ["--admin-listen", "127.0.0.1:0", "--admin-token", crat
 
 /// A server with an admin listener and an account.
 fn served(site: &Site, more: &[&str]) -> (Process, Wire, Client) {
-    let account = account(1);
-    let accounts = ["--accounts", &account.setting()];
-    let server = site.server(&[&ADMIN[..], &accounts, more].concat());
-    let client = Client::path_style(server.address(), account);
+    let (server, client) = site.served(&[&ADMIN[..], more].concat());
     let admin = admin_of(&server);
     (server, admin, client)
 }
@@ -141,7 +138,7 @@ fn an_entity_whose_time_is_extended_is_never_lost() {
             let worker = |which: i64| {
                 let (server, name, extended) = (&server, &t.name, &extended);
                 scope.spawn(move || {
-                    let client = Client::path_style(server.address(), account(1));
+                    let client = server.client();
                     let t = Table::new(&client, name);
                     let mut kept = Vec::new();
                     for n in (which..entities).step_by(3) {

@@ -34,9 +34,9 @@ impl SlowBuilds {
     fn new(site: Site) -> Self {
         let server = serve(&site);
         let table = fresh_name();
-        client(&server).create_table(&table).expect(201);
+        server.client().create_table(&table).expect(201);
         let Some(file) = file_of(&site) else {
-            let client = client(&server);
+            let client = server.client();
             let filled = Table::new(&client, &table);
             (0..10)
                 .for_each(|row| drop(filled.seed(with_keys("p", &format!("{row:06}"), json!({ "N": row })))));
@@ -158,17 +158,11 @@ fn serve(site: &Site) -> Process {
 }
 
 fn serve_with(site: &Site, more: &[&str]) -> Process {
-    let accounts = account(1).setting();
-    let fixed = ["--accounts", &accounts, "--admin-listen", "127.0.0.1:0", "--admin-token", TOKEN];
-    site.server(&[&fixed[..], more].concat())
-}
-
-fn client(server: &Process) -> Client {
-    Client::path_style(server.address(), account(1))
+    site.served(&[&["--admin-listen", "127.0.0.1:0", "--admin-token", TOKEN], more].concat()).0
 }
 
 fn found(server: &Process, table: &str, filter: &str) -> String {
-    let client = client(server);
+    let client = server.client();
     // A busy machine reads the whole table in several pages.
     row_keys(&Table::new(&client, table).pages(&format!("$filter={}", escape(filter))).concat())
 }
@@ -216,7 +210,7 @@ fn a_build_that_is_cancelled_leaves_nothing_and_may_begin_again() {
     {
         let number = slow.begin_build();
         if deletes_table {
-            client(&slow.server).delete_table(&slow.table).expect(204);
+            slow.server.client().delete_table(&slow.table).expect(204);
         } else {
             slow.drop_index(number);
         }
@@ -225,7 +219,7 @@ fn a_build_that_is_cancelled_leaves_nothing_and_may_begin_again() {
         until("the removal", || slow.is_clean());
         slow.log_is_calm();
         if deletes_table {
-            client(&slow.server).create_table(&slow.table).expect(201);
+            slow.server.client().create_table(&slow.table).expect(201);
             assert_eq!((slow.list(), slow.found("N eq 7")), (json!([]), String::new()));
             continue;
         }
@@ -255,7 +249,7 @@ fn a_command_cancels_the_build_of_a_server_on_sqlite() {
     slow.stop_in_build();
     let ended = slow.cancelled_by(slow.index_command("drop", &["--json"]));
     assert_eq!(printed(&ended)["removed"], true);
-    Table::new(&client(&slow.server), &slow.table).seed(with_keys("q", "r", json!({ "N": 7 })));
+    Table::new(&slow.server.client(), &slow.table).seed(with_keys("q", "r", json!({ "N": 7 })));
 }
 
 /// Whether a session is at a build, asked of PostgreSQL as a role that sees all sessions.
@@ -270,7 +264,7 @@ fn built_by_another_role(owner: &Site, writer: &Writer, waits_for: &str) -> Slow
     let site = Site { folder: fresh_folder(), url: writer.url.clone() };
     let server = serve_with(&site, &["--migrate-url", &owner.url]);
     let table = fresh_name();
-    let client = client(&server);
+    let client = server.client();
     client.create_table(&table).expect(201);
     // Of several pages: the progress counts those before the last.
     let long = "x".repeat(1500);
@@ -345,7 +339,7 @@ fn a_backup_has_the_indexes_and_finishes_those_that_were_not_complete() {
     let site = Site::sqlite();
     let server = serve(&site);
     let table = fresh_name();
-    let here = client(&server);
+    let here = server.client();
     here.create_table(&table).expect(201);
     let filled = Table::new(&here, &table);
     for row in 0..20 {
@@ -382,7 +376,7 @@ fn the_secondary_uses_the_indexes_of_the_replica() {
     let (here, there) = (Site::postgres(), Site::postgres());
     let behind = serve(&there);
     let front = serve_with(&here, &["--secondary-database-url", &there.url]);
-    let (primary, replica) = (client(&front), client(&behind));
+    let (primary, replica) = (front.client(), behind.client());
     let secondary = primary.secondary();
     let (indexed_there, indexed_here) = (fresh_name(), fresh_name());
     for name in [&indexed_there, &indexed_here] {

@@ -42,8 +42,7 @@ fn servers(site: &Site) -> Vec<Process> {
 fn every_server_follows_what_a_command_makes_and_drops() {
     for site in Site::both() {
         let servers = servers(&site);
-        let clients: Vec<Client> =
-            servers.iter().map(|server| Client::path_style(server.address(), account(1))).collect();
+        let clients: Vec<Client> = servers.iter().map(|server| server.client()).collect();
         let table = filled(&clients[0], ROWS);
         let name = table.name.clone();
         let index = |verb: &str, more: &[&str]| {
@@ -74,9 +73,7 @@ fn every_server_follows_what_a_command_makes_and_drops() {
 #[test]
 fn a_database_without_a_server_gets_indexes_too() {
     for site in Site::both() {
-        let accounts = account(1).setting();
-        let server = site.server(&["--accounts", &accounts]);
-        let client = Client::path_style(server.address(), account(1));
+        let (server, client) = site.served(&[]);
         let name = filled(&client, ROWS).name;
         drop(server);
         let account = account(1).name;
@@ -102,9 +99,7 @@ fn a_database_without_a_server_gets_indexes_too() {
 #[test]
 fn what_the_database_says_of_an_index_that_it_refuses_is_shown() {
     let site = Site::postgres();
-    let accounts = account(1).setting();
-    let server = site.server(&["--accounts", &accounts]);
-    let client = Client::path_style(server.address(), account(1));
+    let (server, client) = site.served(&[]);
     let name = filled(&client, 1).name;
     drop(server);
     let role = format!("no_owner_{}", std::process::id());
@@ -125,9 +120,7 @@ fn what_the_database_says_of_an_index_that_it_refuses_is_shown() {
 #[test]
 fn a_file_that_a_server_has_is_not_built_in_without_asking() {
     let site = Site::sqlite();
-    let accounts = account(1).setting();
-    let server = site.server(&["--accounts", &accounts]);
-    let client = Client::path_style(server.address(), account(1));
+    let (_server, client) = site.served(&[]);
     let name = filled(&client, 1).name;
     site.fails(
         &["index", "create", &name, "N", "--account", &account(1).name],
@@ -177,7 +170,7 @@ impl Drop for HeldTransaction {
 fn a_report_keeps_an_index_in_the_database_and_nothing_else_waiting() {
     let site = Site::postgres();
     let server = servers(&site).remove(0);
-    let client = Client::path_style(server.address(), account(1));
+    let client = server.client();
     let (table, doomed) = (filled(&client, ROWS), filled(&client, ROWS));
     site.json(&["index", "create", &table.name, "N", "--account", &account(1).name]);
     let held = HeldTransaction::after(&site.url, "SELECT count(*) FROM entities");
@@ -206,7 +199,7 @@ fn a_report_keeps_an_index_in_the_database_and_nothing_else_waiting() {
 fn an_index_that_the_database_has_lost_is_told_and_does_no_harm() {
     for site in Site::both() {
         let server = servers(&site).remove(0);
-        let client = Client::path_style(server.address(), account(1));
+        let client = server.client();
         let table = filled(&client, ROWS);
         site.json(&["index", "create", &table.name, "N", "--account", &account(1).name, "--yes"]);
         let fine = site.run(&["check", "--json"]);

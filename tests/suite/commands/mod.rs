@@ -108,6 +108,15 @@ impl Site {
     }
 }
 
+impl Site {
+    /// A server with account 1 beside those of the database, and a client of that account.
+    pub fn served(&self, more: &[&str]) -> (Process, Client) {
+        let server = self.server(&[&["--accounts", &server::account(1).setting()], more].concat());
+        let client = server.client();
+        (server, client)
+    }
+}
+
 impl Drop for Site {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);

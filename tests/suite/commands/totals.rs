@@ -29,7 +29,7 @@ fn large_tables_are_estimated_and_counted_exactly_on_request() {
     let accounts = ["--accounts", &account(1).setting()];
     let more = ["--admin-listen", "127.0.0.1:0", "--admin-token", TOKEN, "--table-spread", "16"];
     let server = site.server(&[&accounts[..], &more].concat());
-    let (client, admin) = (Client::path_style(server.address(), account(1)), admin_of(&server));
+    let (client, admin) = (server.client(), admin_of(&server));
     let (small, large) = (client.table(), client.table());
     small.seed(with_keys("p", "r", json!({})));
     fill(&client, &large);

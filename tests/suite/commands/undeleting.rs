@@ -7,10 +7,7 @@ use crate::support::postgres::execute;
 use crate::support::server::account;
 
 fn server_and_client(site: &Site, keep: &str) -> (Process, Client) {
-    let accounts = account(1).setting();
-    let server = site.server(&["--accounts", &accounts, "--keep-deleted", keep]);
-    let client = Client::path_style(server.address(), account(1));
-    (server, client)
+    site.served(&["--keep-deleted", keep])
 }
 
 /// Runs `rowhouse table` for the account of the clients.

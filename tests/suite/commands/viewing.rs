@@ -7,7 +7,6 @@ use serde_json::json;
 
 use super::*;
 use crate::support::postgres::{as_role, execute, migrate, psql, text};
-use crate::support::server::account;
 
 struct Viewed {
     site: Site,
@@ -17,9 +16,7 @@ struct Viewed {
 
 impl Viewed {
     fn new(site: Site, more: &[&str]) -> Self {
-        let accounts = ["--accounts", &account(1).setting()];
-        let server = site.server(&[&accounts[..], more].concat());
-        let client = Client::path_style(server.address(), account(1));
+        let (server, client) = site.served(more);
         Self { site, _server: server, client }
     }
 

@@ -313,5 +313,7 @@ fn the_secondary_reads_but_does_not_write(client: &Client) {
     there.delete("p", "r", Some("*")).refused(WRITE_ON_SECONDARY);
     secondary.create_table(&fresh_name()).refused(WRITE_ON_SECONDARY);
     secondary.delete_table(&t.name).refused(WRITE_ON_SECONDARY);
+    let batch = Batch::new().insert(&there, &with_keys("p", "new", json!({})));
+    batch.send(&secondary).refused(0, WRITE_ON_SECONDARY);
     assert_eq!(t.properties(), json!({ "A": 1 }));
 }

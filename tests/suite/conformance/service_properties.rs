@@ -3,8 +3,8 @@
 use crate::support::*;
 
 cases! {
-    a_fresh_account_has_the_recorded_defaults, setting_is_accepted_without_content, what_is_set_comes_back,
-    what_is_left_out_stays, an_empty_element_of_rules_clears_them, accounts_do_not_share_properties,
+    a_fresh_account_has_the_recorded_defaults, what_is_set_comes_back, what_is_left_out_stays,
+    an_empty_element_of_rules_clears_them, accounts_do_not_share_properties,
     the_order_of_elements_does_not_matter, retention_is_between_1_and_365_days,
     metrics_that_are_enabled_say_whether_operations_are_told_apart, what_is_no_such_document_is_refused,
     a_document_that_sets_nothing_is_refused, a_refused_document_changes_nothing,
@@ -72,15 +72,6 @@ fn rule(name: &str, value: &str) -> String {
 fn a_fresh_account_has_the_recorded_defaults(client: &Client) {
     let minutes = no_metrics("MinuteMetrics");
     assert_eq!(get(client), document(&format!("{NO_LOGGING}{DEFAULT_HOURS}{minutes}<Cors />")));
-}
-
-fn setting_is_accepted_without_content(client: &Client) {
-    let answer = put(client, "<Cors/>").expect(202);
-    assert_eq!(answer.reason, "Accepted");
-    assert!(answer.body.is_empty());
-    for name in ["Content-Type", "Cache-Control", "X-Content-Type-Options", "ETag"] {
-        assert_eq!(answer.header(name), None, "{name} {answer}");
-    }
 }
 
 fn what_is_set_comes_back(client: &Client) {

@@ -8,7 +8,7 @@ const ON: [&str; 2] = ["--admin-token", TOKEN];
 /// A server with a console and a token, beside a client of its account.
 pub fn console(database: &str, more: &[&str]) -> (Process, Wire, Client) {
     let (server, admin) = server(database, &[&ON[..], more].concat());
-    let client = client(&server);
+    let client = server.client();
     (server, admin, client)
 }
 

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn deleted_tables_come_back_over_the_admin_listener() {
     let (server, admin) = server(&fresh_database(), &["--admin-token", TOKEN, "--keep-deleted", "7d"]);
-    let client = client(&server);
+    let client = server.client();
     let list =
         || done(&call(&admin, "GET", &format!("/deleted-tables?account={}", account(1).name), ""), 200);
     assert_eq!(list(), json!({ "keepDeleted": "1w", "tables": [], "more": false }));

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn indexes_come_and_go_over_the_admin_listener() {
     let (server, admin) = server("sqlite::memory:", &["--admin-token", TOKEN]);
-    let client = client(&server);
+    let client = server.client();
     let table = client.table();
     table.seed(with_keys("p", "r", json!({ "N": 1 })));
     let wanted = |account: &str, table: &str, property: &str, kind: &str| {
@@ -43,7 +43,7 @@ fn scans_that_return_little_are_suggested() {
     let folder = fresh_folder();
     let database = format!("sqlite://{}", folder.join("tables.db").display());
     let (server, admin) = server(&database, &[]);
-    let client = client(&server);
+    let client = server.client();
     let table = client.table();
     for group in 0..11 {
         let mut batch = Batch::new();

@@ -31,11 +31,7 @@ pub const TOKEN: &str = "a-token-that-only-operators-know";
 
 /// A server with an admin listener, and that listener's address.
 pub fn server(database: &str, more: &[&str]) -> (Process, Wire) {
-    let accounts = account(1).setting();
-    let fixed =
-        ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--accounts", &accounts];
-    let arguments = [&fixed[..], &["--database-url", database], more].concat();
-    let process = Process::spawn(fresh_folder(), &arguments, &[]);
+    let process = Process::serve(database, &[&["--admin-listen", "127.0.0.1:0"], more].concat());
     let admin = admin_of(&process);
     (process, admin)
 }
@@ -45,10 +41,6 @@ pub fn admin_of(server: &Process) -> Wire {
     let log = server.log();
     let (_, rest) = log.split_once("operators are answered at http://").expect("the address is logged");
     Wire::new(rest.lines().next().expect("a line").trim())
-}
-
-pub fn client(server: &Process) -> Client {
-    Client::path_style(server.address(), account(1))
 }
 
 pub fn ask(admin: &Wire, verb: &str, path: &str, headers: &str) -> Raw {
@@ -176,7 +168,7 @@ fn a_token_opens_everything_but_the_probes() {
 fn requests_are_counted_by_operation_status_and_error() {
     for database in ["sqlite::memory:".to_owned(), fresh_database()] {
         let (server, admin) = server(&database, &[]);
-        let client = client(&server);
+        let client = server.client();
         let t = client.table();
         t.insert(&with_keys("p", "a", json!({ "A": 1 }))).expect(201);
         t.insert(&with_keys("p", "b", json!({ "A": 1 }))).expect(201);
@@ -282,7 +274,7 @@ fn the_health_check_needs_no_port_of_clients_where_operators_are_answered() {
 #[test]
 fn the_server_is_not_ready_while_it_stops() {
     let (server, admin) = server("sqlite::memory:", &[]);
-    let client = client(&server);
+    let client = server.client();
     let t = client.table();
     let (mut stream, tail) = t.half_inserted(&with_keys("p", "r", json!({ "A": 1 })));
     let in_flight = || sample(&metrics(&admin), "rowhouse_requests_in_flight");
@@ -298,7 +290,7 @@ fn the_server_is_not_ready_while_it_stops() {
 #[test]
 fn tables_are_measured_up_to_a_bound() {
     let (server, admin) = server("sqlite::memory:", &[]);
-    let client = client(&server);
+    let client = server.client();
     for name in ["Bbb", "Aaa", "Ccc"] {
         client.create_table(name).expect(201);
     }
@@ -334,7 +326,7 @@ fn logs_name_requests_but_never_secrets_or_content() {
     for (database, format) in [("sqlite::memory:".to_owned(), "json"), (fresh_database(), "text")] {
         let more = ["--log", "debug", "--log-format", format, "--slow-request-ms", "3600000"];
         let (server, _admin) = server(&database, &more);
-        let client = client(&server);
+        let client = server.client();
         let t = client.table();
         t.insert(&with_keys("secretPartition", "secretRow", json!({ "P": "secretContent" }))).expect(201);
         let sas = Sas::table(&t.name, "ra");
@@ -374,7 +366,7 @@ fn logs_name_requests_but_never_secrets_or_content() {
 fn slow_and_failed_requests_are_warnings() {
     let url = fresh_database();
     let (server, admin) = server(&url, &["--slow-request-ms", "1"]);
-    let client = client(&server);
+    let client = server.client();
     // Creating a table waits for a commit.
     for _ in 0..20 {
         client.table();

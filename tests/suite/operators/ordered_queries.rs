@@ -21,7 +21,7 @@ fn sites() -> &'static [Site; 2] {
 fn site(database: &str) -> Site {
     let name = account(1).name;
     let (server, admin) = server(database, &["--admin-token", TOKEN, "--extended-queries", &name]);
-    let client = client(&server);
+    let client = server.client();
     let table = client.table();
     for at in 0..40 {
         let keys = |properties| with_keys(["a", "b", "c", "d"][at % 4], &format!("{at:02}"), properties);
@@ -94,20 +94,6 @@ fn a_property_with_an_index_orders_pages_in_both_directions() {
         assert_eq!(selected.len(), 2);
         assert!(selected.iter().all(|row| row["N"] == 11 && row["Name"].is_null()), "{selected:?}");
         assert_eq!(rows(t.query("?$orderby=N&$top=0").expect_json()), Vec::<Value>::new());
-    }
-}
-
-#[test]
-fn the_newest_come_first_by_timestamp() {
-    for site in sites() {
-        let t = site.client.table();
-        t.query("?$orderby=Timestamp%20desc").refused(NOT_IMPLEMENTED);
-        let t = Table::new(&site.client, &site.table);
-        let newest = rows(t.query("?$orderby=Timestamp%20desc&$top=3").expect_json());
-        assert_eq!(row_keys(&newest), "39,38,37");
-        let since = newest[2]["Timestamp"].as_str().expect("a time");
-        let found = rows(t.filter(&format!("Timestamp ge datetime'{since}'")).expect_json());
-        assert_eq!(found.len(), 3);
     }
 }
 

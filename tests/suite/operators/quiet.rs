@@ -24,7 +24,7 @@ fn left_out(lines: &[&str]) -> usize {
 fn of_failures_that_are_alike_one_a_second_is_a_warning() {
     let more = ["--max-requests-per-second", "1", "--log", "debug"];
     let (server, admin) = server("sqlite::memory:", &more);
-    let client = client(&server);
+    let client = server.client();
     let begun = Instant::now();
     (0..300).for_each(|_| drop(client.get("/Tables")));
     until("a warning that tells of all before it", || {
@@ -65,7 +65,7 @@ fn of_operators_who_are_refused_one_a_second_is_a_warning() {
 #[test]
 fn what_nobody_does_is_no_failure() {
     let (server, _admin) = server("sqlite::memory:", &["--log", "debug"]);
-    let client = client(&server);
+    let client = server.client();
     let t = client.table();
     assert_eq!(client.get(&format!("/{}()?$filter=startswith(RowKey,'x')", t.name)).status, 501);
     let log = server.log();
@@ -77,7 +77,7 @@ fn what_nobody_does_is_no_failure() {
 fn a_database_that_is_away_is_told_of_once_a_second() {
     let url = fresh_database();
     let (server, _admin) = server(&url, &[]);
-    let client = client(&server);
+    let client = server.client();
     let t = client.table();
     let name = url.split('?').next().and_then(|url| url.rsplit('/').next()).expect("a name").to_owned();
     execute(server_url(), &format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false"));
@@ -89,7 +89,7 @@ fn a_database_that_is_away_is_told_of_once_a_second() {
             || failed.load(Ordering::Relaxed) <= 50 && begun.elapsed() < Duration::from_secs(60)
     };
     let fails = || {
-        let mine = Client::path_style(server.address(), account(1));
+        let mine = server.client();
         let mine = Table::new(&mine, t.name.clone());
         let asks = std::iter::repeat_with(|| mine.get("p", "r").status);
         for _ in asks.take_while(|_| lasts()).filter(|status| *status >= 500) {
@@ -114,7 +114,7 @@ fn a_database_that_is_away_is_told_of_once_a_second() {
 fn a_group_that_fails_inside_is_a_failure_of_its_table() {
     let url = fresh_database();
     let (server, admin) = server(&url, &[]);
-    let client = client(&server);
+    let client = server.client();
     let t = client.table();
     t.seed_one(json!({ "A": 1 }));
     execute(&url, "UPDATE entities SET properties = '[]'");

@@ -62,7 +62,7 @@ fn an_account_that_asks_too_much_is_refused_and_no_other() {
 #[test]
 fn without_the_setting_nobody_is_refused() {
     let (server, admin) = server("sqlite::memory:", &[]);
-    let client = client(&server);
+    let client = server.client();
     for _ in 0..200 {
         client.get("/Tables").expect(200);
     }

@@ -36,7 +36,7 @@ fn a_full_disk_is_told_and_survived() {
         &[&arguments[..], &["--database-url", "sqlite://data.db"]].concat(),
         &[],
     );
-    let client = Client::path_style(server.address(), account(1));
+    let client = server.client();
     let table = client.table();
     for turn in 0..3 {
         table.insert(&entity(&format!("before{turn}"))).expect(201);

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::line::{Address, Fate, Line};
 use super::site::{End, Site};
-use crate::operators::{client, server, turns};
+use crate::operators::{server, turns};
 use crate::support::http::{Raw, read_answer};
 use crate::support::postgres::fresh_database;
 use crate::support::proxy::pump;
@@ -31,7 +31,7 @@ fn closes(raw: &Raw) -> bool {
 fn a_draining_server_answers_and_asks_its_clients_to_leave() {
     for second in ["TERM", "INT"] {
         let (server, admin) = server("sqlite::memory:", &["--drain-seconds", "3600"]);
-        let client = client(&server);
+        let client = server.client();
         let table = client.table();
         let request = client.request("GET", "/Tables").bytes();
         let mut kept = Line::new(&Address::of(server.address()));
@@ -59,7 +59,7 @@ fn a_draining_server_answers_and_asks_its_clients_to_leave() {
 #[test]
 fn draining_ends_by_itself() {
     let (server, _) = server("sqlite::memory:", &["--drain-seconds", "1"]);
-    client(&server).table();
+    server.client().table();
     server.signal("TERM");
     server.ends_well();
     assert!(server.log().contains("draining"), "{}", server.log());
@@ -68,7 +68,7 @@ fn draining_ends_by_itself() {
 #[test]
 fn sigint_ends_a_server_without_draining() {
     let (server, _) = server("sqlite::memory:", &["--drain-seconds", "3600"]);
-    client(&server).table();
+    server.client().table();
     server.signal("INT");
     server.ends_well();
 }

@@ -26,11 +26,8 @@ impl Site {
     }
 
     fn start_in(&mut self, folder: std::path::PathBuf) {
-        let accounts = account(1).setting();
-        let mut arguments = vec!["serve", "--listen", "127.0.0.1:0", "--database-url", &self.url];
-        arguments.extend(["--accounts", &accounts]);
-        arguments.extend(self.options.iter().map(String::as_str));
-        let process = Process::spawn(folder, &arguments, &[]);
+        let options: Vec<&str> = self.options.iter().map(String::as_str).collect();
+        let process = Process::serve_in(folder, &self.url, &options);
         self.address.set(process.address());
         self.process = Some(process);
     }

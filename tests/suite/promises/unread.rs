@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::overload::resident;
-use crate::operators::{client, get, server};
+use crate::operators::{get, server};
 use crate::support::http::Wire;
 use crate::support::*;
 
@@ -83,7 +83,7 @@ fn is_disconnected(mut stream: TcpStream) {
 #[test]
 fn clients_that_take_no_answers_cost_little_memory_and_no_time() {
     let (server, _) = server("sqlite::memory:", &["--workers", "1", "--body-seconds", "29"]);
-    let client = client(&server);
+    let client = server.client();
     let bytes = pipeline(b"", 0, "x");
     let before = resident(server.pid);
     let held: Vec<_> = (0..CLIENTS).map(|_| unread(client.wire(), &bytes)).collect();
@@ -97,7 +97,7 @@ fn clients_that_take_no_answers_cost_little_memory_and_no_time() {
 #[test]
 fn clients_that_take_no_answers_are_disconnected_whatever_they_send() {
     let (server, admin) = server("sqlite::memory:", &["--body-seconds", "2"]);
-    let client = client(&server);
+    let client = server.client();
     is_disconnected(unread(client.wire(), &pipeline(&large_page(&client), 20, "x")));
     is_disconnected(unread(&admin, &pipeline(&description(&admin), 60, admin.address())));
     client.get("/Tables?$top=1").expect(200);

@@ -237,6 +237,23 @@ impl Process {
         }
     }
 
+    /// A server over a database, with account 1 and these further arguments.
+    pub fn serve(database: &str, more: &[&str]) -> Self {
+        Self::serve_in(fresh_folder(), database, more)
+    }
+
+    /// The same in this folder.
+    pub fn serve_in(folder: PathBuf, database: &str, more: &[&str]) -> Self {
+        let accounts = account(1).setting();
+        let fixed = ["serve", "--listen", "127.0.0.1:0", "--database-url", database, "--accounts", &accounts];
+        Self::spawn(folder, &[&fixed[..], more].concat(), &[])
+    }
+
+    /// A client of account 1.
+    pub fn client(&self) -> Client {
+        Client::path_style(self.address(), account(1))
+    }
+
     /// `127.0.0.1:port`.
     pub fn address(&self) -> &str {
         &self.address
