@@ -12,6 +12,10 @@ use crate::protocol::model::{CompareOp, EdmValue, Key, PageOrder};
 use crate::protocol::odata::Expr;
 use crate::protocol::request::{OrderBy, OrderTerms, QueryOptions};
 
+/// Maximum bytes of a page's absent properties, and the bytes that each takes in Atom, besides its name.
+const MAX_ABSENT_BYTES: usize = 1 << 20;
+const ABSENT_BYTES: usize = 24;
+
 /// Plans a query of entities. `partition` is a PartitionKey from the URL and acts like a filter
 /// (UNVERIFIED 2).
 ///
@@ -34,7 +38,7 @@ pub fn entities(options: &QueryOptions, partition: Option<&str>) -> Result<Scan>
         }
         order_by => by_keys(options, predicate, order_by.as_ref())?,
     };
-    let rows = options.top.unwrap_or(MAX_ROWS);
+    let rows = options.top.unwrap_or(MAX_ROWS).min(rows_with(options.select.as_ref()));
     Ok(Scan { rows, projection: projection(options.select.as_ref()), ..scan })
 }
 
@@ -113,6 +117,13 @@ pub(crate) fn narrow(predicate: Option<Predicate>, from: Option<&Key>) -> (Vec<S
     (spans, predicate.filter(|p| !span::is_exact(p)))
 }
 
+/// The rows of which a page can repeat the selected names: each entity has those that it lacks as null.
+fn rows_with(select: Option<&Select>) -> usize {
+    let name_bytes: usize =
+        select.iter().flat_map(|select| select.custom_names()).map(|name| name.len() + ABSENT_BYTES).sum();
+    (MAX_ABSENT_BYTES / name_bytes.max(1)).clamp(1, MAX_ROWS)
+}
+
 fn projection(select: Option<&Select>) -> Projection {
     let system = |name: &String| matches!(name.as_str(), "PartitionKey" | "RowKey" | "Timestamp");
     match select {
@@ -145,6 +156,17 @@ mod tests {
         assert!(mixed.residual.is_some());
         let all = scan("").unwrap();
         assert_eq!((all.spans, all.residual), (vec![Span::everything()], None));
+    }
+
+    #[test]
+    fn a_page_has_fewer_rows_if_each_repeats_many_names() {
+        let rows = |names: usize| {
+            let names: Vec<String> = (0..names).map(|name| format!("{name:060}")).collect();
+            scan(&format!("$select={}", names.join(","))).unwrap().rows
+        };
+        assert_eq!([rows(0), rows(1), rows(12)], [MAX_ROWS; 3]);
+        assert_eq!(rows(250), (1 << 20) / (250 * 84));
+        assert_eq!(scan("$top=7&$select=A,B").unwrap().rows, 7);
     }
 
     #[test]

@@ -115,7 +115,9 @@ fn refuse_hard_links(path: &Path) -> Result<(), OpenError> {
     if names <= 1 {
         return Ok(());
     }
-    let text = format!("it has {names} names (hard links), which share no lock; remove all but one, or copy the file");
+    let text = format!(
+        "it has {names} names (hard links), which share no lock; remove all but one, or copy the file"
+    );
     Err(OpenError::Access(path.display().to_string(), text))
 }
 
