@@ -288,10 +288,11 @@ fn memory(child: &std::process::Child) -> Option<u64> {
 /// The most memory that a command was seen to have before its end.
 pub fn most_memory(child: &mut std::process::Child) -> u64 {
     let mut most = 0;
-    until("its end", || {
+    // However long it works.
+    while child.try_wait().expect("a process").is_none() {
         most = memory(child).unwrap_or(0).max(most);
-        child.try_wait().expect("a process").is_some()
-    });
+        pace(Duration::from_millis(5));
+    }
     most
 }
 
