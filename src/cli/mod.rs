@@ -37,7 +37,7 @@ use clap::error::ErrorKind;
 
 use azurite::Named;
 use command_line::{Arguments, Command};
-use output::{Problem, printable};
+use output::{Problem, printable, written};
 use parse::{Refused, first_line, parse};
 use transfer::TransferEnd;
 
@@ -89,9 +89,8 @@ pub fn run() -> ExitCode {
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Arguments::command(), "rowhouse", &mut script);
-            // A reader that closes the pipe early is not an error.
-            let _ = std::io::stdout().write_all(&script);
-            Ok(())
+            let mut output = io::stdout().lock();
+            written(output.write_all(&script).and_then(|()| output.flush()))
         }
         Some(Command::Man { folder }) => clap_mangen::generate_to(Arguments::command(), folder)
             .map_err(|error| Problem(format!("{}: {error}", folder.display()))),
@@ -127,8 +126,10 @@ fn usage(status: ExitCode) -> ExitCode {
 fn refuse(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            let _ = error.print();
-            ExitCode::SUCCESS
+            match written(error.print().and_then(|()| io::stdout().flush())) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(Problem(text)) => fail(&text),
+            }
         }
         // `account` without a subcommand: clap prints the list of subcommands.
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {

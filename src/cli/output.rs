@@ -1,7 +1,7 @@
 //! Output and errors of commands.
 
 use std::borrow::Cow;
-use std::io::{ErrorKind, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 
 use clap::Args;
 use serde_json::Value;
@@ -20,12 +20,17 @@ impl OutputForm {
     pub(crate) fn print(self, text: &str, value: &Value) -> Done {
         let mut out = std::io::stdout().lock();
         let written = if self.json { writeln!(out, "{value}") } else { writeln!(out, "{}", printable(text)) };
-        match written.and_then(|()| out.flush()) {
-            // The reader has closed the pipe, as `head` does.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-            Err(error) => Err(Problem(format!("standard output: {error}"))),
-            Ok(()) => Ok(()),
-        }
+        self::written(written.and_then(|()| out.flush()))
+    }
+}
+
+/// Judges the end of writing to standard output.
+pub(crate) fn written(result: io::Result<()>) -> Done {
+    match result {
+        // The reader has closed the pipe, as `head` does.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Problem(format!("standard output: {error}"))),
+        Ok(()) => Ok(()),
     }
 }
 

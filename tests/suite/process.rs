@@ -69,6 +69,13 @@ fn a_mistake_that_nobody_can_read_has_its_status() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rowhouse"));
     let status = command.args(["serve", "--frob"]).stderr(nowhere).status().expect("the binary runs");
     assert_eq!(status.code(), Some(1));
+    for arguments in [&["--help"][..], &["--version"], &["completions", "bash"]] {
+        let nowhere = std::fs::File::options().write(true).open("/dev/full").expect("a full device");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rowhouse"));
+        let output = command.args(arguments).stdout(nowhere).output().expect("the binary runs");
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("standard output"), "{output:?}");
+    }
 }
 
 #[test]

@@ -254,7 +254,8 @@ pub(crate) enum ConfigError {
     #[error("--secondary-database-url: must begin with postgres:, as must --database-url beside it")]
     SecondaryUrl,
     #[error(
-        "--oidc-issuer: must be an address that begins with https:, or with http: together with --oidc-over-http"
+        "--oidc-issuer: must be an address without a user that begins with https:, or with http: together with \
+         --oidc-over-http"
     )]
     Issuer,
     #[error("--oidc-roles: {0}")]
@@ -463,6 +464,7 @@ mod tests {
             (["--otlp-endpoint", "http://"], "--otlp-endpoint"),
             (["--otlp-endpoint", "http://a b"], "--otlp-endpoint"),
             (["--oidc-issuer", "https://"], "--oidc-issuer"),
+            (["--oidc-issuer", "https://user:password@issuer"], "--oidc-issuer"),
             (["--oidc-issuer", "http://issuer"], "--oidc-issuer"),
             (["--host-suffix", "a.example,*.example.com"], "--host-suffix *.example.com"),
             (["--host-suffix", "https://example.com"], "--host-suffix https://example.com"),

@@ -1,6 +1,7 @@
 //! Settings of bearer tokens.
 
 use clap::Args;
+use ureq::http::Uri;
 
 use super::{ConfigError, is_address};
 use crate::protocol::auth::bearer::{Assignment, Trust};
@@ -38,7 +39,10 @@ impl TrustSettings {
             return Ok(None);
         };
         let schemes: &[&str] = if self.oidc_over_http { &["https", "http"] } else { &["https"] };
-        if !is_address(issuer, schemes) {
+        let has_user =
+            issuer.parse::<Uri>().is_ok_and(|uri| uri.authority().is_some_and(|a| a.as_str().contains('@')));
+        // A password there would be in the log.
+        if !is_address(issuer, schemes) || has_user {
             return Err(ConfigError::Issuer);
         }
         Ok(Some(Trust {
