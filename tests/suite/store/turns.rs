@@ -56,7 +56,7 @@ async fn no_costly_scan_is_refused() {
 /// A page that PostgreSQL filters ends early while others wait for its connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scans_share_the_connections_of_postgres() {
-    const CLIENTS: usize = 6;
+    const CLIENTS: usize = 4;
     let url = fresh_database();
     let mut options = PgOptions::new(&url);
     (options.max_connections, options.acquire_timeout) = (2, SAFETY);
@@ -65,7 +65,7 @@ async fn scans_share_the_connections_of_postgres() {
     let mut session = PgConnection::connect(&url).await.expect("a session");
     let rows = "INSERT INTO entities (bucket, pk, rk, modified, properties) \
                 SELECT t.table_no << 16, 'p', lpad(n::text, 6, '0'), t.created, jsonb_build_object('N', n) \
-                FROM tables AS t, generate_series(1, 60000) AS n";
+                FROM tables AS t, generate_series(1, 200000) AS n";
     session.execute(rows).await.expect("entities");
     let pages = walk_together(&store, (&account, &table), &nothing(16), CLIENTS).await;
     assert!(pages > CLIENTS, "every page was read to the end: {pages}");

@@ -18,6 +18,9 @@ use crate::store::{Fault, StoreResult};
 
 /// What a read may evaluate on the thread that serves it, as [`Prepared::cost`] has it: less than a millisecond.
 const INLINE_COST: usize = 1024 * 1024;
+/// How long a read keeps a connection while others wait for one. PostgreSQL divides its time among all of them, so
+/// this is longer than the turn of a permit.
+const CONNECTION_TURN: Duration = Duration::from_millis(250);
 /// The clock is checked whenever so much was evaluated.
 const CLOCK_COST: usize = 4 * 1024 * 1024;
 /// Preparing a filter costs as much as evaluating it for so many bytes.
@@ -90,8 +93,10 @@ impl<'a> ScanTurn<'a> {
     pub(crate) fn is_over(&self, lease: Option<&Lease>) -> bool {
         let has_used_up = self.stays_short && self.cost.load(Ordering::Relaxed) >= INLINE_COST;
         let is_permit_awaited = || self.permit.get().is_some() && self.limit.is_awaited();
-        let is_awaited = || lease.is_some_and(Lease::is_awaited) || is_permit_awaited();
-        has_used_up || self.limit.is_turn_over(self.started, is_awaited)
+        let is_long = self.started.elapsed() >= CONNECTION_TURN;
+        has_used_up
+            || self.limit.is_turn_over(self.started, is_permit_awaited)
+            || is_long && lease.is_some_and(Lease::is_awaited)
     }
 
     /// Evaluates a filter for rows in order, and returns which of them match. It may end after some of them,
