@@ -39,6 +39,7 @@ fn warn_of_others(path: &SearchPath) {
 async fn migrate(options: &PgOptions) -> Result<SearchPath, StartError> {
     let (mut connection, path) = schema::connect_to(options, options.migration_url()).await?;
     let db = &mut connection;
+    schema::refuse_foreign_tables(db, &path).await?;
     let encoding = schema::encoding(db).await.map_err(StartError::of_statement)?;
     if encoding != "UTF8" {
         return Err(StartError::Encoding(encoding));

@@ -319,8 +319,12 @@ fn an_interrupted_copy_tells_how_to_go_on_and_what_was_done() {
     let from = source.connection_string();
     let slow = ["--rate-limit", "200", "--state", "slow.state", "--to-account", source.account.name.as_str()];
     let child = start(&source.site, &from, "sqlite://slow.db", &slow);
-    let state = source.site.folder.join("slow.state");
-    until("the state", || state.exists());
+    let database = source.site.folder.join("slow.db");
+    until("some entities are there", || {
+        let copied = rusqlite::Connection::open(&database)
+            .and_then(|db| db.query_row("SELECT EXISTS (SELECT 1 FROM entities)", [], |row| row.get(0)));
+        copied.unwrap_or(false)
+    });
     let stopped = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
     assert!(stopped.success());
     let output = child.wait_with_output().expect("its end");

@@ -23,8 +23,8 @@ fn reads(site: &Site) -> Vec<(Output, String)> {
     let url = site.url.as_str();
     let commands: [&[&str]; 9] = [
         &["count", url],
-        &["verify", url, url],
         &["copy", url, "dump:copied"],
+        &["verify", url, "dump:copied"],
         &["index", "list"],
         &["view", "sql", "People"],
         &["expire", "list"],

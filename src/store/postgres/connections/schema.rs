@@ -105,13 +105,14 @@ pub(crate) async fn connect_by(
         SearchPath::confine(&mut db).await
     };
     let path = tokio::time::timeout(limit, confined).await;
-    let path = path.map_err(|_| StartError::ConnectTimeout(limit))??;
-    refuse_foreign_tables(&mut db, &path).await?;
-    Ok((db, path))
+    Ok((db, path.map_err(|_| StartError::ConnectTimeout(limit))??))
 }
 
 /// Refuses a schema in which another program has tables with the names of ours.
-async fn refuse_foreign_tables(db: &mut PgConnection, path: &SearchPath) -> Result<(), StartError> {
+pub(crate) async fn refuse_foreign_tables(
+    db: &mut PgConnection,
+    path: &SearchPath,
+) -> Result<(), StartError> {
     let Some(schema) = path.schema.as_ref().filter(|_| !path.is_migrated) else { return Ok(()) };
     for (table, probe) in FOREIGN {
         let found = sqlx::query(statements::HAS_RELATION).bind(table).fetch_one(&mut *db).await;

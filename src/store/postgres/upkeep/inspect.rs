@@ -45,6 +45,7 @@ async fn look(options: &PgOptions) -> Result<Inspection, StartError> {
     refuse_shared_sessions(options).await?;
     let (mut connection, path) = schema::connect_by(options, &hosts).await?;
     let db = &mut connection;
+    schema::refuse_foreign_tables(db, &path).await?;
     let mut found = table_id(db).await.map_err(StartError::of_statement)?;
     found.hidden_schemas = path.empty;
     match &options.migrate_url {
