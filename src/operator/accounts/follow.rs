@@ -30,8 +30,8 @@ pub(crate) fn check(master: &MasterKeys, stored: &[StoredAccount]) -> Result<(),
     closed.map_or(Ok(()), |account| Err(OperatorError::MasterKeyOfServer(account.name.clone())))
 }
 
-/// The options of accounts are reloaded after this time, even if no counter has changed:
-/// older servers on the same database do not count changes of service properties.
+/// Accounts, their options and indexes are reloaded after this time, even if no counter has changed: older servers on the
+/// same database do not count changes of service properties, and a failover may lose a change and its count.
 const MAX_AGE: Duration = Duration::from_secs(60);
 /// How long a request waits for this server to load the change that it made.
 const FOLLOW_TIMEOUT: Duration = Duration::from_secs(5);
@@ -143,10 +143,12 @@ impl Follower {
         let mut last = self.last.lock().await;
         // The counters first: a change between the two reads is then noticed by the next poll.
         let changes = store.account_changes().await?;
+        let seen = last.count.map(|count| count.changes);
         if last.count.is_some_and(|count| count.is_current(changes)) {
             return Ok(false);
         }
-        let before = last.count.map(|count| count.changes);
+        // Nothing that is older is relied on.
+        let before = last.count.filter(|count| count.at.elapsed() < MAX_AGE).map(|count| count.changes);
         if before.is_none_or(|before| changes.indexes != before.indexes) {
             self.indexes.store(Arc::new(IndexCatalog::new(store.indexes().await?)));
         }
@@ -157,7 +159,7 @@ impl Follower {
         let set = self.set(&last.known, &store.account_options().await?);
         self.served.store(Arc::new(set));
         last.count = Some(LastCount { changes, at: Instant::now() });
-        Ok(before.is_some_and(|before| changes != before))
+        Ok(seen.is_some_and(|seen| changes != seen))
     }
 
     /// Loads a change that this server has made. If that fails, the next poll loads it: the change

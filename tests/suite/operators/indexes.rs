@@ -66,8 +66,9 @@ fn scans_that_return_little_are_suggested() {
     let address = admin.address().to_owned();
     let told = run(&folder, &["index", "suggest", "--admin-listen", &address, "--json"], &[]);
     assert_eq!(printed(&told), found);
-    let index =
-        json!({ "account": account(1).name, "table": table.name, "property": "Email", "kind": "text" });
-    done(&call(&admin, "POST", "/indexes", &index.to_string()), 201);
+    let (own, name) = (account(1).name, table.name.as_str());
+    let create = ["index", "create", name, "Email", "--account", own.as_str()];
+    let created = run(&folder, &create, &[("DATABASE_URL", database.as_str())]);
+    assert!(created.status.success(), "{created:?}");
     assert_eq!(json_of(&get(&admin, "/index-suggestions")), json!([]));
 }
