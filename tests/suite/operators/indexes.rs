@@ -67,7 +67,7 @@ fn scans_that_return_little_are_suggested() {
     let told = run(&folder, &["index", "suggest", "--admin-listen", &address, "--json"], &[]);
     assert_eq!(printed(&told), found);
     let (own, name) = (account(1).name, table.name.as_str());
-    let create = ["index", "create", name, "Email", "--account", own.as_str()];
+    let create = ["index", "create", name, "Email", "--account", own.as_str(), "--yes"];
     let created = run(&folder, &create, &[("DATABASE_URL", database.as_str())]);
     assert!(created.status.success(), "{created:?}");
     assert_eq!(json_of(&get(&admin, "/index-suggestions")), json!([]));

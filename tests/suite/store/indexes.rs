@@ -10,7 +10,6 @@ use rowhouse::error::Code;
 use rowhouse::protocol::model::entity::Properties;
 use rowhouse::protocol::model::{CompareOp, EdmValue, Key, PageOrder, Stored, TableName, TextTest, Ticks};
 use rowhouse::protocol::plan::index::{IndexKind, PropertyIndex, choices};
-use rowhouse::protocol::plan::predicate::Prepared;
 use rowhouse::protocol::plan::{Field, Predicate, Span, WriteKind};
 use rowhouse::store::{AddedIndex, BuiltIndex, IndexState, MAX_TABLE_INDEXES, NewIndex, StoredIndex};
 
@@ -18,6 +17,7 @@ use rowhouse::store::postgres::PgStore;
 use rowhouse::store::sqlite::{Location, SqliteOptions, SqliteStore};
 
 use super::contract::{fill, name, now, number, refusal, scan, table, walk, write};
+use super::meaning::holds;
 use super::postgres::open;
 use super::values;
 use crate::support::postgres::{fresh_database, partition_entities};
@@ -212,8 +212,7 @@ pub async fn narrowed_is_eval<B: AnyStore>(store: &B) {
     let mut narrowed = 0;
     for at in 0..FILTERS {
         let predicate = tree.new_tree(&mut runner).unwrap().current();
-        let prepared = Prepared::new(&predicate);
-        let matches = everything.iter().filter(|row| prepared.matches((*row).into()).unwrap());
+        let matches = everything.iter().filter(|row| holds(&predicate, row));
         let expected: Vec<&Key> = matches.map(|row| &row.key).collect();
         // Without each index and with all: with none, then with one after the other, then with every one.
         let some = match at % (indexes.len() + 2) {

@@ -12,6 +12,7 @@ mod held;
 mod indexes;
 mod limits;
 mod loads;
+mod meaning;
 mod merges;
 mod operator_features;
 mod ordered;

@@ -10,13 +10,13 @@ use rowhouse::error::Code;
 use rowhouse::protocol::codec::stored;
 use rowhouse::protocol::model::{CompareOp, EdmValue, Key, PageOrder, Stored, TableName};
 use rowhouse::protocol::plan::index::{IndexKind, IndexValue, PropertyIndex, ValueOrder, choices};
-use rowhouse::protocol::plan::predicate::Prepared;
 use rowhouse::protocol::plan::{Field, Predicate, Scan, Span, WriteKind};
 use rowhouse::store::postgres::PgStore;
 use rowhouse::store::{Entities, Tables};
 
 use super::contract::{fill, now, number, refusal, scan, table, write};
 use super::indexes::{file, filled, index, memory, partitioned, plain, predicate, spread};
+use super::meaning::holds;
 use super::pages::{fill_large, is_any_of};
 use super::postgres::open;
 use crate::support::citus::distributed_url;
@@ -168,12 +168,10 @@ pub async fn ordered_is_sorted_eval<B: AnyStore>(store: &B) {
         let is_in = |key: &Key| {
             spans.iter().any(|span| span.lower <= *key && span.upper.as_ref().is_none_or(|upper| key < upper))
         };
-        let holds = |row: &&Stored| {
-            let matches = filter.as_ref().map(|filter| Prepared::new(filter).matches((*row).into()));
-            is_in(&row.key) && matches.is_none_or(|matches| matches.unwrap())
-        };
+        let is_match =
+            |row: &&Stored| is_in(&row.key) && filter.as_ref().is_none_or(|filter| holds(filter, row));
         for index in &indexes {
-            let mut expected: Vec<&Stored> = everything.iter().filter(holds).collect();
+            let mut expected: Vec<&Stored> = everything.iter().filter(is_match).collect();
             expected.sort_by(|a, b| {
                 entry(a, index).partial_cmp(&entry(b, index)).unwrap().then_with(|| a.key.cmp(&b.key))
             });
