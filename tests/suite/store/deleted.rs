@@ -173,11 +173,17 @@ pub async fn deleted_tables_have_names_and_numbers<B: AnyStore>(store: &B) {
 #[tokio::test]
 async fn what_is_purged_does_not_come_back() {
     for spread in [1, 4] {
-        purge_one_of_two(&open(&fresh_database(), spread).await).await;
+        let url = fresh_database();
+        purge_one_of_two(&open(&url, spread).await).await;
+        assert_eq!(text(&url, "SELECT count(*)::text FROM entities"), "50", "spread {spread}");
     }
     let path = fresh_folder().join("deleted.db");
-    let store = SqliteStore::open(&SqliteOptions::new(Location::File(path))).expect("a store");
+    let store = SqliteStore::open(&SqliteOptions::new(Location::File(path.clone()))).expect("a store");
     purge_one_of_two(&store).await;
+    drop(store);
+    let db = rusqlite::Connection::open(path).expect("the database");
+    let rows: i64 = db.query_row("SELECT count(*) FROM entities", [], |row| row.get(0)).expect("a count");
+    assert_eq!(rows, 50);
 }
 
 async fn purge_one_of_two<B: AnyStore>(store: &B) {
