@@ -1,10 +1,13 @@
 //! `rowhouse copy --delete-extra` from sources that cannot be read as a whole.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::endless_sources::{scripted_people, source};
 use super::*;
+use crate::support::scripted::{answer, scripted};
 
 const GOOD: [&str; 3] = [
     r#"{"PartitionKey":"p","RowKey":"1","N":1}"#,
@@ -162,5 +165,34 @@ fn a_table_is_deleted_only_if_the_source_says_that_it_lacks_it() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("FROM has People, which its list of tables lacks"), "{said}");
+    assert_eq!(site.json(&["count", &site.url])["entities"], 3);
+}
+
+#[test]
+fn a_table_that_the_source_has_got_since_the_first_look_is_not_deleted() {
+    let site = target();
+    let was_asked = AtomicBool::new(false);
+    let address = scripted(move |request| {
+        let asked = crate::support::scripted::target(request);
+        if asked.contains("/People") && !was_asked.swap(true, Ordering::SeqCst) {
+            let none =
+                r#"{"odata.error":{"code":"TableNotFound","message":{"lang":"en-US","value":"None."}}}"#;
+            return Some(answer("404 Not Found\r\nContent-Type: application/json", none));
+        }
+        let body = match &*asked {
+            asked if asked.contains("comp=acl") => "<SignedIdentifiers/>",
+            asked if asked.contains("comp=properties") => "<StorageServiceProperties/>",
+            asked if asked.contains("/Tables") && was_asked.load(Ordering::SeqCst) => {
+                "{\"value\":[{\"TableName\":\"Cities\"},{\"TableName\":\"People\"}]}"
+            }
+            asked if asked.contains("/Tables") => "{\"value\":[{\"TableName\":\"Cities\"}]}",
+            _ => "{\"value\":[]}",
+        };
+        Some(answer("200 OK\r\nContent-Type: application/json", body))
+    });
+    let from = format!("AccountName=scripted;AccountKey={MASTER};TableEndpoint=http://{address}/scripted");
+    let deleting = ["--delete-extra-tables", "--yes", "--to-account", "devstoreaccount1"];
+    let output = site.run(&[&["copy", &from, &site.url][..], &deleting].concat());
+    assert!(output.status.success(), "{output:?}");
     assert_eq!(site.json(&["count", &site.url])["entities"], 3);
 }
