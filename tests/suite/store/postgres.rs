@@ -298,6 +298,24 @@ async fn a_table_that_cannot_be_purged_delays_no_other() {
 }
 
 #[tokio::test]
+async fn a_group_of_which_a_part_is_not_done_leaves_nothing() {
+    let url = fresh_database();
+    let store = open(&url, 1).await;
+    let (account, table) = table(&store).await;
+    fill(&store, &account, &table, vec![insert("p", "there")]).await;
+    execute(
+        &url,
+        "CREATE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+         CREATE TRIGGER skip BEFORE DELETE ON entities FOR EACH ROW EXECUTE FUNCTION skip()",
+    );
+    let delete = WriteKind::Delete(IfMatch::Any);
+    let group = [insert("p", "new"), write(delete, "p", "there", vec![])];
+    let failed = store.transact(table.in_account(&account), &group, now()).await;
+    assert_eq!(failed, Err(Fault::Serialization.into()));
+    assert_eq!(text(&url, "SELECT string_agg(rk, ',') FROM entities"), "there");
+}
+
+#[tokio::test]
 async fn an_expired_entity_that_another_transaction_has_locked_delays_no_other() {
     let url = fresh_database();
     let store = open(&url, 1).await;
