@@ -59,7 +59,7 @@ impl ScanLimit {
         self.queue.available_permits() < self.running.available_permits() + MAX_WAITING
     }
 
-    /// Returns a permit, if one is free and nobody waits.
+    /// Returns a permit, if one is free and no scan waits.
     pub(crate) fn free(&self) -> Option<ScanPermit> {
         // Taken first: without it, this caller must not be in the queue even briefly.
         let permit = Arc::clone(&self.running).try_acquire_owned().ok()?;
@@ -297,7 +297,7 @@ mod tests {
         }
         assert_eq!((permits(&store), store.scan_limit.queue.available_permits()), (all, all + MAX_WAITING));
         let found = entities(&store, table.in_account(ACCOUNT), &numbered(ROWS - 1, minute)).await.unwrap();
-        assert_eq!(found.len(), 1, "nobody waits where there is a permit");
+        assert_eq!(found.len(), 1, "no scan waits where there is a permit");
     }
 
     #[test]
@@ -351,7 +351,7 @@ mod tests {
             std::iter::from_fn(|| limit.free()).map(|permit| limit.walk_with(minute, Some(permit))).collect();
         let examined = |scan: &mut ScanCounter| (0..ROWS).take_while(|_| scan.row() && scan.pass(1)).count();
         for scan in &mut scans {
-            assert_eq!(examined(scan), ROWS, "nobody waits");
+            assert_eq!(examined(scan), ROWS, "no other scan waits");
         }
         let queue = limit.clone();
         let waiter = tokio::spawn(async move { queue.wait(minute).await });

@@ -221,8 +221,8 @@ pub(crate) trait TransferTarget: Send + Sync {
     /// Replaces the given service properties; others stay.
     fn set_properties(&self, properties: &ServiceProperties) -> TransferResult<()>;
 
-    /// Completes the target after the last write of a copy, which has written so many entities. `origin`
-    /// distinguishes it from copies of other places or with other options.
+    /// Completes the target after the last write of a copy. `written` is the number of entities that the copy has
+    /// written; `origin` distinguishes the copy from those of other places or with other options.
     fn finish(&self, _copy: &str, _origin: &str, _written: u64) -> TransferResult<()> {
         Ok(())
     }

@@ -68,13 +68,6 @@ struct LastCount {
     at: Instant,
 }
 
-impl LastCount {
-    /// Whether the last read is still fresh.
-    fn is_current(self, changes: ChangeCounts) -> bool {
-        changes == self.changes && self.at.elapsed() < MAX_AGE
-    }
-}
-
 /// The decrypted keys of the stored accounts, by name.
 type KnownAccounts = HashMap<String, OpenedKeys>;
 
@@ -144,11 +137,11 @@ impl Follower {
         // The counters first: a change between the two reads is then noticed by the next poll.
         let changes = store.account_changes().await?;
         let seen = last.count.map(|count| count.changes);
-        if last.count.is_some_and(|count| count.is_current(changes)) {
-            return Ok(false);
-        }
         // Nothing that is older is relied on.
         let before = last.count.filter(|count| count.at.elapsed() < MAX_AGE).map(|count| count.changes);
+        if before == Some(changes) {
+            return Ok(false);
+        }
         if before.is_none_or(|before| changes.indexes != before.indexes) {
             self.indexes.store(Arc::new(IndexCatalog::new(store.indexes().await?)));
         }

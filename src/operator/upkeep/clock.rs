@@ -7,8 +7,8 @@ use crate::protocol::model::Ticks;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
 use crate::store::{Failure, Store};
 
-/// How much more than the time that has passed a clock may advance before it counts as wrong.
-const TOLERANCE: Duration = Duration::from_secs(2);
+/// Ticks by which a clock may differ from the time that has passed before it counts as set.
+const TOLERANCE: i64 = 2 * TICKS_PER_SECOND;
 /// A clock that stays ahead for this long is right: the machine was suspended, or the clock had been behind.
 const DOUBT: Duration = Duration::from_secs(600);
 /// The clocks of a server and of its database differ by less.
@@ -52,14 +52,13 @@ impl TrustedClock {
 
     fn judge(&mut self, now: Ticks, at: Instant) -> Ticks {
         let Some(expected) = self.expected(at) else { return self.trust(now, at) };
-        let tolerance = i64::try_from(TOLERANCE.as_nanos() / 100).unwrap_or(i64::MAX);
-        if now < expected.later(-tolerance) {
+        let (earliest, latest) = (expected.later(-TOLERANCE), expected.later(TOLERANCE));
+        if !(earliest..=latest).contains(&now) {
             self.steady_since = None;
         }
-        if now <= expected.later(tolerance) {
+        if now <= latest {
             return self.trust(now, at);
         }
-        self.steady_since = None;
         let since = *self.ahead_since.get_or_insert_with(|| {
             tracing::warn!(
                 time = now.to_canonical(),

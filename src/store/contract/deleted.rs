@@ -12,6 +12,9 @@ use crate::protocol::model::{TableName, TableRef, Ticks};
 /// Servers remember the number of a table by its name, for a tenth of this time at most.
 pub(crate) const RENAME_PAUSE: i64 = 600 * TICKS_PER_SECOND;
 
+/// The maximum number of tables that [`DeletedTables::ended_tables`] returns.
+pub(crate) const MAX_ENDED: i64 = 100;
+
 /// A deleted table that can be brought back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeletedTable {

@@ -86,22 +86,25 @@ impl Address {
 
     /// Returns an address that is the same however the host of this machine and the port are written.
     pub(crate) fn identity(&self) -> String {
-        let (scheme, rest) = self.tables.split_once("://").unwrap_or_default();
-        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let default = if scheme == "https" { "443" } else { "80" };
-        let (host, port) = match authority.rsplit_once(':') {
-            Some((host, port)) if !port.ends_with(']') => (host, port),
-            _ => (authority, default),
-        };
+        let (host, port, path) = self.parts();
         let host = if is_loopback(host) { "localhost".to_owned() } else { host.to_ascii_lowercase() };
         format!("{host}:{port}{path}")
     }
 
     /// Whether the endpoint is on this machine.
     pub(super) fn is_local(&self) -> bool {
-        let authority = self.tables.split_once("://").map_or("", |(_, rest)| rest);
-        let authority = authority.split('/').next().unwrap_or_default();
-        is_loopback(authority) || authority.rsplit_once(':').is_some_and(|(host, _)| is_loopback(host))
+        is_loopback(self.parts().0)
+    }
+
+    /// The host, the port and the path.
+    fn parts(&self) -> (&str, &str, &str) {
+        let (scheme, rest) = self.tables.split_once("://").unwrap_or_default();
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let default = if scheme == "https" { "443" } else { "80" };
+        match authority.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, port, path),
+            _ => (authority, default, path),
+        }
     }
 
     /// Whether the credentials are a signature of a range of keys, which hides all others.

@@ -341,7 +341,10 @@ mod tests {
 
         fn delete(&self, _: &str, entities: &[(Key, Version)]) -> TransferResult<u64> {
             // Of what was compared, and of nothing that was written since.
-            assert!(entities.iter().all(|(_, version)| *version == Version::Time(Ticks::MIN)), "{entities:?}");
+            assert!(
+                entities.iter().all(|(_, version)| *version == Version::Time(Ticks::MIN)),
+                "{entities:?}"
+            );
             self.0.lock().unwrap().extend(entities.iter().map(|(key, _)| key.clone()));
             Ok(entities.len() as u64)
         }

@@ -264,8 +264,8 @@ impl WorkQueue {
     }
 }
 
-/// Returns into how many parts to split a range of which so many rows were read: to search for more split points than
-/// there may be rows for costs more requests than it saves.
+/// Returns the number of parts to split a range into, of which a worker has read `rows` rows. A split point costs a
+/// request, so a small range gets few.
 fn parts(idle: usize, rows: usize) -> usize {
     idle.min(rows / ROWS_OF_PART + 1)
 }

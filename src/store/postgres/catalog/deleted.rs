@@ -6,7 +6,7 @@ use sqlx::postgres::PgRow;
 use crate::error::Code;
 use crate::protocol::model::{TableName, TableRef, Ticks};
 use crate::store::bucket::new_table_no;
-use crate::store::contract::deleted::{KeptExpiry, KeptIndex, RENAME_PAUSE};
+use crate::store::contract::deleted::{KeptExpiry, KeptIndex, MAX_ENDED, RENAME_PAUSE};
 use crate::store::contract::indexes::MAX_INDEXES;
 use crate::store::postgres::PgStore;
 use crate::store::postgres::catalog::size::measure;
@@ -19,9 +19,6 @@ use crate::store::postgres::statements::{DOOM_TABLE, deleted as texts, indexes};
 use crate::store::{
     DeletedScan, DeletedTable, DeletedTables, Fault, StoreResult, TableRecords, TableSize, Undeletion,
 };
-
-/// Tables whose time has ended that one call returns at most.
-const ENDED_AT_ONCE: i64 = 100;
 
 impl DeletedTables for PgStore {
     async fn delete_and_keep(&self, table: TableRef<'_>, now: Ticks, kept_until: Ticks) -> StoreResult<()> {
@@ -89,7 +86,7 @@ impl PgStore {
 
     async fn list_ended(&self, now: Ticks) -> StoreResult<Vec<DeletedTable>> {
         let mut lease = self.nodes.acquire().await?;
-        let ended = sqlx::query(texts::ENDED).bind(now.raw()).bind(ENDED_AT_ONCE);
+        let ended = sqlx::query(texts::ENDED).bind(now.raw()).bind(MAX_ENDED);
         let rows = lease.rows(ended, Effect::Undone).await?;
         Ok(rows.iter().map(deleted).collect::<Result<_, StatementError>>()?)
     }

@@ -28,6 +28,11 @@ const KEPT: usize = 2;
 /// Timeout of closing a session.
 const CLOSING: Duration = Duration::from_secs(1);
 
+/// Ends a session, within a second. The server notices the end of the connection in any case.
+pub(crate) async fn close(connection: PgConnection) {
+    let _ = timeout(CLOSING, connection.close()).await;
+}
+
 /// How long the statements of a session wait for a locked row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LockWait {
@@ -230,8 +235,7 @@ impl Sessions {
     /// expired.
     pub(crate) async fn close_unused(&self, limit: Duration) {
         for session in self.unused(limit) {
-            // It does not matter whether the server receives this.
-            let _ = timeout(CLOSING, session.connection.close()).await;
+            close(session.connection).await;
         }
     }
 

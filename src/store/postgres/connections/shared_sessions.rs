@@ -1,17 +1,14 @@
 //! Whether each connection has a session of its own, which a connection pooler may not give it.
 
-use std::time::Duration;
-
-use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Row as _};
+use sqlx::{AssertSqlSafe, Row as _};
 use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::store::postgres::connections::hosts::Hosts;
 use crate::store::postgres::connections::options::{PgOptions, StartError};
+use crate::store::postgres::connections::sessions::close;
 
 const MARK: &str = "SELECT current_setting('rowhouse.mark', true) AS mark";
-/// How long the end of a connection may take.
-const CLOSING: Duration = Duration::from_secs(1);
 
 /// Checks that a setting of one connection is not visible in another. A database that does not answer two
 /// connections in time passes.
@@ -34,9 +31,4 @@ async fn are_sessions_shared(hosts: &Hosts) -> Result<bool, sqlx::Error> {
     let seen: Option<String> = sqlx::raw_sql(MARK).fetch_one(&mut other).await?.try_get("mark")?;
     tokio::join!(close(other), close(marked));
     Ok(seen.as_ref() == Some(&mark))
-}
-
-async fn close(connection: PgConnection) {
-    // The server notices the end of the connection in any case.
-    let _ = timeout(CLOSING, connection.close()).await;
 }

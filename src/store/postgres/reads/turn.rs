@@ -23,7 +23,7 @@ const INLINE_COST: usize = 1024 * 1024;
 const CONNECTION_TURN: Duration = Duration::from_millis(250);
 /// The clock is checked whenever so much was evaluated.
 const CLOCK_COST: usize = 4 * 1024 * 1024;
-/// Preparing a filter costs as much as evaluating it for so many bytes.
+/// The cost of preparing a filter, as the bytes that it evaluates at the same cost.
 const PREPARING: usize = 512;
 
 /// Rows that a filter is evaluated for, with what it is evaluated on.
@@ -84,7 +84,7 @@ impl<'a> ScanTurn<'a> {
         Ok(())
     }
 
-    /// What is left of the time of the read.
+    /// The time that the read has left.
     pub(crate) fn time_left(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now())
     }

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use sqlx::postgres::PgRow;
-use sqlx::{AssertSqlSafe, Connection, Executor as _, PgConnection, Row};
+use sqlx::{AssertSqlSafe, Executor as _, PgConnection, Row};
 use tokio::time::timeout;
 
 use crate::protocol::model::Ticks;
@@ -16,6 +16,7 @@ use crate::store::postgres::PgStore;
 use crate::store::postgres::connections::hosts::Hosts;
 use crate::store::postgres::connections::options::{NO_TRANSACTION_TIMEOUT, end_if_abandoned};
 use crate::store::postgres::connections::search_path::SearchPath;
+use crate::store::postgres::connections::sessions::close;
 use crate::store::postgres::fault::{Effect, StatementError, judge, reason_of_refusal};
 use crate::store::postgres::retry::retry;
 use crate::store::postgres::rows::broken_row;
@@ -36,8 +37,6 @@ const REMOVAL_LIMIT: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How many times in a row the database may say nothing of a session, or that it has none, before its work is given up.
 const MISSES: u32 = 3;
-/// How long the end of a session may take.
-const CLOSING: Duration = Duration::from_secs(1);
 const REPEAT: Duration = Duration::from_secs(300);
 
 /// A session as logs name it.
@@ -190,8 +189,7 @@ impl BuildSession {
 
     /// Ends the session, and with it the lock.
     async fn close(self) {
-        // The database ends it in any case.
-        let _ = timeout(CLOSING, self.connection.close()).await;
+        close(self.connection).await;
     }
 }
 
@@ -284,7 +282,7 @@ impl PgStore {
     async fn blockers(&self, pid: i32) -> StoreResult<Option<Vec<String>>> {
         let (mut connection, _) = self.definer.connect().await.map_err(failed)?;
         let rows = sqlx::query(texts::BLOCKERS).bind(pid).fetch_all(&mut connection).await.map_err(failed)?;
-        let _ = timeout(CLOSING, connection.close()).await;
+        close(connection).await;
         if rows.is_empty() {
             return Ok(None);
         }

@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::Code;
 use crate::protocol::model::{TableName, TableRef, Ticks};
-use crate::store::contract::deleted::KeptExpiry;
+use crate::store::contract::deleted::{KeptExpiry, MAX_ENDED};
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::catalog::indexes;
 use crate::store::sqlite::catalog::tables::{SPREAD, bucket_of, measure};
@@ -12,9 +12,6 @@ use crate::store::sqlite::rows::{Sqlite, ticks};
 use crate::store::{
     DeletedScan, DeletedTable, DeletedTables, StoreResult, TableRecords, TableSize, Undeletion, bucket,
 };
-
-/// Tables whose time has ended that one call returns at most.
-const ENDED_AT_ONCE: i64 = 100;
 
 impl DeletedTables for SqliteStore {
     async fn delete_and_keep(&self, table: TableRef<'_>, now: Ticks, kept_until: Ticks) -> StoreResult<()> {
@@ -60,7 +57,7 @@ impl DeletedTables for SqliteStore {
                 "SELECT table_no, account, name, created, deleted_at, kept_until FROM deleted_tables
                  WHERE kept_until <= ?1 ORDER BY kept_until, table_no LIMIT ?2",
             )?;
-            list.query_map([now.raw(), ENDED_AT_ONCE], deleted)?.collect::<Sqlite<_>>().map(Ok)
+            list.query_map([now.raw(), MAX_ENDED], deleted)?.collect::<Sqlite<_>>().map(Ok)
         })
     }
 }

@@ -58,7 +58,7 @@ pub(super) struct HeldRows<T> {
 }
 
 impl<T> HeldRows<T> {
-    /// Has room for so many rows, and for [`HELD_BYTES`] if there are several.
+    /// Returns an empty buffer that holds up to `most` rows, and several rows only up to [`HELD_BYTES`].
     pub(super) const fn new(most: usize) -> Self {
         Self { rows: Vec::new(), bytes: 0, most }
     }
