@@ -5,7 +5,7 @@ const { spawn } = require("node:child_process");
 const path = require("node:path");
 const { createInterface } = require("node:readline");
 
-const READY = "Rowhouse is ready at ";
+const CONNECTION_STRING = /^Connection string.*: (\S+)$/;
 const OPERATORS = /operators are answered at (http:\/\/\S+)/;
 // Settings of whoever runs the tests must not leak in.
 const SETTING = /^(ROWHOUSE_|DATABASE_URL|OTEL_)/;
@@ -51,7 +51,7 @@ class Server {
     // Our folder has no .env.
     this.#child = spawn(binary(), [...settings, ...more], {
       cwd: __dirname,
-      env: { ...Object.fromEntries(inherited), ...env },
+      env: { ...Object.fromEntries(inherited), ROWHOUSE_CONSOLE: "off", ...env },
       stdio: "pipe",
     });
     // Of a server that has ended already.
@@ -94,7 +94,8 @@ class Server {
   async #addresses() {
     const announced = new Promise((resolve) => {
       createInterface(this.#child.stdout).on("line", (line) => {
-        if (line.startsWith(READY)) resolve(line.split(" ").pop());
+        const found = CONNECTION_STRING.exec(line);
+        if (found) resolve(found[1]);
       });
     });
     const admin = new Promise((resolve) => {

@@ -98,7 +98,9 @@ fn of_certificate(config: &Config) -> Option<Finding> {
 
 /// Checks the addresses to listen on. A running server may already have taken them.
 fn of_addresses(config: &Config) -> Vec<Finding> {
-    let admin = config.admin.as_ref().map(|admin| ("--admin-listen", admin.listen));
+    // The server replaces an address that it chose itself.
+    let chosen = config.admin.as_ref().filter(|admin| admin.is_chosen);
+    let admin = chosen.map(|admin| ("--admin-listen", admin.listen));
     let addresses = [Some(("--listen", config.listen)), admin];
     // Each stays bound until both were tried.
     let tried: Vec<_> =

@@ -1,13 +1,12 @@
 //! `rowhouse serve`.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::net::SocketAddr;
 
 use tracing_subscriber::EnvFilter;
 
 use crate::protocol::auth::accounts::connection_string;
 use crate::server::config::{Config, ConfigError, LogFormat, Mistakes, Settings};
-use crate::server::start::{self, READY, ServeError};
+use crate::server::start::{self, ConsoleAddress, ListeningServer, READY, ServeError};
 use crate::service::EXPLANATIONS;
 
 /// Serves until SIGTERM or SIGINT.
@@ -15,8 +14,8 @@ pub(crate) fn run(settings: &Settings) -> Result<(), ServeError> {
     let config = settings.read()?;
     start_logging(settings)?;
     warn_of_idle(settings, &config);
-    start::run(&config, |address| {
-        announce(&config, address);
+    start::run(&config, |listening| {
+        announce(&config, listening, settings.log_format);
         Ok(())
     })
 }
@@ -54,8 +53,9 @@ pub(crate) fn warn_of_idle(settings: &Settings, config: &Config) {
     }
 }
 
-/// Prints one line with the address of the server, its database, and a connection string.
-fn announce(config: &Config, address: SocketAddr) {
+/// Prints a line each with the address of the server and its database, with a connection string, and with the address
+/// of the console.
+fn announce(config: &Config, listening: &ListeningServer, format: LogFormat) {
     let (name, key) = match config.accounts.sample() {
         // Only the well-known key is printed.
         Some((name, key)) if config.is_development => (name, key),
@@ -64,13 +64,31 @@ fn announce(config: &Config, address: SocketAddr) {
     };
     let warning =
         if config.is_development { " (the well-known development account: anyone can use it)" } else { "" };
-    let server = format!("{}://{address}", if config.tls.is_some() { "https" } else { "http" });
-    let mut out = std::io::stdout().lock();
-    let _ = writeln!(
-        out,
-        "{READY} {server}, storing in {}. Connection string{warning}: {}",
+    let server = format!("{}://{}", if config.tls.is_some() { "https" } else { "http" }, listening.address);
+    let mut lines = format!(
+        "{READY} {server}, storing in {}\nConnection string{warning}: {}\n",
         config.database.display(),
         connection_string(&server, name, &key),
     );
+    let mut out = std::io::stdout().lock();
+    if let Some(console) = &listening.console {
+        let is_read_by_a_person = out.is_terminal() && format == LogFormat::Text;
+        lines.push_str(&console_line(console, is_read_by_a_person));
+    }
+    let _ = out.write_all(lines.as_bytes());
     let _ = out.flush();
+}
+
+/// Returns the line with the address of the console. The token is for a terminal, never for a file with logs.
+fn console_line(console: &ConsoleAddress, is_read_by_a_person: bool) -> String {
+    let url = &console.url;
+    match &console.generated_token {
+        Some(token) if is_read_by_a_person => format!("Console: {url}#token={token}\n"),
+        Some(_) => {
+            format!(
+                "Console: {url} (set ROWHOUSE_ADMIN_TOKEN to sign in: a generated token is shown only on a terminal)\n"
+            )
+        }
+        None => format!("Console: {url} (sign in with the admin token)\n"),
+    }
 }

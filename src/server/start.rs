@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::io::{self, ErrorKind, Read as _};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use crate::operator::upkeep::{
     DeletedUpkeep, IndexBuilds, IndexRemoval, ON_PURGE_FAILURE, OnFailure, STOP_TIMEOUT, TableUpkeep, Worker,
     follow, purge,
 };
-use crate::server::admin::{self, Admin, AdminSettings, ConsoleMode};
-use crate::server::config::{Config, Mistakes};
+use crate::server::admin::{self, Admin, AdminSettings, AdminToken, ConsoleMode, Guard};
+use crate::server::config::{AdminAddress, Config, Mistakes};
 use crate::server::database::{self, DatabaseError};
 use crate::server::http::{self, Edge, Listening, Tls, TlsError, TlsFiles};
 use crate::service::{BodyMemory, FaultRules, Issuer, RecentRequests, Service, Throttle, VersionClock};
@@ -88,6 +88,16 @@ pub(crate) struct ListeningServer {
     pub address: SocketAddr,
     /// The service that answers requests.
     pub service: Arc<Service>,
+    /// Where the console is, unless it is off.
+    pub console: Option<ConsoleAddress>,
+}
+
+/// Where a browser finds the console.
+#[derive(Clone)]
+pub(crate) struct ConsoleAddress {
+    pub url: String,
+    /// The text of the token that this start has generated, if the settings have none.
+    pub generated_token: Option<String>,
 }
 
 fn has_console(config: &Config) -> bool {
@@ -132,7 +142,7 @@ async fn start(config: &Config) -> Result<Running, ServeError> {
     if let Some(tls) = tls.clone() {
         actix_web::rt::spawn(async move { tls.follow().await });
     }
-    let admin = start_admin(config, &service, address, &mut worker)?;
+    let (admin, console) = start_admin(config, &service, address, &mut worker)?.unzip();
     let (drain, draining) = watch::channel(());
     let edge = Edge {
         service: Arc::clone(&service),
@@ -145,7 +155,14 @@ async fn start(config: &Config) -> Result<Running, ServeError> {
     let server =
         http::listen(listening, move |app| http::configure(app, edge.clone()), |_, _| ()).map_err(listen)?;
     let server = server.run();
-    Ok(Running { server, admin, listening: ListeningServer { address, service }, drain, worker, lock })
+    Ok(Running {
+        server,
+        admin,
+        listening: ListeningServer { address, service, console: console.flatten() },
+        drain,
+        worker,
+        lock,
+    })
 }
 
 /// Starts the background work.
@@ -189,20 +206,41 @@ fn encryption(files: TlsFiles) -> Result<Arc<Tls>, ServeError> {
     Ok(Arc::new(Tls::load(files)?))
 }
 
+/// Opens the socket of the admin listener; on another port, if the operator did not choose the one in use.
+fn bind_admin(settings: &AdminAddress) -> io::Result<TcpListener> {
+    match http::bind(settings.listen) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse && !settings.is_chosen => {
+            http::bind(SocketAddr::new(settings.listen.ip(), 0))
+        }
+        bound => bound,
+    }
+}
+
+/// An admin listener, and where its console is, unless that is off.
+type AdminListener = ((Server, Data<Admin>), Option<ConsoleAddress>);
+
 /// Starts the admin listener, if it is configured.
 fn start_admin(
     config: &Config,
     service: &Arc<Service>,
     tables: SocketAddr,
     worker: &mut Worker,
-) -> Result<Option<(Server, Data<Admin>)>, ServeError> {
+) -> Result<Option<AdminListener>, ServeError> {
     let Some(settings) = &config.admin else { return Ok(None) };
     let failed = |error| ServeError::Listen(settings.listen.to_string(), error);
-    let listener = http::bind(settings.listen).map_err(failed)?;
+    let listener = bind_admin(settings).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let scheme = if config.tls.is_some() { "https" } else { "http" };
+    let (token, generated_token) = match settings.token.clone() {
+        Some(token) => (token, None),
+        None => {
+            let (token, text) = AdminToken::generate();
+            (token, Some(text))
+        }
+    };
+    let is_open_locally = settings.is_chosen && settings.token.is_none();
     let admin_settings = AdminSettings {
-        token: settings.token.clone(),
+        guard: Guard { token, is_open_locally },
         test_mode: settings.test_mode,
         console: settings.console,
         tables_endpoint: format!("{scheme}://{}", http::reachable(tables)),
@@ -221,7 +259,9 @@ fn start_admin(
              never start a server like this on data that matters"
         );
     }
-    Ok(Some((server, admin)))
+    let url = format!("http://{}/console/", http::reachable(address));
+    let console = has_console(config).then_some(ConsoleAddress { url, generated_token });
+    Ok(Some(((server, admin), console)))
 }
 
 /// Serves until SIGTERM, after which clients may have some time to connect elsewhere, or until SIGINT
@@ -229,7 +269,7 @@ fn start_admin(
 /// once the server accepts connections; if it fails, the server ends.
 pub(crate) fn run(
     config: &Config,
-    ready: impl FnOnce(SocketAddr) -> Result<(), ServeError>,
+    ready: impl FnOnce(&ListeningServer) -> Result<(), ServeError>,
 ) -> Result<(), ServeError> {
     System::new().block_on(async {
         // The signal handlers are installed before others can know of the server.
@@ -244,7 +284,7 @@ pub(crate) fn run(
                 () = stdin.notified() => Stop::AtOnce,
             }
         };
-        serve_until(config, stop, |listening| ready(listening.address)).await
+        serve_until(config, stop, ready).await
     })
 }
 

@@ -311,6 +311,17 @@ fn the_development_account_serves_when_there_is_no_other_and_is_announced() {
 }
 
 #[test]
+fn only_a_terminal_is_shown_the_token_of_the_console() {
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:"];
+    let mut server = Process::spawn(fresh_folder(), &arguments, &[("ROWHOUSE_ADMIN_LISTEN", "127.0.0.1:0")]);
+    let console = server.next_line();
+    assert!(console.starts_with("Console: http://127.0.0.1:"), "{console}");
+    assert!(console.contains("ROWHOUSE_ADMIN_TOKEN") && !console.contains('#'), "{console}");
+    let log = server.log();
+    assert!(!log.contains("token"), "{log}");
+}
+
+#[test]
 fn the_development_account_is_gone_when_there_is_another() {
     let server = server(&fresh_folder());
     let said = server.announced.join("\n");

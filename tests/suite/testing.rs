@@ -207,7 +207,7 @@ fn the_image_is_told_what_the_program_understands_and_waits_for_what_it_says() {
         variables.push(("ROWHOUSE_LISTEN", "127.0.0.1:0".into()));
         let variables: Vec<(&str, &str)> = variables.iter().map(|(n, v)| (*n, v.as_str())).collect();
         let process = Process::spawn(fresh_folder(), &["serve"], &variables);
-        let [line] = process.announced.as_slice() else { panic!("{:?}", process.announced) };
+        let [line, _] = process.announced.as_slice() else { panic!("{:?}", process.announced) };
         assert!(line.starts_with(Image::READY), "{line}");
         assert!(line.contains("sqlite::memory:"), "{line}");
         let (host, port) = process.address().split_once(':').expect("a host and a port");

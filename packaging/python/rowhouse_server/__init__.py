@@ -16,7 +16,7 @@ from typing import IO
 
 __all__ = ["Server", "binary"]
 
-_READY = "Rowhouse is ready at "
+_CONNECTION_STRING = re.compile(r"Connection string.*: (\S+)")
 _OPERATORS = re.compile(r"operators are answered at (http://\S+)")
 # Settings of whoever runs the tests must not leak in.
 _SETTING = re.compile(r"ROWHOUSE_|DATABASE_URL|OTEL_")
@@ -69,7 +69,7 @@ class Server:
             *arguments,
         ]
         self._env = {name: value for name, value in os.environ.items() if not _SETTING.match(name)}
-        self._env.update(env or {})
+        self._env.update({"ROWHOUSE_CONSOLE": "off"} | (env or {}))
         self._timeout = timeout
         self._log: collections.deque[str] = collections.deque(maxlen=_LOG_LINES)
         self._readers: list[threading.Thread] = []
@@ -166,7 +166,8 @@ class Server:
 
     @staticmethod
     def _announced(line: str) -> str | None:
-        return line.split(" ")[-1] if line.startswith(_READY) else None
+        found = _CONNECTION_STRING.fullmatch(line)
+        return found.group(1) if found else None
 
     def _logged(self, line: str) -> str | None:
         self._log.append(line)

@@ -154,7 +154,7 @@ pub(crate) fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Re
         ],
         Named::AzuriteTable => Vec::new(),
     };
-    start::run(&config, |address| {
+    start::run(&config, |listening| {
         let mut lines = String::new();
         for (host, placeholder) in placeholders {
             let (service, address) = (format!("{:?}", placeholder.service), placeholder.address);
@@ -162,7 +162,7 @@ pub(crate) fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Re
             lines.push_str(&named.ready(&service, "http", host, address.port()));
         }
         let scheme = if line.cert.is_some() { "https" } else { "http" };
-        lines.push_str(&named.ready("Table", scheme, &line.table_host, address.port()));
+        lines.push_str(&named.ready("Table", scheme, &line.table_host, listening.address.port()));
         let mut out = io::stdout().lock();
         let _ = out.write_all(lines.as_bytes());
         let _ = out.flush();
@@ -209,6 +209,10 @@ impl AzuriteArguments {
         flags.push(database);
         if let (Some(certificate), Some(key)) = (&self.cert, &self.key) {
             flags.extend(["--tls-cert".into(), certificate.into(), "--tls-key".into(), key.into()]);
+        }
+        // Azurite has no console, so only operators who know of ours get it.
+        if std::env::var_os("ROWHOUSE_ADMIN_LISTEN").is_none() {
+            flags.extend(["--admin-listen".into(), OsString::new()]);
         }
         if let Some(accounts) = std::env::var_os("AZURITE_ACCOUNTS").filter(|accounts| !accounts.is_empty()) {
             flags.push("--accounts".into());

@@ -5,6 +5,7 @@
 use std::net::IpAddr;
 
 use super::call::Call;
+use super::guard::Admission;
 use super::reply::Refusal;
 use super::routes::Route;
 use crate::observe::metrics::OperationLabel;
@@ -20,8 +21,8 @@ const MAX_TEXT: usize = 128;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Operator {
     pub peer: Option<IpAddr>,
-    /// Whether it has sent the admin token. Otherwise it is on this machine.
-    pub has_token: bool,
+    /// Why its request was let in.
+    pub admission: Admission,
 }
 
 /// What was asked, and how it ended.
@@ -128,7 +129,10 @@ impl AuditLine<'_> {
         tracing::info!(
             target: AUDIT,
             request_id = self.request_id,
-            who = if self.operator.has_token { "admin token" } else { "this machine" },
+            who = match self.operator.admission {
+                Admission::Token => "admin token",
+                Admission::Local => "this machine",
+            },
             peer,
             action = self.action,
             account = self.account,

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::audit::{Audit, Audited, Operator};
 use super::call::Call;
 use super::console::service;
-use super::guard::{self, GuardedRequest};
+use super::guard::{Admission, GuardedRequest, token_needed};
 use super::reply::{Outcome, Refusal, Reply};
 use super::routes::{Access, Handler, ListenerPart, Parameters, ROUTES, Route};
 use super::state::ConsoleMode;
@@ -53,9 +53,9 @@ async fn answer(
     body: Payload,
     request_id: &str,
 ) -> Result<Answered, Refusal> {
-    let (route, parameters) = route_of(admin, http)?;
-    let permitted = permitted(admin, http, route);
-    let operator = operator(admin, http);
+    let (route, parameters, admission) = route_of(admin, http)?;
+    let permitted = permitted(admin, http, route, admission);
+    let operator = Operator { peer: head_of(http, &admin.settings.proxies).peer, admission };
     match route.handler {
         Handler::Service => {
             let observed = Observed::new(request_id.to_owned());
@@ -100,17 +100,17 @@ fn warn_of(refusal: &Refusal, http: &HttpRequest) {
     }
 }
 
-/// Returns the route of a request with its parameters, if the sender may know of it.
-fn route_of(admin: &Admin, http: &HttpRequest) -> Result<(&'static Route, Parameters), Refusal> {
+/// Returns the route of a request with its parameters, if the sender may know of it, and why it was let in.
+fn route_of(admin: &Admin, http: &HttpRequest) -> Result<(&'static Route, Parameters, Admission), Refusal> {
     let matching: Vec<_> =
         routes(admin).filter_map(|route| Some((route, route.parameters(http.path())?))).collect();
     let known = !matching.is_empty();
     let is_open = known && matching.iter().all(|(route, _)| route.access == Access::Open);
     // Without the token, not even the existence of other routes is revealed.
-    if !is_open {
-        let authorize = guard::authorize(admin.settings.token.as_ref(), guarded(http));
-        authorize.inspect_err(|refusal| warn_of(refusal, http))?;
-    }
+    let admission = match is_open {
+        true => Admission::Local,
+        false => admin.settings.guard.admit(guarded(http)).inspect_err(|refusal| warn_of(refusal, http))?,
+    };
     let Some((route, parameters)) =
         matching.into_iter().find(|(route, _)| answers(route, http.method().as_str()))
     else {
@@ -119,14 +119,13 @@ fn route_of(admin: &Admin, http: &HttpRequest) -> Result<(&'static Route, Parame
             false => Refusal::new(404, "NotFound", "There is no such resource; see /openapi.json."),
         });
     };
-    Ok((route, parameters))
+    Ok((route, parameters, admission))
 }
 
-/// Refuses what this server lets nobody do, or no browser.
-fn permitted(admin: &Admin, http: &HttpRequest, route: &Route) -> Result<(), Refusal> {
-    if route.access == Access::AdminToken && admin.settings.token.is_none() {
-        let message = "Only a server that was given --admin-token does that.";
-        return Err(Refusal::new(403, "TokenNeeded", message));
+/// Refuses a request without the token that its route needs, and a change by a browser of a read-only console.
+fn permitted(admin: &Admin, http: &HttpRequest, route: &Route, admission: Admission) -> Result<(), Refusal> {
+    if route.access == Access::AdminToken && admission != Admission::Token {
+        return Err(token_needed());
     }
     if route.is_change && admin.settings.console == ConsoleMode::ReadOnly && is_of_browser(http) {
         return Err(super::console::read_only());
@@ -138,11 +137,6 @@ fn permitted(admin: &Admin, http: &HttpRequest, route: &Route) -> Result<(), Ref
 /// them out.
 fn is_of_browser(http: &HttpRequest) -> bool {
     ["origin", "sec-fetch-site"].iter().any(|name| http.headers().contains_key(*name))
-}
-
-fn operator(admin: &Admin, http: &HttpRequest) -> Operator {
-    let peer = head_of(http, &admin.settings.proxies).peer;
-    Operator { peer, has_token: admin.settings.token.is_some() }
 }
 
 async fn whole(http: &HttpRequest, body: Payload) -> Result<Bytes, Refusal> {

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
+use uuid::Uuid;
+
 use super::reply::Refusal;
 
 /// Minimum characters of a token.
@@ -19,6 +21,12 @@ impl AdminToken {
     pub(crate) fn new(text: &str) -> Option<Self> {
         let fits = text.len() >= MIN_TOKEN && text.bytes().all(|byte| byte.is_ascii_graphic());
         fits.then(|| Self(Sha256::digest(text).into()))
+    }
+
+    /// Makes a token, and returns its text too.
+    pub(crate) fn generate() -> (Self, String) {
+        let text = Uuid::new_v4().simple().to_string();
+        (Self(Sha256::digest(&text).into()), text)
     }
 
     /// Whether this is the token. Compares in constant time.
@@ -41,34 +49,60 @@ pub(crate) struct GuardedRequest<'a> {
     pub origin: Option<&'a str>,
 }
 
-/// Lets a request in if it has the token and comes from no web page of another site. Without a
-/// configured token, the listener is reachable from this machine only, and must be addressed as
-/// such: another host name may be one of a web page that was made to resolve to this machine (DNS
-/// rebinding).
-///
-/// # Errors
-/// 401 without the right token, 403 for a request from a web page of another site.
-pub(crate) fn authorize(token: Option<&AdminToken>, request: GuardedRequest<'_>) -> Result<(), Refusal> {
-    let Some(token) = token else { return is_local(request) };
-    let sent = request.authorization.and_then(|header| {
-        let (scheme, text) = header.split_once(' ')?;
-        scheme.eq_ignore_ascii_case("bearer").then_some(text.trim())
-    });
-    match sent {
-        Some(text) if token.is(text) && is_own_page(request) => Ok(()),
-        Some(text) if token.is(text) => {
-            Err(Refusal::new(403, "Forbidden", "A page of another site may not ask this server."))
+/// Which requests the admin listener answers.
+#[derive(Debug, Clone)]
+pub(crate) struct Guard {
+    pub token: AdminToken,
+    /// Whether programs on this machine may read without the token: the operator chose a loopback address and no
+    /// token.
+    pub is_open_locally: bool,
+}
+
+/// Why a request was let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// It has the token.
+    Token,
+    /// It comes from this machine, and reads.
+    Local,
+}
+
+impl Guard {
+    /// Lets a request in if it has the token and comes from no web page of another site. A request without a token
+    /// must name this machine by its address, if it may come at all: another host name may be one of a web page
+    /// that was made to resolve to this machine (DNS rebinding).
+    ///
+    /// # Errors
+    /// 401 without the right token, 403 for a request from a web page of another site.
+    pub(crate) fn admit(&self, request: GuardedRequest<'_>) -> Result<Admission, Refusal> {
+        let sent = request.authorization.and_then(|header| {
+            let (scheme, text) = header.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then_some(text.trim())
+        });
+        match sent {
+            Some(text) if self.token.is(text) && is_own_page(request) => Ok(Admission::Token),
+            Some(text) if self.token.is(text) => {
+                Err(Refusal::new(403, "Forbidden", "A page of another site may not ask this server."))
+            }
+            None if self.is_open_locally && request.authorization.is_none() => admit_locally(request),
+            _ => Err(token_needed()),
         }
-        _ => Err(Refusal::new(401, "Unauthorized", "Show the admin token: Authorization: Bearer …")),
     }
 }
 
-fn is_local(request: GuardedRequest<'_>) -> Result<(), Refusal> {
+/// The refusal of a request that needs the token.
+pub(super) fn token_needed() -> Refusal {
+    Refusal::new(401, "Unauthorized", "Send the admin token: Authorization: Bearer TOKEN.")
+}
+
+fn admit_locally(request: GuardedRequest<'_>) -> Result<Admission, Refusal> {
     let host = request.host.unwrap_or_default();
     if is_address_or_localhost(host) && is_own_page(request) {
-        return Ok(());
+        return Ok(Admission::Local);
     }
-    Err(Refusal::new(403, "Forbidden", "Without a token only this machine may ask, under its address."))
+    let message =
+        "Without the admin token, a request must come from this machine and name its address as the host.";
+    Err(Refusal::new(403, "Forbidden", message))
 }
 
 /// Whether the request comes from no web page, or from one that this listener, or a proxy in front
@@ -108,33 +142,48 @@ mod tests {
         assert!(!format!("{:?}", AdminToken::new(TEXT)).contains("0123"));
     }
 
+    fn guard(is_open_locally: bool) -> Guard {
+        Guard { token: AdminToken::new(TEXT).unwrap(), is_open_locally }
+    }
+
+    #[test]
+    fn a_generated_token_lets_in_and_differs_each_time() {
+        let (token, text) = AdminToken::generate();
+        let authorization = format!("Bearer {text}");
+        let request = GuardedRequest { authorization: Some(&authorization), host: None, origin: None };
+        let generated = Guard { token, is_open_locally: false };
+        assert_eq!(generated.admit(request).ok(), Some(Admission::Token));
+        assert_ne!(AdminToken::generate().1, text);
+    }
+
     #[test]
     fn only_the_token_lets_in_where_there_is_one() {
-        let token = AdminToken::new(TEXT);
-        let ask = |authorization| {
-            let request = GuardedRequest { authorization, host: Some("x.example"), origin: None };
-            authorize(token.as_ref(), request).map_err(|refusal| refusal.status)
+        let ask = |guard: &Guard, authorization| {
+            let request = GuardedRequest { authorization, host: Some("127.0.0.1"), origin: None };
+            guard.admit(request).map_err(|refusal| refusal.status)
         };
-        assert_eq!(ask(Some("Bearer 0123456789abcdef")), Ok(()));
-        assert_eq!(ask(Some("bearer  0123456789abcdef")), Ok(()));
         let wrong =
             ["Bearer 0123456789abcdeg", "Bearer ", "0123456789abcdef", "Basic 0123456789abcdef", "Bearer"];
-        for header in wrong {
-            assert_eq!(ask(Some(header)), Err(401), "{header}");
+        for guard in [guard(false), guard(true)] {
+            assert_eq!(ask(&guard, Some("Bearer 0123456789abcdef")), Ok(Admission::Token));
+            assert_eq!(ask(&guard, Some("bearer  0123456789abcdef")), Ok(Admission::Token));
+            for header in wrong {
+                assert_eq!(ask(&guard, Some(header)), Err(401), "{header}");
+            }
         }
-        assert_eq!(ask(None), Err(401));
+        assert_eq!(ask(&guard(false), None), Err(401));
+        assert_eq!(ask(&guard(true), None), Ok(Admission::Local));
     }
 
     #[test]
     fn the_token_does_not_let_in_pages_of_other_sites() {
-        let token = AdminToken::new(TEXT);
         let ask = |origin| {
             let authorization = Some("Bearer 0123456789abcdef");
             let request = GuardedRequest { authorization, host: Some("x.example"), origin: Some(origin) };
-            authorize(token.as_ref(), request).map_err(|refusal| refusal.status)
+            guard(false).admit(request).map_err(|refusal| refusal.status)
         };
         for own in ["http://x.example", "https://x.example"] {
-            assert_eq!(ask(own), Ok(()), "{own}");
+            assert_eq!(ask(own), Ok(Admission::Token), "{own}");
         }
         for other in
             ["null", "", "https://y.example", "https://x.example:1", "x.example", "https://x.example/"]
@@ -146,16 +195,17 @@ mod tests {
     #[test]
     fn without_a_token_foreign_pages_are_kept_out() {
         let ask = |host, origin| {
-            authorize(None, GuardedRequest { authorization: None, host: Some(host), origin })
-                .map_err(|r| r.status)
+            let request = GuardedRequest { authorization: None, host: Some(host), origin };
+            guard(true).admit(request).map_err(|refusal| refusal.status)
         };
-        for host in ["127.0.0.1:9000", "localhost:9000", "[::1]:9000", "127.0.0.1", "LOCALHOST"] {
-            assert_eq!(ask(host, None), Ok(()), "{host}");
+        let local = Ok(Admission::Local);
+        for host in ["127.0.0.1:10003", "localhost:10003", "[::1]:10003", "127.0.0.1", "LOCALHOST"] {
+            assert_eq!(ask(host, None), local, "{host}");
         }
-        for host in ["evil.example:9000", "localhost.evil.example", "", "[evil]:1", "[::1]evil.example"] {
+        for host in ["evil.example:10003", "localhost.evil.example", "", "[evil]:1", "[::1]evil.example"] {
             assert_eq!(ask(host, None), Err(403), "{host}");
         }
-        assert_eq!(ask("localhost:9000", Some("http://localhost:9000")), Ok(()));
-        assert_eq!(ask("localhost:9000", Some("https://evil.example")), Err(403));
+        assert_eq!(ask("localhost:10003", Some("http://localhost:10003")), local);
+        assert_eq!(ask("localhost:10003", Some("https://evil.example")), Err(403));
     }
 }

@@ -25,6 +25,6 @@ mod state;
 mod tables;
 
 pub(crate) use console::history::record as record_history;
-pub(crate) use guard::AdminToken;
+pub(crate) use guard::{AdminToken, Guard};
 pub(crate) use listen::listen;
 pub(crate) use state::{Admin, AdminSettings, ConsoleMode};

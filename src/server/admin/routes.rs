@@ -54,10 +54,10 @@ pub(crate) enum Handler {
 pub(crate) enum Access {
     /// Anyone.
     Open,
-    /// Callers with the token; without a configured token, callers on this machine.
+    /// Callers with the token; where an operator chose a loopback address and no token, every program on this
+    /// machine.
     Guarded,
-    /// Callers with the token. Without a configured token, nobody: not every program on this
-    /// machine may change accounts or see keys.
+    /// Callers with the token: not every program on this machine may change accounts or see keys.
     AdminToken,
 }
 
@@ -101,8 +101,9 @@ pub(crate) const ROUTES: &[Route] = &[
     for_tests("GET", "/test/faults", |call| Box::pin(async { faults::list(call) })),
     for_tests("PUT", "/test/faults", |call| Box::pin(async { faults::set(call) })).changing(),
     for_tests("DELETE", "/test/faults", |call| Box::pin(async { faults::clear(call) })).changing(),
+    open("GET", "/", |call| Box::pin(assets::redirect(call))).of_console(),
     open("GET", "/console", |call| Box::pin(assets::redirect(call))).of_console(),
-    guarded("GET", "/console/api/session", |call| Box::pin(session::session(call))).of_console(),
+    token("GET", "/console/api/session", |call| Box::pin(session::session(call))).of_console(),
     open("GET", "/console/{asset...}", |call| Box::pin(assets::asset(call))).of_console(),
     token("GET", "/requests", |call| Box::pin(requests::requests(call))).of_console(),
     token("GET", "/history", |call| Box::pin(history::history(call))).of_console(),

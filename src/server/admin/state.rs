@@ -9,7 +9,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use super::connections::OpenConnections;
-use super::guard::AdminToken;
+use super::guard::Guard;
 use super::history::History;
 use super::reply::Refusal;
 use crate::error::{Code, Error};
@@ -39,8 +39,7 @@ const PERMIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The settings of the admin listener.
 #[derive(Debug, Clone)]
 pub(crate) struct AdminSettings {
-    /// The token that operators must send, if one is configured.
-    pub token: Option<AdminToken>,
+    pub guard: Guard,
     /// Whether the routes for test suites exist, which reset and restore all data.
     pub test_mode: bool,
     pub console: ConsoleMode,

@@ -28,7 +28,10 @@ impl Settings {
                 no_admin && is_given(&self.admin_token, &self.admin_token_file),
                 "--admin-token: does nothing without --admin-listen",
             ),
-            (no_admin && self.console != ConsoleMode::On, "--console: does nothing without --admin-listen"),
+            (
+                no_admin && self.console == ConsoleMode::ReadOnly,
+                "--console: does nothing without --admin-listen",
+            ),
             (
                 on_sqlite && is_given(&storage.migrate_url, &storage.migrate_url_file),
                 "--migrate-url: does nothing on SQLite",

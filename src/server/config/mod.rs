@@ -72,11 +72,13 @@ pub(crate) struct Settings {
     #[arg(long, env = "ROWHOUSE_HOST_SUFFIX", value_delimiter = ',')]
     pub host_suffix: Vec<String>,
 
-    /// Address and port for operators: probes, metrics, statistics [default: none]
+    /// Address and port for operators: console, probes, metrics; '' for none [default: 127.0.0.1:10003, or
+    /// another port if that one is in use; none with --console off]
     #[arg(long, env = "ROWHOUSE_ADMIN_LISTEN")]
     pub admin_listen: Option<String>,
 
-    /// Bearer token for operators; required unless --admin-listen is a loopback address
+    /// Bearer token for operators; required unless --admin-listen is a loopback address [default: a new one
+    /// at each start]
     #[arg(long, env = "ROWHOUSE_ADMIN_TOKEN", hide_env_values = true)]
     pub admin_token: Option<String>,
 
@@ -392,7 +394,9 @@ pub(crate) fn address(text: &str) -> Option<SocketAddr> {
 /// Refuses one port for both listeners.
 fn check_admin_port(listen: SocketAddr, admin: Option<&AdminAddress>) -> Result<(), ConfigError> {
     match admin {
-        Some(admin) if collide(listen, admin.listen) => Err(ConfigError::AdminPort(admin.listen)),
+        Some(admin) if admin.is_chosen && collide(listen, admin.listen) => {
+            Err(ConfigError::AdminPort(admin.listen))
+        }
         _ => Ok(()),
     }
 }
@@ -501,7 +505,9 @@ mod tests {
             read(&[&listen, &more[1..]].concat()).map(|config| config.admin.is_some())
         };
         let token = "0123456789abcdef";
-        assert_eq!(read(&[]).map(|config| config.admin.is_some()), Ok(false));
+        assert_eq!(read(&[]).map(|config| config.admin.is_some()), Ok(true));
+        assert_eq!(read(&["--console", "off"]).map(|config| config.admin.is_some()), Ok(false));
+        assert!(read(&["--listen", "127.0.0.1:10003"]).is_ok(), "the console takes another port");
         assert_eq!(admin(&[""]), Ok(false));
         assert_eq!(admin(&["127.0.0.1:1"]), Ok(true));
         assert_eq!(admin(&["[::1]:1", "--admin-token", token]), Ok(true));
@@ -578,13 +584,13 @@ mod tests {
             let line = Line::try_parse_from([&["rowhouse"], arguments].concat()).unwrap();
             line.settings.idle(&line.settings.read().unwrap())
         };
-        let token = ["--admin-token", "0123456789abcdef"];
+        let token = ["--admin-token", "0123456789abcdef", "--console", "off"];
         let postgres = ["--database-url", "postgres://h/d"];
         let issuer = ["--oidc-issuer", "https://i"];
         for (setting, needed) in [
             (&token[..], &["--admin-listen", "127.0.0.1:1"][..]),
-            (&["--admin-token-file", "/nonexistent"], &[]),
-            (&["--console", "off"], &["--admin-listen", "127.0.0.1:1"]),
+            (&["--admin-token-file", "/nonexistent", "--console", "off"], &[]),
+            (&["--console", "read-only", "--admin-listen", ""], &[]),
             (&["--migrate-url", "postgres://h/d"], &postgres),
             (&["--migrate-url-file", "Cargo.toml"], &postgres),
             (&["--table-spread", "2"], &postgres),

@@ -1,6 +1,6 @@
 //! Settings of the admin listener and of traces.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use ureq::http::{HeaderName, HeaderValue};
 
@@ -9,10 +9,15 @@ use crate::observe::trace::TraceSettings;
 use crate::protocol::codec::uri::percent_decode;
 use crate::server::admin::{AdminToken, ConsoleMode};
 
+/// Where the admin listener is unless a setting says otherwise.
+const DEFAULT_LISTEN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 10_003));
+
 /// The settings of the admin listener.
 #[derive(Debug, Clone)]
 pub(crate) struct AdminAddress {
     pub listen: SocketAddr,
+    /// Whether the operator chose the address. Otherwise the server takes another port if this one is in use.
+    pub is_chosen: bool,
     /// Always set if other machines can reach the address.
     pub token: Option<AdminToken>,
     /// Whether test suites may reset and restore the stored data.
@@ -50,24 +55,33 @@ impl Settings {
     }
 
     pub(super) fn admin(&self) -> Result<Option<AdminAddress>, ConfigError> {
-        let Some(given) = self.admin_listen.as_deref().map(str::trim).filter(|text| !text.is_empty()) else {
-            return if self.test_mode { Err(ConfigError::TestMode) } else { Ok(None) };
+        let chosen = self.admin_listen.as_deref().map(str::trim);
+        let listen = match chosen {
+            None if self.console == ConsoleMode::Off => None,
+            None => Some(DEFAULT_LISTEN),
+            Some("") => None,
+            Some(text) => Some(address(text).ok_or_else(|| ConfigError::AdminListen(text.to_owned()))?),
         };
-        let listen = address(given).ok_or_else(|| ConfigError::AdminListen(given.to_owned()))?;
-        let token = self.admin_token()?;
+        let is_chosen = chosen.is_some();
+        let test_mode = self.test_mode;
+        if test_mode && !(is_chosen && listen.is_some()) {
+            return Err(ConfigError::TestMode);
+        }
+        let Some(listen) = listen else { return Ok(None) };
+        let token = self.admin_token(is_chosen)?;
         if token.is_none() && !listen.ip().is_loopback() {
             return Err(ConfigError::AdminToken(listen));
         }
-        Ok(Some(AdminAddress { listen, token, test_mode: self.test_mode, console: self.console }))
+        Ok(Some(AdminAddress { listen, is_chosen, token, test_mode, console: self.console }))
     }
 
-    fn admin_token(&self) -> Result<Option<AdminToken>, ConfigError> {
+    fn admin_token(&self, is_chosen: bool) -> Result<Option<AdminToken>, ConfigError> {
         let given = secret("--admin-token", &self.admin_token, &self.admin_token_file)?;
-        // A blank token is a mistake: the operator meant to protect the listener.
+        // A blank token beside an address is a mistake: the operator meant to protect the listener.
         let is_blank = given.is_none() && (self.admin_token.is_some() || self.admin_token_file.is_some());
         match given.map(|text| AdminToken::new(&text)) {
             Some(Some(token)) => Ok(Some(token)),
-            None if !is_blank => Ok(None),
+            None if !(is_blank && is_chosen) => Ok(None),
             _ => Err(ConfigError::WeakToken),
         }
     }

@@ -13,6 +13,8 @@ use serde_json::json;
 
 use super::copying::{Served, batch_rows};
 use super::*;
+use crate::operators::{ask, get, refused};
+use crate::support::http::Wire;
 
 /// A command whose input and messages are those of a terminal.
 struct AtTerminal {
@@ -23,6 +25,15 @@ struct AtTerminal {
 
 impl AtTerminal {
     fn start(site: &Site, arguments: &[&str]) -> Self {
+        Self::start_with_output(site, arguments, Stdio::piped())
+    }
+
+    /// The same with its output shown too.
+    fn start_all_shown(site: &Site, arguments: &[&str]) -> Self {
+        Self::start_with_output(site, arguments, None)
+    }
+
+    fn start_with_output(site: &Site, arguments: &[&str], output: impl Into<Option<Stdio>>) -> Self {
         let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&near).and_then(|()| unlockpt(&near)).expect("a terminal");
         tcsetwinsize(&near, Winsize { ws_row: 40, ws_col: 160, ws_xpixel: 0, ws_ypixel: 0 }).expect("a size");
@@ -34,7 +45,7 @@ impl AtTerminal {
         command
             .env_remove("NO_COLOR")
             .stdin(far.try_clone().expect("a file"))
-            .stdout(Stdio::piped())
+            .stdout(output.into().unwrap_or_else(|| far.try_clone().expect("a file").into()))
             .stderr(far);
         let child = command.spawn().expect("the binary runs");
         // The far end closes with the command, and with it the reader.
@@ -73,6 +84,37 @@ impl AtTerminal {
 fn bar<'t>(shown: &'t str, name: &str, words: &[&str]) -> Option<&'t str> {
     let lines = shown.split(['\r', '\n']).rev();
     lines.into_iter().find(|line| line.contains(name) && words.iter().all(|word| line.contains(word)))
+}
+
+/// Of two servers, one at least finds the default port in use.
+#[test]
+fn a_server_at_a_terminal_shows_an_address_that_opens_its_console() {
+    let site = Site::sqlite();
+    let arguments =
+        ["serve", "--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:", "--until-stdin-closes"];
+    let servers = [(); 2].map(|()| AtTerminal::start_all_shown(&site, &arguments));
+    let printed = servers.each_ref().map(|server| {
+        until_some("the address of the console", || {
+            let shown = server.shown();
+            let (_, rest) = shown.split_once("Console: http://")?;
+            let (address, rest) = rest.split_once("/console/#token=")?;
+            let (token, _) = rest.split_once('\n')?;
+            Some((address.to_owned(), token.trim_end().to_owned()))
+        })
+    });
+    assert_ne!(printed[0].0, printed[1].0);
+    for (address, token) in &printed {
+        let listener = Wire::new(address);
+        let root = ask(&listener, "GET", "/", "");
+        assert_eq!((root.status, root.header("location")), (308, Some("console/")));
+        let authorization = format!("Authorization: Bearer {token}\r\n");
+        assert_eq!(ask(&listener, "GET", "/console/api/session", &authorization).status, 200);
+        // Not even programs on this machine read from a listener that no operator asked for.
+        for path in ["/console/api/session", "/metrics", "/tables"] {
+            refused(&get(&listener, path), 401, "Unauthorized");
+        }
+    }
+    drop(servers.map(|server| server.keyboard));
 }
 
 #[test]

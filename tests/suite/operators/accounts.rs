@@ -160,10 +160,10 @@ fn only_who_has_a_token_changes_accounts() {
     let server = site.server(&["--admin-listen", "127.0.0.1:0"]);
     let admin = admin_of(&server);
     assert_eq!(done(&get(&admin, "/accounts"), 200)[0]["name"], "myaccount");
-    refused(&post(&admin, "/accounts", &json!({ "name": "another" })), 403, "TokenNeeded");
-    refused(&post(&admin, "/accounts/myaccount/rotate", &json!({ "slot": 1 })), 403, "TokenNeeded");
+    refused(&post(&admin, "/accounts", &json!({ "name": "another" })), 401, "Unauthorized");
+    refused(&post(&admin, "/accounts/myaccount/rotate", &json!({ "slot": 1 })), 401, "Unauthorized");
     for (verb, path) in [("POST", "/disable"), ("POST", "/enable"), ("DELETE", "")] {
-        refused(&call(&admin, verb, &format!("/accounts/myaccount{path}"), ""), 403, "TokenNeeded");
+        refused(&call(&admin, verb, &format!("/accounts/myaccount{path}"), ""), 401, "Unauthorized");
     }
     drop(server);
     let server = site.server(&ADMIN);

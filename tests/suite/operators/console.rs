@@ -88,11 +88,13 @@ fn everything_but_the_files_needs_the_token() {
         json!([{ "name": account, "origin": "settings", "disabled": false, "extendedQueries": false }]);
     assert_eq!(session["accounts"], shown);
     drop(server);
-    // Without a token, nobody uses the console.
+    // The server has generated a token, which the console needs, unlike programs that read metrics.
     let (_server, admin) = super::server("sqlite::memory:", &[]);
-    assert_eq!(done(&get(&admin, "/console/api/session"), 200)["tokenNeeded"], true);
-    refused(&get(&admin, &format!("/service/{account}/Tables")), 403, "TokenNeeded");
-    refused(&get(&admin, "/requests"), 403, "TokenNeeded");
+    for path in ["/console/api/session", &format!("/service/{account}/Tables"), "/requests"] {
+        refused(&get(&admin, path), 401, "Unauthorized");
+    }
+    assert_eq!(get(&admin, "/metrics").status, 200);
+    refused(&call(&admin, "GET", "/metrics", ""), 401, "Unauthorized");
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn of_operators_who_are_refused_one_a_second_is_a_warning() {
     let (server, admin) = server("sqlite::memory:", &[]);
     let begun = Instant::now();
     let stranger = "GET /metrics HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer wrong\r\n\r\n";
-    let refuse = || assert_eq!(admin.exchange("GET", stranger.as_bytes()).status, 403);
+    let refuse = || assert_eq!(admin.exchange("GET", stranger.as_bytes()).status, 401);
     (0..100).for_each(|_| refuse());
     let mut refused = 100;
     until("a warning that tells of all before it", || {

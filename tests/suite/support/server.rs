@@ -149,8 +149,8 @@ pub struct Process {
     shell: Child,
     leash: Option<ChildStdin>,
     folder: PathBuf,
-    /// Lines of standard output up to and including the one that announces
-    /// the address.
+    /// Lines of standard output up to and including the ones that announce
+    /// the address and, unless the program was named Azurite, the connection string.
     pub announced: Vec<String>,
     address: String,
     /// Process id of the server itself.
@@ -179,7 +179,7 @@ wait
 impl Process {
     /// Starts the binary with nothing but the given arguments and variables in
     /// its environment and the folder as its working folder; waits until it
-    /// announces its address.
+    /// announces its address. There is no admin listener unless they have one.
     pub fn spawn(folder: PathBuf, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         match Self::try_spawn(folder, arguments, variables) {
             Ok(process) => process,
@@ -201,6 +201,7 @@ impl Process {
             .args(arguments)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("ROWHOUSE_ADMIN_LISTEN", "")
             .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -232,9 +233,20 @@ impl Process {
             }
             self.announced.push(line.trim_end().to_owned());
             if let Some(address) = address_in(&line) {
+                if line.starts_with("Rowhouse is ready") {
+                    let connection_string = self.next_line();
+                    self.announced.push(connection_string);
+                }
                 return Some(address);
             }
         }
+    }
+
+    /// The next line of standard output.
+    pub fn next_line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("a line of the server");
+        line.trim_end().to_owned()
     }
 
     /// A server over a database, with account 1 and these further arguments.

@@ -32,7 +32,6 @@ pub(crate) async fn session(call: &Call<'_>) -> Outcome {
             "database": database(&admin.service.primary),
             "readOnly": admin.settings.console == ConsoleMode::ReadOnly,
             "testMode": admin.settings.test_mode,
-            "tokenNeeded": admin.settings.token.is_none(),
             "tablesEndpoint": admin.settings.tables_endpoint,
             "accounts": listed.collect::<Vec<Value>>(),
             "moreAccounts": accounts.len() > MAX_ACCOUNTS,
