@@ -1,6 +1,7 @@
 //! `rowhouse check`: finds mistakes in the settings and problems of the database.
 
 use std::io::ErrorKind;
+use std::time::SystemTime;
 
 use chrono::TimeDelta;
 use clap::Args;
@@ -13,7 +14,7 @@ use super::versions::of_product;
 use crate::operator::accounts;
 use crate::server::config::{Config, Database, Settings};
 use crate::server::database;
-use crate::server::http::{self, Tls};
+use crate::server::http::{self, Tls, ValidityProblem};
 use crate::store::postgres::ConnectionDemand;
 use crate::store::{HostRole, HostsFound, Inspection, MigrationObstacle};
 
@@ -87,8 +88,16 @@ fn of_settings(settings: &Settings, config: &Config) -> Vec<Finding> {
 }
 
 fn of_certificate(config: &Config) -> Option<Finding> {
+    let renewal = "replace the files: a running server takes them up";
+    let problem_of = |tls: &Tls| tls.validity().and_then(|validity| validity.problem_at(SystemTime::now()));
     Some(match Tls::load(config.tls.clone()?) {
-        Ok(_) => ok("certificate", "it and its key belong together"),
+        Ok(tls) => match problem_of(&tls) {
+            Some(found @ ValidityProblem::ExpiresSoon(_)) => {
+                warning("certificate", found.to_string(), renewal)
+            }
+            Some(found) => problem("certificate", found.to_string(), renewal),
+            None => ok("certificate", "it and its key belong together"),
+        },
         Err(error) => {
             let advice = "give PEM files that belong together and that the user of this process may read";
             problem("certificate", format!("--tls-cert, --tls-key: {error}"), advice)
@@ -327,7 +336,10 @@ fn of_accounts(config: &Config, found: &Inspection) -> Option<Finding> {
     let count = found.accounts.len();
     Some(match &config.master_key {
         None if count == 0 => return None,
-        None => ok("accounts", format!("{count} in the database, not served without --master-key")),
+        None => {
+            let advice = "give the master key, or remove the accounts: no server without it serves them";
+            warning("accounts", format!("{count} in the database, and there is no --master-key"), advice)
+        }
         Some(master) => match accounts::check(master, &found.accounts) {
             Ok(()) if count == 0 && config.accounts.sample().is_none() => {
                 problem("accounts", "there is none", "add one with `rowhouse account add`")

@@ -99,6 +99,8 @@ pub(crate) struct TlsMetrics {
     /// Changed certificate files that were loaded, and those that could not be.
     pub reloads: Counter,
     pub failed_reloads: Counter,
+    /// When the certificate in use expires, in seconds since 1970; 0 without one.
+    pub certificate_end: Gauge,
 }
 
 impl PoolMetrics {
@@ -142,6 +144,7 @@ impl Metrics {
                 failed_handshakes: Counter::new(),
                 reloads: Counter::new(),
                 failed_reloads: Counter::new(),
+                certificate_end: Gauge::new(),
             },
             traces: Traces { sent: Counter::new(), dropped: Counter::new() },
         }

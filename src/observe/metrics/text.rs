@@ -1,4 +1,4 @@
-//! Metrics as OpenMetrics text.
+//! Metrics as text, in the format of OpenMetrics 1.0.0 or in the older one of Prometheus, 0.0.4.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,15 +10,37 @@ use super::requests::Requests;
 use super::scans::{FilterMetrics, FilteredRows};
 use super::{METRICS, Metrics, PoolMetrics, process};
 
-/// The media type of the output of [`print()`].
-pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// A text format of metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MetricsFormat {
+    OpenMetrics,
+    Prometheus,
+}
+
+impl MetricsFormat {
+    /// The media type without parameters, as it is in `Accept`.
+    pub(crate) fn media_type(self) -> &'static str {
+        match self {
+            MetricsFormat::OpenMetrics => "application/openmetrics-text",
+            MetricsFormat::Prometheus => "text/plain",
+        }
+    }
+
+    /// The value of `Content-Type` of the output of [`print()`].
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            MetricsFormat::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            MetricsFormat::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
 
 /// Microseconds per second, the unit that durations are printed in.
 const SECOND: f64 = 1e6;
 
 /// Prints all metrics of this process.
-pub(crate) fn print() -> String {
-    let mut page = MetricsText::default();
+pub(crate) fn print(format: MetricsFormat) -> String {
+    let mut page = MetricsText { text: String::new(), format };
     process_metrics(&mut page);
     request_metrics(&mut page, &METRICS.requests);
     refusal_metrics(&mut page, &METRICS.requests);
@@ -30,8 +52,10 @@ pub(crate) fn print() -> String {
     pool_metrics(&mut page, &METRICS);
     node_metrics(&mut page);
     edge_metrics(&mut page, &METRICS);
-    page.0.push_str("# EOF\n");
-    page.0
+    if format == MetricsFormat::OpenMetrics {
+        page.text.push_str("# EOF\n");
+    }
+    page.text
 }
 
 fn process_metrics(page: &mut MetricsText) {
@@ -258,6 +282,9 @@ fn edge_metrics(page: &mut MetricsText, metrics: &Metrics) {
     ] {
         page.counter(name, about, counter.get());
     }
+    let about = "When the certificate in use expires, in seconds since 1970; 0 without a certificate.";
+    let end = tls.certificate_end.get() as f64;
+    page.single("rowhouse_tls_certificate_expiry_timestamp_seconds", "gauge", about, end);
     let traces = &metrics.traces;
     page.counter("rowhouse_traces_sent", "Traces that the collector accepted.", traces.sent.get());
     page.counter(
@@ -268,21 +295,29 @@ fn edge_metrics(page: &mut MetricsText, metrics: &Metrics) {
 }
 
 /// Builds the text. Label values are our own and need no escaping.
-#[derive(Default)]
-struct MetricsText(String);
+struct MetricsText {
+    text: String,
+    format: MetricsFormat,
+}
 
 impl MetricsText {
+    /// Begins a family. The format of Prometheus names it as its samples are named, and knows no `info`.
     fn family(&mut self, name: &str, kind: &str, about: &str) {
-        let _ = writeln!(self.0, "# HELP {name} {about}\n# TYPE {name} {kind}");
+        let (ending, kind) = match (self.format, kind) {
+            (MetricsFormat::Prometheus, "counter") => ("_total", "counter"),
+            (MetricsFormat::Prometheus, "info") => ("_info", "gauge"),
+            (_, kind) => ("", kind),
+        };
+        let _ = writeln!(self.text, "# HELP {name}{ending} {about}\n# TYPE {name}{ending} {kind}");
     }
 
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
-        self.0.push_str(name);
+        self.text.push_str(name);
         for (at, (label, text)) in labels.iter().enumerate() {
-            let _ = write!(self.0, "{}{label}=\"{text}\"", if at == 0 { '{' } else { ',' });
+            let _ = write!(self.text, "{}{label}=\"{text}\"", if at == 0 { '{' } else { ',' });
         }
         let end = if labels.is_empty() { "" } else { "}" };
-        let _ = writeln!(self.0, "{end} {value}");
+        let _ = writeln!(self.text, "{end} {value}");
     }
 
     fn single(&mut self, name: &str, kind: &str, about: &str, value: f64) {
@@ -326,17 +361,37 @@ mod tests {
     fn histograms_sum_up_and_end_with_everything() {
         let histogram = Histogram::new(&[1_000, 1_000_000]);
         [500, 600_000, 2_000_000].into_iter().for_each(|value| histogram.add(value));
-        let mut page = MetricsText::default();
+        let mut page = MetricsText { text: String::new(), format: MetricsFormat::OpenMetrics };
         page.histogram("h", ("a", "b"), &histogram.read(), SECOND);
         let expected = "h_bucket{a=\"b\",le=\"0.001\"} 1\nh_bucket{a=\"b\",le=\"1.0\"} 2\n\
                         h_bucket{a=\"b\",le=\"+Inf\"} 3\nh_sum{a=\"b\"} 2.6005\nh_count{a=\"b\"} 3\n";
-        assert_eq!(page.0, expected);
+        assert_eq!(page.text, expected);
+    }
+
+    #[test]
+    fn families_are_named_as_each_format_wants() {
+        let heads = |format| {
+            let text = print(format);
+            let head = |name: &str| text.lines().any(|line| line == format!("# TYPE {name}"));
+            [
+                "rowhouse_requests counter",
+                "rowhouse_requests_total counter",
+                "rowhouse_build info",
+                "rowhouse_build_info gauge",
+                "rowhouse_requests_in_flight gauge",
+                "rowhouse_round_requests histogram",
+            ]
+            .map(head)
+        };
+        assert_eq!(heads(MetricsFormat::OpenMetrics), [true, false, true, false, true, true]);
+        assert_eq!(heads(MetricsFormat::Prometheus), [false, true, false, true, true, true]);
+        assert!(!print(MetricsFormat::Prometheus).contains("# EOF"));
     }
 
     #[test]
     fn every_sample_belongs_to_the_family_above_it() {
         METRICS.requests.page(3);
-        let text = print();
+        let text = print(MetricsFormat::OpenMetrics);
         let mut family = String::new();
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("# TYPE ") {

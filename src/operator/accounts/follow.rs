@@ -92,8 +92,15 @@ impl Follower {
             Failure::Fault(fault) => OperatorError::Unread(fault),
             Failure::Refused(_) => OperatorError::Unread(Fault::Other),
         };
-        if let Some(master) = &master {
-            check(master, &store.accounts().await.map_err(unread)?)?;
+        let stored = store.accounts().await.map_err(unread)?;
+        match &master {
+            Some(master) => check(master, &stored)?,
+            None if !stored.is_empty() => tracing::warn!(
+                "{} accounts in the database are not served, because there is no --master-key; `rowhouse account list` \
+                 names them",
+                stored.len()
+            ),
+            None => {}
         }
         let follower = Self::new(master, Some(given));
         follower.follow(store).await.map_err(unread)?;

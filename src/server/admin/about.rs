@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use actix_web::http::header;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::call::Call;
-use super::reply::Outcome;
-use super::reply::{Refusal, Reply};
+use super::call::{Call, weight_of};
+use super::reply::{Outcome, Refusal, Reply};
+use crate::observe::metrics::text::MetricsFormat;
 use crate::observe::metrics::{process, text};
 use crate::store::Store;
 
@@ -62,7 +63,12 @@ pub(crate) async fn ready(call: &Call<'_>) -> Outcome {
     }
 }
 
-/// Answers with all metrics as OpenMetrics text.
-pub(crate) async fn metrics(_: &Call<'_>) -> Outcome {
-    Ok(Reply::text(text::CONTENT_TYPE, text::print()))
+/// Answers with all metrics in the text format of Prometheus, or in that of OpenMetrics if the sender prefers it.
+pub(crate) async fn metrics(call: &Call<'_>) -> Outcome {
+    let accepted = call.header(header::ACCEPT).unwrap_or_default();
+    let [open, plain] = [MetricsFormat::OpenMetrics, MetricsFormat::Prometheus]
+        .map(|format| weight_of(format.media_type(), accepted));
+    let format =
+        if open > 0.0 && open >= plain { MetricsFormat::OpenMetrics } else { MetricsFormat::Prometheus };
+    Ok(Reply::text(format.content_type(), text::print(format)))
 }

@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::time::Duration;
 
+use actix_web::http::header::{HeaderMap, HeaderName};
 use bytes::Bytes;
 use serde::Deserialize;
 use tokio::time::timeout;
@@ -25,10 +26,7 @@ pub(crate) struct Call<'a> {
     pub parameters: Vec<(&'static str, String)>,
     /// At most [`super::state::MAX_BODY`] bytes, once they have arrived.
     pub received: OnceCell<Bytes>,
-    /// The ETags that the sender has.
-    pub if_none_match: Option<&'a str>,
-    /// The encodings of bodies that the sender understands.
-    pub accept_encoding: Option<&'a str>,
+    pub headers: &'a HeaderMap,
     /// What the call is about, for the audit, if its path does not name it.
     pub subject: OnceCell<String>,
     /// The account of the subject, if the path names neither.
@@ -36,6 +34,11 @@ pub(crate) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
+    /// Returns the value of a header, if it is text.
+    pub(crate) fn header(&self, name: HeaderName) -> Option<&'a str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
     /// Returns the first parameter of this name in the query string, decoded.
     ///
     /// # Errors
@@ -115,5 +118,37 @@ pub(crate) async fn within<T, E: Into<Refusal>>(
     match timeout(limit, work).await {
         Ok(done) => done.map_err(Into::into),
         Err(_) => Err(Error::from(Code::OperationTimedOut).into()),
+    }
+}
+
+/// Returns the weight of an item in a list such as that of `Accept` (RFC 9110, 12.4.2): 0 to 1, 0 if it is not in the
+/// list.
+pub(crate) fn weight_of(item: &str, list: &str) -> f32 {
+    let listed = list.split(',').find_map(|listed| {
+        let mut parts = listed.split(';').map(str::trim);
+        let is_item = parts.next()?.eq_ignore_ascii_case(item);
+        is_item.then(|| parts.find_map(|part| part.strip_prefix("q=")?.parse().ok()).unwrap_or(1.0))
+    });
+    listed.unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_has_the_weight_that_its_list_gives() {
+        for (list, weight) in [
+            ("gzip, deflate, br, zstd", 1.0),
+            ("ZSTD;q=0.5", 0.5),
+            ("gzip;q=1, zstd; level=3; q=0.25", 0.25),
+            ("zstd;q=0", 0.0),
+            ("zstd;q=0.0, gzip", 0.0),
+            ("gzip", 0.0),
+            ("*", 0.0),
+            ("", 0.0),
+        ] {
+            assert_eq!(weight_of("zstd", list), weight, "{list}");
+        }
     }
 }

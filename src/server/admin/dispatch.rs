@@ -68,12 +68,9 @@ async fn answer(
             answered.map(|answer| Answered::Service(answer.response))
         }
         Handler::Function(function) => {
-            let if_none_match = text(http.headers(), header::IF_NONE_MATCH);
-            let accept_encoding = text(http.headers(), header::ACCEPT_ENCODING);
-            let query = http.query_string();
+            let (headers, query) = (http.headers(), http.query_string());
             let (received, subject, account) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
-            let call =
-                Call { admin, query, parameters, received, if_none_match, accept_encoding, subject, account };
+            let call = Call { admin, query, parameters, received, headers, subject, account };
             let audit = Audit::begin(operator, route, Audited::Call(&call), request_id);
             let outcome: Outcome = match permitted {
                 Ok(()) => match whole(http, body).await {

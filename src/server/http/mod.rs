@@ -1,6 +1,7 @@
 //! The service over HTTP: connections, encryption, and actix requests in, responses out.
 
 mod busy_poll;
+mod certificate;
 mod connection;
 mod forwarded;
 mod listen;
@@ -11,6 +12,7 @@ mod timeouts;
 mod tls;
 mod workarounds;
 
+pub(crate) use certificate::ValidityProblem;
 pub(crate) use forwarded::Proxies;
 pub(crate) use listen::{Listening, accept, bind, listen, reachable, reserve};
 pub(crate) use receive::{Incoming, head_of};

@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use actix_web::rt::net::TcpStream;
 use tokio::io::AsyncWriteExt as _;
@@ -18,6 +18,7 @@ use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
+use super::certificate::{Validity, ValidityProblem};
 use crate::observe::metrics::METRICS;
 use crate::server::file::read_bytes;
 
@@ -49,8 +50,10 @@ pub(crate) enum TlsError {
     Certificate(PathBuf),
     #[error("{0}: no private key in PEM form was found")]
     Key(PathBuf),
-    #[error("the certificate and its key are of no use: {0}")]
-    Pair(rustls::Error),
+    #[error("{} is not the key of the certificate {}", .0.key.display(), .0.certificate.display())]
+    Mismatch(TlsFiles),
+    #[error("the certificate {} and the key {} cannot be used: {reason}", files.certificate.display(), files.key.display())]
+    Unusable { files: TlsFiles, reason: rustls::Error },
 }
 
 /// Encrypts connections.
@@ -86,7 +89,14 @@ struct Followed {
 impl TlsFiles {
     fn load(&self, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
         let (chain, key) = (chain(&self.certificate)?, secret(&self.key)?);
-        CertifiedKey::from_der(chain, key, provider).map_err(TlsError::Pair)
+        CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => TlsError::Mismatch(self.clone()),
+            reason => self.unusable(reason),
+        })
+    }
+
+    fn unusable(&self, reason: rustls::Error) -> TlsError {
+        TlsError::Unusable { files: self.clone(), reason }
     }
 
     fn stamp(&self) -> Stamp {
@@ -120,18 +130,40 @@ impl Tls {
         let current = Arc::new(Current(RwLock::new(Arc::new(files.load(&provider)?))));
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(TlsError::Pair)?
+            .map_err(|reason| files.unusable(reason))?
             .with_no_client_auth()
             .with_cert_resolver(Arc::clone(&current) as Arc<dyn ResolvesServerCert>);
         config.alpn_protocols = vec![HTTP_1.to_vec()];
         Ok(Self { files, current, acceptor: Arc::new(config).into(), first })
     }
 
+    /// Returns the period in which the certificate in use is valid.
+    pub(crate) fn validity(&self) -> Option<Validity> {
+        let current = self.current.0.read().unwrap_or_else(PoisonError::into_inner);
+        current.cert.first().and_then(Validity::of)
+    }
+
+    /// Exports the end of the period, and logs a problem with it that was not logged before.
+    fn watch_validity(&self, known: &mut Option<ValidityProblem>) {
+        let Some(validity) = self.validity() else { return };
+        METRICS.tls.certificate_end.set(validity.end_seconds());
+        let problem = validity.problem_at(SystemTime::now());
+        if let Some(problem) = problem.filter(|_| problem != *known) {
+            tracing::warn!(
+                "{}: {problem}; replace it: the server takes up changed files",
+                self.files.certificate.display()
+            );
+        }
+        *known = problem;
+    }
+
     /// Reloads changed files, as long as the server runs. Files that cannot be used change nothing, and are
     /// tried again; the log says so once for each change.
     pub(crate) async fn follow(&self) {
         let mut followed = Followed { used: self.first, reported: self.first };
+        let mut problem = None;
         loop {
+            self.watch_validity(&mut problem);
             sleep(LOOK).await;
             self.look(&mut followed).await;
         }

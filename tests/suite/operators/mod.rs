@@ -14,7 +14,7 @@ mod throttle;
 
 use std::collections::HashSet;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::{Duration, Instant};
 
@@ -397,8 +397,6 @@ fn exported(metrics: &str, for_people: bool) -> HashSet<String> {
     for line in metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
         let (name, kind) = line.split_once(' ').expect("a name and a kind");
         let ends: &[&str] = match kind {
-            "counter" => &["_total"],
-            "info" => &["_info"],
             "histogram" if !for_people => &["_bucket", "_sum", "_count"],
             _ => &[""],
         };
@@ -436,6 +434,50 @@ fn alerts_dashboard_and_manual_name_what_is_exported() {
     let exported = exported(&metrics, true);
     let forgotten: Vec<_> = exported.difference(&manual).collect();
     assert!(forgotten.is_empty(), "the manual does not explain {forgotten:?}");
+}
+
+/// A program of Prometheus: installed, or where `.ci/run` puts it.
+fn promtool() -> Option<PathBuf> {
+    let built = Path::new(env!("CARGO_BIN_EXE_rowhouse")).ancestors().nth(2)?.join("promtool");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let installed = std::env::split_paths(&path).map(|folder| folder.join("promtool"));
+    installed.chain([built]).find(|program| program.is_file())
+}
+
+#[test]
+fn prometheus_finds_nothing_wrong_with_metrics_and_alerts() {
+    let Some(promtool) = promtool() else {
+        return eprintln!("promtool is not installed: metrics are not checked");
+    };
+    let (_server, admin) = server("sqlite::memory:", &[]);
+    let page = fresh_folder().join("metrics");
+    std::fs::write(&page, metrics(&admin)).expect("a file");
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/prometheus/rowhouse.rules.yml");
+    for (arguments, input) in
+        [(vec!["metrics"], page), (vec!["rules", rules.to_str().expect("text")], "/dev/null".into())]
+    {
+        let input = std::fs::File::open(input).expect("the input");
+        let mut check = std::process::Command::new(&promtool);
+        let found = check.arg("check").args(&arguments).stdin(input).output().expect("promtool runs");
+        let said = String::from_utf8_lossy(&found.stderr);
+        assert!(found.status.success() && said.is_empty(), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn metrics_are_in_the_format_that_is_accepted() {
+    let (_server, admin) = server("sqlite::memory:", &[]);
+    let prometheus =
+        "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
+    for (accept, expected) in [
+        ("", "text/plain; version=0.0.4; charset=utf-8"),
+        ("text/plain", "text/plain; version=0.0.4; charset=utf-8"),
+        (prometheus, "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+    ] {
+        let raw = ask(&admin, "GET", "/metrics", &format!("Accept: {accept}\r\n"));
+        assert_eq!(raw.header("content-type"), Some(expected), "{accept}");
+        assert_eq!(raw.body.ends_with(b"# EOF\n"), expected.starts_with("application"), "{accept}");
+    }
 }
 
 /// Several databases may be in one Prometheus, and a server has 0 for what it has not measured yet.
