@@ -6,6 +6,18 @@ export function currentRoute() {
   return { pane, account, table };
 }
 
+/**
+ * The token of an address such as `#token=…`, which the server prints at its start. It is taken out of the address, so
+ * that neither the history nor a bookmark keeps it.
+ * @returns {string | null} null if the address has none
+ */
+export function takeToken() {
+  const found = /^#token=(.*)$/.exec(location.hash);
+  if (!found) return null;
+  history.replaceState(null, "", `${location.pathname}${location.search}#/`);
+  return decoded(found[1]);
+}
+
 /** @param {string} text */
 function decoded(text) {
   try {

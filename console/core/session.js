@@ -1,6 +1,7 @@
 // What the server says of itself, and which account is chosen.
 
 import { connection } from "./connection.js";
+import { InputError, RequestError } from "./errors.js";
 
 const CHOSEN = "rowhouse-account";
 
@@ -35,6 +36,19 @@ class Session extends EventTarget {
     }));
     this.hasMoreAccounts = found.moreAccounts;
     this.dispatchEvent(new Event("change"));
+  }
+
+  /** Uses a token from now on, if the server accepts it. @param {string} token @returns {Promise<void>} */
+  async signIn(token) {
+    if (!/^[\x21-\x7e]+$/.test(token)) throw new InputError("A token has only visible ASCII characters.");
+    connection.token = token;
+    try {
+      await this.load();
+    } catch (error) {
+      if (!(error instanceof RequestError && error.status === 401)) throw error;
+      connection.token = "";
+      throw new RequestError(401, error.code, "This is not the token of this server.", error.requestId);
+    }
   }
 
   /** The chosen account, which this tab remembers. */

@@ -2,15 +2,20 @@
 
 import { connection } from "../core/connection.js";
 import { h } from "../core/dom.js";
-import { RequestError } from "../core/errors.js";
-import { addressOf, currentRoute } from "../core/route.js";
+import { InputError, LostError, RequestError } from "../core/errors.js";
+import { addressOf, currentRoute, takeToken } from "../core/route.js";
 import { session } from "../core/session.js";
 import { View } from "../core/view.js";
 import { PANES, paneOf } from "../panes.js";
 import { button, errorBox, select } from "./controls.js";
 import { signIn } from "./sign-in.js";
 
+/** What to do about an address that no longer signs in. */
+const HINT = "A server without --admin-token has another one after each start: use the address that it printed last.";
+
 class AppShell extends View {
+  /** Whether the token of an address is being tried. */
+  #isEntering = false;
   top = h("div", { class: "top-state" });
   lost = h(
     "div",
@@ -36,7 +41,7 @@ class AppShell extends View {
 
   start() {
     const { signal } = this;
-    addEventListener("hashchange", () => this.show(), { signal });
+    addEventListener("hashchange", () => this.follow(), { signal });
     connection.addEventListener(
       "lost",
       () => {
@@ -47,7 +52,22 @@ class AppShell extends View {
     connection.addEventListener("back", () => this.back(), { signal });
     connection.addEventListener("refused", () => this.ask(), { signal });
     session.addEventListener("change", () => this.update(), { signal });
-    this.load();
+    this.follow(() => this.load());
+  }
+
+  /** Goes where the address leads: a token in it signs in first. @param {() => Promise<void>} go */
+  async follow(go = () => this.show()) {
+    const token = takeToken();
+    if (token === null) return go();
+    this.#isEntering = true;
+    const problem = await session.signIn(token).then(
+      () => null,
+      (error) => error,
+    );
+    this.#isEntering = false;
+    if (problem instanceof LostError) this.main.replaceChildren(errorBox(problem));
+    else if (problem) await this.ask(new InputError(`The token in the address: ${problem.message} ${HINT}`));
+    else await this.show();
   }
 
   async load() {
@@ -67,8 +87,9 @@ class AppShell extends View {
     else await this.load();
   }
 
-  async ask() {
-    if (await signIn()) await this.load();
+  /** @param {unknown} [problem] why a token that was tried already is refused */
+  async ask(problem) {
+    if (!this.#isEntering && (await signIn(problem))) await this.load();
   }
 
   update() {

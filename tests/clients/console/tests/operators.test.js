@@ -11,7 +11,7 @@ test("the token is asked for, kept for the tab, and forgotten on demand", async 
   const page = await open(our, "", { token: "" });
   await page.getByLabel("Admin token").fill("another-token-entirely");
   await page.keyboard.press("Enter");
-  await page.getByText("That is not the token of this server.").waitFor();
+  await page.getByText("This is not the token of this server.").waitFor();
   await picture(page, "sign-in");
   await page.getByLabel("Admin token").fill(TOKEN);
   await page.getByRole("button", { name: "Sign in" }).click();
@@ -24,6 +24,26 @@ test("the token is asked for, kept for the tab, and forgotten on demand", async 
   assert.equal((await page.context().cookies()).length, 0);
   await page.getByRole("button", { name: "Sign out" }).click();
   await page.getByLabel("Admin token").waitFor();
+});
+
+test("an address with the token signs in, and keeps no token", async () => {
+  const page = await open(our, `#token=${TOKEN}`, { token: "" });
+  await page.getByRole("heading", { name: "Tables", exact: true }).waitFor();
+  assert.equal(page.url(), `${our.server.admin}/console/#/`);
+  await page.reload();
+  await page.getByRole("heading", { name: "Tables", exact: true }).waitFor();
+  // The page is open already when somebody enters the address of another server's start.
+  await page.goto(`${our.server.admin}/console/#token=another-token-entirely`);
+  await page.getByRole("alert").getByText("The token in the address: This is not the token of this server.").waitFor();
+  assert.equal(page.url(), `${our.server.admin}/console/#/`);
+  await picture(page, "sign-in-address");
+  await page.getByLabel("Admin token").fill(TOKEN);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await page.getByRole("heading", { name: "Tables", exact: true }).waitFor();
+  // Nothing of the token is in the history.
+  await page.goBack();
+  assert.doesNotMatch(page.url(), /token=/);
 });
 
 test("all panes together load less than 200 KiB", async () => {
