@@ -39,7 +39,7 @@ impl Service {
     /// Answers one request, counts it, and writes it to the log and the traces.
     pub(crate) async fn serve(self: &Arc<Self>, head: &Head<'_>, body: &mut impl ReceiveBody) -> Served {
         // Boxed, since the future is copied on the way to where it runs.
-        let observed = Box::new(Observed::new(Uuid::new_v4().to_string()));
+        let observed = Box::new(Observed::of_client(Uuid::new_v4().to_string()));
         let (answer, cors_rules) = self.observed(head, body, None, &observed).await;
         Served { answer, cors_rules, request_id: observed.request_id }
     }

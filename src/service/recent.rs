@@ -26,6 +26,8 @@ pub(crate) struct RecentRequest {
     /// When it was answered.
     pub at: Ticks,
     pub operation: OperationLabel,
+    /// Whether it came over the admin listener, as those of the console do.
+    pub is_of_operator: bool,
     pub status: u16,
     pub refusal: Option<Code>,
     /// Total time, and the part of it that was spent waiting for the database.
@@ -42,6 +44,7 @@ pub(crate) struct RecentRequest {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AnsweredRequest<'a> {
     pub operation: OperationLabel,
+    pub is_of_operator: bool,
     pub status: u16,
     pub refusal: Option<Code>,
     pub duration: Duration,
@@ -119,6 +122,7 @@ impl RecentRequest {
             id,
             at: Ticks::MIN,
             operation: request.operation,
+            is_of_operator: false,
             status: 0,
             refusal: None,
             duration: Duration::ZERO,
@@ -135,6 +139,7 @@ impl RecentRequest {
     /// Replaces everything, and keeps the memory of the texts.
     fn replace(&mut self, id: u64, request: &AnsweredRequest<'_>) {
         (self.id, self.at, self.operation) = (id, Ticks::now(), request.operation);
+        self.is_of_operator = request.is_of_operator;
         (self.status, self.refusal) = (request.status, request.refusal);
         (self.duration, self.database) = (request.duration, request.database);
         for (own, new) in [
@@ -156,6 +161,7 @@ mod tests {
     fn request(table: &str) -> AnsweredRequest<'_> {
         AnsweredRequest {
             operation: OperationLabel::GetEntity,
+            is_of_operator: false,
             status: 200,
             refusal: None,
             duration: Duration::from_millis(2),

@@ -27,6 +27,8 @@ static FAILURES: [[WarningLimiter; OperationLabel::COUNT]; Code::COUNT] =
 /// What is known about a request while it is answered.
 pub(crate) struct Observed {
     pub request_id: String,
+    /// Whether the request came over the admin listener.
+    is_of_operator: bool,
     /// Where the request goes, once that is known.
     pub target: OnceCell<Target>,
     operation: Cell<OperationLabel>,
@@ -38,10 +40,20 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    /// Nothing else is known yet.
-    pub(crate) const fn new(request_id: String) -> Self {
+    /// A request of a client, of which nothing else is known yet.
+    pub(crate) const fn of_client(request_id: String) -> Self {
+        Self::new(request_id, false)
+    }
+
+    /// A request over the admin listener, of which nothing else is known yet.
+    pub(crate) const fn of_operator(request_id: String) -> Self {
+        Self::new(request_id, true)
+    }
+
+    const fn new(request_id: String, is_of_operator: bool) -> Self {
         Self {
             request_id,
+            is_of_operator,
             target: OnceCell::new(),
             operation: Cell::new(OperationLabel::Unknown),
             body_table: OnceCell::new(),
@@ -123,6 +135,7 @@ impl Observed {
     fn answered(&self, ending: &Ending, duration: Duration) -> AnsweredRequest<'_> {
         AnsweredRequest {
             operation: ending.operation,
+            is_of_operator: self.is_of_operator,
             status: ending.status,
             refusal: ending.refusal,
             duration,

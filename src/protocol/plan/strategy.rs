@@ -164,6 +164,11 @@ pub(crate) fn words(span: &Span) -> String {
         return format!("row {} of partition {}", quoted(&key.row), quoted(&key.partition));
     }
     let (lower, upper) = bounds(span);
+    if let (Some(first), Some(last)) = (&lower, &upper)
+        && first == last
+    {
+        return first.words();
+    }
     let from = match &lower {
         None => "from the start of the table".to_owned(),
         Some(bound) if bound.is_inclusive => format!("from {} on", bound.words()),
@@ -267,13 +272,19 @@ mod tests {
                 "PartitionKey eq 'it''s'",
                 KeyAccess::Partition,
                 None,
-                &["from partition 'it''s' on, up to and including partition 'it''s'"],
+                &["partition 'it''s'"],
             ),
             (
                 "PartitionKey eq 'p' and RowKey gt 'a' and RowKey lt 'b' and N eq 5",
                 KeyAccess::Partition,
                 Some("PartitionKey eq 'p' and RowKey gt 'a' and RowKey lt 'b' and N eq 5"),
                 &["after row 'a' of partition 'p', before row 'b' of partition 'p'"],
+            ),
+            (
+                "PartitionKey ge 'p' and PartitionKey le 'q'",
+                KeyAccess::Range,
+                None,
+                &["from partition 'p' on, up to and including partition 'q'"],
             ),
             ("PartitionKey ge 'p'", KeyAccess::Range, None, &["from partition 'p' on, to its end"]),
             ("PartitionKey gt 'p'", KeyAccess::Range, None, &["after partition 'p', to its end"]),

@@ -1,6 +1,6 @@
 //! The last hour of this server, a point for every ten seconds.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -94,6 +94,16 @@ impl History {
         push(&mut table.points, SizePoint { time, entities, bytes, complete });
     }
 
+    /// Forgets tables of an account that are not there any more: those from a name up to another one, or to the
+    /// end, that a list of all tables between them lacks. Names are in lower case.
+    pub(crate) fn listed(&self, account: &str, from: &str, to: Option<&str>, names: &HashSet<String>) {
+        locked(&self.sizes).retain(|(owner, table), _| {
+            let table = table.to_ascii_lowercase();
+            let is_between = table.as_str() >= from && to.is_none_or(|to| table.as_str() < to);
+            owner != account || !is_between || names.contains(&table)
+        });
+    }
+
     /// Ends a step.
     pub(super) fn step(&self, totals: RequestTotals) {
         let mut requests = locked(&self.requests);
@@ -182,6 +192,21 @@ mod tests {
         assert!(found.p50.is_some_and(|value| (1.0..=2.5).contains(&value)), "{found:?}");
         assert!(found.p99.is_some_and(|value| (250.0..=500.0).contains(&value)), "{found:?}");
         assert!(found.store_milliseconds.is_some_and(|value| (4.9..5.0).contains(&value)), "{found:?}");
+    }
+
+    #[test]
+    fn a_table_that_a_list_lacks_is_forgotten() {
+        let history = History::new();
+        let size = TableSize { entities: 1, bytes: 2, complete: true };
+        for (account, table) in [("acct", "Apples"), ("acct", "Pears"), ("acct", "Plums"), ("other", "Pears")] {
+            history.measured(account, table, size);
+        }
+        history.listed("acct", "b", Some("plums"), &HashSet::new());
+        history.listed("acct", "plums", None, &HashSet::from(["plums".to_owned()]));
+        let mut left: Vec<_> = locked(&history.sizes).keys().cloned().collect();
+        left.sort_unstable();
+        let expected = [("acct", "Apples"), ("acct", "Plums"), ("other", "Pears")];
+        assert_eq!(left, expected.map(|(account, table)| (account.to_owned(), table.to_owned())));
     }
 
     #[test]

@@ -78,11 +78,14 @@ pub(crate) async fn tables(call: &Call<'_>) -> Outcome {
         Some(_) => return Err(Refusal::bad_request(format!("limit: must be 1 to {TABLES}"))),
     };
     let from = call.query("from")?.unwrap_or_default().to_ascii_lowercase();
-    let spans = vec![Span { lower: Key::new(from, ""), upper: None }];
+    let spans = vec![Span { lower: Key::new(from.clone(), ""), upper: None }];
     let store = call.store();
     let scan = TableScan { spans, residual: None, rows, time: MAX_TIME };
     let page = store.list_tables(&account, &scan).await.map_err(Error::from)?;
     let mut next = page.next.map(|entry| entry.name);
+    let names = page.tables.iter().map(|entry| entry.name.to_ascii_lowercase()).collect();
+    let end = next.as_deref().map(str::to_ascii_lowercase);
+    call.admin.history.listed(&account, &from, end.as_deref(), &names);
     let mut measured = Vec::with_capacity(page.tables.len());
     for entry in page.tables {
         if begun.elapsed() > TIME_FOR_TABLES {

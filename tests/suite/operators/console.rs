@@ -256,7 +256,12 @@ fn the_last_requests_are_shown_without_secrets() {
     client.get("/Tables").expect(200);
     let more = done(&call(&admin, "GET", &path, ""), 200);
     assert_eq!(more["requests"][0]["operation"], "QueryTables");
+    assert_eq!(more["requests"][0]["fromOperator"], false);
     assert_eq!(more["last"], last + 1);
+    let (last, path) = (last + 1, format!("/requests?after={}", last + 1));
+    assert_eq!(call(&admin, "GET", &format!("/service/{}/Tables", client.account.name), "").status, 200);
+    let more = done(&call(&admin, "GET", &path, ""), 200);
+    assert_eq!(more["requests"][0]["fromOperator"], true);
     // As of a server before a restart.
     let far = done(&call(&admin, "GET", "/requests?after=1000000", ""), 200);
     assert_eq!((&far["requests"], &far["last"]), (&json!([]), &json!(last + 1)));

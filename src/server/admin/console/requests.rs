@@ -39,6 +39,7 @@ fn to_json(request: &RecentRequest) -> Value {
         "id": request.id,
         "time": request.at.to_canonical(),
         "operation": request.operation.text(),
+        "fromOperator": request.is_of_operator,
         "account": request.account,
         "table": request.table,
         "status": request.status,
