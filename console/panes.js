@@ -20,10 +20,10 @@ export const PANES = [
     within: "tables",
   },
   {
-    id: "signatures",
-    title: "Signatures",
-    tag: "signatures-pane",
-    load: () => import("./panes/signatures-pane.js"),
+    id: "sas-tokens",
+    title: "SAS tokens",
+    tag: "sas-tokens-pane",
+    load: () => import("./panes/sas-tokens-pane.js"),
     isOfAccount: true,
   },
   {

@@ -155,7 +155,7 @@ class AccountsPane extends View {
     let rotated = null;
     const modal = confirmByName({
       title: "Rotate key",
-      text: `The old key of ${name} ends at once, and all signatures that were made with it.`,
+      text: `The old key of ${name} stops working at once, and so do all SAS tokens signed with it.`,
       name,
       action: "Rotate",
       more: choice,

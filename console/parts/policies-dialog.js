@@ -19,7 +19,7 @@ export async function editPolicies(service, table) {
   const list = Object.assign(new CardList(), { fields: FIELDS, max: MAX_POLICIES, noun: "policy" });
   const modal = new Modal(
     `Policies of ${table}`,
-    [h("p", {}, "A signature that names a policy ends when the policy does. A table has up to five."), list],
+    [h("p", {}, "A SAS token that names a policy expires with it. A table can have up to five policies."), list],
     {
       wide: true,
       action: session.isReadOnly

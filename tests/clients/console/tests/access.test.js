@@ -12,7 +12,7 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.mi
 const PANES = {
   tables: ".grid-row",
   entities: ".grid-row",
-  signatures: "signature-inspector form",
+  "sas-tokens": "sas-inspector form",
   service: "text=No rules",
   activity: "activity-pane :is(.empty, .chart-line)",
   requests: ".grid-row",

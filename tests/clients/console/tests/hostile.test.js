@@ -39,7 +39,7 @@ test("keys, names and values are shown as the text that they are", async () => {
   assert.equal(await made(page), 0);
 });
 
-test("policies, snippets, signatures and addresses of the console are texts as well", async () => {
+test("policies, snippets, SAS tokens and addresses of the console are texts as well", async () => {
   const table = await our.server.table();
   const id = SCRIPT.slice(0, 64);
   await our.server.send("PUT", `${table}?comp=acl`, {
@@ -54,12 +54,12 @@ test("policies, snippets, signatures and addresses of the console are texts as w
   const other = await open(our, `#/entities/${encodeURIComponent(SCRIPT)}/${encodeURIComponent(SCRIPT)}`);
   await other.getByRole("alert").waitFor();
   assert.equal(await made(other), 0);
-  const third = await open(our, `#/signatures/${our.server.account}`);
+  const third = await open(our, `#/sas-tokens/${our.server.account}`);
   await third
     .getByLabel("Address or token")
     .fill(`sv=2019-02-02&tn=${encodeURIComponent(SCRIPT)}&sig=${encodeURIComponent(SCRIPT)}`);
   await third.getByRole("button", { name: "Inspect" }).click();
-  await third.locator("signature-inspector [role=status] > *").first().waitFor();
+  await third.locator("sas-inspector [role=status] > *").first().waitFor();
   assert.equal(await made(third), 0);
 });
 

@@ -1,8 +1,8 @@
-// What operators do besides entities: signing in, accounts, tables, policies, service properties, signatures, live figures, test mode.
+// What operators do besides entities: signing in, accounts, tables, policies, service properties, SAS tokens, live figures, test mode.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { column, consoleForThisFile, eventually, newName, open, openTable, picture, TOKEN } from "./console.js";
+import { column, consoleForThisFile, eventually, held, newName, open, openTable, picture, TOKEN } from "./console.js";
 
 const our = consoleForThisFile();
 const dialog = (page) => page.getByRole("dialog");
@@ -57,7 +57,7 @@ test("all panes together load less than 200 KiB", async () => {
   await devtools.send("Network.enable");
   await devtools.send("Network.setCacheDisabled", { cacheDisabled: true });
   await page.reload();
-  for (const pane of ["tables", "entities", "signatures", "service", "activity", "requests", "accounts", "snapshots"]) {
+  for (const pane of ["tables", "entities", "sas-tokens", "service", "activity", "requests", "accounts", "snapshots"]) {
     await page.goto(`${our.server.admin}/console/#/${pane}/${our.server.account}`);
     await page.locator(`main[data-pane=${pane}]`).waitFor();
     await page.waitForLoadState("networkidle");
@@ -200,9 +200,9 @@ test("CORS rules are edited as a form and as XML, and a wrong one is refused in 
   await page.getByText(/^No rules/).waitFor();
 });
 
-test("a signature is built, works, and an inspector says why one is refused", async () => {
+test("a SAS token is built, works, and an inspector says why one is refused", async () => {
   const table = await our.server.table([{ PartitionKey: "p", RowKey: "r" }]);
-  const page = await open(our, `#/signatures/${our.server.account}`);
+  const page = await open(our, `#/sas-tokens/${our.server.account}`);
   await page.getByLabel("Table", { exact: true }).fill(table);
   await page.getByRole("button", { name: "Build" }).click();
   const url = await page.getByLabel("Address", { exact: true }).inputValue();
@@ -211,13 +211,48 @@ test("a signature is built, works, and an inspector says why one is refused", as
   await page.getByRole("button", { name: "Inspect" }).click();
   await page.getByText("Valid", { exact: true }).waitFor();
   await page.getByText("May", { exact: true }).waitFor();
-  await picture(page, "signatures");
+  await picture(page, "sas-tokens");
   await page.getByLabel("Method").selectOption("POST");
   await page.getByRole("button", { name: "Inspect" }).click();
   await page.getByText("May not", { exact: true }).waitFor();
   await page.getByLabel("Address or token").fill(url.replace(/sig=[^&]*/, "sig=AAAA"));
+  assert.equal(await page.locator("sas-inspector .badge").count(), 0);
   await page.getByRole("button", { name: "Inspect" }).click();
   await page.getByText("Refused", { exact: true }).waitFor();
+  // A token that is refused is not praised for what it would allow.
+  await page.getByLabel("Method").selectOption("GET");
+  await page.getByRole("button", { name: "Inspect" }).click();
+  await page.getByText("Its permissions include: read entities.").waitFor();
+  assert.equal(await page.locator("sas-inspector .badge.good").count(), 0);
+});
+
+test("a built token goes when the form says something else", async () => {
+  const table = await our.server.table();
+  const page = await open(our, `#/sas-tokens/${our.server.account}`);
+  const token = page.getByLabel("Token", { exact: true });
+  const build = async () => {
+    await page.getByRole("button", { name: "Build" }).click();
+    await token.waitFor();
+  };
+  await page.getByLabel("Table", { exact: true }).fill(table);
+  await build();
+  await page.getByLabel("add", { exact: true }).check();
+  assert.equal(await token.count(), 0);
+  await build();
+  await page.getByLabel("Expires").fill("1h");
+  assert.equal(await token.count(), 0);
+  await build();
+  await page.getByLabel("For", { exact: true }).selectOption("account");
+  assert.equal(await token.count(), 0);
+  // An answer that comes after a change is not shown either.
+  const letGo = await held(page, "**/sas");
+  await page.getByRole("button", { name: "Build" }).click();
+  const answered = page.waitForResponse("**/sas");
+  await page.getByLabel("Expires").fill("2h");
+  letGo();
+  await (await answered).finished();
+  await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(resolve)));
+  assert.equal(await token.count(), 0);
 });
 
 test("a filter is explained, and measured", async () => {

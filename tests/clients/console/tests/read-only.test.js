@@ -13,7 +13,7 @@ test("nothing that changes is offered, and the server would refuse it", async ()
   await page.getByText("read-only").waitFor();
   for (const pane of [
     `tables/${our.server.account}`,
-    `signatures/${our.server.account}`,
+    `sas-tokens/${our.server.account}`,
     `service/${our.server.account}`,
     "accounts",
     "snapshots",

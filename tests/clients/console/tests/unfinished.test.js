@@ -6,8 +6,8 @@ import { column, consoleForThisFile, eventually, held, newName, open, openTable 
 
 const our = consoleForThisFile();
 
-test("a signature for one table needs its name", async () => {
-  const page = await open(our, `#/signatures/${our.server.account}`);
+test("a SAS token for one table needs its name", async () => {
+  const page = await open(our, `#/sas-tokens/${our.server.account}`);
   await page.getByRole("button", { name: "Build" }).click();
   await page
     .getByRole("alert")
@@ -121,7 +121,7 @@ test("the page of a proxy is no answer to a change set", async () => {
 test("requests go on after a restart that no poll has noticed, and none is shown twice", async () => {
   for (let index = 0; index < 30; index += 1) await our.server.table();
   // A pane that asks for nothing, so that every poll is noted.
-  const page = await open(our, `#/signatures/${our.server.account}`, { isLost: true, width: 2400 });
+  const page = await open(our, `#/sas-tokens/${our.server.account}`, { isLost: true, width: 2400 });
   await page.getByRole("button", { name: "Build" }).waitFor();
   const polls = new Set();
   page.on("request", (request) => /\/requests\?/.test(request.url()) && polls.add(request));

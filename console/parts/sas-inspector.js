@@ -1,11 +1,11 @@
-// Shows what a signature means, and why the server refuses it.
+// Shows what a SAS token means, and why the server refuses it.
 
 import { connection } from "../core/connection.js";
 import { h } from "../core/dom.js";
 import { View } from "../core/view.js";
 import { button, errorBox, field, input, select } from "./controls.js";
 
-export class SignatureInspector extends View {
+export class SasInspector extends View {
   account = "";
   #text = h("textarea", {
     class: "mono",
@@ -17,15 +17,22 @@ export class SignatureInspector extends View {
     ["GET", "POST", "PUT", "PATCH", "DELETE"].map((method) => [method, method]),
     "GET",
   );
-  #resource = input({ class: "mono", placeholder: "that of the address" });
+  #resource = input({ class: "mono", placeholder: "as in the address" });
   #ip = input({ class: "mono", placeholder: "any" });
   #answer = h("div", { class: "stack", role: "status" });
+  /** Counts changes of the form: an answer is shown only for what the form says. */
+  #version = 0;
 
   build() {
+    const on = {
+      submit: (/** @type {Event} */ event) => (event.preventDefault(), this.#inspect()),
+      input: () => this.#forget(),
+      change: () => this.#forget(),
+    };
     return [
       h(
         "form",
-        { class: "stack", on: { submit: (event) => (event.preventDefault(), this.#inspect()) } },
+        { class: "stack", on },
         field("Address or token", this.#text),
         h(
           "div",
@@ -39,17 +46,25 @@ export class SignatureInspector extends View {
           { class: "actions" },
           button("Inspect", () => {}, { kind: "primary", type: "submit" }),
         ),
-        this.#answer,
       ),
+      this.#answer,
     ];
+  }
+
+  #forget() {
+    this.#version += 1;
+    this.#answer.replaceChildren();
   }
 
   /** @param {string} address */
   use(address) {
     this.#text.value = address;
+    this.#forget();
   }
 
   async #inspect() {
+    this.#forget();
+    const version = this.#version;
     const text = this.#text.value.trim();
     const asked = {
       method: this.#method.value,
@@ -58,11 +73,10 @@ export class SignatureInspector extends View {
     };
     const what = /^https?:/i.test(text) ? { url: text } : { token: text.replace(/^\?/, ""), account: this.account };
     try {
-      this.#answer.replaceChildren(
-        ...described(await connection.exchange("POST", "sas/inspect", { ...what, ...asked })),
-      );
+      const inspection = await connection.exchange("POST", "sas/inspect", { ...what, ...asked });
+      if (version === this.#version) this.#answer.replaceChildren(...described(inspection));
     } catch (error) {
-      this.#answer.replaceChildren(errorBox(error));
+      if (version === this.#version) this.#answer.replaceChildren(errorBox(error));
     }
   }
 }
@@ -73,7 +87,7 @@ function described({ kind, fields, stringToSign, signedBy, valid, problems, acti
     "p",
     {},
     h("span", { class: `badge ${valid ? "good" : "bad"}` }, valid ? "Valid" : "Refused"),
-    ` A signature of ${kind === "account" ? "the account" : "a table"}, ${signedBy ? `signed by key ${signedBy}` : "signed by no key of this account"}.`,
+    ` A token for ${kind === "account" ? "the account" : "a table"}, ${signedBy ? `signed with key ${signedBy}` : "not signed with a key of this account"}.`,
   );
   const rows = fields.map(({ name, value, meaning }) =>
     h(
@@ -91,7 +105,7 @@ function described({ kind, fields, stringToSign, signedBy, valid, problems, acti
       { class: "problems" },
       problems.map(({ code, message }) => h("li", {}, `${message} (${code})`)),
     ),
-    ...(action ? [actionOf(action)] : []),
+    ...(action ? [actionOf(action, valid)] : []),
     h(
       "div",
       { class: "scroll-x" },
@@ -119,8 +133,9 @@ function described({ kind, fields, stringToSign, signedBy, valid, problems, acti
   ];
 }
 
-/** @param {NonNullable<Inspection["action"]>} action */
-function actionOf({ name, allowed, code, message }) {
+/** @param {NonNullable<Inspection["action"]>} action @param {boolean} isValid a token that is refused allows nothing */
+function actionOf({ name, allowed, code, message }, isValid) {
+  if (allowed && !isValid) return h("p", { class: "quiet" }, `Its permissions include: ${name}.`);
   return h(
     "p",
     {},
@@ -129,4 +144,4 @@ function actionOf({ name, allowed, code, message }) {
   );
 }
 
-customElements.define("signature-inspector", SignatureInspector);
+customElements.define("sas-inspector", SasInspector);

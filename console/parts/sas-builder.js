@@ -1,4 +1,4 @@
-// Builds a shared access signature for a table or for the account.
+// Builds a SAS token for a table or for the account.
 
 import { connection } from "../core/connection.js";
 import { h } from "../core/dom.js";
@@ -19,7 +19,7 @@ const PERMISSIONS = [
 const OF_TABLES = "raud";
 
 /** Event: `built` (detail: the address). */
-export class SignatureBuilder extends View {
+export class SasBuilder extends View {
   account = "";
   #permissions = new Set(["r"]);
   #kind = select(
@@ -56,7 +56,7 @@ export class SignatureBuilder extends View {
   #choices = h("div", { class: "choices" });
   #ofTable = [
     field("Table", this.#table),
-    field("Stored policy", this.#policy, "Its permissions and times replace those here."),
+    field("Stored policy", this.#policy, "Its permissions and times apply instead of those here."),
     h(
       "details",
       {},
@@ -69,21 +69,28 @@ export class SignatureBuilder extends View {
     ),
   ];
   #result = h("div", { class: "stack" });
+  /** Counts changes of the form: a token is shown only for what the form says. */
+  #version = 0;
 
   build() {
+    const on = {
+      submit: (/** @type {Event} */ event) => (event.preventDefault(), this.#build()),
+      input: () => this.#forget(),
+      change: () => this.#forget(),
+    };
     return [
       h(
         "form",
-        { class: "stack", on: { submit: (event) => (event.preventDefault(), this.#build()) } },
+        { class: "stack", on },
         field("For", this.#kind),
         ...this.#ofTable,
         h("fieldset", {}, h("legend", {}, "Permissions"), this.#choices),
         h(
           "div",
           { class: "columns-2" },
-          field("Ends", this.#expiry, "A time, or from now: 30m, 12h, 7d."),
-          field("Begins", this.#start),
-          field("Addresses", this.#ip, "10.0.0.1 or 10.0.0.1-10.0.0.9"),
+          field("Expires", this.#expiry, "A time, or a duration from now: 30m, 12h, 7d."),
+          field("Valid from", this.#start),
+          field("IP addresses", this.#ip, "10.0.0.1 or 10.0.0.1-10.0.0.9"),
           field("Protocol", this.#protocol),
           field("Signed by", this.#key),
         ),
@@ -91,11 +98,16 @@ export class SignatureBuilder extends View {
           "div",
           { class: "actions" },
           button("Build", () => {}, { kind: "primary", type: "submit", changes: true }),
-          session.isReadOnly && h("small", {}, "A read-only console builds no signatures."),
+          session.isReadOnly && h("small", {}, "A read-only console builds no tokens."),
         ),
-        this.#result,
       ),
+      this.#result,
     ];
+  }
+
+  #forget() {
+    this.#version += 1;
+    this.#result.replaceChildren();
   }
 
   start() {
@@ -122,12 +134,15 @@ export class SignatureBuilder extends View {
   }
 
   async #build() {
+    this.#forget();
+    const version = this.#version;
     try {
       const built = await connection.exchange("POST", "sas", this.#wanted());
+      if (version !== this.#version) return;
       this.#result.replaceChildren(copyable("Token", built.token), copyable("Address", built.url));
       this.dispatchEvent(new CustomEvent("built", { detail: built.url }));
     } catch (error) {
-      this.#result.replaceChildren(errorBox(error));
+      if (version === this.#version) this.#result.replaceChildren(errorBox(error));
     }
   }
 
@@ -162,4 +177,4 @@ export class SignatureBuilder extends View {
 const words = (name) =>
   name.startsWith("start") ? `From ${name.slice("start".length)}` : `To ${name.slice("end".length)}`;
 
-customElements.define("signature-builder", SignatureBuilder);
+customElements.define("sas-builder", SasBuilder);
