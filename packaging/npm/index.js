@@ -112,9 +112,32 @@ class Server {
   }
 
   async reset() {
-    const answer = await fetch(`${this.adminUrl}/test/reset`, { method: "POST" });
-    if (!answer.ok) throw new Error(`rowhouse was not reset: ${answer.status} ${await answer.text()}`);
-    await answer.arrayBuffer();
+    await this.#order("POST", "reset");
+  }
+
+  async snapshot() {
+    return (await this.#order("POST", "snapshots")).name;
+  }
+
+  async restore(name) {
+    await this.#order("POST", `snapshots/${encodeURIComponent(name)}/restore`);
+  }
+
+  async setFaults(rules) {
+    await this.#order("PUT", "faults", rules);
+  }
+
+  async faults() {
+    const { rules } = await this.#order("GET", "faults");
+    return rules.map(({ matched, hits }) => ({ matched, hits }));
+  }
+
+  async #order(method, what, document) {
+    const body = document && JSON.stringify(document);
+    const answer = await fetch(`${this.adminUrl}/test/${what}`, { method, body });
+    const text = await answer.text();
+    if (!answer.ok) throw new Error(`rowhouse refused ${method} /test/${what}: ${answer.status} ${text}`);
+    return JSON.parse(text);
   }
 
   async stop() {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import json
 import os
 import pathlib
 import queue
@@ -10,11 +11,13 @@ import re
 import signal
 import subprocess
 import threading
+import urllib.error
+import urllib.parse
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
-from typing import IO
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import IO, Any, Literal, TypedDict
 
-__all__ = ["Server", "binary"]
+__all__ = ["FaultCount", "FaultRule", "Server", "binary"]
 
 _CONNECTION_STRING = re.compile(r"Connection string.*: (\S+)")
 _OPERATORS = re.compile(r"operators are answered at (http://\S+)")
@@ -24,6 +27,39 @@ _FILE = re.compile(r"sqlite://([^/:?][^?]*)(.*)")
 _FOLDER = pathlib.Path(__file__).resolve().parent
 _STOP_SECONDS = 30
 _LOG_LINES = 100
+
+
+class FaultRule(TypedDict, total=False):
+    """A fault, and the requests that meet it: the first one that matches, unless `after` and `times` say otherwise.
+
+    It has exactly one of `error`, `delay`, `disconnect` and `page`.
+    """
+
+    #: Only this operation, by its name in metrics, such as `InsertEntity`.
+    operation: str
+    #: Only requests that name this table, in any case.
+    table: str
+    #: An error of the service by its code, such as `ServerBusy`. Nothing is stored.
+    error: str
+    #: Milliseconds to wait before the operation; 1 to 30 000.
+    delay: int
+    #: The connection ends without an answer: before anything is stored, or after all of it is.
+    disconnect: Literal["before", "after"]
+    #: The maximum number of entities or tables in the answer to a query; 1 to 1000.
+    page: int
+    #: Matches before the first fault; 0 unless given.
+    after: int
+    #: Matches that meet the fault; 1 unless given.
+    times: int
+
+
+class FaultCount(TypedDict):
+    """What a rule has counted."""
+
+    #: Requests, and operations in batches, that matched.
+    matched: int
+    #: How many of them met the fault.
+    hits: int
 
 
 def binary() -> str:
@@ -111,10 +147,38 @@ class Server:
         return self
 
     def reset(self) -> None:
-        """Deletes all that is stored."""
-        request = urllib.request.Request(f"{self.admin_url}/test/reset", b"", method="POST")
+        """Deletes all that is stored, and removes all faults."""
+        self._order("POST", "reset")
+
+    def snapshot(self) -> str:
+        """Takes a snapshot of all that is stored, and returns its name. A server keeps at most 64."""
+        return str(self._order("POST", "snapshots")["name"])
+
+    def restore(self, name: str) -> None:
+        """Restores a snapshot, which stays: tables, policies, and entities with their ETags and timestamps."""
+        self._order("POST", f"snapshots/{urllib.parse.quote(name, safe='')}/restore")
+
+    def set_faults(self, rules: Iterable[FaultRule]) -> None:
+        """Orders faults in place of those that were ordered before; none for an empty list."""
+        self._order("PUT", "faults", list(rules))
+
+    def faults(self) -> list[FaultCount]:
+        """The counts of all rules, in their order."""
+        rules = self._order("GET", "faults")["rules"]
+        return [{"matched": rule["matched"], "hits": rule["hits"]} for rule in rules]
+
+    def _order(self, method: str, what: str, document: object = None) -> Any:
+        body = b"" if document is None else json.dumps(document).encode()
+        request = urllib.request.Request(f"{self.admin_url}/test/{what}", body, method=method)
         # Whatever proxies the environment names are not for this machine.
-        urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60).close()
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(request, timeout=60) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                text = error.read().decode(errors="replace")
+            raise RuntimeError(f"rowhouse refused {method} /test/{what}: {error.code} {text}") from None
 
     def stop(self) -> None:
         """Stops it, and waits until it has ended."""

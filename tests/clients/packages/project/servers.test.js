@@ -53,6 +53,32 @@ test("two servers at once are two", async () => {
   await other.stop();
 });
 
+test("a snapshot is restored, as often as needed", async (t) => {
+  const server = await start();
+  t.after(() => server.stop());
+  await create(server, "Seeded");
+  const seeded = await server.snapshot();
+  for (const name of ["First", "Second"]) {
+    await create(server, name);
+    await server.restore(seeded);
+    assert.deepEqual(await tables(server), ["Seeded"]);
+  }
+  await assert.rejects(server.restore("no/such"), /refused POST \/test\/snapshots\/no%2Fsuch\/restore: 404 .*SnapshotNotFound/);
+});
+
+test("faults are ordered, counted and removed", async (t) => {
+  const server = await start();
+  t.after(() => server.stop());
+  await server.setFaults([{ operation: "CreateTable", error: "ServerBusy", times: 2 }]);
+  const status = async (TableName) => (await ask(server, "POST", { TableName })).status;
+  assert.deepEqual([await status("One"), await status("One"), await status("One")], [503, 503, 201]);
+  assert.deepEqual(await server.faults(), [{ matched: 3, hits: 2 }]);
+  await assert.rejects(server.setFaults([{ error: "NoSuchError" }]), /refused PUT \/test\/faults: 400 .*NoSuchError/);
+  await server.setFaults([{ operation: "CreateTable", error: "ServerBusy" }]);
+  await server.reset();
+  assert.deepEqual([await server.faults(), await status("One")], [[], 201]);
+});
+
 test("a module can import it", async () => {
   const imported = await import("rowhouse");
   assert.equal(imported.start, start);

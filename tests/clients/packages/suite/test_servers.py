@@ -51,6 +51,32 @@ def test_two_servers_at_once_are_two():
         assert (tables(one), tables(other)) == ([], [])
 
 
+def test_a_snapshot_is_restored_as_often_as_needed(rowhouse):
+    create(rowhouse, "Seeded")
+    seeded = rowhouse.snapshot()
+    for name in ["First", "Second"]:
+        create(rowhouse, name)
+        rowhouse.restore(seeded)
+        assert tables(rowhouse) == ["Seeded"]
+    with pytest.raises(RuntimeError, match="POST /test/snapshots/no%2Fsuch/restore: 404 .*SnapshotNotFound"):
+        rowhouse.restore("no/such")
+
+
+def test_faults_are_ordered_counted_and_removed(rowhouse):
+    rowhouse.set_faults([{"operation": "CreateTable", "error": "ServerBusy", "times": 2}])
+    for _ in range(2):
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            create(rowhouse, "One")
+    create(rowhouse, "One")
+    assert rowhouse.faults() == [{"matched": 3, "hits": 2}]
+    with pytest.raises(RuntimeError, match="PUT /test/faults: 400 .*NoSuchError"):
+        rowhouse.set_faults([{"error": "NoSuchError"}])
+    rowhouse.set_faults([{"operation": "CreateTable", "error": "ServerBusy"}])
+    rowhouse.reset()
+    assert rowhouse.faults() == []
+    create(rowhouse, "One")
+
+
 @pytest.mark.parametrize("turn", [1, 2])
 def test_the_fixture_is_empty_each_time(rowhouse, turn):
     assert tables(rowhouse) == []
