@@ -9,7 +9,7 @@ const encode = (text) =>
 
 /** A name as one part of a path, which leads nowhere else. @param {string} name */
 export function segment(name) {
-  if (/^\.*$/.test(name)) throw new InputError(`"${name}" is no name.`);
+  if (/^\.*$/.test(name)) throw new InputError(`"${name}" is not a valid name.`);
   return encode(name);
 }
 

@@ -102,7 +102,7 @@ async function propertyNames(source, job) {
 function requireKnown({ properties }, known) {
   for (const name of properties.keys()) {
     if (!known.has(name))
-      throw new InputError(`The property ${name} came into the table during the export. Export again.`);
+      throw new InputError(`The property ${name} was added to the table during the export. Export again.`);
   }
 }
 
@@ -145,7 +145,7 @@ async function* texts(file, signal) {
       if (done) return;
     }
   } catch (error) {
-    if (error instanceof TypeError) throw new InputError("The file is not in UTF-8.");
+    if (error instanceof TypeError) throw new InputError("The file is not UTF-8.");
     throw error;
   } finally {
     reader.cancel().catch(() => {});

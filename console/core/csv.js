@@ -130,7 +130,7 @@ export class CsvEntities {
 
   /** @param {string[]} row @returns {Entity} @throws {InputError} */
   entity(row) {
-    if (row.slice(this.width).some(Boolean)) throw new InputError("It has more values than there are columns.");
+    if (row.slice(this.width).some(Boolean)) throw new InputError("The row has more values than the file has columns.");
     const properties = new Map();
     /** @type {Record<string, string>} */
     const keys = {};
@@ -153,7 +153,7 @@ function valueOf(column, text, told) {
   if (!type) throw new InputError(`${column.name}: there is no type ${name}.`);
   const value = type === "Edm.Boolean" ? text.toLowerCase() : text;
   const wrong = complaint(type, value);
-  if (wrong) throw new InputError(`${column.name}: ${text.slice(0, 64)} is no ${type}. ${wrong}`);
+  if (wrong) throw new InputError(`${column.name}: ${text.slice(0, 64)} is not an ${type}. ${wrong}`);
   return { type, text: value };
 }
 

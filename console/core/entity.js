@@ -36,7 +36,7 @@ function valueOf(name, found, annotation) {
   if (typeof found === "string") return { type: type ?? "Edm.String", text: found };
   if (typeof found === "boolean") return { type: "Edm.Boolean", text: String(found) };
   if (found instanceof JsonNumber) return { type: type ?? numberType(name, found.text), text: found.text };
-  throw new InputError(`${name}: lists and objects are no values of properties.`);
+  throw new InputError(`${name}: a property cannot be a list or an object.`);
 }
 
 /** @param {string} name @param {string} text */

@@ -26,6 +26,15 @@ export function isCancelled(error) {
   return error instanceof DOMException && error.name === "AbortError";
 }
 
+/**
+ * Whether a pane shows an error itself. A lost server and a refused token are shown above all panes.
+ * @param {unknown} error @returns {boolean}
+ */
+export function isShownHere(error) {
+  const isAbove = error instanceof LostError || (error instanceof RequestError && error.status === 401);
+  return !isAbove && !isCancelled(error);
+}
+
 /** @param {Response} response @returns {Promise<RequestError>} */
 export async function errorOf(response) {
   const text = await response.text().catch(() => "");

@@ -14,7 +14,7 @@ export const OPERATORS = [
   ["endswith", "ends with"],
   ["contains", "contains"],
   ["missing", "is missing"],
-  ["present", "is there"],
+  ["present", "exists"],
 ];
 
 /** Those that compare with a string. @type {Operator[]} */

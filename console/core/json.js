@@ -32,7 +32,7 @@ class Parser {
   }
 
   wrong() {
-    return new SyntaxError(`This is no JSON, at character ${this.at + 1}.`);
+    return new SyntaxError(`This is not JSON: see character ${this.at + 1}.`);
   }
 
   blank() {

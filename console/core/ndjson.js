@@ -9,12 +9,12 @@ import { parseJson } from "./json.js";
 export function entityOfLine(line) {
   const members = parsed(line);
   for (const key of ["PartitionKey", "RowKey"]) {
-    if (typeof members.get(key) !== "string") throw new InputError(`There is no text ${key}.`);
+    if (typeof members.get(key) !== "string") throw new InputError(`The string ${key} is missing.`);
   }
   const entity = entityOf(members);
   for (const [name, { type, text }] of entity.properties) {
     const wrong = complaint(type, text);
-    if (wrong) throw new InputError(`${name}: ${text.slice(0, 64)} is no ${type}. ${wrong}`);
+    if (wrong) throw new InputError(`${name}: ${text.slice(0, 64)} is not an ${type}. ${wrong}`);
   }
   return { ...entity, etag: "" };
 }
@@ -27,7 +27,7 @@ function parsed(line) {
   } catch (error) {
     throw new InputError(error instanceof Error ? error.message : String(error));
   }
-  if (!(value instanceof Map)) throw new InputError("It is no JSON object.");
+  if (!(value instanceof Map)) throw new InputError("It is not a JSON object.");
   return value;
 }
 

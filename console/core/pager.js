@@ -21,6 +21,11 @@ export class Pager {
     this.size = size;
   }
 
+  /** How many rows come before this page. */
+  get before() {
+    return this.page * this.size;
+  }
+
   get hasBack() {
     return this.page > 0;
   }

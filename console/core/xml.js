@@ -6,7 +6,7 @@ import { InputError } from "./errors.js";
 export function parseXml(text) {
   const document = new DOMParser().parseFromString(text, "application/xml");
   const wrong = document.querySelector("parsererror");
-  if (wrong) throw new InputError(`This is no XML: ${(wrong.textContent ?? "").split("\n")[1] ?? ""}`);
+  if (wrong) throw new InputError(`This is not XML: ${(wrong.textContent ?? "").split("\n")[1] ?? ""}`);
   return document;
 }
 

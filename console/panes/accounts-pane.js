@@ -2,7 +2,7 @@
 
 import { connection } from "../core/connection.js";
 import { h } from "../core/dom.js";
-import { isCancelled } from "../core/errors.js";
+import { isShownHere } from "../core/errors.js";
 import { addressOf } from "../core/route.js";
 import { session } from "../core/session.js";
 import { View } from "../core/view.js";
@@ -29,7 +29,11 @@ class AccountsPane extends View {
   }
 
   async load() {
-    await session.load().catch((error) => this.#message.replaceChildren(errorBox(error)));
+    const problem = await session.load().then(
+      () => null,
+      (error) => error,
+    );
+    if (problem) return isShownHere(problem) && this.#message.replaceChildren(errorBox(problem));
     const stored = await this.#stored();
     const cards = session.accounts.map((account) => this.#card(account, stored.get(account.name)));
     if (cards.length === 0)
@@ -42,7 +46,7 @@ class AccountsPane extends View {
       );
     this.#list.replaceChildren(...cards);
     if (session.hasMoreAccounts)
-      this.#list.append(h("p", { class: "quiet" }, "There are more accounts; rowhouse account list names them all."));
+      this.#list.append(h("p", { class: "quiet" }, "There are more accounts: rowhouse account list prints all of them."));
   }
 
   /** What the server keeps of the accounts in the database. @returns {Promise<Map<string, StoredAccount>>} */
@@ -52,7 +56,7 @@ class AccountsPane extends View {
       this.#message.replaceChildren();
       return new Map(found.map((/** @type {StoredAccount} */ account) => [account.name, account]));
     } catch (error) {
-      if (!isCancelled(error))
+      if (isShownHere(error))
         this.#message.replaceChildren(
           h("p", { class: "notice" }, error instanceof Error ? error.message : String(error)),
         );
@@ -70,20 +74,23 @@ class AccountsPane extends View {
         "header",
         {},
         h("h2", {}, account.name),
-        account.isOfSettings && h("span", { class: "badge" }, "of the settings"),
+        account.isOfSettings && h("span", { class: "badge" }, "from the settings"),
         isDisabled && h("span", { class: "badge warn" }, "disabled"),
       ),
       h(
         "dl",
         { class: "facts" },
-        stored ? this.#facts(stored) : [fact("Keys", "Changed where the server is configured")],
-        fact("Queries", account.hasExtendedQueries ? "extended" : "as the service has them"),
+        stored ? this.#facts(stored) : [fact("Keys", "In the settings of the server")],
+        fact("Queries", account.hasExtendedQueries ? "extended" : "standard"),
       ),
       h(
         "div",
         { class: "actions" },
         h("a", { class: "button", href: addressOf("tables", account.name) }, "Tables"),
-        button("Queries", () => this.queries(account), { changes: true, label: `Queries of ${account.name}` }),
+        button("Extended queries", () => this.queries(account), {
+          changes: true,
+          label: `Extended queries of ${account.name}`,
+        }),
         stored ? this.#actions(stored) : null,
       ),
     );
@@ -93,11 +100,11 @@ class AccountsPane extends View {
   #facts(stored) {
     return [
       fact("Created", moment(stored.created)),
-      fact("Key 1 made", moment(stored.rotated[0])),
-      fact("Key 2 made", moment(stored.rotated[1])),
+      fact("Key 1 created", moment(stored.rotated[0])),
+      fact("Key 2 created", moment(stored.rotated[1])),
       fact(
         "Limit",
-        stored.requestsPerSecond === null ? "that of the settings" : `${stored.requestsPerSecond} requests a second`,
+        stored.requestsPerSecond === null ? "server default" : `${stored.requestsPerSecond} requests a second`,
       ),
     ];
   }
@@ -105,7 +112,7 @@ class AccountsPane extends View {
   /** @param {StoredAccount} stored */
   #actions({ name, disabled, requestsPerSecond }) {
     return [
-      button("Rotate key", () => this.rotate(name), { changes: true, label: `Rotate a key of ${name}` }),
+      button("Rotate key", () => this.rotate(name), { changes: true, label: `Rotate key of ${name}` }),
       button("Limit", () => this.limit(name, requestsPerSecond), { changes: true, label: `Limit ${name}` }),
       disabled
         ? button("Enable", () => this.#change("POST", `accounts/${name}/enable`), {
@@ -182,7 +189,7 @@ class AccountsPane extends View {
         field(
           "Requests per second on each server",
           rate,
-          "1 to 1,000,000. Empty: no limit of its own, so that of the settings holds.",
+          "1 to 1,000,000. Leave it empty for the server default.",
         ),
       ],
       {
@@ -200,11 +207,11 @@ class AccountsPane extends View {
   /** @param {Account} account */
   async queries({ name, hasExtendedQueries }) {
     let extended = hasExtendedQueries;
-    const choice = choices("Queries", ["As the service has them", "Extended"], extended ? 1 : 0, (index) => {
+    const choice = choices("Queries", ["Standard, as in Azure", "Extended"], extended ? 1 : 0, (index) => {
       extended = index === 1;
     });
     const modal = new Modal(
-      `Queries of ${name}`,
+      `Extended queries of ${name}`,
       [h("p", {}, "Programs that use extended queries do not run on Azure."), choice],
       { action: { text: "Save", act: () => connection.exchange("PUT", `accounts/${name}/queries`, { extended }) } },
     );
@@ -216,7 +223,7 @@ class AccountsPane extends View {
   disable(name) {
     confirmByName({
       title: "Disable account",
-      text: `All requests of ${name} are refused until it is enabled again.`,
+      text: `All requests to ${name} are refused until you enable the account again.`,
       name,
       action: "Disable",
       act: () => this.#change("POST", `accounts/${name}/disable`),
@@ -227,7 +234,7 @@ class AccountsPane extends View {
   removeAccount(name) {
     confirmByName({
       title: "Remove account",
-      text: `The keys of ${name} are removed. Its tables stay in the database.`,
+      text: `The keys of ${name} are deleted. Its tables stay in the database.`,
       name,
       action: "Remove",
       act: () => this.#change("DELETE", `accounts/${name}`),
@@ -238,7 +245,7 @@ class AccountsPane extends View {
 /** @param {string} text */
 function numberOrNull(text) {
   if (text.trim() === "") return null;
-  if (!/^\d{1,7}$/.test(text.trim())) throw new Error("A whole number from 1 to 1,000,000, or nothing.");
+  if (!/^\d{1,7}$/.test(text.trim())) throw new Error("Enter a whole number from 1 to 1,000,000, or nothing.");
   return Number(text);
 }
 

@@ -1,8 +1,8 @@
-// Pictures of the last hour: rate, latency, errors, time in the database, and sizes of tables; and the nodes of a cluster.
+// Pictures of up to an hour: rate, latency, errors, time in the database, and sizes of tables; and the nodes of a cluster.
 
 import { connection } from "../core/connection.js";
 import { h } from "../core/dom.js";
-import { isCancelled } from "../core/errors.js";
+import { isShownHere } from "../core/errors.js";
 import { session } from "../core/session.js";
 import { View } from "../core/view.js";
 import { ClusterNodes } from "../parts/cluster-nodes.js";
@@ -13,12 +13,14 @@ const SECONDS = 10;
 /** The largest tables are drawn; more lines could not be told apart. */
 const DRAWN = 5;
 
-const rate = (/** @type {number} */ value) => (value && value < 10 ? value.toFixed(1) : count(Math.round(value)));
-const milliseconds = (/** @type {number} */ value) =>
-  value === 0 ? "0" : `${value < 10 ? value.toFixed(value < 1 ? 2 : 1) : Math.round(value)} ms`;
+/** Three digits tell the steps of an axis apart, however small they are. @param {number} value */
+const rate = (value) =>
+  value < 1000 ? value.toLocaleString("en", { maximumSignificantDigits: 3 }) : count(Math.round(value));
+const milliseconds = (/** @type {number} */ value) => (value === 0 ? "0" : `${rate(value)} ms`);
 
 class ActivityPane extends View {
   #message = h("div", { class: "message" });
+  #span = h("span", { class: "quiet" });
   #charts = {
     rate: new LineChart(),
     latency: new LineChart(),
@@ -30,7 +32,7 @@ class ActivityPane extends View {
 
   build() {
     return [
-      paneHead("Activity", h("span", { class: "quiet" }, "The last hour of this server")),
+      paneHead("Activity", this.#span),
       this.#message,
       this.#pictures,
       new ClusterNodes(),
@@ -50,7 +52,7 @@ class ActivityPane extends View {
       this.#show(history.points, history.secondsPerPoint, history.tables);
       this.#message.replaceChildren();
     } catch (error) {
-      if (!isCancelled(error)) this.#message.replaceChildren(errorBox(error));
+      if (isShownHere(error)) this.#message.replaceChildren(errorBox(error));
     }
   }
 
@@ -59,9 +61,10 @@ class ActivityPane extends View {
     this.#pictures.hidden = points.length === 0;
     if (!points.length)
       return this.#message.replaceChildren(
-        empty("Nothing measured yet", `The first point comes after ${seconds} seconds.`),
+        empty("Nothing measured yet", `The first point appears after ${seconds} seconds.`),
       );
     const times = points.map(({ time }) => Date.parse(time));
+    this.#span.textContent = `${spanInWords((times[times.length - 1] - times[0]) / 1000 + seconds)} of this server`;
     const series = (/** @type {string} */ name, /** @type {(point: Point) => number | null} */ value) => ({
       name,
       values: points.map(value),
@@ -95,6 +98,14 @@ class ActivityPane extends View {
     });
     this.#charts.sizes.show(sizesOf(tables));
   }
+}
+
+/** How long the pictures go back. @param {number} seconds */
+function spanInWords(seconds) {
+  const minutes = Math.round(seconds / 60);
+  if (minutes >= 60) return "The last hour";
+  if (minutes > 1) return `The last ${minutes} minutes`;
+  return `The last ${Math.round(seconds)} seconds`;
 }
 
 /** @param {TableHistory[]} tables @returns {Picture} */

@@ -1,7 +1,8 @@
 // The entities of a table: filter, grid, pages, and what can be done with them.
 
+import { connection } from "../core/connection.js";
 import { h } from "../core/dom.js";
-import { isCancelled } from "../core/errors.js";
+import { isCancelled, isShownHere } from "../core/errors.js";
 import { Orders } from "../core/orders.js";
 import { Pager } from "../core/pager.js";
 import { preferencesOf, remember } from "../core/preferences.js";
@@ -42,7 +43,7 @@ class EntitiesPane extends View {
   #size = select(
     SIZES.map((size) => [String(size), count(size)]),
     "1000",
-    { "aria-label": "Rows of a page", on: { change: () => this.run() } },
+    { "aria-label": "Rows per page", on: { change: () => this.run() } },
   );
   #grid = Object.assign(new DataGrid(), {
     isSelectable: true,
@@ -54,14 +55,21 @@ class EntitiesPane extends View {
   #message = h("div", { class: "message" });
   #builder = Object.assign(new FilterBuilder(), { hidden: true });
   #explain = Object.assign(new ExplainView(), { hidden: true, account: this.route.account, table: this.table });
-  #back = button("Back", () => this.load(-1), { label: "Page before" });
-  #next = button("Next", () => this.load(1), { label: "Next page" });
+  #back = button("Previous page", () => this.load(-1));
+  #next = button("Next page", () => this.load(1));
   #stop = button("Stop", () => this.#loading.abort());
-  #forRow = [
-    button("Edit", () => this.edit(), { changes: true }),
-    button("Clone", () => this.add(this.#grid.activeRow), { changes: true }),
+  #forOne = [
+    button("Edit", () => this.edit(this.#ticked), { changes: true }),
+    button("Clone", () => this.add(this.#ticked), { changes: true }),
   ];
   #deleteSelected = button("Delete selected", () => this.deleteSelected(), { kind: "danger", changes: true });
+  #deleteFound = button("Delete all found", () => this.deleteFound(), { kind: "danger", changes: true });
+  #forServer = [
+    button("Add", () => this.add(null), { kind: "primary", changes: true }),
+    button("Import", () => this.import(), { changes: true }),
+  ];
+  /** The total of the table, as the server knows it. @type {TableTotal | null} */
+  #total = null;
 
   build() {
     const trail = h(
@@ -83,14 +91,13 @@ class EntitiesPane extends View {
     return [
       paneHead(
         trail,
-        button("Add", () => this.add(null), { kind: "primary", changes: true }),
-        button("Import", () => this.import(), { changes: true }),
+        ...this.#forServer,
         button("Export", () => askAndExport(this.source)),
         button("Columns", () => this.chooseColumns()),
         button("Code", () =>
           showSnippets({ kind: "query", account: this.route.account, table: this.table, filter: this.#filter.value }),
         ),
-        button("Delete all found", () => this.deleteFound(), { kind: "danger", changes: true }),
+        this.#deleteFound,
       ),
       h(
         "form",
@@ -110,7 +117,7 @@ class EntitiesPane extends View {
         { class: "pane-foot" },
         this.#state,
         this.#stop,
-        this.#forRow,
+        this.#forOne,
         this.#deleteSelected,
         this.#size,
         this.#back,
@@ -123,14 +130,22 @@ class EntitiesPane extends View {
     this.#builder.addEventListener("filter", (event) => this.use(/** @type {CustomEvent} */ (event).detail));
     this.#filter.addEventListener("input", () => this.#explainQuery());
     this.#grid.addEventListener("sort", () => this.sort());
-    this.#grid.addEventListener("rowopen", () => this.edit());
+    this.#grid.addEventListener("rowopen", (event) => this.edit(/** @type {CustomEvent} */ (event).detail));
     this.#grid.addEventListener("rowselect", () => this.#showState());
     this.#grid.addEventListener("rowactive", () => this.#showCell());
     this.#grid.addEventListener("columnresize", (event) =>
       this.#keep({ widths: /** @type {CustomEvent} */ (event).detail }),
     );
+    const { signal } = this;
+    for (const change of ["lost", "back"]) connection.addEventListener(change, () => this.#showServed(), { signal });
     this.#explainQuery();
     this.run();
+  }
+
+  /** The entity that buttons for one entity act on. @returns {Entity} */
+  get #ticked() {
+    const [entity] = this.#grid.selected;
+    return entity;
   }
 
   /** What the filter finds. @returns {Source} */
@@ -156,7 +171,7 @@ class EntitiesPane extends View {
 
   /** Asks the server, unless the grid alone can sort. */
   async sort() {
-    if (this.#order === this.pager.order) return;
+    if (this.#order === this.pager.order) return this.#showState();
     this.#explainQuery();
     await this.run();
   }
@@ -166,7 +181,21 @@ class EntitiesPane extends View {
     const query = { filter: this.#filter.value.trim(), order: this.#order };
     this.pager = new Pager(this.service, this.table, query, Number(this.#size.value));
     this.#grid.toTop();
+    this.#total = null;
     await this.load(0);
+    await this.#measure();
+  }
+
+  /** Asks how many entities the table has, if that is not seen. */
+  async #measure() {
+    const { pager, table } = this;
+    if (!pager.hasNext || pager.filter) return;
+    const query = { account: this.route.account, from: table.toLowerCase(), limit: 1 };
+    const found = await connection.json("GET", "tables", { query, signal: this.signal }).catch(() => null);
+    const measured = found?.tables.find((/** @type {Table} */ { name }) => name.toLowerCase() === table.toLowerCase());
+    if (!measured || pager !== this.pager) return;
+    this.#total = measured.total;
+    this.#showState();
   }
 
   /** @param {-1 | 0 | 1} step */
@@ -195,13 +224,20 @@ class EntitiesPane extends View {
     this.#stop.hidden = !isBusy;
     this.#back.disabled = isBusy || !this.pager.hasBack;
     this.#next.disabled = isBusy || !this.pager.hasNext;
+    if (isBusy) this.#grid.classList.remove("stale");
     this.#grid.setAttribute("aria-busy", String(isBusy));
   }
 
   /** @param {unknown} error */
   #failed(error) {
-    this.#state.textContent = isCancelled(error) ? "Stopped." : "";
-    if (!isCancelled(error)) this.#message.replaceChildren(errorBox(error));
+    const isStale = this.#grid.rows.length > 0;
+    this.#grid.classList.toggle("stale", isStale);
+    const words = [isCancelled(error) && "Stopped.", isStale && "These rows are from the previous query."];
+    this.#state.textContent = words.filter(Boolean).join(" ");
+    this.#deleteFound.disabled = true;
+    if (!isShownHere(error)) return;
+    this.#message.replaceChildren(errorBox(error));
+    this.#explain.isToldElsewhere(this.pager.filter);
   }
 
   #show() {
@@ -231,7 +267,7 @@ class EntitiesPane extends View {
     if (this.pager.hasBack)
       return empty(
         "The end",
-        "There are no more entities.",
+        "There are no more entities after the previous page.",
         button("First page", () => this.run()),
       );
     return empty(
@@ -244,14 +280,37 @@ class EntitiesPane extends View {
 
   #showState() {
     const selected = this.#grid.selected.size;
-    const { page, rows, hasNext } = this.pager;
-    const parts = [`${count(rows.length)} ${rows.length === 1 ? "entity" : "entities"}`];
-    if (page > 0 || hasNext) parts.unshift(`Page ${count(page + 1)}`);
+    const { rows, hasBack } = this.pager;
+    const parts = [...this.#place(), ...this.#sorting()];
     if (selected) parts.push(`${count(selected)} selected`);
-    else if (rows.length && !session.isReadOnly) parts.push("Enter or a double click edits");
+    else if (rows.length && !session.isReadOnly) parts.push("double click a row to edit it");
     this.#state.textContent = parts.join(" · ");
     this.#deleteSelected.hidden = selected === 0 || session.isReadOnly;
-    for (const control of this.#forRow) control.disabled = rows.length === 0;
+    this.#deleteFound.disabled = rows.length === 0 && !hasBack;
+    for (const control of this.#forOne) control.disabled = selected !== 1;
+    this.#showServed();
+  }
+
+  /** Which of the entities are on the page. @returns {string[]} */
+  #place() {
+    const { page, rows, hasBack, hasNext, before } = this.pager;
+    const entities = `${count(rows.length)} ${rows.length === 1 ? "entity" : "entities"}`;
+    if (!hasBack && !hasNext) return [entities];
+    const last = before + rows.length;
+    const total = hasNext ? totalInWords(this.#total, last) : ` of ${count(last)}`;
+    return [`Page ${count(page + 1)}`, entities, `${count(before + 1)} to ${count(last)}${total}`];
+  }
+
+  /** What is sorted, where that is not all. @returns {string[]} */
+  #sorting() {
+    const { sorted } = this.#grid;
+    const { hasBack, hasNext } = this.pager;
+    if (!sorted || this.#order || (!hasBack && !hasNext)) return [];
+    return [`only the rows of this page are sorted by ${sorted.id}`];
+  }
+
+  #showServed() {
+    for (const control of this.#forServer) control.disabled = connection.isLost;
   }
 
   #showCell() {
@@ -278,9 +337,9 @@ class EntitiesPane extends View {
     this.#grid.focusGrid();
   }
 
-  async edit() {
-    const entity = this.#grid.activeRow;
-    if (!entity || this.#forRow[0].hidden) return;
+  /** @param {Entity} entity */
+  async edit(entity) {
+    if (this.#forOne[0].hidden) return;
     await editEntity(this.service, this.table, entity);
     // Whatever became of it, what is shown may be stale.
     await this.load(0);
@@ -298,6 +357,13 @@ class EntitiesPane extends View {
   async import() {
     if (await askAndImport(this.service, this.table)) await this.run();
   }
+}
+
+/** @param {TableTotal | null} total @param {number} seen entities up to the end of the page */
+function totalInWords(total, seen) {
+  if (!total || total.entities <= seen) return "";
+  const basis = { exact: " of ", estimated: " of about ", atLeast: " of at least " };
+  return `${basis[total.basis]}${count(total.entities)}`;
 }
 
 customElements.define("entities-pane", EntitiesPane);

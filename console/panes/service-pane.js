@@ -1,6 +1,7 @@
 // The service properties of an account: CORS rules as a form, and the whole document.
 
 import { h } from "../core/dom.js";
+import { isShownHere } from "../core/errors.js";
 import { currentRoute } from "../core/route.js";
 import {
   indented,
@@ -18,11 +19,11 @@ import { button, errorBox, field, paneHead } from "../parts/controls.js";
 
 /** @type {CardField[]} */
 const FIELDS = [
-  { name: "origins", title: "Origins", first: "*", hint: "Separated by commas, or *" },
+  { name: "origins", title: "Origins", first: "*", hint: "Comma-separated, or *" },
   { name: "methods", title: "Methods", first: "GET" },
   { name: "headers", title: "Allowed headers" },
   { name: "exposed", title: "Exposed headers" },
-  { name: "maxAge", title: "Seconds to keep", first: "3600" },
+  { name: "maxAge", title: "Max age in seconds", first: "3600" },
 ];
 
 class ServicePane extends View {
@@ -32,12 +33,20 @@ class ServicePane extends View {
   #rules = Object.assign(new CardList(), { fields: FIELDS, max: MAX_RULES, noun: "rule" });
   #document = h("textarea", { class: "mono", rows: 18, spellcheck: false, readOnly: session.isReadOnly });
 
+  #saveRules = button(
+    "Save rules",
+    () => this.#save(() => withRules(this.#document.value, /** @type {any} */ (this.#rules.values))),
+    { kind: "primary", changes: true },
+  );
+  #saveDocument = button("Save document", () => this.#save(() => this.#document.value), { changes: true });
+  /** What the server has. */
+  #stored = { rules: "[]", document: "" };
+
   build() {
-    const saveRules = () => this.#save(() => withRules(this.#document.value, /** @type {any} */ (this.#rules.values)));
     return [
       paneHead(
         "Service properties",
-        button("Read again", () => this.load()),
+        button("Reload", () => this.load()),
       ),
       this.#message,
       h(
@@ -46,23 +55,22 @@ class ServicePane extends View {
         h("h2", {}, "CORS rules"),
         this.#state,
         this.#rules,
-        h("div", { class: "actions" }, button("Save rules", saveRules, { kind: "primary", changes: true })),
+        h("div", { class: "actions" }, this.#saveRules),
       ),
       h(
         "section",
         {},
         h("h2", {}, "The whole document"),
         field("Service properties (XML)", this.#document),
-        h(
-          "div",
-          { class: "actions" },
-          button("Save document", () => this.#save(() => this.#document.value), { changes: true }),
-        ),
+        h("div", { class: "actions" }, this.#saveDocument),
       ),
     ];
   }
 
   start() {
+    this.#rules.addEventListener("change", () => this.#showChanges());
+    this.#document.addEventListener("input", () => this.#showChanges());
+    this.#showChanges();
     this.load();
   }
 
@@ -73,12 +81,24 @@ class ServicePane extends View {
       this.#document.value = indented(text);
       this.#rules.values = rules;
       this.#state.textContent = rules.length
-        ? "Pages of these origins may send requests to this account's tables."
-        : "No rules: pages of other origins cannot use this account. Add a rule to let one in.";
+        ? "Pages of these origins may send requests to the tables of this account."
+        : "No rules: pages of other origins cannot use this account. Add a rule to allow an origin.";
+      this.#stored = { rules: this.#rulesText, document: this.#document.value };
+      this.#showChanges();
       this.#message.replaceChildren();
     } catch (error) {
-      this.#message.replaceChildren(errorBox(error));
+      if (isShownHere(error)) this.#message.replaceChildren(errorBox(error));
     }
+  }
+
+  get #rulesText() {
+    return JSON.stringify(this.#rules.values);
+  }
+
+  /** Only what differs from the server can be saved. */
+  #showChanges() {
+    this.#saveRules.disabled = this.#rulesText === this.#stored.rules;
+    this.#saveDocument.disabled = this.#document.value === this.#stored.document;
   }
 
   /** @param {() => string} document */

@@ -2,7 +2,7 @@
 
 import { connection } from "../core/connection.js";
 import { h } from "../core/dom.js";
-import { isCancelled } from "../core/errors.js";
+import { isShownHere } from "../core/errors.js";
 import { session } from "../core/session.js";
 import { View } from "../core/view.js";
 import { button, empty, errorBox, field, moment, paneHead, select } from "../parts/controls.js";
@@ -55,7 +55,7 @@ class SnapshotsPane extends View {
       if (!snapshots.length)
         this.#list.append(empty("No snapshots yet", "Take one before a test changes something, and restore it after."));
     } catch (error) {
-      if (!isCancelled(error)) this.#message.replaceChildren(errorBox(error));
+      if (isShownHere(error)) this.#message.replaceChildren(errorBox(error));
     }
   }
 

@@ -2,7 +2,7 @@
 
 import { connection } from "../core/connection.js";
 import { h } from "../core/dom.js";
-import { isCancelled } from "../core/errors.js";
+import { isCancelled, isShownHere } from "../core/errors.js";
 import { addressOf, currentRoute } from "../core/route.js";
 import { session } from "../core/session.js";
 import { TableService } from "../core/table-service.js";
@@ -21,12 +21,18 @@ import { showSnippets } from "../parts/snippets-dialog.js";
 /** A figure, with a sign where the table holds more. @param {Table} row @param {string} figure */
 const atLeast = (row, figure) => `${figure}${row.complete ? "" : " +"}`;
 
+/** Pixels of a character of a name, the padding of a cell, and limits of the column of names. */
+const CHARACTER = 8;
+const PADDING = 24;
+const MIN_NAME = 120;
+const MAX_NAME = 420;
+
 /** @type {Column[]} */
 const FIGURES = [
   {
     id: "entities",
     title: "Entities",
-    width: 130,
+    width: 96,
     isNumber: true,
     text: (row) => atLeast(row, count(row.entities)),
     compare: (a, b) => a.entities - b.entities,
@@ -34,7 +40,7 @@ const FIGURES = [
   {
     id: "bytes",
     title: "Size",
-    width: 130,
+    width: 92,
     isNumber: true,
     text: (row) => atLeast(row, bytes(row.bytes)),
     compare: (a, b) => a.bytes - b.bytes,
@@ -42,7 +48,7 @@ const FIGURES = [
   {
     id: "created",
     title: "Created",
-    width: 200,
+    width: 180,
     text: (row) => moment(row.created),
     compare: (a, b) => (a.created < b.created ? -1 : 1),
   },
@@ -66,47 +72,77 @@ class TablesPane extends View {
     label: "Tables",
     nameOf: (/** @type {Table} */ row) => row.name,
   });
-  #forRow = [
-    button("Open", () => this.open()),
-    button("Policies", () => editPolicies(this.service, this.#grid.activeRow.name)),
-    button("Indexes", () => editIndexes(this.account, this.#grid.activeRow.name)),
-    button("Expiry", () => editExpiry(this.account, this.#grid.activeRow.name)),
+  #forOne = [
+    button("Open", () => this.open(this.#ticked)),
+    button("Policies", () => editPolicies(this.service, this.#ticked.name)),
+    button("Indexes", () => editIndexes(this.account, this.#ticked.name)),
+    button("Expiry", () => editExpiry(this.account, this.#ticked.name)),
   ];
   /** How long a table that is deleted now can be brought back; 0s for not at all. */
   #kept = "0s";
   #deleted = button("Deleted", () => showDeleted(this.account, () => this.load()), {});
   #delete = button("Delete selected", () => this.delete(), { kind: "danger", changes: true });
+  #forServer = [
+    button("Create table", () => this.create(), { kind: "primary", changes: true }),
+    button("Import", () => this.import(), { changes: true }),
+  ];
+  #createFirst = button("Create table", () => this.create(), { kind: "primary", changes: true });
+  /** @type {Record<string, number>} */
+  #widths = {};
+  /** Whether the tables of the account are known. */
+  #isLoaded = false;
 
   build() {
     return [
       paneHead(
         "Tables",
-        button("Create table", () => this.create(), { kind: "primary", changes: true }),
-        button("Import", () => this.import(), { changes: true }),
+        ...this.#forServer,
         this.#deleted,
         button("Code", () => showSnippets({ kind: "tables", account: this.account })),
       ),
       h("div", { class: "filter-bar" }, this.#search),
       this.#message,
       this.#grid,
-      h("footer", { class: "pane-foot" }, this.#state, this.#forRow, this.#delete),
+      h("footer", { class: "pane-foot" }, this.#state, this.#forOne, this.#delete),
     ];
   }
 
   start() {
     this.#deleted.hidden = true;
-    const href = (/** @type {Table} */ row) => addressOf("entities", this.account, row.name);
-    const name = { id: "name", title: "Table", width: 260, text: (/** @type {Table} */ row) => row.name, href, style: () => "key" };
-    this.#grid.setColumns([name, ...FIGURES]);
-    this.#grid.addEventListener("rowopen", () => this.open());
+    this.#grid.addEventListener("rowopen", (event) => this.open(/** @type {CustomEvent} */ (event).detail));
     this.#grid.addEventListener("rowselect", () => this.#showState());
+    this.#grid.addEventListener("columnresize", (event) => {
+      this.#widths = /** @type {CustomEvent} */ (event).detail;
+    });
+    const { signal } = this;
+    addEventListener("resize", () => this.#showColumns(), { signal });
+    for (const change of ["lost", "back"]) connection.addEventListener(change, () => this.#showState(), { signal });
+    this.#showState();
     this.load();
+  }
+
+  /** The table that buttons for one table act on. @returns {Table} */
+  get #ticked() {
+    const [table] = this.#grid.selected;
+    return table;
+  }
+
+  /** The column of names is as wide as they are, and leaves room for counts and sizes. */
+  #showColumns() {
+    if (this.#grid.hidden) return;
+    const counts = FIGURES.slice(0, 2).reduce((sum, { width = 0 }) => sum + width, 0);
+    const longest = this.tables.reduce((most, { name }) => Math.max(most, name.length), 0);
+    const wanted = Math.min(MAX_NAME, Math.max(MIN_NAME, longest * CHARACTER + PADDING));
+    const width = Math.max(MIN_NAME, Math.min(wanted, this.#grid.room - counts));
+    const href = (/** @type {Table} */ row) => addressOf("entities", this.account, row.name);
+    const text = (/** @type {Table} */ row) => row.name;
+    this.#grid.setColumns([{ id: "name", title: "Table", width, text, href, style: () => "key" }, ...FIGURES], this.#widths);
   }
 
   async load() {
     if (!session.hasToken)
       return this.#tell(
-        empty("This server has no admin token", "Start it with --admin-token to see and change tables here."),
+        empty("This server has no admin token", "Start it with --admin-token to see and change its tables here."),
       );
     if (!this.account)
       return this.#tell(
@@ -119,7 +155,7 @@ class TablesPane extends View {
     try {
       await Promise.all([this.#measure(), this.#countDeleted()]);
     } catch (error) {
-      if (!isCancelled(error)) this.#tell(errorBox(error));
+      if (isShownHere(error)) this.#tell(errorBox(error));
     }
   }
 
@@ -150,6 +186,7 @@ class TablesPane extends View {
       found.push(...page.tables);
       from = page.next ?? "";
       this.tables = found;
+      this.#isLoaded = true;
       this.show();
     } while (from);
   }
@@ -160,34 +197,41 @@ class TablesPane extends View {
     this.#message.replaceChildren();
     this.#grid.hidden = shown.length === 0;
     this.#grid.rows = shown;
+    this.#showColumns();
     this.#showState();
     if (this.tables.length === 0)
       this.#tell(
         empty(
           "No tables yet",
           "Create the first one, or import a CSV or NDJSON file into a new one.",
-          button("Create table", () => this.create(), { kind: "primary", changes: true }),
+          this.#createFirst,
         ),
       );
-    else if (shown.length === 0) this.#tell(empty("No such table", `No table has ${this.#search.value} in its name.`));
+    else if (shown.length === 0) this.#tell(empty("No such table", `The name of no table contains ${this.#search.value}.`));
   }
 
   #showState() {
     const selected = this.#grid.selected.size;
-    const isEmpty = this.#grid.rows.length === 0;
-    const more = this.tables.some(({ complete }) => !complete) ? " · +: the table holds more than was counted" : "";
-    this.#state.textContent = `${count(this.tables.length)} ${this.tables.length === 1 ? "table" : "tables"}${selected ? ` · ${count(selected)} selected` : ""}${more}${isEmpty ? "" : " · a click on a name opens it"}`;
+    const { length } = this.tables;
+    const parts = this.#isLoaded ? [`${count(length)} ${length === 1 ? "table" : "tables"}`] : [];
+    if (selected) parts.push(`${count(selected)} selected`);
+    if (this.tables.some(({ complete }) => !complete)) parts.push("+ means that the table holds more than was counted");
+    if (this.#grid.rows.length && !selected) parts.push("click a name to open the table, tick a table for the buttons here");
+    this.#state.textContent = parts.join(" · ");
     this.#delete.hidden = selected === 0 || session.isReadOnly;
-    for (const control of this.#forRow) control.disabled = isEmpty;
+    for (const control of this.#forOne) control.disabled = selected !== 1;
+    const isServed = this.#isLoaded && !connection.isLost;
+    for (const control of [...this.#forServer, this.#createFirst]) control.disabled = !isServed;
   }
 
-  open() {
-    const table = this.#grid.activeRow;
-    if (table) location.hash = addressOf("entities", this.account, table.name);
+  /** @param {Table} table */
+  open(table) {
+    location.hash = addressOf("entities", this.account, table.name);
   }
 
   async create() {
     const name = input({ class: "mono", autofocus: true });
+    let created = "";
     const modal = new Modal(
       "Create table",
       [field("Name", name, "3 to 63 letters and digits; the first one is a letter.")],
@@ -196,12 +240,15 @@ class TablesPane extends View {
           text: "Create",
           act: async () => {
             await this.service.createTable(name.value.trim());
+            created = name.value.trim();
+            this.#search.value = "";
             await this.load();
           },
         },
       },
     );
     await modal.open().closed;
+    if (created) this.#grid.focusRow((/** @type {Table} */ table) => table.name === created);
   }
 
   async import() {

@@ -4,6 +4,7 @@ import { h } from "../core/dom.js";
 import { View } from "../core/view.js";
 import { button, field, input } from "./controls.js";
 
+/** Event: `change` when a text changed or a card was added or removed. */
 export class CardList extends View {
   /** @type {CardField[]} */
   fields = [];
@@ -11,7 +12,7 @@ export class CardList extends View {
   /** What one card is, in lower case. */
   noun = "";
   #cards = h("div", { class: "cards" });
-  #add = button("", () => this.add({}), { changes: true });
+  #add = button("", () => (this.add({}), this.#changed()), { changes: true });
   /** @type {Map<Element, Record<string, HTMLInputElement>>} */
   #boxes = new Map();
 
@@ -38,11 +39,11 @@ export class CardList extends View {
     const boxes = Object.fromEntries(
       this.fields.map(({ name, placeholder, first }) => [
         name,
-        input({ class: "mono", placeholder, value: value[name] ?? first ?? "" }),
+        input({ class: "mono", placeholder, value: value[name] ?? first ?? "", on: { input: () => this.#changed() } }),
       ]),
     );
     const name = Object.values(value)[0] ?? "";
-    const remove = button("Remove", () => (card.remove(), this.#count()), {
+    const remove = button("Remove", () => (card.remove(), this.#count(), this.#changed()), {
       kind: "quiet",
       changes: true,
       label: `Remove ${this.noun} ${name}`.trim(),
@@ -57,6 +58,10 @@ export class CardList extends View {
     this.#boxes.set(card, boxes);
     this.#cards.append(card);
     this.#count();
+  }
+
+  #changed() {
+    this.dispatchEvent(new CustomEvent("change"));
   }
 
   #count() {

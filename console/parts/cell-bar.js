@@ -3,8 +3,8 @@
 import { shortType } from "../core/edm.js";
 import { h } from "../core/dom.js";
 import { View } from "../core/view.js";
+import { visible } from "../core/visible.js";
 import { copyButton } from "./controls.js";
-import { visible } from "./data-grid.js";
 
 export class CellBar extends View {
   #text = "";

@@ -2,7 +2,7 @@
 
 import { connection } from "../core/connection.js";
 import { h } from "../core/dom.js";
-import { isCancelled } from "../core/errors.js";
+import { isShownHere } from "../core/errors.js";
 import { View } from "../core/view.js";
 import { bytes, count, errorBox, moment } from "./controls.js";
 
@@ -19,7 +19,7 @@ export class ClusterNodes extends View {
       const cluster = await connection.json("GET", "cluster", { signal: this.signal });
       this.replaceChildren(...(cluster ? described(cluster) : []));
     } catch (error) {
-      if (!isCancelled(error)) this.replaceChildren(errorBox(error));
+      if (isShownHere(error)) this.replaceChildren(errorBox(error));
     }
   }
 }

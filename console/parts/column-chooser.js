@@ -43,7 +43,7 @@ export function chooseColumns(names, hidden, use) {
       list,
       note,
     ],
-    { action: { text: "Use", act: () => use([...off]) } },
+    { action: { text: "Apply", act: () => use([...off]) } },
   );
   show();
   modal.open();

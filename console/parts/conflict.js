@@ -4,7 +4,7 @@ import { shortType } from "../core/edm.js";
 import { h, newId } from "../core/dom.js";
 import { isSame } from "../core/entity.js";
 import { InputError, RequestError } from "../core/errors.js";
-import { visible } from "./data-grid.js";
+import { visible } from "../core/visible.js";
 import { Modal } from "./modal.js";
 
 /**
@@ -17,7 +17,7 @@ import { Modal } from "./modal.js";
 export async function resolveConflict(service, table, base, mine) {
   for (;;) {
     const theirs = await service.get(table, base.partitionKey, base.rowKey);
-    if (!theirs) throw new InputError("Somebody has deleted this entity. To bring it back, clone it.");
+    if (!theirs) throw new InputError("This entity has been deleted meanwhile. To bring it back, clone it.");
     const chosen = await choose(base, mine, theirs);
     try {
       return await service.replace(table, { ...mine, etag: theirs.etag, properties: chosen });
@@ -43,7 +43,7 @@ async function choose(base, mine, theirs) {
       h(
         "p",
         {},
-        `Since you opened this entity, it was written at ${theirs.timestamp}. Choose what to keep of each property that differs.`,
+        `This entity was changed at ${theirs.timestamp}, after you had opened it. Choose a value for each property that differs.`,
       ),
       h(
         "div",

@@ -61,7 +61,7 @@ export function errorBox(error) {
 
 /** What is shown where there is nothing yet, and what to do next. @param {string} title @param {string} text @param {...(Node | false)} actions */
 export function empty(title, text, ...actions) {
-  return h("div", { class: "empty" }, h("h3", {}, title), h("p", {}, text), h("div", { class: "actions" }, actions));
+  return h("div", { class: "empty" }, h("p", { class: "title" }, title), h("p", {}, text), h("div", { class: "actions" }, actions));
 }
 
 /** The head of a pane. @param {string | Node} title @param {...(Node | false | null)} actions */
@@ -87,7 +87,7 @@ export function copyButton(text, label) {
     async (event) => {
       const target = /** @type {HTMLButtonElement} */ (event.currentTarget);
       const isCopied = await copy(text());
-      target.textContent = isCopied ? "Copied" : "Select it and copy it by hand";
+      target.textContent = isCopied ? "Copied" : "Select and copy it";
       setTimeout(() => {
         target.textContent = "Copy";
       }, 1500);

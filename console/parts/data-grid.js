@@ -3,13 +3,12 @@
 // Keys: arrows, Home, End, Page Up and Down move; Space selects; Enter opens; Ctrl+C copies the cell; S sorts by the column.
 
 import { h, newId } from "../core/dom.js";
+import { visible } from "../core/visible.js";
 import { copy } from "./controls.js";
 import { GridColumns, SELECT_WIDTH } from "./grid-columns.js";
 
 const ROW_HEIGHT = 28;
 const OVERSCAN = 4;
-/** Longer texts are cut in cells; what is copied is whole. */
-const MAX_SHOWN = 240;
 
 /** Events: `rowopen` and `rowactive` (detail: the row), `rowselect`, `sort`, `columnresize` (detail: widths by column). */
 export class DataGrid extends HTMLElement {
@@ -81,6 +80,18 @@ export class DataGrid extends HTMLElement {
 
   focusGrid() {
     this.#scroller.focus();
+  }
+
+  /** Makes the first row that fits the active one, and focuses it. @param {(row: any) => boolean} fits */
+  focusRow(fits) {
+    const index = this.#shown.findIndex(fits);
+    if (index >= 0) this.#moveTo(index, 0);
+    this.focusGrid();
+  }
+
+  /** The pixels that columns have without scrolling sideways. */
+  get room() {
+    return this.#scroller.clientWidth - (this.isSelectable ? SELECT_WIDTH : 0);
   }
 
   /** Shows the rows from the first one again. */
@@ -382,14 +393,6 @@ function place(cell, left, width) {
   cell.style.left = `${left}px`;
   cell.style.width = `${width}px`;
   return cell;
-}
-
-/** A text with signs for the characters that have none. @param {string} text */
-export function visible(text) {
-  const shown = text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text;
-  return shown.replace(/[\u0000-\u001f\u007f]/g, (char) =>
-    char === "\u007f" ? "␡" : String.fromCharCode(0x2400 + char.charCodeAt(0)),
-  );
 }
 
 customElements.define("data-grid", DataGrid);

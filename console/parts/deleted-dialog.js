@@ -15,7 +15,7 @@ export async function showDeleted(account, changed) {
   const show = async () => {
     const found = await deletedTables(account);
     list.replaceChildren(...found.tables.map((table) => cardOf(table, act)));
-    more.textContent = found.more ? "There are more: these are the last deleted ones." : "";
+    more.textContent = found.more ? "There are more: this list has those that were deleted last." : "";
     if (!found.tables.length) list.append(h("p", { class: "quiet" }, "No deleted table can be brought back."));
   };
   const act = async (/** @type {() => Promise<unknown>} */ work) => {
@@ -59,7 +59,7 @@ function bringBack(table, act) {
     `Bring back ${table.table}`,
     [
       h("p", {}, "It comes back with its entities, policies and expiry. Its indexes are built again."),
-      field("Name", name, "Its last one, or a free one."),
+      field("Name", name, "Its old name, or another one that is free."),
     ],
     { action: { text: "Bring back", act: () => act(work) } },
   ).open();

@@ -5,7 +5,15 @@ import { compare, isNumber, shortType } from "../core/edm.js";
 /** Rows whose values decide on the widths of columns, and pixels. */
 const SAMPLED = 50;
 const CHARACTER = 7.7;
+const TITLE_CHARACTER = 8.6;
+const PADDING = 24;
+const GAP = 6;
+/** The sign of the sorted column. */
+const ARROW = 18;
 const MAX_WIDTH = 340;
+/** Windows that are narrower than this show more columns at once. */
+const NARROW = 720;
+const MAX_NARROW_WIDTH = 170;
 
 /** @type {Column[]} */
 const KEYS = [
@@ -55,7 +63,9 @@ function ordered(column, orders) {
 /** As wide as its title and its first values need, within limits. @param {Column} column @param {Entity[]} sample */
 function widthOf({ title, hint = "", text }, sample) {
   const longest = sample.reduce((most, entity) => Math.max(most, text(entity).length), 0);
-  return Math.round(Math.min(MAX_WIDTH, Math.max((title.length + hint.length) * 8 + 34, longest * CHARACTER + 24)));
+  const head = title.length * TITLE_CHARACTER + (hint ? hint.length * CHARACTER + GAP : 0) + PADDING + ARROW;
+  const most = innerWidth < NARROW ? MAX_NARROW_WIDTH : MAX_WIDTH;
+  return Math.round(Math.max(Math.min(most, head), Math.min(most, longest * CHARACTER + PADDING)));
 }
 
 /** @param {string} name @param {EdmType[]} types @returns {Column} */

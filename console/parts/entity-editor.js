@@ -23,8 +23,8 @@ class Editor {
   #rows = h("div", { class: "property-rows" });
   #wayOfSaving = select(
     [
-      ["merge", "Merge: write what I changed"],
-      ["replace", "Replace: write all, drop the rest"],
+      ["merge", "Merge: write only the changed properties"],
+      ["replace", "Replace: write these properties and drop all others"],
     ],
     "merge",
   );
@@ -57,6 +57,7 @@ class Editor {
     this.#rows.addEventListener("remove", (event) => this.#remove(/** @type {PropertyRow} */ (event.target)));
     modal.open();
     if (this.isNew) (this.entity ? this.rowKey : this.partitionKey).focus();
+    else if (this.#rows.firstElementChild) /** @type {PropertyRow} */ (this.#rows.firstElementChild).focusValue();
     await modal.closed;
     return this.#isSaved;
   }
@@ -83,9 +84,11 @@ class Editor {
   #read() {
     const properties = new Map();
     for (const row of this.#rows.children) {
-      const { name, value } = /** @type {PropertyRow} */ (row).read();
-      if (properties.has(name)) throw new InputError(`${name} is there twice.`);
-      properties.set(name, value);
+      const found = /** @type {PropertyRow} */ (row).check();
+      // The row shows what is wrong.
+      if (!found) throw new DOMException("A property is wrong.", "AbortError");
+      if (properties.has(found.name)) throw new InputError(`There are two properties named ${found.name}.`);
+      properties.set(found.name, found.value);
     }
     return properties;
   }
@@ -113,7 +116,7 @@ class Editor {
     } catch (error) {
       if (!(error instanceof RequestError)) throw error;
       if (error.code === "ResourceNotFound")
-        throw new InputError("Somebody has deleted this entity. To bring it back, clone it.");
+        throw new InputError("This entity has been deleted meanwhile. To bring it back, clone it.");
       if (error.code !== "UpdateConditionNotSatisfied") throw error;
       await resolveConflict(this.service, this.table, base, mine);
     }

@@ -2,10 +2,10 @@
 
 import { connection } from "../core/connection.js";
 import { h } from "../core/dom.js";
-import { InputError, isCancelled, RequestError } from "../core/errors.js";
+import { InputError, isShownHere, RequestError } from "../core/errors.js";
 import { View } from "../core/view.js";
+import { visible } from "../core/visible.js";
 import { button, count, errorBox } from "./controls.js";
-import { visible } from "./data-grid.js";
 
 /** How each access is judged. @type {Record<string, [string, string]>} */
 const ACCESS = {
@@ -26,6 +26,8 @@ export class ExplainView extends View {
   /** @type {{ filter?: string, orderby?: string }} */
   #query = {};
   #timer = 0;
+  /** The filter whose error the pane shows. @type {string | null} */
+  #toldElsewhere = null;
   #answer = h("div", { class: "explanation", role: "status" });
 
   build() {
@@ -35,19 +37,26 @@ export class ExplainView extends View {
         "div",
         { class: "actions" },
         button("Measure", () => this.#ask(true)),
-        h("small", {}, "Runs the first page of the query and says what it cost."),
+        h("small", {}, "Runs the first page of the query and shows its cost."),
       ),
     ];
   }
 
-  /** Explains another query, once nobody types any more. @param {string} filter @param {string} orderby */
+  /** Explains another query, once the typing pauses. @param {string} filter @param {string} orderby */
   update(filter, orderby) {
     this.#query = { filter: filter.trim() || undefined, orderby: orderby || undefined };
+    if (this.#toldElsewhere !== filter.trim()) this.#toldElsewhere = null;
     clearTimeout(this.#timer);
     if (!this.hidden) this.#timer = setTimeout(() => this.#ask(false), PAUSE_MS);
   }
 
-  /** Shows the explanation of the filter, which nobody asks for while it is hidden. */
+  /** Leaves the error of a filter to the pane, which shows it already. @param {string} filter */
+  isToldElsewhere(filter) {
+    this.#toldElsewhere = filter;
+    if (filter === (this.#query.filter ?? "") && this.#answer.querySelector(".wrong, .error")) this.#answer.replaceChildren();
+  }
+
+  /** Shows the explanation of the filter, which is not asked for while the view is hidden. */
   open() {
     this.#ask(false);
   }
@@ -64,8 +73,9 @@ export class ExplainView extends View {
       );
       if (query === this.#query) this.#answer.replaceChildren(...described(found));
     } catch (error) {
-      if (!isCancelled(error) && query === this.#query)
-        this.#answer.replaceChildren(h("div", {}, this.#complaint(error)));
+      if (!isShownHere(error) || query !== this.#query) return;
+      const isTold = this.#toldElsewhere !== null && this.#toldElsewhere === (query.filter ?? "");
+      this.#answer.replaceChildren(...(isTold ? [] : [h("div", {}, this.#complaint(error))]));
     }
   }
 
@@ -87,7 +97,7 @@ function described({ access, index, indexPassedOver, summary, spans, spanCount, 
     h(
       "dl",
       { class: "facts" },
-      h("div", {}, h("dt", {}, "Keys that are read"), h("dd", {}, h("ul", { class: "spans" }, rows))),
+      h("div", {}, h("dt", {}, "Keys read"), h("dd", {}, h("ul", { class: "spans" }, rows))),
       h("div", {}, h("dt", {}, "Index"), h("dd", {}, indexWords(index, indexPassedOver))),
       h("div", {}, h("dt", {}, "Compared row by row"), h("dd", { class: "mono" }, residual ?? "nothing")),
       ...(cost ? costOf(cost) : []),
@@ -100,7 +110,7 @@ function indexWords(used, passedOver) {
   const names = (/** @type {IndexName[]} */ indexes) =>
     indexes.map(({ property, kind }) => visible(`${property} (${kind})`)).join(", ");
   if (used) return names(used);
-  return passedOver ? `none, since ${names(passedOver)} would name too many entities` : "none";
+  return passedOver ? `none: ${names(passedOver)} would match too many entities` : "none";
 }
 
 /** @param {Span} span */
@@ -114,7 +124,7 @@ function wordsOf({ from, to, words }) {
 function costOf({ rowsReturned, rowsLookedAt, rowsLookedAtIsExact, milliseconds, more }) {
   return [
     h("div", {}, h("dt", {}, "Returned"), h("dd", {}, `${count(rowsReturned)}${more ? ", and there are more" : ""}`)),
-    h("div", {}, h("dt", {}, "Looked at"), h("dd", {}, `${rowsLookedAtIsExact ? "" : "about "}${count(rowsLookedAt)}`)),
+    h("div", {}, h("dt", {}, "Examined"), h("dd", {}, `${rowsLookedAtIsExact ? "" : "about "}${count(rowsLookedAt)}`)),
     h("div", {}, h("dt", {}, "Took"), h("dd", {}, `${milliseconds.toFixed(milliseconds < 10 ? 2 : 0)} ms`)),
   ];
 }

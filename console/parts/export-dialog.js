@@ -10,8 +10,8 @@ import { Modal } from "./modal.js";
 export async function askAndExport(source) {
   const format = select(
     [
-      ["ndjson", "NDJSON: a line of JSON for each entity"],
-      ["csv", "CSV, as Storage Explorer has it"],
+      ["ndjson", "NDJSON: one line of JSON per entity"],
+      ["csv", "CSV, as Storage Explorer writes it"],
     ],
     "ndjson",
   );

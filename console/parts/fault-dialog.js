@@ -35,8 +35,8 @@ export async function addFault(add) {
     [
       ["error", "An error"],
       ["delay", "A delay"],
-      ["before", "No answer, nothing is done"],
-      ["after", "No answer, but it is done"],
+      ["before", "No answer, and nothing is stored"],
+      ["after", "No answer, but the operation is done"],
       ["page", "Short pages"],
     ],
     "error",
@@ -64,14 +64,14 @@ export async function addFault(add) {
   const modal = new Modal(
     "Add fault",
     [
-      h("p", {}, "What is left empty is not selected by. The counts of all rules begin again."),
+      h("p", {}, "An empty field matches everything. All rules start counting again."),
       h("div", { class: "columns-2" }, field("Operation", operation.box), operation.list, field("Table", table)),
       h("div", { class: "columns-2" }, field("Fault", effect), parts.error, parts.delay, parts.page, error.list),
       h(
         "div",
         { class: "columns-2" },
         field("After", after, "Matches before the first fault."),
-        field("Times", times, "Matches that meet it."),
+        field("Times", times, "Matches that the fault applies to."),
       ),
     ],
     { action: { text: "Add", act: () => add(rule()) } },

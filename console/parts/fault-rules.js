@@ -2,7 +2,7 @@
 
 import { connection } from "../core/connection.js";
 import { h } from "../core/dom.js";
-import { isCancelled } from "../core/errors.js";
+import { isShownHere } from "../core/errors.js";
 import { View } from "../core/view.js";
 import { button, count, empty, errorBox } from "./controls.js";
 import { addFault } from "./fault-dialog.js";
@@ -25,7 +25,7 @@ export class FaultRules extends View {
         "section",
         {},
         h("header", { class: "pane-head" }, h("h2", {}, "Faults"), button("Add fault", add, { changes: true })),
-        h("p", { class: "quiet" }, "Requests of clients that match a rule meet its fault; those of the console do not."),
+        h("p", { class: "quiet" }, "Faults apply to requests of clients that match a rule, and never to those of this console."),
         this.#message,
         this.#list,
       ),
@@ -42,7 +42,7 @@ export class FaultRules extends View {
       this.#show((await connection.json("GET", PATH, { signal: this.signal })).rules);
       this.#message.replaceChildren();
     } catch (error) {
-      if (!isCancelled(error)) this.#message.replaceChildren(errorBox(error));
+      if (isShownHere(error)) this.#message.replaceChildren(errorBox(error));
     }
   }
 
@@ -58,7 +58,7 @@ export class FaultRules extends View {
   /** @param {CountedFaultRule} rule */
   #card(rule) {
     const name = `${effectOf(rule)}: ${subjectOf(rule)}`;
-    const counts = [`${count(rule.hits)} of ${count(rule.times)} met it`, `${count(rule.matched)} matched`];
+    const counts = [`applied ${count(rule.hits)} of ${count(rule.times)} times`, `${count(rule.matched)} matched`];
     if (rule.after) counts.push(`after ${count(rule.after)}`);
     return h(
       "article",

@@ -20,7 +20,7 @@ export class FilterBuilder extends View {
       "div",
       { class: "actions" },
       button("Add clause", () => this.#add()),
-      button("Use this filter", () => this.#use(), { kind: "primary" }),
+      button("Apply filter", () => this.#use(), { kind: "primary" }),
     );
     return [this.#names, this.#clauses, this.#wrong, actions];
   }

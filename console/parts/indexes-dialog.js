@@ -18,7 +18,7 @@ export async function editIndexes(account, table) {
   let shown = "";
   const property = input({ class: "mono" });
   const kind = select(
-    [["", "that of the values"], ...KINDS.map((name) => /** @type {[string, string]} */ ([name, name]))],
+    [["", "automatic"], ...KINDS.map((name) => /** @type {[string, string]} */ ([name, name]))],
     "",
   );
   const attempt = async (/** @type {() => Promise<unknown>} */ work) => {
@@ -43,7 +43,7 @@ export async function editIndexes(account, table) {
     shown = text;
     list.replaceChildren(...found.map((index) => cardOf(index, drop)));
     if (!found.length)
-      list.append(h("p", { class: "quiet" }, "No indexes: filters on properties read the rows one by one."));
+      list.append(h("p", { class: "quiet" }, "No indexes: filters on properties read every row."));
   };
   const modal = new Modal(
     `Indexes of ${table}`,

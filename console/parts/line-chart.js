@@ -4,7 +4,9 @@ import { h, svg } from "../core/dom.js";
 import { View } from "../core/view.js";
 
 const HEIGHT = 150;
-const MARGIN = { top: 8, right: 2, bottom: 20, left: 46 };
+/** Where lines are equal, those below show through the gaps of those above. */
+const DASHES = ["none", "7 5", "2 4", "12 4 2 4", "4 8"];
+const MARGIN = { top: 8, right: 2, bottom: 20, left: 54 };
 
 export class LineChart extends View {
   /** @type {Picture} */
@@ -102,7 +104,7 @@ export class LineChart extends View {
         group.append(
           svg("path", { class: "chart-area", d: `M${first},${this.#y(0)}L${points.join("L")}L${last},${this.#y(0)}Z` }),
         );
-      group.append(svg("path", { class: "chart-line", d: `M${points.join("L")}` }));
+      group.append(svg("path", { class: "chart-line", d: `M${points.join("L")}`, "stroke-dasharray": DASHES[index % 5] }));
     }
     return [group];
   }

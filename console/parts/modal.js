@@ -4,6 +4,8 @@ import { h, newId } from "../core/dom.js";
 import { isCancelled } from "../core/errors.js";
 import { button, errorBox, field, input } from "./controls.js";
 
+const EDITABLE = ".modal-body :is(input, textarea):not([readonly], :disabled), .modal-body select:not(:disabled)";
+
 export class Modal {
   #isBusy = false;
   /** Where an action's error is shown. */
@@ -42,7 +44,16 @@ export class Modal {
   open() {
     document.body.append(this.dialog);
     this.dialog.showModal();
+    this.#focusEditable();
     return this;
+  }
+
+  /** Browsers focus the first field, even if it is only there to be read. */
+  #focusEditable() {
+    const focused = document.activeElement;
+    if (!(focused instanceof HTMLInputElement) || !focused.readOnly) return;
+    const first = this.dialog.querySelector(EDITABLE);
+    if (first instanceof HTMLElement) first.focus();
   }
 
   close() {
@@ -83,7 +94,7 @@ export class Modal {
  */
 export function confirmByName({ title, text, name, action, act, more }) {
   const typed = input({ class: "mono", autofocus: true });
-  const modal = new Modal(title, [h("p", {}, text), more ?? null, field(`Type ${name} to go on`, typed)], {
+  const modal = new Modal(title, [h("p", {}, text), more ?? null, field(`Type ${name} to confirm`, typed)], {
     action: { text: action, kind: "danger", act },
   });
   const check = () => {

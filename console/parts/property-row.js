@@ -9,6 +9,10 @@ import { button, checkbox, input, select } from "./controls.js";
 /** Text fields alter these: they are edited as escapes of JSON. */
 const NEEDS_ESCAPES = /[\u0000-\u0008\u000b-\u001f\u007f]/;
 
+const MAX_ROWS = 12;
+/** About as many as a dialog has room for. */
+const CHARACTERS_OF_A_ROW = 48;
+
 /** Event: `remove`. */
 export class PropertyRow extends View {
   name = "";
@@ -81,7 +85,7 @@ export class PropertyRow extends View {
         ...touch,
         value: shown,
         spellcheck: false,
-        rows: Math.min(8, Math.max(1, shown.split("\n").length, Math.ceil(shown.length / 60))),
+        rows: rowsFor(shown),
       });
     else this.#control = input({ ...touch, value: shown, class: "mono" });
     this.#escaped.hidden = type !== "Edm.String";
@@ -90,6 +94,7 @@ export class PropertyRow extends View {
 
   #touch() {
     this.#touched = true;
+    if (this.#control instanceof HTMLTextAreaElement) this.#control.rows = rowsFor(this.#control.value);
     try {
       this.read();
       this.#complain("");
@@ -131,7 +136,7 @@ export class PropertyRow extends View {
       const quoted = value.replace(/\\[^]|"|\n/g, (found) => (found === '"' ? '\\"' : found === "\n" ? "\\n" : found));
       return String(JSON.parse(`"${quoted}"`));
     } catch {
-      throw new InputError("An escape is wrong; \\n, \\r, \\t, \\\\ and \\u0000 are some that exist.");
+      throw new InputError("An escape is not valid. Valid ones are \\n, \\r, \\t, \\\\ and \\u0000, for example.");
     }
   }
 
@@ -150,6 +155,29 @@ export class PropertyRow extends View {
   focusName() {
     this.#name.focus();
   }
+
+  focusValue() {
+    this.#control.focus();
+  }
+
+  /** Reads the property, or says beside it what is wrong. @returns {{ name: string, value: Value } | null} */
+  check() {
+    try {
+      return this.read();
+    } catch (error) {
+      this.#complain(error instanceof Error ? error.message : String(error));
+      if (this.#name.value) this.focusValue();
+      else this.focusName();
+      return null;
+    }
+  }
 }
+
+/** As many rows as a text needs, within limits. @param {string} text */
+const rowsFor = (text) =>
+  Math.min(
+    MAX_ROWS,
+    text.split("\n").reduce((sum, line) => sum + Math.max(1, Math.ceil(line.length / CHARACTERS_OF_A_ROW)), 0),
+  );
 
 customElements.define("property-row", PropertyRow);

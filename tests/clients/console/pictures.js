@@ -50,10 +50,10 @@ async function entities() {
   await page.getByRole("button", { name: "Explain" }).click();
   await page.getByText("One partition").waitFor();
   await page.getByRole("button", { name: "Measure" }).click();
-  await page.getByText("Looked at").waitFor();
+  await page.getByText("Examined").waitFor();
   await page.getByRole("button", { name: "Columns" }).click();
   await page.getByLabel("Timestamp").uncheck();
-  await page.getByRole("button", { name: "Use", exact: true }).click();
+  await page.getByRole("button", { name: "Apply", exact: true }).click();
   await shoot(page, "console-entities");
 }
 

@@ -271,7 +271,16 @@ type StoredAccount = {
 };
 
 /** as `/tables` measures it */
-type Table = { name: string; created: string; entities: number; bytes: number; complete: boolean };
+type Table = {
+  name: string;
+  created: string;
+  entities: number;
+  bytes: number;
+  complete: boolean;
+  total: TableTotal;
+};
+
+type TableTotal = { entities: number; basis: "exact" | "estimated" | "atLeast"; bytes: number };
 
 type TableHistory = {
   account: string;

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { column, consoleForThisFile, eventually, open, openTable, picture } from "./console.js";
+import { cell, column, consoleForThisFile, eventually, open, openTable, picture, tick } from "./console.js";
 
 const our = consoleForThisFile();
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -20,14 +20,17 @@ const PANES = {
   snapshots: "snapshots-pane:has(> .cards .empty) fault-rules .empty",
 };
 
-/** What axe finds that is serious or worse. */
+/** What axe finds, with the rule for speech control, which it leaves out by itself. */
 async function findings(page) {
   // By the debugger's way, which the page's policy does not forbid.
   await page.evaluate(AXE);
-  const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
-  return violations
-    .filter(({ impact }) => impact === "serious" || impact === "critical")
-    .map(({ id, nodes }) => `${id}: ${nodes.map(({ target }) => target).join(", ")}`);
+  const { violations } = await page.evaluate(() =>
+    window.axe.run(document, {
+      resultTypes: ["violations"],
+      rules: { "label-content-name-mismatch": { enabled: true } },
+    }),
+  );
+  return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ target }) => target).join(", ")}`);
 }
 
 /** Goes to a pane, and waits for its data. */
@@ -59,7 +62,7 @@ async function sample() {
   return table;
 }
 
-test("axe finds nothing serious in any pane, in light and dark, wide and narrow", async () => {
+test("axe finds nothing in any pane, in light and dark, wide and narrow", async () => {
   const table = await sample();
   for (const [width, scheme] of [
     [1280, "light"],
@@ -74,11 +77,21 @@ test("axe finds nothing serious in any pane, in light and dark, wide and narrow"
   }
 });
 
-test("axe finds nothing serious in dialogs", async () => {
-  const table = await openTable(our, await sample(), { scheme: "dark" });
+test("axe finds nothing in dialogs", async () => {
+  const name = await sample();
+  const table = await openTable(our, name, { scheme: "dark" });
+  const tables = await open(our, `#/tables/${our.server.account}`, { scheme: "dark" });
   const snapshots = await open(our, "#/snapshots", { scheme: "dark" });
-  const opened = ["Add", "Edit", "Import", "Export", "Columns", "Code", "Delete all found"].map((name) => [table, name]);
-  for (const [page, name] of [...opened, [snapshots, "Add fault"]]) {
+  await tick(tables, name);
+  const row = await cell(table, 0, "RowKey");
+  await tick(table, `Terrace / ${await row.textContent()}`);
+  const of = (page, names) => names.map((name) => [page, name]);
+  for (const [page, name] of [
+    // An editor that was left reads the rows again, which ends the selection.
+    ...of(table, ["Add", "Clone", "Import", "Export", "Columns", "Code", "Delete all found", "Edit"]),
+    ...of(tables, ["Create table", "Import", "Policies", "Indexes", "Expiry", "Code", "Delete selected"]),
+    ...of(snapshots, ["Add fault"]),
+  ]) {
     await page.getByRole("button", { name, exact: true }).click();
     await page.getByRole("dialog").waitFor();
     await page.evaluate(() => Promise.all(document.getAnimations().map((animation) => animation.finished)));

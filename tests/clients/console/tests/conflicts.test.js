@@ -2,11 +2,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { consoleForThisFile, eventually, openTable, picture } from "./console.js";
+import { consoleForThisFile, eventually, openTable, picture, tick } from "./console.js";
 
 const our = consoleForThisFile();
 
 async function edit(page, values) {
+  await tick(page, "p / r");
   await page.getByRole("button", { name: "Edit" }).click();
   for (const [name, value] of Object.entries(values)) await page.getByLabel(`Value of ${name}`).fill(value);
 }
@@ -61,7 +62,7 @@ test("an entity that somebody deleted is not brought back by saving", async () =
   await edit(page, { A: "late" });
   await our.server.send("DELETE", `${table}(PartitionKey='p',RowKey='r')`, { headers: { "if-match": "*" } });
   await page.getByRole("button", { name: "Save" }).click();
-  await page.getByText("Somebody has deleted this entity").waitFor();
+  await page.getByText("This entity has been deleted meanwhile").waitFor();
   assert.deepEqual(await our.server.entities(table), []);
 });
 
@@ -78,7 +79,7 @@ test("a selection that was changed meanwhile is left alone", async () => {
   });
   await our.server.send("DELETE", `${table}(PartitionKey='p',RowKey='3')`, { headers: { "if-match": "*" } });
   await page.getByRole("button", { name: "Delete selected" }).click();
-  await page.getByLabel(`Type ${table} to go on`).fill(table);
+  await page.getByLabel(`Type ${table} to confirm`).fill(table);
   await page.getByRole("button", { name: "Delete", exact: true }).click();
   await page.getByText("1 deleted, 2 left alone, because they were changed or deleted meanwhile.").waitFor();
   assert.deepEqual(

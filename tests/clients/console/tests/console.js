@@ -191,6 +191,11 @@ export async function openTable(our, table, options) {
   return page;
 }
 
+/** Ticks or unticks a row: a table by its name, an entity by `PartitionKey / RowKey`. */
+export async function tick(page, name) {
+  await page.getByRole("checkbox", { name: `Select ${name}`, exact: true }).click();
+}
+
 /** The cell of a row (from 0) and a column, by its title. */
 export async function cell(page, row, title) {
   const header = page

@@ -20,7 +20,7 @@ test("a table that is deleted in the console comes back with its entities, or is
   await page.getByRole("checkbox", { name: new RegExp(table) }).check();
   await page.getByRole("button", { name: "Delete selected" }).click();
   await page.getByText("They can be brought back for 1w.").waitFor();
-  await page.getByLabel(`Type ${table} to go on`).fill(table);
+  await page.getByLabel(`Type ${table} to confirm`).fill(table);
   await page.getByRole("button", { name: "Delete", exact: true }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Close" }).click();
   let list = await openDeleted(page, 1);
@@ -40,7 +40,7 @@ test("a table that is deleted in the console comes back with its entities, or is
   await page.reload();
   list = await openDeleted(page, 1);
   await page.getByRole("button", { name: `Purge ${table}` }).click();
-  await page.getByLabel(`Type ${table} to go on`).fill(table);
+  await page.getByLabel(`Type ${table} to confirm`).fill(table);
   await page.getByRole("dialog").last().getByRole("button", { name: "Purge", exact: true }).click();
   await list.getByText("No deleted table can be brought back.").waitFor();
 });

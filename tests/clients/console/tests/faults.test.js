@@ -40,7 +40,7 @@ test("faults are ordered, counted and removed", async () => {
   await picture(page, "fault");
   await confirm();
   const rule = page.getByRole("article").filter({ hasText: `ServerBusy: GetEntity ${table}` });
-  await rule.getByText("0 of 1 met it, 0 matched, after 1").waitFor();
+  await rule.getByText("applied 0 of 1 times, 0 matched, after 1").waitFor();
   const path = `${table}(PartitionKey='p',RowKey='r')`;
   const statuses = [];
   for (let turn = 0; turn < 3; turn += 1) {
@@ -50,13 +50,13 @@ test("faults are ordered, counted and removed", async () => {
   }
   assert.deepEqual(statuses, [200, 503, 200]);
   // Without being asked for.
-  await rule.getByText("1 of 1 met it, 3 matched").waitFor();
+  await rule.getByText("applied 1 of 1 times, 3 matched").waitFor();
   await add();
   await dialog(page).getByLabel("Fault", { exact: true }).selectOption("after");
   await dialog(page).getByLabel("Times").fill("2");
   await confirm();
   await page.getByRole("heading", { name: "disconnected after: any request" }).waitFor();
-  await rule.getByText("0 of 1 met it, 0 matched").waitFor();
+  await rule.getByText("applied 0 of 1 times, 0 matched").waitFor();
   await picture(page, "faults");
   await page.getByRole("button", { name: /^Remove ServerBusy/ }).click();
   await rule.waitFor({ state: "detached" });
@@ -73,7 +73,7 @@ test("faults are ordered, counted and removed", async () => {
   await confirm();
   await page.getByRole("heading", { name: "pages of 2: any query" }).waitFor();
   await page.getByRole("button", { name: "Reset" }).click();
-  await dialog(page).getByLabel("Type reset to go on").fill("reset");
+  await dialog(page).getByLabel("Type reset to confirm").fill("reset");
   await dialog(page).getByRole("button", { name: "Reset" }).click();
   await page.getByText("No faults").waitFor();
 });

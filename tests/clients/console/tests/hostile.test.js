@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { column, consoleForThisFile, eventually, open, openTable, picture } from "./console.js";
+import { column, consoleForThisFile, eventually, open, openTable, picture, tick } from "./console.js";
 
 const our = consoleForThisFile();
 const SCRIPT = `"'><img src=x onerror="alert(1)"><script>alert(2)<\u002fscript>\${alert(3)}{{alert(4)}}`;
@@ -29,7 +29,7 @@ test("keys, names and values are shown as the text that they are", async () => {
   assert.equal(await page.getByLabel("Value of Text").inputValue(), SCRIPT);
   await page.getByRole("button", { name: "Cancel" }).click();
   await page.getByRole("button", { name: "Columns" }).click();
-  await page.getByRole("button", { name: "Use", exact: true }).click();
+  await page.getByRole("button", { name: "Apply", exact: true }).click();
   await page.getByLabel("Filter").fill(SCRIPT);
   await page.getByRole("button", { name: "Run" }).click();
   await page.getByRole("alert").waitFor();
@@ -47,7 +47,7 @@ test("policies, snippets, SAS tokens and addresses of the console are texts as w
     headers: { "content-type": "application/xml", accept: "application/xml" },
   });
   const page = await open(our, `#/tables/${our.server.account}`);
-  await page.getByRole("gridcell", { name: table, exact: true }).click();
+  await tick(page, table);
   await page.getByRole("button", { name: "Policies" }).click();
   assert.equal(await page.getByLabel("Id").inputValue(), id);
   assert.equal(await made(page), 0);
@@ -116,7 +116,7 @@ test("a page of ten thousand rows has elements for those in sight only", async (
   const table = await our.server.table();
   await our.server.fill(table, 10_500, (index) => ({ Number: index }));
   const page = await openTable(our, table);
-  await page.getByLabel("Rows of a page").selectOption("10000");
+  await page.getByLabel("Rows per page").selectOption("10000");
   await page.getByText("Page 1 · 10,000 entities").waitFor();
   assert.ok((await page.locator("data-grid *").count()) < 1000);
   await page.getByRole("grid").press("Control+End");

@@ -2,13 +2,14 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { column, consoleForThisFile, eventually, openTable, picture } from "./console.js";
+import { column, consoleForThisFile, eventually, openTable, picture, tick } from "./console.js";
 
 const our = consoleForThisFile();
 
 test("the console says that the server is lost, and goes on when it is back", async () => {
   const table = await our.server.table([{ PartitionKey: "p", RowKey: "r", A: 1 }]);
   const page = await openTable(our, table, { isLost: true });
+  await tick(page, "p / r");
   await page.getByRole("button", { name: "Edit" }).click();
   await page.getByLabel("Value of A").fill("2");
   await our.server.kill();

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { TOKEN, consoleForThisFile, eventually, open, openTable, picture } from "./console.js";
+import { TOKEN, consoleForThisFile, eventually, open, openTable, picture, tick } from "./console.js";
 
 const our = consoleForThisFile();
 
@@ -12,7 +12,7 @@ function withTable(name, body) {
     const table = await our.server.table();
     await our.server.fill(table, 20, (index) => ({ Age: index, Name: `n${index}` }));
     const page = await open(our, `#/tables/${our.server.account}`);
-    await page.getByRole("gridcell", { name: table, exact: true }).click();
+    await tick(page, table);
     await body(page, table);
   });
 }
@@ -53,15 +53,33 @@ withTable("an index is created, becomes ready, and is dropped", async (page, tab
 });
 
 withTable("entities are made to expire, and no longer", async (page) => {
-  await page.getByRole("button", { name: "Expiry" }).click();
-  await page.getByText("do not expire").waitFor();
-  await page.getByLabel("After").fill("30d");
-  await picture(page, "expiry");
+  const open = async () => {
+    await page.getByRole("button", { name: "Expiry" }).click();
+    await page.getByRole("button", { name: "Save" }).and(page.locator(":enabled")).waitFor();
+  };
+  const save = async () => {
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+  };
+  await open();
+  assert.ok(await page.getByLabel("Never").isChecked());
+  // One way or the other, so only the fields of the chosen one are there.
+  await page.getByLabel("At a time that each entity has").check();
+  assert.equal(await page.getByLabel("Time after the write").isVisible(), false);
   await page.getByRole("button", { name: "Save" }).click();
-  await page.getByRole("dialog").waitFor({ state: "detached" });
-  await page.getByRole("button", { name: "Expiry" }).click();
-  await page.getByText("entities have expired").waitFor();
-  assert.equal(await page.getByLabel("After").inputValue(), "30d");
-  await page.getByRole("button", { name: "End expiry" }).click();
-  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await page.getByRole("alert").getByText("Name a DateTime property.").waitFor();
+  await page.getByLabel("Some time after the last write").check();
+  assert.equal(await page.getByLabel("Property", { exact: true }).isVisible(), false);
+  await page.getByLabel("Time after the write").fill("30d");
+  await picture(page, "expiry");
+  await save();
+  await open();
+  await page.getByText("entities have expired so far").waitFor();
+  assert.ok(await page.getByLabel("Some time after the last write").isChecked());
+  assert.equal(await page.getByLabel("Time after the write").inputValue(), "30d");
+  await page.getByLabel("Never").check();
+  await save();
+  await open();
+  assert.ok(await page.getByLabel("Never").isChecked());
+  await save();
 });

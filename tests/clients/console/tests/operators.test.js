@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { column, consoleForThisFile, eventually, held, newName, open, openTable, picture, TOKEN } from "./console.js";
+import { column, consoleForThisFile, eventually, held, newName, open, openTable, picture, tick, TOKEN } from "./console.js";
 
 const our = consoleForThisFile();
 const dialog = (page) => page.getByRole("dialog");
@@ -88,17 +88,17 @@ test("an account is added, limited, rotated, disabled, enabled and removed", asy
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByText("250 requests a second").waitFor();
 
-  await page.getByRole("button", { name: `Queries of ${name}` }).click();
-  await page.getByLabel("Extended").check();
+  await page.getByRole("button", { name: `Extended queries of ${name}` }).click();
+  await dialog(page).getByLabel("Extended", { exact: true }).check();
   await page.getByRole("button", { name: "Save" }).click();
   const queries = page.getByRole("article").filter({ hasText: name }).getByText("extended", { exact: true });
   await queries.waitFor();
 
   const card = page.getByRole("article").filter({ has: page.getByRole("heading", { name, exact: true }) });
   const shown = await card.elementHandle();
-  await page.getByRole("button", { name: `Rotate a key of ${name}` }).click();
+  await page.getByRole("button", { name: `Rotate key of ${name}` }).click();
   await page.getByLabel("Key 2").check();
-  await page.getByLabel(`Type ${name} to go on`).fill(name);
+  await page.getByLabel(`Type ${name} to confirm`).fill(name);
   await page.getByRole("button", { name: "Rotate", exact: true }).click();
   await page.getByRole("heading", { name: `New key 2 of ${name}` }).waitFor();
   await dialog(page).getByRole("button", { name: "Close" }).click();
@@ -106,14 +106,14 @@ test("an account is added, limited, rotated, disabled, enabled and removed", asy
   await shown.waitForElementState("hidden");
 
   await page.getByRole("button", { name: `Disable ${name}` }).click();
-  await page.getByLabel(`Type ${name} to go on`).fill(name);
+  await page.getByLabel(`Type ${name} to confirm`).fill(name);
   await dialog(page).getByRole("button", { name: "Disable" }).click();
   await card.getByText("disabled").waitFor();
   await picture(page, "accounts");
   await page.getByRole("button", { name: `Enable ${name}` }).click();
   await page.getByRole("button", { name: `Disable ${name}` }).waitFor();
   await page.getByRole("button", { name: `Remove ${name}` }).click();
-  await page.getByLabel(`Type ${name} to go on`).fill(name);
+  await page.getByLabel(`Type ${name} to confirm`).fill(name);
   await dialog(page).getByRole("button", { name: "Remove" }).click();
   await card.waitFor({ state: "detached" });
 });
@@ -134,7 +134,7 @@ test("tables are created, measured, found, and deleted several at once", async (
   await page.getByLabel("Find a table").fill("many");
   for (const name of [first, third]) await page.getByRole("checkbox", { name: `Select ${name}` }).click();
   await page.getByRole("button", { name: "Delete selected" }).click();
-  await page.getByLabel("Type 2 tables to go on").fill("2 tables");
+  await page.getByLabel("Type 2 tables to confirm").fill("2 tables");
   await picture(page, "tables-delete");
   await dialog(page).getByRole("button", { name: "Delete" }).click();
   await page.getByText("2 deleted.").waitFor();
@@ -156,7 +156,7 @@ test("a name that is refused is explained", async () => {
 test("policies of a table are edited", async () => {
   const table = await our.server.table();
   const page = await open(our, `#/tables/${our.server.account}`);
-  await page.getByRole("gridcell", { name: table, exact: true }).click();
+  await tick(page, table);
   await page.getByRole("button", { name: "Policies" }).click();
   await page.getByRole("button", { name: "Add policy" }).click();
   await page.getByLabel("Id").fill("<readers & co>");
@@ -180,7 +180,12 @@ test("policies of a table are edited", async () => {
 test("CORS rules are edited as a form and as XML, and a wrong one is refused in words", async () => {
   const page = await open(our, `#/service/${our.server.account}`);
   await page.getByText(/^No rules/).waitFor();
+  const [saveRules, saveDocument] = ["rules", "document"].map((what) =>
+    page.getByRole("button", { name: `Save ${what}` }),
+  );
+  assert.ok((await saveRules.isDisabled()) && (await saveDocument.isDisabled()));
   await page.getByRole("button", { name: "Add rule" }).click();
+  assert.ok(await saveRules.isEnabled());
   await page.getByLabel("Origins").fill("https://app.example");
   await page.getByLabel("Methods").fill("GET,PUT");
   await page.getByRole("button", { name: "Save rules" }).click();
@@ -193,7 +198,7 @@ test("CORS rules are edited as a form and as XML, and a wrong one is refused in 
   await page.getByLabel("Methods").fill("JUMP");
   await page.getByRole("button", { name: "Save rules" }).click();
   await page.getByRole("alert").waitFor();
-  await page.getByRole("button", { name: "Read again" }).click();
+  await page.getByRole("button", { name: "Reload" }).click();
   await page.getByRole("alert").waitFor({ state: "detached" });
   await page.getByRole("button", { name: "Remove rule https://app.example" }).click();
   await page.getByRole("button", { name: "Save rules" }).click();
@@ -264,7 +269,7 @@ test("a filter is explained, and measured", async () => {
   await page.getByLabel("Filter").fill("PartitionKey eq 'p' and Age ge 290");
   await page.getByText("One partition").waitFor();
   await page.getByRole("button", { name: "Measure" }).click();
-  await page.getByText("Looked at").waitFor();
+  await page.getByText("Examined").waitFor();
   assert.equal(await page.locator("explain-view dt:text-is('Returned') + dd").textContent(), "10");
   await picture(page, "explain");
   await page.getByLabel("Filter").fill("Age ge");
@@ -290,18 +295,38 @@ test("requests appear as they are answered, and are found by status and text", a
   await page.getByLabel("Find").fill(missing.toLowerCase());
   await eventually(async () => [...new Set(await column(page, "Error"))], ["TableNotFound"]);
   await picture(page, "requests");
+  // All that matters is in sight, and the rest is a double click away.
+  for (const title of ["Reason", "Request ID"]) {
+    const { x, width } = await page.getByRole("columnheader", { name: title }).boundingBox();
+    assert.ok(x + width <= 1280, title);
+  }
+  await page.getByRole("gridcell", { name: missing }).first().dblclick();
+  const details = page.getByRole("dialog", { name: "Request" });
+  await details.getByText("404 TableNotFound").waitFor();
+  assert.match(await details.getByLabel("Request ID", { exact: true }).inputValue(), /^[0-9a-f-]{36}$/);
+  await picture(page, "request");
+  await page.keyboard.press("Escape");
+  // What the console itself asks for is told from what clients do.
+  await page.getByLabel("From").selectOption("client");
+  await page.getByText("Nothing matches").waitFor();
+  assert.equal((await fetch(`${our.server.endpoint}/${missing}()`)).ok, false);
+  await eventually(async () => [...new Set(await column(page, "From"))], ["client"]);
+  await page.getByLabel("From").selectOption("");
   await page.getByLabel("Status").selectOption("2");
   await page.getByText("Nothing matches").waitFor();
   await page.getByLabel("Find").fill(table);
   await eventually(async () => (await column(page, "Status")).every((status) => status.startsWith("2")), true);
 });
 
-test("the last hour is drawn", async () => {
+test("what the server did is drawn", async () => {
   const page = await open(our, "#/activity");
   const rate = page.getByRole("img", { name: /^Requests per second, now: all [\d.]+$/ });
   await rate.waitFor();
   await page.getByRole("img", { name: /^Latency, now: p99 [\d.]+ ms, median [\d.]+ ms$/ }).waitFor();
   assert.ok((await rate.locator(".chart-line").count()) > 0);
+  await page.getByText(/^The last \d+ (seconds|minutes) of this server$/).waitFor();
+  const steps = await rate.locator(".chart-text[text-anchor=end]").allTextContents();
+  assert.equal(new Set(steps).size, steps.length, steps.join());
   await picture(page, "activity");
 });
 
@@ -336,7 +361,7 @@ test("snapshots are taken and restored, and a reset asks first", async () => {
   const restore = page.getByRole("button", { name: /^Restore / });
   let shown = await restore.elementHandle();
   await page.getByRole("button", { name: "Reset" }).click();
-  await page.getByLabel(`Type ${our.server.account} to go on`).fill(our.server.account);
+  await page.getByLabel(`Type ${our.server.account} to confirm`).fill(our.server.account);
   await dialog(page).getByRole("button", { name: "Reset" }).click();
   await page.getByText("Reset.", { exact: true }).waitFor();
   assert.deepEqual(JSON.parse(await our.server.send("GET", "Tables")).value, []);

@@ -107,7 +107,7 @@ test("all of it works over TLS and below a path", { skip: without }, async () =>
   assert.deepEqual(await column(page, "A"), ["b"]);
   await page.getByRole("button", { name: "Delete all found" }).click();
   await page.getByText("1 found").waitFor();
-  await page.getByLabel(`Type ${table} to go on`).fill(table);
+  await page.getByLabel(`Type ${table} to confirm`).fill(table);
   await page.getByRole("button", { name: "Delete", exact: true }).click();
   await page.getByText("1 deleted.").waitFor();
   await picture(page, "behind-nginx");

@@ -31,7 +31,7 @@ async function numbered({ extended }) {
 /** Opens a table, 100 rows a page, and notes what is asked for. */
 async function opened(table) {
   const page = await openTable(our, table);
-  await page.getByLabel("Rows of a page").selectOption("100");
+  await page.getByLabel("Rows per page").selectOption("100");
   await page.getByText("Page 1 · 100 entities").waitFor();
   const asked = [];
   page.on("request", (request) => {

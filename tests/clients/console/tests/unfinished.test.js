@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { column, consoleForThisFile, eventually, held, newName, open, openTable } from "./console.js";
+import { column, consoleForThisFile, eventually, held, newName, open, openTable, tick } from "./console.js";
 
 const our = consoleForThisFile();
 
@@ -25,7 +25,7 @@ test("policies that were not read cannot be saved", async () => {
     headers: { "content-type": "application/xml", accept: "application/xml" },
   });
   const page = await open(our, `#/tables/${our.server.account}`);
-  await page.getByRole("gridcell", { name: table, exact: true }).click();
+  await tick(page, table);
   const letGo = await held(page, "**/*comp=acl*");
   await page.getByRole("button", { name: "Policies" }).click();
   await page.getByRole("dialog").waitFor();
@@ -48,8 +48,8 @@ test("a new key is shown even to those who wanted to leave", async () => {
   await page.getByRole("heading", { name: `Keys of ${name}` }).waitFor();
   await page.getByRole("button", { name: "Close" }).click();
   const letGo = await held(page, "**/rotate");
-  await page.getByRole("button", { name: `Rotate a key of ${name}` }).click();
-  await page.getByLabel(`Type ${name} to go on`).fill(name);
+  await page.getByRole("button", { name: `Rotate key of ${name}` }).click();
+  await page.getByLabel(`Type ${name} to confirm`).fill(name);
   await page.getByRole("button", { name: "Rotate", exact: true }).click();
   assert.ok(await page.getByRole("button", { name: "Cancel" }).isDisabled());
   // Browsers let the second one close the dialog.
@@ -81,7 +81,7 @@ test("why an action failed is shown even to those who wanted to leave", async ()
 async function imported(page, name, text) {
   await page.getByRole("button", { name: "Import" }).first().click();
   await page.getByLabel("File").setInputFiles({ name, mimeType: "text/plain", buffer: Buffer.from(text) });
-  await page.locator(".sample").getByText("Row 1:").waitFor();
+  await page.locator(".sample").getByText("Row 1", { exact: true }).waitFor();
   await page.getByRole("dialog").getByRole("button", { name: "Import" }).click();
   await page.getByRole("button", { name: "Close" }).waitFor();
   return page.getByRole("dialog").locator(".job-state").textContent();
@@ -133,10 +133,10 @@ test("requests go on after a restart that no poll has noticed, and none is shown
   await our.server.kill();
   await our.server.start();
   const table = await our.server.table();
-  await page.getByRole("button", { name: "Go on" }).click();
+  await page.getByRole("button", { name: "Resume" }).click();
   await page.getByRole("gridcell", { name: table, exact: true }).first().waitFor();
   const ids = async () => {
-    const shown = await column(page, "Request");
+    const shown = await column(page, "Request ID");
     return shown.length - new Set(shown).size;
   };
   await eventually(ids, 0);

@@ -83,7 +83,7 @@ async function importInto(page, name, buffer) {
   await page.getByLabel("File").setInputFiles({ name, mimeType: "text/plain", buffer: Buffer.from(buffer) });
   await page
     .locator(".sample")
-    .getByText(/^(Row|Line) 1:/)
+    .getByText(/^(Row|Line) 1$/)
     .waitFor();
   await page.getByRole("dialog").getByRole("button", { name: "Import" }).click();
   const state = page.getByRole("dialog").locator(".job-state");
@@ -152,7 +152,7 @@ test("CSV is read as Storage Explorer wrote it, with its traps", async () => {
   ];
   const { summary, problems } = await importInto(page, "old.csv", `\ufeff${rows.join("\r\n")}\r\n`);
   assert.equal(summary, "4 written, 2 failed.");
-  assert.match(problems[0], /^Row 5: Age: x is no Edm\.Int32/);
+  assert.match(problems[0], /^Row 5: Age: x is not an Edm\.Int32/);
   assert.match(problems[1], /^Row 6: /);
   const found = (await our.server.entities(table)).map(({ RowKey, Age, Name, Note, ...rest }) => [
     RowKey,
@@ -183,7 +183,7 @@ test("what cannot be stored faithfully is refused, line by line", async () => {
     '{"PartitionKey":"p","RowKey":"bad/key"}',
   ];
   const { summary, problems } = await importInto(page, "some.ndjson", lines.join("\n"));
-  assert.equal(summary, "1 written, 1 there already, 6 failed.");
+  assert.equal(summary, "1 written, 1 already there, 6 failed.");
   assert.deepEqual(problems.map((problem) => problem.split(":")[0]).sort(), [
     "Line 2",
     "Line 3",
