@@ -11,8 +11,6 @@ class Session extends EventTarget {
   store = "";
   isReadOnly = false;
   isTestMode = false;
-  /** Without a token of the server's own, the Table service and all changes are closed to the console. */
-  hasToken = true;
   hasMoreAccounts = false;
   /** @type {Account[]} */
   accounts = [];
@@ -26,7 +24,6 @@ class Session extends EventTarget {
     this.store = found.database;
     this.isReadOnly = found.readOnly;
     this.isTestMode = found.testMode;
-    this.hasToken = !found.tokenNeeded;
     this.endpoint = found.tablesEndpoint;
     this.accounts = found.accounts.map((/** @type {any} */ account) => ({
       name: account.name,

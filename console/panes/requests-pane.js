@@ -191,7 +191,7 @@ function showRequest(request) {
   const rows = facts
     .filter(([, text]) => text)
     .map(([name, text]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "mono" }, text)));
-  const table = h("table", { class: "plain" }, h("tbody", {}, rows));
+  const table = h("table", { class: "plain details" }, h("tbody", {}, rows));
   new Modal("Request", [table, copyable("Request ID", request.requestId)], { wide: true }).open();
 }
 

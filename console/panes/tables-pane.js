@@ -117,6 +117,7 @@ class TablesPane extends View {
     const { signal } = this;
     addEventListener("resize", () => this.#showColumns(), { signal });
     for (const change of ["lost", "back"]) connection.addEventListener(change, () => this.#showState(), { signal });
+    connection.addEventListener("refused", () => this.#refused(), { signal });
     this.#showState();
     this.load();
   }
@@ -140,10 +141,6 @@ class TablesPane extends View {
   }
 
   async load() {
-    if (!session.hasToken)
-      return this.#tell(
-        empty("This server has no admin token", "Start it with --admin-token to see and change its tables here."),
-      );
     if (!this.account)
       return this.#tell(
         empty(
@@ -157,6 +154,12 @@ class TablesPane extends View {
     } catch (error) {
       if (isShownHere(error)) this.#tell(errorBox(error));
     }
+  }
+
+  /** The page has no token any more, until a sign-in makes this pane anew. */
+  #refused() {
+    this.#isLoaded = false;
+    this.#showState();
   }
 
   /** @param {Node} message */
@@ -192,6 +195,7 @@ class TablesPane extends View {
   }
 
   show() {
+    if (!this.#isLoaded) return;
     const wanted = this.#search.value.toLowerCase();
     const shown = this.tables.filter(({ name }) => name.toLowerCase().includes(wanted));
     this.#message.replaceChildren();

@@ -228,6 +228,9 @@ test("pages go forward and back, and sorting is by value", async () => {
   await page.getByRole("button", { name: "Previous page" }).click();
   await page.getByText("Page 2 · 100 entities").waitFor();
   assert.equal((await column(page, "RowKey"))[0], "0000100");
+  await page.getByRole("button", { name: /^RowKey/ }).click();
+  const title = page.getByRole("columnheader", { name: "RowKey" }).locator(".grid-title");
+  assert.ok(await title.evaluate((element) => element.scrollWidth <= element.clientWidth));
   await page.getByRole("button", { name: /^Number/ }).click();
   await page.getByText("only the rows of this page are sorted by Number").waitFor();
   const numbers = (await column(page, "Number")).map(Number);

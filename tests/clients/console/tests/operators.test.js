@@ -330,6 +330,17 @@ test("what the server did is drawn", async () => {
   await picture(page, "activity");
 });
 
+test("a table that is deleted leaves the picture of sizes", async () => {
+  const table = await our.server.table([{ PartitionKey: "p", RowKey: "r", Text: "x".repeat(30_000) }]);
+  const page = await open(our, "#/activity");
+  const sizes = page.getByRole("img", { name: /^Largest tables/ });
+  const isDrawn = async () => (await sizes.getAttribute("aria-label")).includes(table);
+  await eventually(isDrawn, true);
+  await our.server.send("DELETE", `Tables('${table}')`);
+  await page.reload();
+  await eventually(isDrawn, false);
+});
+
 test("the nodes of a cluster are shown, and which of them are silent", async () => {
   const answers = { holdsShards: true, answers: true, inRecovery: false, standbys: 1, shards: 16, bytes: 4096 };
   const nodes = [
