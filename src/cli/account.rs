@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::database::{DatabaseArguments, read_lasting};
 use super::endpoint::{EndpointSettings, connection_string};
-use super::output::{Done, Problem, block_on};
+use super::output::{Done, Problem, aligned, block_on};
 use crate::operator::{accounts, to_json};
 use crate::protocol::auth::seal::{KeySlot, MasterKeys};
 use crate::protocol::model::Ticks;
@@ -159,9 +159,9 @@ pub(crate) struct QueriesArguments {
 /// Which queries the clients of an account may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Queries {
-    /// Those of the service, and more
+    /// The queries of Azure, and more
     Extended,
-    /// Those of the service
+    /// The queries of Azure
     Service,
 }
 
@@ -324,15 +324,15 @@ fn list(database: &DatabaseArguments) -> Done {
         let store = database::open_to_read(&settings(database)?).await?;
         Ok((accounts::list(&store).await?, accounts::options(&store).await?))
     })?;
-    let lines: Vec<String> = found.iter().map(|account| line(account, &options)).collect();
+    let lines: Vec<_> = found.iter().map(|account| columns(account, &options)).collect();
     let text =
-        if lines.is_empty() { "There are no accounts in the database.".into() } else { lines.join("\n") };
+        if lines.is_empty() { "There are no accounts in the database.".into() } else { aligned(&lines) };
     database
         .form
         .print(&text, &found.iter().map(|account| to_json::account(account, &options)).collect::<Value>())
 }
 
-fn line(account: &StoredAccount, options: &HashMap<String, AccountOptions>) -> String {
+fn columns(account: &StoredAccount, options: &HashMap<String, AccountOptions>) -> [String; 3] {
     let options = options.get(&account.name);
     let state = if account.disabled { "disabled" } else { "enabled" };
     let [first, second] = account.rotated.map(Ticks::to_canonical);
@@ -341,8 +341,6 @@ fn line(account: &StoredAccount, options: &HashMap<String, AccountOptions>) -> S
     let limit = limit.map(|limit| format!(", at most {limit} requests a second")).unwrap_or_default();
     let has_extended = options.is_some_and(|options| options.extended_queries == Some(true));
     let queries = if has_extended { ", extended queries" } else { "" };
-    format!(
-        "{:<24} {state:<8} created {created}, key 1 of {first}, key 2 of {second}{limit}{queries}",
-        account.name
-    )
+    let facts = format!("created {created}, key 1 of {first}, key 2 of {second}{limit}{queries}");
+    [account.name.clone(), state.to_owned(), facts]
 }

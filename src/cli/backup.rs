@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::database::read;
 use super::output::{Done, OutputForm, Problem, block_on, interruption};
-use crate::server::config::{Database, StorageSettings};
+use crate::server::config::{Database, DatabaseUrl};
 use crate::server::database::DatabaseError;
 use crate::store::sqlite::{Backup, Copied, Location};
 
@@ -24,14 +24,14 @@ pub(crate) struct BackupArguments {
     /// The new file; an existing one is not replaced
     file: PathBuf,
     #[command(flatten)]
-    storage: StorageSettings,
+    url: DatabaseUrl,
     #[command(flatten)]
     form: OutputForm,
 }
 
 /// Copies the database to a new file and checks the copy.
 pub(crate) fn run(arguments: &BackupArguments) -> Done {
-    let database = read(&arguments.storage)?;
+    let database = read(|mistakes| arguments.url.read(mistakes))?;
     let source = source(&database)?;
     let file = &arguments.file;
     let Copied { bytes, tables, entities } = block_on(copy(source, file))?;

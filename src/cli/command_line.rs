@@ -119,7 +119,7 @@ const DISTRIBUTE_EXAMPLES: &str = "Examples:
   rowhouse distribute --shards 64 --database-url postgres://rowhouse@coordinator/rowhouse";
 const BACKUP_EXAMPLES: &str = "Examples:
   rowhouse backup copy.db
-  rowhouse backup --json --database-url sqlite:///var/lib/rowhouse/tables.db /backups/monday.db";
+  rowhouse backup --json --database-url sqlite:///var/lib/rowhouse/rowhouse.db /backups/monday.db";
 const CHECK_EXAMPLES: &str = "Examples:
   rowhouse check
   rowhouse check --json --database-url postgres://rowhouse@localhost/rowhouse";
@@ -147,7 +147,7 @@ const DELETE_EXAMPLES: &str = "Example:
   rowhouse delete-where sqlite://rowhouse.db Logs \"Timestamp lt datetime'2026-01-01T00:00:00Z'\" --dry-run";
 const SERVE_EXAMPLES: &str = "Examples:
   rowhouse serve
-  rowhouse serve --listen 127.0.0.1:10002 --database-url sqlite:///var/lib/rowhouse/tables.db
+  rowhouse serve --listen 127.0.0.1:10002 --database-url sqlite:///var/lib/rowhouse/rowhouse.db
   DATABASE_URL=postgres://rowhouse@localhost/rowhouse rowhouse serve --master-key-file master.key";
 
 impl Arguments {

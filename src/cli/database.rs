@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::output::{Done, OutputForm, Problem};
 use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
-use crate::server::config::{Database, Mistakes, StorageSettings};
+use crate::server::config::{Database, DatabaseSettings, Mistakes};
 use crate::server::database;
 use crate::store::Store;
 
@@ -12,7 +12,7 @@ use crate::store::Store;
 #[derive(Debug, Args)]
 pub(crate) struct DatabaseArguments {
     #[command(flatten)]
-    pub storage: StorageSettings,
+    pub storage: DatabaseSettings,
     #[command(flatten)]
     pub form: OutputForm,
 }
@@ -44,15 +44,15 @@ impl DatabaseArguments {
 }
 
 /// Reads the settings of the database.
-pub(super) fn read(storage: &StorageSettings) -> Done<Database> {
+pub(super) fn read(settings: impl FnOnce(&mut Mistakes) -> Option<Database>) -> Done<Database> {
     let mut mistakes = Mistakes::default();
-    let database = storage.read(&mut mistakes);
+    let database = settings(&mut mistakes);
     Ok(mistakes.unless(database)?)
 }
 
 /// As [`read`]. `in_memory` says why the command needs another database than one in memory.
-pub(super) fn read_lasting(storage: &StorageSettings, in_memory: &str) -> Done<Database> {
-    let database = read(storage)?;
+pub(super) fn read_lasting(storage: &DatabaseSettings, in_memory: &str) -> Done<Database> {
+    let database = read(|mistakes| storage.read(mistakes))?;
     if database.is_in_memory() {
         return Err(Problem(format!("--database-url: {in_memory}")));
     }

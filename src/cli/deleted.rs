@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::database::{DatabaseArguments, TableDatabase};
-use super::output::{block_on, interruption};
+use super::output::{aligned, block_on, interruption};
 use super::transfer::{TransferEnd, confirmed};
 use crate::operator::deleted::{self, DeletedChoice, MAX_LISTED, UndeletedTable};
 use crate::operator::{OperatorError, to_json};
@@ -97,27 +97,25 @@ pub(super) fn list(arguments: &DeletedArguments) -> Result<(), TransferEnd> {
     })?;
     let more = tables.len() > MAX_LISTED as usize;
     tables.truncate(MAX_LISTED as usize);
-    let mut lines: Vec<String> = tables.iter().map(|(table, size)| line(table, *size)).collect();
-    if tables.is_empty() {
-        lines.push("No deleted table can be brought back.".into());
-    }
+    let mut text = match tables.is_empty() {
+        true => "No deleted table can be brought back.".to_owned(),
+        false => aligned(&tables.iter().map(|(table, size)| columns(table, *size)).collect::<Vec<_>>()),
+    };
     if more {
-        lines.push(format!("There are more than these {MAX_LISTED}."));
+        text.push_str(&format!("\nThere are more than these {MAX_LISTED}."));
     }
     let listed: Value = tables.iter().map(|(table, size)| to_json::deleted_table(table, *size)).collect();
-    Ok(database.form.print(&lines.join("\n"), &json!({ "tables": listed, "more": more }))?)
+    Ok(database.form.print(&text, &json!({ "tables": listed, "more": more }))?)
 }
 
-fn line(table: &DeletedTable, size: Option<TableSize>) -> String {
+fn columns(table: &DeletedTable, size: Option<TableSize>) -> [String; 3] {
     let held = size.map_or_else(|| "gone meanwhile".into(), described);
-    format!(
-        "{:>15}  {}/{:<24} deleted {}, kept until {}: {held}",
-        table.table_no,
-        table.account,
-        table.name,
-        table.deleted.to_canonical(),
-        table.kept_until.to_canonical(),
-    )
+    let (deleted, until) = (table.deleted.to_canonical(), table.kept_until.to_canonical());
+    [
+        table.table_no.to_string(),
+        format!("{}/{}", table.account, table.name),
+        format!("deleted {deleted}, kept until {until}: {held}"),
+    ]
 }
 
 fn described(size: TableSize) -> String {

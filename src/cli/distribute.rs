@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::database::read;
 use super::output::{Done, OutputForm, Problem, block_on};
-use crate::server::config::{Database, StorageSettings};
+use crate::server::config::{Database, DatabaseSettings};
 use crate::server::database::DatabaseError;
 use crate::store::postgres::{self, DistributionRequest, DistributionStep};
 
@@ -28,14 +28,14 @@ pub(crate) struct DistributeArguments {
     shards: Option<u32>,
 
     #[command(flatten)]
-    storage: StorageSettings,
+    storage: DatabaseSettings,
     #[command(flatten)]
     form: OutputForm,
 }
 
 /// Distributes what is not distributed yet, and prints each step.
 pub(crate) fn run(arguments: &DistributeArguments) -> Done {
-    let database = read(&arguments.storage)?;
+    let database = read(|mistakes| arguments.storage.read(mistakes))?;
     let Database::Postgres { options, .. } = &database else {
         return Err(Problem(
             "--database-url: SQLite cannot be distributed; `rowhouse copy` moves it to PostgreSQL".into(),

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::database::{DatabaseArguments, TableDatabase};
-use super::output::{Done, block_on};
+use super::output::{Done, aligned, block_on};
 use crate::operator::expiry::{self, NewRule};
 use crate::operator::{OperatorError, durations, to_json};
 use crate::protocol::model::Ticks;
@@ -103,12 +103,12 @@ fn list(arguments: &ExpiryListArguments) -> Done {
         Ok(store.expiries(account.as_deref()).await.map_err(OperatorError::from)?)
     })?;
     let now = Ticks::now();
-    let lines: Vec<String> = rules.iter().map(|rule| line(rule, now)).collect();
-    let text = if lines.is_empty() { "No entities expire.".into() } else { lines.join("\n") };
+    let lines: Vec<_> = rules.iter().map(|rule| columns(rule, now)).collect();
+    let text = if lines.is_empty() { "No entities expire.".into() } else { aligned(&lines) };
     database.form.print(&text, &rules.iter().map(|rule| to_json::expiry(rule, now)).collect::<Value>())
 }
 
-fn line(of: &TableExpiry, now: Ticks) -> String {
+fn columns(of: &TableExpiry, now: Ticks) -> [String; 2] {
     let TableExpiry { account, table, rule, sweep, .. } = of;
     let delay = durations::display(rule.delay);
     let when = match &rule.property {
@@ -122,5 +122,5 @@ fn line(of: &TableExpiry, now: Ticks) -> String {
         seconds => format!(", {seconds} s behind"),
     };
     let (every, expired) = (durations::display(rule.pause), sweep.expired);
-    format!("{account}/{table:<24} {when}, every {every}; {swept}{behind}, {expired} deleted")
+    [format!("{account}/{table}"), format!("{when}, every {every}; {swept}{behind}, {expired} deleted")]
 }

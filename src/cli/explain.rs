@@ -9,7 +9,7 @@ use super::output::{Done, OutputForm, Problem, block_on};
 use crate::error::Error;
 use crate::operator::indexes::IndexCatalog;
 use crate::protocol::odata::Grammar;
-use crate::server::config::{AccountSettings, Mistakes, QuerySettings, StorageSettings};
+use crate::server::config::{AccountSettings, DatabaseSettings, Mistakes, QuerySettings};
 use crate::server::database;
 use crate::service::{ExplainRequest, explain_query};
 use crate::store::Store;
@@ -36,7 +36,7 @@ pub(crate) struct ExplainArguments {
     #[command(flatten)]
     queries: QuerySettings,
     #[command(flatten)]
-    storage: StorageSettings,
+    storage: DatabaseSettings,
     #[command(flatten)]
     form: OutputForm,
 }

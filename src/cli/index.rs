@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::database::{DatabaseArguments, read_lasting};
-use super::output::{Done, Problem, block_on, interruption};
+use super::output::{Done, Problem, aligned, block_on, interruption};
 use super::suggest::{SuggestArguments, suggest};
 use crate::operator::indexes::{self, IndexRequest};
 use crate::operator::{OperatorError, to_json};
@@ -25,7 +25,7 @@ Filters that compare the property become fast; what they answer does not change.
 clients read and write while an index is built. On SQLite, writes wait. Interrupted with Ctrl-C, the
 index is dropped; after a crash, a server on the database builds it.";
 const SUGGEST_EXAMPLE: &str = "Example:
-  rowhouse index suggest --admin-listen 127.0.0.1:9000
+  rowhouse index suggest --admin-listen 127.0.0.1:10003
 
 Lists what filters without an index have cost that server since it started.";
 
@@ -236,8 +236,8 @@ fn list(arguments: &ListIndexArguments) -> Done {
         let store = database::open_to_read(&database).await?;
         Ok(indexes::list(&store, arguments.account.as_deref(), arguments.table.as_deref()).await?)
     })?;
-    let lines: Vec<String> = found.iter().map(|(stored, figures)| line(stored, *figures)).collect();
-    let text = if lines.is_empty() { "There are no indexes.".into() } else { lines.join("\n") };
+    let lines = found.iter().map(|(stored, figures)| columns(stored, *figures)).collect::<Vec<_>>();
+    let text = if lines.is_empty() { "There are no indexes.".into() } else { aligned(&lines) };
     let values: Vec<Value> = found.iter().map(|(stored, figures)| to_json::index(stored, *figures)).collect();
     arguments.database.form.print(&text, &Value::Array(values))
 }
@@ -248,9 +248,8 @@ fn described(stored: &StoredIndex, figures: IndexFigures) -> String {
     format!("of {account}/{table} over {} ({}{size})", index.property, index.kind)
 }
 
-fn line(stored: &StoredIndex, figures: IndexFigures) -> String {
+fn columns(stored: &StoredIndex, figures: IndexFigures) -> [String; 6] {
     let StoredIndex { account, table, index, state, changed } = stored;
-    let table = format!("{account}/{table}");
     let state = match state {
         IndexState::Building => match figures.progress {
             Some(progress) => format!("building, {:.0} %", progress * 100.0),
@@ -261,10 +260,14 @@ fn line(stored: &StoredIndex, figures: IndexFigures) -> String {
     let size = figures.bytes.map(megabytes).unwrap_or_default();
     let uses = figures.uses.map(|uses| format!("read {uses} times, ")).unwrap_or_default();
     let since = changed.to_canonical();
-    format!(
-        "{table:<32} {:<24} {:<8} {state:<14} {size:>10}  {uses}since {since}",
-        index.property, index.kind
-    )
+    [
+        format!("{account}/{table}"),
+        index.property.clone(),
+        index.kind.to_string(),
+        state,
+        size,
+        format!("{uses}since {since}"),
+    ]
 }
 
 fn megabytes(bytes: u64) -> String {

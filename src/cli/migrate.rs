@@ -5,14 +5,14 @@ use serde_json::json;
 
 use super::database::read_lasting;
 use super::output::{Done, OutputForm, Problem, block_on};
-use crate::server::config::StorageSettings;
+use crate::server::config::DatabaseSettings;
 use crate::server::database;
 
 /// The arguments of `rowhouse migrate`.
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArguments {
     #[command(flatten)]
-    storage: StorageSettings,
+    storage: DatabaseSettings,
     #[command(flatten)]
     form: OutputForm,
 }

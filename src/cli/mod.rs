@@ -157,7 +157,13 @@ fn load_dotenv() -> Result<(), String> {
         Err(error) => return Err(format!(".env: {error}")),
     };
     let variables = our_variables(&text).map_err(|error| match error {
-        dotenvy::Error::LineParse(_, at) => format!(".env: not understood at character {at}"),
+        dotenvy::Error::LineParse(line, at) => {
+            let number = text.lines().position(|of_text| line.starts_with(of_text.trim_end())).unwrap_or_default() + 1;
+            format!(
+                ".env, line {number}: not understood at character {at}; put a value with spaces, `$` or `#` in single \
+                 quotes"
+            )
+        }
         error => format!(".env: {error}"),
     })?;
     for (name, value) in variables.iter().filter(|(name, _)| std::env::var_os(name).is_none()) {

@@ -54,6 +54,18 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
+/// Prints lines of columns, each as wide as its longest text.
+pub(crate) fn aligned<const N: usize>(lines: &[[String; N]]) -> String {
+    let width =
+        |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default();
+    let widths: [usize; N] = std::array::from_fn(width);
+    let print = |line: &[String; N]| {
+        let cells = line.iter().zip(widths).map(|(text, width)| format!("{text:<width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    lines.iter().map(print).collect::<Vec<_>>().join("\n")
+}
+
 /// Why a command failed, one reason per line.
 #[derive(Debug)]
 pub(crate) struct Problem(pub String);
@@ -102,6 +114,12 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Done<T>>) -> Done<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_longest_text() {
+        let lines = [["a", "bb", ""], ["ééé", "b", "c"]].map(|line| line.map(str::to_owned));
+        assert_eq!(aligned(&lines), "a    bb\nééé  b   c");
+    }
 
     #[test]
     fn a_terminal_obeys_nothing_that_is_printed() {

@@ -22,6 +22,7 @@ pub(crate) enum Refused {
 pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Arguments, Refused> {
     let mut command = Arguments::command();
     let mut mistakes: Vec<String> = Vec::new();
+    let mut left_out: Vec<String> = Vec::new();
     loop {
         let read = parse_by_precedence(&mut command, &arguments);
         let error = match read.and_then(|mut matches| Arguments::from_arg_matches_mut(&mut matches)) {
@@ -38,10 +39,11 @@ pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Arguments, Refused> 
         };
         match flag {
             // Parse again as if the flag had not been given.
-            Some(flag) if !mistakes.iter().any(|line| line.contains(&flag)) => {
-                mistakes.push(first_line(&error));
+            Some(flag) if !left_out.contains(&flag) => {
+                mistakes.push(invalid_value(&error, &flag, &arguments, &command));
                 arguments = without(arguments, &flag);
                 command = without_variable(command, &flag);
+                left_out.push(flag);
             }
             // The missing argument is one that was removed because it was invalid.
             _ if error.kind() == ErrorKind::MissingRequiredArgument && !mistakes.is_empty() => {
@@ -56,12 +58,48 @@ pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Arguments, Refused> 
     }
 }
 
-/// Returns the first paragraph of clap's message on one line.
+/// Returns clap's message and its tips on one line, without the usage.
 pub(crate) fn first_line(error: &clap::Error) -> String {
     let text = error.to_string();
-    let paragraph = text.split("\n\n").next().unwrap_or_default();
-    let words: Vec<&str> = paragraph.split_whitespace().collect();
-    words.join(" ").trim_start_matches("error: ").to_owned()
+    let on_one_line = |paragraph: &str| paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut paragraphs = text.split("\n\n").map(on_one_line);
+    let mut line = paragraphs.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    for tip in paragraphs.filter_map(|paragraph| paragraph.strip_prefix("tip: ").map(str::to_owned)) {
+        line.push_str("; ");
+        line.push_str(&tip);
+    }
+    if matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand) {
+        line.push_str("; try --help");
+    }
+    line
+}
+
+/// Describes an invalid value, which is that of a variable unless the flag is among the arguments.
+fn invalid_value(error: &clap::Error, flag: &str, arguments: &[OsString], command: &clap::Command) -> String {
+    let line = first_line(error).replace("invalid digit found in string", "not a whole number");
+    let is_given = |argument: &OsString| {
+        argument
+            .to_str()
+            .and_then(|text| text.strip_prefix(flag))
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+    };
+    let variable = if arguments.iter().any(is_given) { None } else { variable_of(command, flag) };
+    match (variable, error.get(ContextKind::InvalidValue), line.split_once("': ")) {
+        (Some(name), Some(ContextValue::String(value)), Some((_, reason))) => {
+            format!("{name}={value}: {reason}")
+        }
+        (Some(name), ..) => format!("{name}: {line}"),
+        (None, ..) => line,
+    }
+}
+
+/// Returns the variable that sets an option, if it is set.
+fn variable_of(command: &clap::Command, flag: &str) -> Option<String> {
+    let is_flag = |argument: &&clap::Arg| argument.get_long() == flag.strip_prefix("--");
+    let own = command.get_arguments().find(is_flag).and_then(|argument| argument.get_env());
+    let own =
+        own.filter(|name| std::env::var_os(name).is_some()).map(|name| name.to_string_lossy().into_owned());
+    own.or_else(|| command.get_subcommands().find_map(|inner| variable_of(inner, flag)))
 }
 
 /// Parses the command line and the environment. A flag wins over environment variables for an

@@ -12,7 +12,7 @@ use super::output::{Done, Problem};
 use crate::operator::accounts;
 use crate::protocol::auth::accounts::AccountKey;
 use crate::protocol::auth::seal::KeySlot;
-use crate::server::config::{AccountSettings, Database, Mistakes, StorageSettings, secret};
+use crate::server::config::{AccountSettings, Database, DatabaseSettings, Mistakes, secret};
 use crate::server::database;
 use crate::transfer::client::connection::{ConnectionString, NO_KEY, Secret};
 
@@ -41,7 +41,7 @@ pub(crate) struct KeyArguments {
     #[command(flatten)]
     accounts: AccountSettings,
     #[command(flatten)]
-    storage: StorageSettings,
+    storage: DatabaseSettings,
 }
 
 /// The account that signs, and its key.
@@ -87,7 +87,7 @@ impl KeyArguments {
 
     /// Returns the database of the settings.
     pub(crate) fn database(&self) -> Done<Database> {
-        read(&self.storage)
+        read(|mistakes| self.storage.read(mistakes))
     }
 
     async fn of_settings(&self, wanted: Option<&str>) -> Done<(String, AccountKey)> {

@@ -6,9 +6,8 @@ use clap::Args;
 use serde_json::Value;
 use ureq::Agent;
 
-use super::output::{Done, OutputForm, Problem};
-use crate::server::config::address;
-use crate::server::file::read_text;
+use super::output::{Done, OutputForm, Problem, aligned};
+use crate::server::config::{Mistakes, address, secret};
 use crate::server::http::reachable;
 
 /// How long to wait for the answer.
@@ -25,6 +24,9 @@ pub(crate) struct SuggestArguments {
     /// Address of the admin listener of the server
     #[arg(long, env = "ROWHOUSE_ADMIN_LISTEN")]
     admin_listen: String,
+    /// The admin token, unless the server lets programs on its machine read without it
+    #[arg(long, value_name = "TOKEN", env = "ROWHOUSE_ADMIN_TOKEN", hide_env_values = true)]
+    admin_token: Option<String>,
     /// File with the admin token
     #[arg(long, value_name = "FILE", env = "ROWHOUSE_ADMIN_TOKEN_FILE")]
     admin_token_file: Option<std::path::PathBuf>,
@@ -43,8 +45,8 @@ pub(crate) fn suggest(arguments: &SuggestArguments) -> Done {
         is("account", arguments.account.as_deref()) && is("table", table.as_deref())
     };
     found.retain(is_wanted);
-    let lines: Vec<String> = found.iter().map(line).collect();
-    let text = if lines.is_empty() { "No filter needs an index.".into() } else { lines.join("\n") };
+    let lines: Vec<_> = found.iter().map(columns).collect();
+    let text = if lines.is_empty() { "No filter needs an index.".into() } else { aligned(&lines) };
     arguments.form.print(&text, &Value::Array(found))
 }
 
@@ -60,10 +62,10 @@ fn ask(arguments: &SuggestArguments) -> Done<Vec<Value>> {
         .max_redirects(0);
     let agent = Agent::new_with_config(config.build());
     let mut request = agent.get(&url);
-    if let Some(path) = &arguments.admin_token_file {
-        let token = read_text(path)
-            .map_err(|error| Problem(format!("--admin-token-file {}: {error}", path.display())))?;
-        request = request.header("Authorization", format!("Bearer {}", token.trim()));
+    let token = secret("--admin-token", &arguments.admin_token, &arguments.admin_token_file)
+        .map_err(Mistakes::from)?;
+    if let Some(token) = token {
+        request = request.header("Authorization", format!("Bearer {token}"));
     }
     let mut answer =
         request.call().map_err(|error| Problem(format!("http://{admin} does not answer: {error}")))?;
@@ -78,16 +80,10 @@ fn ask(arguments: &SuggestArguments) -> Done<Vec<Value>> {
     }
 }
 
-fn line(suggestion: &Value) -> String {
+fn columns(suggestion: &Value) -> [String; 4] {
     let text = |name: &str| suggestion[name].as_str().unwrap_or_default().to_owned();
     let number = |name: &str| suggestion[name].as_u64().unwrap_or_default();
-    let table = format!("{}/{}", text("account"), text("table"));
-    format!(
-        "{table:<32} {:<24} {:<8} {} rows examined for {} returned, in {} pages",
-        text("property"),
-        text("kind"),
-        number("examined"),
-        number("returned"),
-        number("pages")
-    )
+    let (examined, returned, pages) = (number("examined"), number("returned"), number("pages"));
+    let cost = format!("{examined} rows examined for {returned} returned, in {pages} pages");
+    [format!("{}/{}", text("account"), text("table")), text("property"), text("kind"), cost]
 }

@@ -13,7 +13,7 @@ use super::output::{OutputForm, Problem, block_on, interruption};
 use super::transfer::TransferEnd;
 use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
 use crate::protocol::model::{TableName, Ticks};
-use crate::server::config::{Database, StorageSettings};
+use crate::server::config::{Database, DatabaseSettings};
 use crate::server::database::DatabaseError;
 use crate::store::postgres::{PgOptions, RespreadEvent, RespreadRequest, RespreadSummary, respread};
 
@@ -59,7 +59,7 @@ pub(crate) struct RespreadArguments {
     #[arg(long, default_value = DEVELOPMENT_ACCOUNT)]
     account: String,
     #[command(flatten)]
-    storage: StorageSettings,
+    storage: DatabaseSettings,
     #[command(flatten)]
     form: OutputForm,
 }
@@ -77,7 +77,8 @@ pub(crate) fn run(command: &TableCommand) -> Result<(), TransferEnd> {
 fn run_respread(arguments: &RespreadArguments) -> Result<(), TransferEnd> {
     let table = TableName::parse(&arguments.table)
         .map_err(|_| TransferEnd::Usage(format!("the table name {:?} is not valid", arguments.table)))?;
-    let database = database::read(&arguments.storage).map_err(|Problem(text)| TransferEnd::Usage(text))?;
+    let database = database::read(|mistakes| arguments.storage.read(mistakes))
+        .map_err(|Problem(text)| TransferEnd::Usage(text))?;
     let Database::Postgres { options, .. } = &database else {
         return Err(TransferEnd::Usage("--database-url: SQLite keeps each table in one bucket".into()));
     };

@@ -2,8 +2,10 @@
 
 use std::thread::available_parallelism;
 
-use crate::server::config::{Config, Database};
-use crate::store::postgres::{self, ConnectionDemand, DistributionError, PgStore, RespreadError, StartError};
+use crate::server::config::{Config, Database, display_postgres};
+use crate::store::postgres::{
+    self, ConnectionDemand, DistributionError, PgOptions, PgStore, RespreadError, StartError,
+};
 use crate::store::sqlite::{Location, OpenError, ServerLock, SqliteOptions, SqliteStore};
 use crate::store::{Inspection, Store};
 
@@ -16,19 +18,28 @@ pub(crate) enum DatabaseError {
     Missing(String),
     #[error("{0}")]
     Sqlite(#[from] OpenError),
-    #[error("{0}")]
-    Postgres(#[from] StartError),
+    #[error("{place}: {error}")]
+    Postgres {
+        /// The URL without its password.
+        place: String,
+        error: StartError,
+    },
     #[error("{0}")]
     Distribution(#[from] DistributionError),
     #[error("{0}")]
     Respread(#[from] RespreadError),
 }
 
+/// Names the database that an error is about.
+fn failed(options: &PgOptions, error: StartError) -> DatabaseError {
+    DatabaseError::Postgres { place: display_postgres(options), error }
+}
+
 impl DatabaseError {
     /// What to do, where that is known of this error.
     pub(crate) fn advice(&self) -> Option<&'static str> {
         match self {
-            DatabaseError::Postgres(error) => error.advice(),
+            DatabaseError::Postgres { error, .. } => error.advice(),
             _ => None,
         }
     }
@@ -55,7 +66,8 @@ pub(crate) async fn open_to_read(database: &Database) -> Result<Store, DatabaseE
     Ok(match database {
         Database::Sqlite(options) => Store::Sqlite(SqliteStore::open_to_read(options)?),
         Database::Postgres { options, .. } => {
-            Store::Postgres(Box::new(PgStore::open_to_read(options).await?))
+            let store = PgStore::open_to_read(options).await.map_err(|error| failed(options, error))?;
+            Store::Postgres(Box::new(store))
         }
     })
 }
@@ -64,7 +76,9 @@ pub(crate) async fn open_to_read(database: &Database) -> Result<Store, DatabaseE
 pub(crate) async fn inspect_primary(database: &Database) -> Result<Inspection, DatabaseError> {
     Ok(match database {
         Database::Sqlite(options) => SqliteStore::inspect(&options.location)?,
-        Database::Postgres { options, .. } => postgres::inspect(options).await?,
+        Database::Postgres { options, .. } => {
+            postgres::inspect(options).await.map_err(|error| failed(options, error))?
+        }
     })
 }
 
@@ -72,7 +86,7 @@ pub(crate) async fn inspect_primary(database: &Database) -> Result<Inspection, D
 pub(crate) async fn inspect_replica(database: &Database) -> Option<Result<Inspection, DatabaseError>> {
     match database {
         Database::Postgres { replica: Some(options), .. } => {
-            Some(postgres::inspect(options).await.map_err(DatabaseError::Postgres))
+            Some(postgres::inspect(options).await.map_err(|error| failed(options, error)))
         }
         _ => None,
     }
@@ -121,8 +135,9 @@ pub(crate) async fn open(database: &Database) -> Result<(Store, Option<Store>), 
     Ok(match database {
         Database::Sqlite(options) => (Store::Sqlite(SqliteStore::open(options)?), None),
         Database::Postgres { options, replica } => {
-            let primary = PgStore::connect(options.clone()).await?;
-            let replica = replica.as_ref().map(|replica| primary.replica(replica)).transpose()?;
+            let primary = PgStore::connect(options.clone()).await.map_err(|error| failed(options, error))?;
+            let open = |replica: &PgOptions| primary.replica(replica).map_err(|error| failed(replica, error));
+            let replica = replica.as_deref().map(open).transpose()?;
             (Store::Postgres(Box::new(primary)), replica.map(|store| Store::Postgres(Box::new(store))))
         }
     })

@@ -45,18 +45,33 @@ const STDIN_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) enum ServeError {
     #[error("{0}")]
     Config(#[from] Mistakes),
-    #[error("{0}")]
+    #[error("{0}; {advice}", advice = .0.advice().unwrap_or(CHECK))]
     Database(#[from] DatabaseError),
-    #[error("--tls-cert, --tls-key: {0}")]
+    #[error("--tls-cert, --tls-key: {0}; {CHECK}")]
     Tls(#[from] TlsError),
-    #[error("{0}")]
+    #[error("{0}; {CHECK}")]
     Accounts(#[from] OperatorError),
-    #[error("cannot listen on {0}: {1}")]
-    Listen(String, io::Error),
+    #[error("cannot listen on {address}: {}", listen_problem(.error, .flag))]
+    Listen { flag: &'static str, address: String, error: io::Error },
     #[error("cannot make the folder {0}: {1}")]
     Folder(String, String),
     #[error("the server failed: {0}")]
     Run(io::Error),
+}
+
+/// What to do about a failed start whose message does not say it.
+const CHECK: &str = "`rowhouse check` says what to do";
+
+fn listen_problem(error: &io::Error, flag: &str) -> String {
+    match error.kind() {
+        ErrorKind::AddrInUse => format!(
+            "another program uses this address, perhaps another Rowhouse or Azurite; stop it, or choose another address \
+             with {flag}"
+        ),
+        _ => format!(
+            "{error}; give an address of this machine with {flag}, and a port that this user may open"
+        ),
+    }
 }
 
 /// How a server has to stop.
@@ -128,7 +143,7 @@ async fn start(config: &Config) -> Result<Running, ServeError> {
         tracer: config.traces.clone().map(Tracer::start).transpose().map_err(ServeError::Run)?,
     });
     let mut worker = start_jobs(config, &service);
-    let listen = |error| ServeError::Listen(config.listen.to_string(), error);
+    let listen = |error| ServeError::Listen { flag: "--listen", address: config.listen.to_string(), error };
     let listener = http::bind(config.listen).map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
     let mut server = Server::build()
@@ -227,7 +242,8 @@ fn start_admin(
     worker: &mut Worker,
 ) -> Result<Option<AdminListener>, ServeError> {
     let Some(settings) = &config.admin else { return Ok(None) };
-    let failed = |error| ServeError::Listen(settings.listen.to_string(), error);
+    let failed =
+        |error| ServeError::Listen { flag: "--admin-listen", address: settings.listen.to_string(), error };
     let listener = bind_admin(settings).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let scheme = if config.tls.is_some() { "https" } else { "http" };

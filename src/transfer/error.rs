@@ -32,8 +32,11 @@ impl TransferError {
         !matches!(self, TransferError::Usage(_) | TransferError::Interrupted)
     }
 
-    /// Names the side of a transfer, FROM or TO, that the error is about.
+    /// Names the side of a transfer, FROM or TO, that the error is about, unless the text begins with it.
     pub(crate) fn of(self, side: &str) -> Self {
+        if self.to_string().starts_with(side) {
+            return self;
+        }
         match self {
             TransferError::Failed(text) => TransferError::Failed(format!("{side}: {text}")),
             TransferError::TooLarge(text) => TransferError::TooLarge(format!("{side}: {text}")),

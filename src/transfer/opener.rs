@@ -56,7 +56,11 @@ impl Opener<'_> {
             DataLocation::Endpoint(address) => OpenLocation::Endpoint(Box::new(self.remote(address)?)),
             DataLocation::Database(database) => {
                 let store = self.runtime.block_on(database::open_to_read(database));
-                self.database(store, None)?
+                let opened = self.database(store, None)?;
+                if let OpenLocation::Database { database, .. } = &opened {
+                    database.refuse_other_accounts().map_err(|error| error.of(&place.display()))?;
+                }
+                opened
             }
             DataLocation::Dump(path) if !path.is_file() => {
                 OpenLocation::DumpSource(DumpSource::open(path, self.predicate()?)?)

@@ -1,7 +1,7 @@
 //! Counting, deleting and surveying the entities of a place.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::transfer::contract::Counts;
@@ -30,6 +30,8 @@ pub(crate) struct PageWalk<'a> {
 pub(crate) struct Survey {
     /// How many entities of each table can be copied.
     pub tables: BTreeMap<String, u64>,
+    /// Bytes of their keys and properties, as a database stores them.
+    pub bytes: u64,
     /// How many cannot be represented in the target.
     pub rejected: u64,
     /// The first of them, with their tables.
@@ -70,6 +72,7 @@ impl PageWalk<'_> {
     /// Reads all entities, and finds those that cannot be represented in the target.
     pub(crate) fn survey(&self, to_cosmos: bool) -> TransferResult<Survey> {
         let found = Mutex::new(Survey::default());
+        let bytes = AtomicU64::new(0);
         let reject = |table: &str, entity: Rejected| {
             let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
             found.rejected += 1;
@@ -89,13 +92,16 @@ impl PageWalk<'_> {
             for row in &page.rows {
                 match not_in_cosmos(row).filter(|_| to_cosmos) {
                     Some(reason) => reject(table, Rejected { entity: row.to_json(), reason }),
-                    None => fit += 1,
+                    None => {
+                        fit += 1;
+                        bytes.fetch_add(row.bytes(), Ordering::Relaxed);
+                    }
                 }
             }
             Ok(fit)
         })?;
         let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok(Survey { tables, ..found })
+        Ok(Survey { tables, bytes: bytes.into_inner(), ..found })
     }
 
     /// Sums what `work` returns for each page.

@@ -366,7 +366,7 @@ fn a_port_of_a_stand_in_that_is_taken_ends_the_start() {
     let (folder, mut emulator) = starting.go_on();
     let status = emulator.child.wait().expect("it ends");
     let log = std::fs::read_to_string(folder.join("log")).expect("a log");
-    let message = format!("cannot listen on 127.0.0.1:{port}: Address already in use");
+    let message = format!("cannot listen on 127.0.0.1:{port}: another program uses this address");
     assert!(status.code() == Some(1) && log.contains(&message), "{status} {log}");
     std::fs::remove_dir_all(folder).expect("the folder can go");
 }

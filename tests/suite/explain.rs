@@ -30,9 +30,9 @@ fn refusals(server: &Process) -> String {
 }
 
 const EXPLANATIONS: [&str; 6] = [
-    "none of the account's keys signed \\\"",
+    "the signature fits none of the keys of",
     "the Authorization header is neither",
-    "none of the account's keys signed \\\"acct0001\\\\nr\\\\nt\\\\ns\\\\n\\\\n2020-01-01",
+    "is the key right? The text to sign is \\\"acct0001\\\\nr\\\\nt\\\\ns\\\\n\\\\n2020-01-01",
     "sr belongs to signatures of other services",
     "Syntax error at position",
     "rowhouse account queries ACCOUNT extended",

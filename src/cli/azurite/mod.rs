@@ -138,7 +138,12 @@ impl<E: Into<ServeError>> From<E> for StartProblem {
 pub(crate) fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Result<(), StartProblem> {
     let line = AzuriteArguments::try_parse_from(arguments).map_err(StartProblem::Arguments)?;
     line.refuse_pfx().map_err(StartProblem::Arguments)?;
-    let own = parse_by_precedence(&mut Own::command(), &line.as_settings());
+    let mut flags = line.as_settings();
+    // Azurite has no console, so only operators who know of ours get it.
+    if std::env::var_os("ROWHOUSE_ADMIN_LISTEN").is_none() {
+        flags.extend(["--admin-listen".into(), OsString::new()]);
+    }
+    let own = parse_by_precedence(&mut Own::command(), &flags);
     let own = own.and_then(|mut matches| Own::from_arg_matches_mut(&mut matches));
     let settings = own.map_err(StartProblem::Arguments)?.settings;
     let config = settings.read().map_err(ServeError::from)?;
@@ -158,7 +163,9 @@ pub(crate) fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Re
         let mut lines = String::new();
         for (host, placeholder) in placeholders {
             let (service, address) = (format!("{:?}", placeholder.service), placeholder.address);
-            placeholder.answer().map_err(|error| ServeError::Listen(address.to_string(), error))?;
+            let flag = flag_of(placeholder.service);
+            let failed = |error| ServeError::Listen { flag, address: address.to_string(), error };
+            placeholder.answer().map_err(failed)?;
             lines.push_str(&named.ready(&service, "http", host, address.port()));
         }
         let scheme = if line.cert.is_some() { "https" } else { "http" };
@@ -210,10 +217,6 @@ impl AzuriteArguments {
         if let (Some(certificate), Some(key)) = (&self.cert, &self.key) {
             flags.extend(["--tls-cert".into(), certificate.into(), "--tls-key".into(), key.into()]);
         }
-        // Azurite has no console, so only operators who know of ours get it.
-        if std::env::var_os("ROWHOUSE_ADMIN_LISTEN").is_none() {
-            flags.extend(["--admin-listen".into(), OsString::new()]);
-        }
         if let Some(accounts) = std::env::var_os("AZURITE_ACCOUNTS").filter(|accounts| !accounts.is_empty()) {
             flags.push("--accounts".into());
             flags.push(accounts);
@@ -223,7 +226,20 @@ impl AzuriteArguments {
 }
 
 fn reserve(service: PlaceholderService, host: &str, port: u16) -> Result<Placeholder, ServeError> {
-    service.reserve(host, port).map_err(|error| ServeError::Listen(format!("{host}:{port}"), error))
+    let flag = flag_of(service);
+    service.reserve(host, port).map_err(|error| ServeError::Listen {
+        flag,
+        address: format!("{host}:{port}"),
+        error,
+    })
+}
+
+/// The flag of Azurite that sets the port of a service.
+const fn flag_of(service: PlaceholderService) -> &'static str {
+    match service {
+        PlaceholderService::Blob => "--blobPort",
+        PlaceholderService::Queue => "--queuePort",
+    }
 }
 
 impl Named {

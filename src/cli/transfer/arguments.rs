@@ -24,6 +24,7 @@ const MAX_COMPARISONS: usize = 1000;
 
 /// Which tables and entities a command applies to.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "What is taken")]
 pub(crate) struct SelectionArguments {
     /// Tables to take: names or patterns with * and ?, separated by ',' [default: all]
     #[arg(long, value_delimiter = ',')]
@@ -38,6 +39,7 @@ pub(crate) struct SelectionArguments {
 
 /// How files of other programs are read.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Files of other programs")]
 pub(crate) struct FileArguments {
     /// Format of a file that is copied from
     #[arg(long, value_enum, default_value_t = FileFormat::Auto)]
@@ -92,6 +94,7 @@ impl FileArguments {
 
 /// The accounts of databases.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Accounts")]
 pub(crate) struct LocationAccounts {
     /// The account in FROM, if that is a database [default: that of TO, or devstoreaccount1]
     #[arg(long)]
@@ -111,6 +114,7 @@ impl LocationAccounts {
 
 /// How fast, and what is shown meanwhile.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Progress")]
 pub(crate) struct RunArguments {
     /// Maximum requests or pages in flight; lowered while an endpoint throttles
     #[arg(long, default_value_t = PAGES, value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -168,7 +172,7 @@ pub(super) fn refuse_unknown_renames(
     renames: &[(String, String)],
     source: &dyn TransferSource,
 ) -> Result<(), TransferEnd> {
-    let (tables, case) = (source.tables()?, source.name_case());
+    let (tables, case) = (source.tables().map_err(|error| error.of("FROM"))?, source.name_case());
     let is_unknown = |name: &&String| !tables.iter().any(|table| case.is_same(table, name));
     let is_repeated = |(at, (name, _)): &(usize, &(String, String))| {
         renames[..*at].iter().any(|(other, _)| case.is_same(other, name))

@@ -92,15 +92,15 @@ impl Follower {
             Failure::Fault(fault) => OperatorError::Unread(fault),
             Failure::Refused(_) => OperatorError::Unread(Fault::Other),
         };
-        let stored = store.accounts().await.map_err(unread)?;
-        match &master {
-            Some(master) => check(master, &stored)?,
-            None if !stored.is_empty() => tracing::warn!(
+        match (&master, store.accounts().await) {
+            (Some(master), stored) => check(master, &stored.map_err(unread)?)?,
+            (None, Ok(stored)) if !stored.is_empty() => tracing::warn!(
                 "{} accounts in the database are not served, because there is no --master-key; `rowhouse account list` \
                  names them",
                 stored.len()
             ),
-            None => {}
+            // Nothing needs them.
+            (None, _) => {}
         }
         let follower = Self::new(master, Some(given));
         follower.follow(store).await.map_err(unread)?;

@@ -27,7 +27,8 @@ impl IndexCatalog {
             match state {
                 IndexState::Building => catalog.unbuilt.push(index),
                 IndexState::Ready => {
-                    let indexes = catalog.ready.entry(table_key(&account, &table)).or_default();
+                    let indexes =
+                        catalog.ready.entry(table_key(&account, &table.to_ascii_lowercase())).or_default();
                     indexes.push(Arc::new(index));
                 }
             }

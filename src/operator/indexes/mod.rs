@@ -158,10 +158,9 @@ pub(crate) async fn list(
     account: Option<&str>,
     table: Option<&str>,
 ) -> Result<Vec<(StoredIndex, IndexFigures)>, OperatorError> {
-    let table = table.map(str::to_ascii_lowercase);
     let is_wanted = |stored: &StoredIndex| {
         account.is_none_or(|account| stored.account == account)
-            && table.as_ref().is_none_or(|table| stored.table == *table)
+            && table.is_none_or(|table| stored.table.eq_ignore_ascii_case(table))
     };
     let mut found = Vec::new();
     for stored in store.indexes().await?.into_iter().filter(is_wanted) {
@@ -185,11 +184,11 @@ pub(crate) async fn find_by_number(store: &Store, index_no: i64) -> Result<Store
 /// # Errors
 /// [`OperatorError::IndexNotFound`] without one, [`OperatorError::Argument`] if there are several kinds.
 pub(crate) async fn find(store: &Store, request: &IndexRequest) -> Result<StoredIndex, OperatorError> {
-    let (table, kind) = (request.table.to_ascii_lowercase(), request.kind()?);
+    let kind = request.kind()?;
     let mut found: Vec<StoredIndex> = store.indexes().await?;
     found.retain(|stored| {
         stored.account == request.account
-            && stored.table == table
+            && stored.table.eq_ignore_ascii_case(&request.table)
             && stored.index.property == request.property
             && kind.is_none_or(|kind| stored.index.kind == kind)
     });

@@ -245,7 +245,11 @@ impl Claim {
     pub(crate) fn signed_by(&self, account: &str, keys: &[AccountKey]) -> Result<usize> {
         let text = self.string_to_sign(account);
         let signed = |key: &AccountKey| bool::from(key.sign([text.as_str()]).ct_eq(&self.signature));
-        let unsigned = || failed(format!("none of the account's keys signed {text:?} so"));
+        let unsigned = || {
+            failed(format!(
+                "the signature fits none of the keys of {account}; is the key right? The text to sign is {text:?}"
+            ))
+        };
         keys.iter().position(signed).ok_or_else(unsigned)
     }
 

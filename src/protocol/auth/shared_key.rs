@@ -95,7 +95,10 @@ pub(crate) fn verify(
         }
     }
     let expected = signed_pieces(credentials.scheme, head, date, &target.account, &head.path).concat();
-    Err(failed(format!("none of the account's keys signed {expected:?} so ({:?})", credentials.scheme)))
+    Err(failed(format!(
+        "the signature fits none of the keys of {}; is the key right? The text to sign with {:?} is {expected:?}",
+        target.account, credentials.scheme
+    )))
 }
 
 fn failed(why: impl Into<Box<str>>) -> Error {

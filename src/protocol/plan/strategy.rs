@@ -268,12 +268,7 @@ mod tests {
         for (filter, access, residual, spans) in [
             ("", KeyAccess::Scan, None, &["from the start of the table, to its end"][..]),
             ("PartitionKey eq 'p' and RowKey eq 'r'", KeyAccess::Point, None, &["row 'r' of partition 'p'"]),
-            (
-                "PartitionKey eq 'it''s'",
-                KeyAccess::Partition,
-                None,
-                &["partition 'it''s'"],
-            ),
+            ("PartitionKey eq 'it''s'", KeyAccess::Partition, None, &["partition 'it''s'"]),
             (
                 "PartitionKey eq 'p' and RowKey gt 'a' and RowKey lt 'b' and N eq 5",
                 KeyAccess::Partition,

@@ -64,6 +64,10 @@ pub trait Accounts {
     fn host_suffixes(&self) -> &[String];
 }
 
+fn no_account(name: &str) -> Error {
+    Error::from(Code::ResourceNotFound).because(format!("this server has no account {name:?}"))
+}
+
 /// Resolves the address of a request.
 ///
 /// # Errors
@@ -77,7 +81,7 @@ pub fn resolve(head: &Head, accounts: &impl Accounts) -> Result<Target> {
     check_host(head)?;
     if let Some((account, secondary)) = account_of_host(head.host(), accounts) {
         if !accounts.exists(&account) {
-            return Err(Code::ResourceNotFound.into());
+            return Err(no_account(&account));
         }
         let resource = resource(head.path.strip_prefix('/').unwrap_or(&head.path), &account)?;
         let base = [scheme, "://", head.host()].concat();
@@ -87,7 +91,7 @@ pub fn resolve(head: &Head, accounts: &impl Accounts) -> Result<Target> {
     let (segment, rest) = path.split_once('/').unwrap_or((path, ""));
     let (account, secondary) = split_secondary(segment);
     if !accounts.exists(account) {
-        return Err(Code::ResourceNotFound.into());
+        return Err(no_account(account));
     }
     Ok(Target {
         account: account.to_owned(),

@@ -198,7 +198,8 @@ mod tests {
     fn a_table_that_a_list_lacks_is_forgotten() {
         let history = History::new();
         let size = TableSize { entities: 1, bytes: 2, complete: true };
-        for (account, table) in [("acct", "Apples"), ("acct", "Pears"), ("acct", "Plums"), ("other", "Pears")] {
+        for (account, table) in [("acct", "Apples"), ("acct", "Pears"), ("acct", "Plums"), ("other", "Pears")]
+        {
             history.measured(account, table, size);
         }
         history.listed("acct", "b", Some("plums"), &HashSet::new());

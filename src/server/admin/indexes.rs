@@ -67,8 +67,9 @@ pub(crate) async fn suggestions(call: &Call<'_>) -> Outcome {
     let indexes = call.store().indexes().await.map_err(OperatorError::from)?;
     let is_indexed = |scanned: &ScannedProperty| {
         indexes.iter().any(|StoredIndex { account, table, index, .. }| {
-            (account, table, &index.property, index.kind.name())
-                == (&scanned.account, &scanned.table, &scanned.property, scanned.kind)
+            (account, &index.property, index.kind.name())
+                == (&scanned.account, &scanned.property, scanned.kind)
+                && table.eq_ignore_ascii_case(&scanned.table)
         })
     };
     let suggestions: Vec<Value> = costs

@@ -70,7 +70,9 @@ struct CountToken(Option<i64>, u16, String, String);
 /// 400 for invalid parameters; 404 for an unknown account; errors of the database.
 pub(crate) async fn tables(call: &Call<'_>) -> Outcome {
     let begun = Instant::now();
-    let account = call.query("account")?.ok_or_else(|| Refusal::bad_request("account: missing"))?;
+    let account = call
+        .query("account")?
+        .ok_or_else(|| Refusal::bad_request("The account is missing: add ?account=NAME."))?;
     call.check_account(&account)?;
     let rows = match call.query("limit")?.map(|text| text.parse::<usize>()) {
         None => TABLES,

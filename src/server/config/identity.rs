@@ -11,6 +11,7 @@ use crate::protocol::auth::seal::{MasterKey, MasterKeys};
 
 /// The address to listen on.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Network")]
 pub(crate) struct ListenSettings {
     /// Address and port to listen on; port 0 takes a free one
     #[arg(long, env = "ROWHOUSE_LISTEN", default_value = "127.0.0.1:10002")]
@@ -29,6 +30,7 @@ impl ListenSettings {
 
 /// The keys that encrypt the account keys in the database.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Accounts")]
 pub(crate) struct MasterKeySettings {
     /// Master key, 32 bytes in base64: encrypts the keys of the accounts in the database, which are
     /// only served with it
@@ -72,6 +74,7 @@ fn master_key(
 
 /// The accounts of the settings.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Accounts")]
 pub(crate) struct AccountSettings {
     /// name:base64key[:base64key2], several separated by ';' [default: the well-known development account]
     #[arg(long, env = "ROWHOUSE_ACCOUNTS", hide_env_values = true)]
@@ -87,6 +90,7 @@ pub(crate) struct AccountSettings {
 
 /// The accounts of the settings whose clients may use extended queries.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Accounts")]
 pub(crate) struct QuerySettings {
     /// Accounts of these settings whose clients may use extended queries, separated by ','
     #[arg(long, env = "ROWHOUSE_EXTENDED_QUERIES", value_delimiter = ',')]

@@ -33,11 +33,11 @@ impl Settings {
                 "--console: does nothing without --admin-listen",
             ),
             (
-                on_sqlite && is_given(&storage.migrate_url, &storage.migrate_url_file),
+                on_sqlite && is_given(&storage.database.migrate_url, &storage.database.migrate_url_file),
                 "--migrate-url: does nothing on SQLite",
             ),
             (
-                on_sqlite && !storage.cluster_hosts.trim().is_empty(),
+                on_sqlite && !storage.database.cluster_hosts.trim().is_empty(),
                 "--cluster-hosts: does nothing on SQLite",
             ),
             (on_sqlite && storage.table_spread != 1, "--table-spread: does nothing on SQLite"),

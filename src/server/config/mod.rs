@@ -21,7 +21,7 @@ pub(crate) use mistakes::Mistakes;
 pub(crate) use operators::AdminAddress;
 pub(crate) use secret::secret;
 pub(crate) use shutdown::ShutdownSettings;
-pub(crate) use storage::{Database, StorageSettings};
+pub(crate) use storage::{Database, DatabaseSettings, DatabaseUrl, StorageSettings, display_postgres};
 use tracing_subscriber::EnvFilter;
 pub(crate) use trust::TrustSettings;
 use ureq::http::Uri;
@@ -43,16 +43,16 @@ pub(crate) struct Settings {
     pub listen: ListenSettings,
 
     /// PEM file with the certificate chain for HTTPS, reloaded when it changes
-    #[arg(long, env = "ROWHOUSE_TLS_CERT")]
+    #[arg(help_heading = "Network", long, env = "ROWHOUSE_TLS_CERT")]
     pub tls_cert: Option<PathBuf>,
 
     /// PEM file with the certificate's key
-    #[arg(long, env = "ROWHOUSE_TLS_KEY")]
+    #[arg(help_heading = "Network", long, env = "ROWHOUSE_TLS_KEY")]
     pub tls_key: Option<PathBuf>,
 
     /// Addresses and ranges of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted,
     /// separated by ','
-    #[arg(long, env = "ROWHOUSE_TRUSTED_PROXIES", value_delimiter = ',')]
+    #[arg(help_heading = "Network", long, env = "ROWHOUSE_TRUSTED_PROXIES", value_delimiter = ',')]
     pub trusted_proxies: Vec<String>,
 
     #[command(flatten)]
@@ -65,86 +65,93 @@ pub(crate) struct Settings {
     pub queries: QuerySettings,
 
     /// Serve the well-known development account on an address that others can reach
-    #[arg(long, env = "ROWHOUSE_ALLOW_DEVELOPMENT_ACCOUNT")]
+    #[arg(help_heading = "Accounts", long, env = "ROWHOUSE_ALLOW_DEVELOPMENT_ACCOUNT")]
     pub allow_development_account: bool,
 
     /// Suffixes of host names whose first label is an account, separated by ','
-    #[arg(long, env = "ROWHOUSE_HOST_SUFFIX", value_delimiter = ',')]
+    #[arg(help_heading = "Network", long, env = "ROWHOUSE_HOST_SUFFIX", value_delimiter = ',')]
     pub host_suffix: Vec<String>,
 
     /// Address and port for operators: console, probes, metrics; '' for none [default: 127.0.0.1:10003, or
     /// another port if that one is in use; none with --console off]
-    #[arg(long, env = "ROWHOUSE_ADMIN_LISTEN")]
+    #[arg(help_heading = "Operators", long, env = "ROWHOUSE_ADMIN_LISTEN")]
     pub admin_listen: Option<String>,
 
     /// Bearer token for operators; required unless --admin-listen is a loopback address [default: a new one
     /// at each start]
-    #[arg(long, env = "ROWHOUSE_ADMIN_TOKEN", hide_env_values = true)]
+    #[arg(help_heading = "Operators", long, env = "ROWHOUSE_ADMIN_TOKEN", hide_env_values = true)]
     pub admin_token: Option<String>,
 
     /// A file that holds the admin token
-    #[arg(long, env = "ROWHOUSE_ADMIN_TOKEN_FILE")]
+    #[arg(help_heading = "Operators", long, env = "ROWHOUSE_ADMIN_TOKEN_FILE")]
     pub admin_token_file: Option<PathBuf>,
 
     /// Allow operators to reset and restore all stored data on the admin listener: for test suites,
     /// never for data that matters
-    #[arg(long, env = "ROWHOUSE_TEST_MODE")]
+    #[arg(help_heading = "Operators", long, env = "ROWHOUSE_TEST_MODE")]
     pub test_mode: bool,
 
     /// The console, a page for browsers on the admin listener: off, read-only or on
-    #[arg(long, env = "ROWHOUSE_CONSOLE", value_enum, default_value_t = ConsoleMode::On)]
+    #[arg(help_heading = "Operators", long, env = "ROWHOUSE_CONSOLE", value_enum, default_value_t = ConsoleMode::On)]
     pub console: ConsoleMode,
 
     /// Threads that serve requests [default: one per core]
-    #[arg(long, env = "ROWHOUSE_WORKERS", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(help_heading = "Performance and limits", long, env = "ROWHOUSE_WORKERS", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
 
     /// Busy-poll instead of sleeping between the requests of a single client: lower latency, but up
     /// to one processor while it sends requests
-    #[arg(long, env = "ROWHOUSE_BUSY_POLL", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
+    #[arg(help_heading = "Performance and limits", long, env = "ROWHOUSE_BUSY_POLL", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
     pub busy_poll: bool,
 
     /// Maximum number of client connections per thread
-    #[arg(long, env = "ROWHOUSE_MAX_CLIENTS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(help_heading = "Performance and limits", long, env = "ROWHOUSE_MAX_CLIENTS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_clients: u32,
 
     #[command(flatten)]
     pub trust: TrustSettings,
 
     /// Maximum number of comparisons in one $filter
-    #[arg(long, env = "ROWHOUSE_MAX_FILTER_COMPARISONS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(help_heading = "Performance and limits", long, env = "ROWHOUSE_MAX_FILTER_COMPARISONS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub max_filter_comparisons: u32,
 
     /// How long a deleted table can be brought back, such as 12h, 7d or 4w; 0 for not at all
-    #[arg(long, env = "ROWHOUSE_KEEP_DELETED", default_value = "0", value_name = "TIME")]
+    #[arg(
+        help_heading = "Tables",
+        long,
+        env = "ROWHOUSE_KEEP_DELETED",
+        default_value = "0",
+        value_name = "TIME"
+    )]
     pub keep_deleted: String,
 
     /// Seconds that the head of a request may take to arrive
-    #[arg(long, env = "ROWHOUSE_HEAD_SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=300))]
+    #[arg(help_heading = "Performance and limits", long, env = "ROWHOUSE_HEAD_SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=300))]
     pub head_seconds: u16,
 
     /// Seconds that the body of a request may take to arrive, or that a client may take to receive
     /// the next bytes of an answer
-    #[arg(long, env = "ROWHOUSE_BODY_SECONDS", default_value_t = 25, value_parser = clap::value_parser!(u16).range(1..=29))]
+    #[arg(help_heading = "Performance and limits", long, env = "ROWHOUSE_BODY_SECONDS", default_value_t = 25, value_parser = clap::value_parser!(u16).range(1..=29))]
     pub body_seconds: u16,
 
     /// MiB that the bodies of all requests may take at once, past the first 64 KiB of each
-    #[arg(long, env = "ROWHOUSE_MAX_BODY_MEMORY", default_value_t = 256, value_parser = clap::value_parser!(u32).range(4..=1_048_576))]
+    #[arg(help_heading = "Performance and limits", long, env = "ROWHOUSE_MAX_BODY_MEMORY", default_value_t = 256, value_parser = clap::value_parser!(u32).range(4..=1_048_576))]
     pub max_body_memory: u32,
 
     /// Maximum requests per second of one account, on this server [default: no limit]
-    #[arg(long, env = "ROWHOUSE_MAX_REQUESTS_PER_SECOND", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(help_heading = "Performance and limits", long, env = "ROWHOUSE_MAX_REQUESTS_PER_SECOND", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_requests_per_second: Option<u32>,
 
     #[command(flatten)]
     pub shutdown: ShutdownSettings,
 
     /// Collector that traces are sent to, as OTLP over HTTP in JSON [default: none]
-    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
+    #[arg(help_heading = "Logs and traces", long, env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
     pub otlp_endpoint: Option<String>,
 
     /// Headers for the collector: name=value, several separated by ','
     #[arg(
+        help_heading = "Logs and traces",
         long,
         env = "OTEL_EXPORTER_OTLP_HEADERS",
         default_value = "",
@@ -154,27 +161,27 @@ pub(crate) struct Settings {
     pub otlp_headers: String,
 
     /// Name under which traces are sent
-    #[arg(long, env = "OTEL_SERVICE_NAME", default_value = "rowhouse")]
+    #[arg(help_heading = "Logs and traces", long, env = "OTEL_SERVICE_NAME", default_value = "rowhouse")]
     pub otlp_service_name: String,
 
     /// Share of requests to trace, 0 to 1, unless the client decides with traceparent
-    #[arg(long, env = "OTEL_TRACES_SAMPLER_ARG", default_value_t = 1.0)]
+    #[arg(help_heading = "Logs and traces", long, env = "OTEL_TRACES_SAMPLER_ARG", default_value_t = 1.0)]
     pub trace_ratio: f64,
 
     /// Milliseconds after which a request is logged as slow
-    #[arg(long, env = "ROWHOUSE_SLOW_REQUEST_MS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=3_600_000))]
+    #[arg(help_heading = "Logs and traces", long, env = "ROWHOUSE_SLOW_REQUEST_MS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=3_600_000))]
     pub slow_request_ms: u32,
 
     /// Log why requests are refused: which text should have been signed, which field failed
-    #[arg(long, env = "ROWHOUSE_EXPLAIN_ERRORS")]
+    #[arg(help_heading = "Logs and traces", long, env = "ROWHOUSE_EXPLAIN_ERRORS")]
     pub explain_errors: bool,
 
     /// Minimum level of log messages: error, warn, info, debug, trace, or a tracing filter
-    #[arg(long, env = "ROWHOUSE_LOG", default_value = "info")]
+    #[arg(help_heading = "Logs and traces", long, env = "ROWHOUSE_LOG", default_value = "info")]
     pub log: String,
 
     /// Format of log messages
-    #[arg(long, env = "ROWHOUSE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    #[arg(help_heading = "Logs and traces", long, env = "ROWHOUSE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
 }
 
@@ -247,8 +254,8 @@ pub(crate) enum ConfigError {
     TestMode,
     #[error("--admin-token: must have 16 characters or more, and no spaces; leave it out to have none")]
     WeakToken,
-    #[error("--database-url: must begin with sqlite: or postgres:")]
-    DatabaseUrl,
+    #[error("--database-url{}{shown}: {reason}", if shown.is_empty() { "" } else { " " })]
+    DatabaseUrl { shown: String, reason: String },
     #[error("{0}: {1}")]
     Url(&'static str, String),
     #[error("--cluster-hosts: {0}")]

@@ -4,6 +4,7 @@ use clap::Args;
 
 /// The settings of a shutdown, as given.
 #[derive(Debug, Clone, Copy, Args)]
+#[command(next_help_heading = "Shutdown")]
 pub(crate) struct ShutdownSettings {
     /// Seconds from SIGTERM on for which everything is still answered, while /readyz is 503 and
     /// clients are asked to connect elsewhere

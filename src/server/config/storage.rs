@@ -12,9 +12,10 @@ pub(super) const DEFAULT_MAX_CONNECTIONS: u32 = 32;
 /// The default database.
 const DEFAULT_URL: &str = "sqlite://rowhouse.db";
 
-/// The database, and how to reach it.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct StorageSettings {
+/// The URL of a database.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Database")]
+pub(crate) struct DatabaseUrl {
     /// sqlite://FILE, sqlite::memory: or postgres://…, one or more nodes of Citus separated by ',' [default: sqlite://rowhouse.db]
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Option<String>,
@@ -22,6 +23,14 @@ pub(crate) struct StorageSettings {
     /// File that holds the database URL
     #[arg(long, env = "DATABASE_URL_FILE")]
     pub database_url_file: Option<PathBuf>,
+}
+
+/// A database, and how to reach it.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Database")]
+pub(crate) struct DatabaseSettings {
+    #[command(flatten)]
+    pub url: DatabaseUrl,
 
     /// postgres://… to run migrations through, if not the database URL
     #[arg(long, env = "ROWHOUSE_MIGRATE_URL", hide_env_values = true)]
@@ -34,6 +43,14 @@ pub(crate) struct StorageSettings {
     /// name:port=address:port of nodes of Citus that servers reach elsewhere than the cluster itself, separated by ','
     #[arg(long, env = "ROWHOUSE_CLUSTER_HOSTS", default_value = "", hide_default_value = true)]
     pub cluster_hosts: String,
+}
+
+/// The database of a server, and how the server uses it.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Database")]
+pub(crate) struct StorageSettings {
+    #[command(flatten)]
+    pub database: DatabaseSettings,
 
     /// postgres://… of a read replica, which answers requests to {account}-secondary
     #[arg(long, env = "ROWHOUSE_SECONDARY_DATABASE_URL", hide_env_values = true)]
@@ -67,20 +84,35 @@ pub(crate) enum Database {
     },
 }
 
+impl DatabaseUrl {
+    /// Reads the settings; `None` after a mistake, which is recorded.
+    pub(crate) fn read(&self, mistakes: &mut Mistakes) -> Option<Database> {
+        DatabaseSettings { url: self.clone(), ..DatabaseSettings::default() }.read(mistakes)
+    }
+}
+
+impl DatabaseSettings {
+    /// Reads the settings; `None` after a mistake, which is recorded.
+    pub(crate) fn read(&self, mistakes: &mut Mistakes) -> Option<Database> {
+        StorageSettings::new(self.clone(), DEFAULT_MAX_CONNECTIONS, MAX_MAP_MIB).read(mistakes)
+    }
+}
+
 impl StorageSettings {
     /// Reads the settings; `None` after a mistake, which is recorded.
     pub(crate) fn read(&self, mistakes: &mut Mistakes) -> Option<Database> {
+        let DatabaseSettings { url, migrate_url, migrate_url_file, .. } = &self.database;
         let secrets = [
-            ("--database-url", &self.database_url, &self.database_url_file),
-            ("--migrate-url", &self.migrate_url, &self.migrate_url_file),
+            ("--database-url", &url.database_url, &url.database_url_file),
+            ("--migrate-url", migrate_url, migrate_url_file),
             ("--secondary-database-url", &self.secondary_database_url, &self.secondary_database_url_file),
         ];
         let read = secrets.map(|(flag, value, file)| mistakes.note(secret(flag, value, file)));
-        let [Some(url), Some(migrate_url), Some(secondary)] = read else { return None };
-        let url = match (url, &self.database_url) {
+        let [Some(given), Some(migrate_url), Some(secondary)] = read else { return None };
+        let url = match (given, &url.database_url) {
             (Some(url), _) => url,
             (None, None) => DEFAULT_URL.to_owned(),
-            (None, Some(_)) => return mistakes.note(Err(ConfigError::DatabaseUrl)),
+            (None, Some(_)) => return mistakes.note(Err(database_url_mistake(""))),
         };
         mistakes.note(self.database(&url, migrate_url, secondary.as_deref()))
     }
@@ -94,12 +126,13 @@ impl StorageSettings {
 
     /// Returns the settings for a single database.
     pub(crate) fn with_limits(url: &str, max_connections: u32, sqlite_map_mib: u32) -> Self {
+        let url = DatabaseUrl { database_url: Some(url.to_owned()), database_url_file: None };
+        Self::new(DatabaseSettings { url, ..DatabaseSettings::default() }, max_connections, sqlite_map_mib)
+    }
+
+    const fn new(database: DatabaseSettings, max_connections: u32, sqlite_map_mib: u32) -> Self {
         Self {
-            database_url: Some(url.to_owned()),
-            database_url_file: None,
-            migrate_url: None,
-            migrate_url_file: None,
-            cluster_hosts: String::new(),
+            database,
             secondary_database_url: None,
             secondary_database_url_file: None,
             table_spread: 1,
@@ -122,7 +155,7 @@ impl StorageSettings {
         if let Some(rest) = url.strip_prefix("sqlite:") {
             // URL parameters, which other programs accept, would become part of the file name.
             let location = Location::parse(rest).filter(|_| !rest.contains('?'));
-            let location = location.ok_or(ConfigError::DatabaseUrl)?;
+            let location = location.ok_or_else(|| database_url_mistake(url))?;
             let options = SqliteOptions { map_mib: self.sqlite_map_mib, ..SqliteOptions::new(location) };
             let alone = secondary.is_none().then_some(Database::Sqlite(options));
             return alone.ok_or(ConfigError::SecondaryUrl);
@@ -131,14 +164,31 @@ impl StorageSettings {
             let mut options = PgOptions::new(url);
             options.urls().iter().try_for_each(|url| check_url("--database-url", Some(url)))?;
             options.migrate_url = migrate_url;
-            options.cluster_hosts = HostMap::parse(&self.cluster_hosts).map_err(ConfigError::ClusterHosts)?;
+            options.cluster_hosts =
+                HostMap::parse(&self.database.cluster_hosts).map_err(ConfigError::ClusterHosts)?;
             options.spread = self.table_spread;
             options.max_connections = self.max_connections;
             let replica = secondary.map(|url| Box::new(PgOptions { url: url.to_owned(), ..options.clone() }));
             return Ok(Database::Postgres { options, replica });
         }
-        Err(ConfigError::DatabaseUrl)
+        Err(database_url_mistake(url))
     }
+}
+
+/// Says what is wrong with a database URL, and repeats the URL if it can have no password.
+fn database_url_mistake(url: &str) -> ConfigError {
+    let shown = if url.contains('@') { "" } else { url.trim() };
+    let reason = if let Some(rest) = url.strip_prefix("sqlite:") {
+        match rest.contains('?') {
+            true => "a SQLite URL has no parameters; remove `?` and the text after it".to_owned(),
+            false => "names no file; write sqlite://rowhouse.db, or sqlite::memory:".to_owned(),
+        }
+    } else if url.ends_with(".db") || url.ends_with(".sqlite") {
+        format!("must begin with sqlite: or postgres:; did you mean sqlite://{shown}?")
+    } else {
+        "must begin with sqlite: or postgres:".to_owned()
+    };
+    ConfigError::DatabaseUrl { shown: shown.to_owned(), reason }
 }
 
 fn check_url(flag: &'static str, url: Option<&str>) -> Result<(), ConfigError> {
@@ -173,11 +223,14 @@ impl Database {
                 Location::Memory => "sqlite::memory:".into(),
                 Location::File(path) => format!("sqlite://{}", path.display()),
             },
-            Database::Postgres { options, .. } => {
-                options.urls().into_iter().map(without_password).collect::<Vec<_>>().join(",")
-            }
+            Database::Postgres { options, .. } => display_postgres(options),
         }
     }
+}
+
+/// Returns the URLs of a PostgreSQL without their passwords and parameters, for messages.
+pub(crate) fn display_postgres(options: &PgOptions) -> String {
+    options.urls().into_iter().map(without_password).collect::<Vec<_>>().join(",")
 }
 
 fn without_password(url: &str) -> String {

@@ -11,6 +11,7 @@ pub(super) const DEFAULT_AUDIENCE: &str = "https://storage.azure.com";
 
 /// The issuer whose tokens are accepted, and their roles.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Bearer tokens")]
 pub(crate) struct TrustSettings {
     /// OpenID Connect issuer whose bearer tokens are accepted
     #[arg(long, env = "ROWHOUSE_OIDC_ISSUER")]

@@ -85,8 +85,8 @@ mod tests {
         ] {
             assert_eq!(validity.problem_at(now), problem);
         }
-        let told = ValidityProblem::Expired(end).to_string();
-        assert_eq!(told, "the certificate expired at 2126-10-28T12:15:48Z");
+        let stated = ValidityProblem::Expired(end).to_string();
+        assert_eq!(stated, "the certificate expired at 2126-10-28T12:15:48Z");
         assert_eq!(Validity::of(&CertificateDer::from(vec![1, 2, 3])), None);
     }
 }

@@ -275,7 +275,7 @@ mod tests {
             ("none.pem", "first.key.pem", "none.pem: "),
             ("first.key.pem", "first.key.pem", "no certificate in PEM form"),
             ("first.pem", "first.pem", "no private key in PEM form"),
-            ("first.pem", "second.key.pem", "certificate and its key are of no use"),
+            ("first.pem", "second.key.pem", "second.key.pem is not the key of the certificate"),
         ] {
             let said = refusal(certificate, key).unwrap();
             assert!(said.contains(words), "{said}");

@@ -40,7 +40,7 @@ pub enum IndexState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredIndex {
     pub account: String,
-    /// The name of the table in lower case.
+    /// The name of the table, as it was created.
     pub table: String,
     pub index: PropertyIndex,
     pub state: IndexState,

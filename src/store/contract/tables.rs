@@ -37,6 +37,9 @@ pub trait Tables {
     /// Reads one page of the account's tables.
     async fn list_tables(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage>;
 
+    /// Returns the first `most` accounts that have tables, in the order of their names.
+    async fn accounts_with_tables(&self, most: u16) -> StoreResult<Vec<String>>;
+
     /// Reads the table's stored access policies as JSON; `None` if none were ever set.
     ///
     /// # Errors

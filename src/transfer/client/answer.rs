@@ -62,11 +62,27 @@ impl std::fmt::Display for ServiceError {
 
 impl From<ServiceError> for TransferError {
     fn from(refused: ServiceError) -> Self {
-        TransferError::Failed(format!("{}: {refused}", refused.request))
+        let advice = refused.advice().unwrap_or_default();
+        TransferError::Failed(format!("{}: {refused}{advice}", refused.request))
     }
 }
 
 impl ServiceError {
+    /// What to do about a refusal that concerns the whole place.
+    fn advice(&self) -> Option<&'static str> {
+        let is_of_account = self.code == "ResourceNotFound" && self.request.contains("/Tables");
+        match self.code.as_str() {
+            "AuthenticationFailed" | "AuthorizationFailure" | "InvalidAuthenticationInfo" => {
+                Some("; see that the key or the signature is right, has not expired, and allows this")
+            }
+            "AuthorizationPermissionMismatch" | "AuthorizationResourceTypeMismatch" => {
+                Some("; use a signature with more permissions")
+            }
+            _ if is_of_account => Some("; see that the name of the account is right"),
+            _ => None,
+        }
+    }
+
     /// Whether the service says that there is no such thing. Only an error in the service's own form proves it.
     pub(crate) fn is_absent(&self) -> bool {
         (self.status == 404 && !self.code.is_empty()) || self.code == "TableBeingDeleted"

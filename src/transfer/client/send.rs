@@ -270,11 +270,14 @@ impl Client {
 
 /// Returns what to do about a problem that no repetition solves.
 fn hint(problem: &str) -> &'static str {
-    match problem.contains("CaUsedAsEndEntity") {
-        true => {
-            "; the certificate is that of an authority: make one with -addext basicConstraints=critical,CA:FALSE"
-        }
-        false => "",
+    if problem.contains("CaUsedAsEndEntity") {
+        "; the certificate is that of an authority: make one with -addext basicConstraints=critical,CA:FALSE"
+    } else if problem.contains("failed to lookup address") || problem.contains("host not found") {
+        "; the name of the host is not known: see that the account and the address are right"
+    } else if problem.contains("onnection refused") {
+        "; see that the server runs, and that the port is right"
+    } else {
+        ""
     }
 }
 

@@ -157,8 +157,13 @@ impl CopyRun<'_> {
         for task in self.checkpoint.open_ranges()? {
             self.queue.add(task);
         }
-        let tables: Vec<String> =
-            self.source.tables()?.into_iter().filter(|name| self.options.selection.has_table(name)).collect();
+        let tables: Vec<String> = self
+            .source
+            .tables()
+            .map_err(|error| error.of("FROM"))?
+            .into_iter()
+            .filter(|name| self.options.selection.has_table(name))
+            .collect();
         if self.options.selection.is_everything() {
             self.copy_properties()?;
         }

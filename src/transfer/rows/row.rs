@@ -54,6 +54,11 @@ impl Row {
         Ok(Self { key, modified, tag: None, properties })
     }
 
+    /// Returns the bytes of the keys and the properties, as a database stores them.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.key.partition.len() + self.key.row.len() + self.properties.as_str().len()) as u64
+    }
+
     /// Whether a filter selects the entity.
     pub(crate) fn is_selected(&self, filter: &Prepared<'_>) -> TransferResult<bool> {
         let entity = BorrowedEntity {

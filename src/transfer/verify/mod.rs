@@ -84,8 +84,10 @@ impl Comparison<'_> {
             names.retain(|name| self.selection.has_table(name));
             names
         };
-        let (mut ours, theirs) =
-            (selected(self.source.tables()?), selected(renamed_tables(self.target, self.renames)?));
+        let (mut ours, theirs) = (
+            selected(self.source.tables().map_err(|error| error.of("FROM"))?),
+            selected(renamed_tables(self.target, self.renames).map_err(|error| error.of("TO"))?),
+        );
         // The target says which of its tables a table is copied to.
         let case = self.target.name_case();
         let has = |all: &[String], name: &str| all.iter().any(|other| case.is_same(other, name));

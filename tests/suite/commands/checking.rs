@@ -154,7 +154,16 @@ fn addresses_are_tried() {
 #[test]
 fn settings_that_do_nothing_are_warnings() {
     let site = Site::sqlite();
-    let roles = ["--admin-token", "0123456789abcdef", "--table-spread", "4", "--oidc-roles", "a=reader"];
+    let roles = [
+        "--console",
+        "off",
+        "--admin-token",
+        "0123456789abcdef",
+        "--table-spread",
+        "4",
+        "--oidc-roles",
+        "a=reader",
+    ];
     let given = [&roles[..], &["--max-connections", "200", "--trace-ratio", "0.5"]].concat();
     let flags = ["--admin-token", "--table-spread", "--oidc-roles", "--max-connections", "--trace-ratio"];
     let told = check(&site, &given, &[]);
@@ -177,7 +186,12 @@ fn a_database_that_is_away_is_found() {
     let mut site = Site::sqlite();
     site.url = "postgres://someone:secret@127.0.0.1:1/none".into();
     let told = check(&site, &[], &[]);
-    finds(&told, "database", &["cannot connect"], "postgres://someone@127.0.0.1:1/none");
+    finds(
+        &told,
+        "database",
+        &["postgres://someone@127.0.0.1:1/none: cannot connect"],
+        "PostgreSQL runs there",
+    );
     assert!(!told.to_string().contains("secret"));
     site.url = "sqlite:///nonexistent/folder/x.db".into();
     finds(&check(&site, &[], &[]), "schema", &["does not exist"], "make the folder");
@@ -200,7 +214,16 @@ fn the_master_key_is_tried() {
         let other = [("ROWHOUSE_MASTER_KEY", OTHER_MASTER)];
         finds(&check(&site, &[], &other), "accounts", &["does not open"], "myaccount");
         let without = check(&site, &["--accounts", &account(1).setting()], &[]);
-        assert!(finding(&without, "accounts")["found"].as_str().expect("text").contains("not served"));
+        let found = finding(&without, "accounts");
+        assert_eq!((&found["ok"], &found["warning"]), (&json!(true), &json!(true)), "{without}");
+        assert!(found["found"].as_str().is_some_and(|text| text.contains("no --master-key")), "{without}");
+        let server = Process::spawn(
+            fresh_folder(),
+            &["--listen", "127.0.0.1:0", "--database-url", &site.url, "--accounts", &account(1).setting()],
+            &[],
+        );
+        let is_warning = |line: &str| line.contains("WARN") && line.contains("no --master-key");
+        assert!(server.log().lines().any(is_warning), "{}", server.log());
     }
 }
 

@@ -23,6 +23,7 @@ mod index_builds;
 pub mod indexing;
 mod least_privileges;
 mod locking;
+mod messages;
 mod moving;
 mod read_only;
 mod reading_files;
@@ -32,6 +33,7 @@ mod sas;
 mod terminal;
 mod totals;
 mod undeleting;
+mod undoing;
 mod unexpected_answers;
 mod viewing;
 

@@ -86,7 +86,11 @@ impl CopyJob<'_> {
             return Ok(None);
         }
         let unfiltered = Selection::default();
-        let target = self.session.opener(&unfiltered, self.to_account).source(self.to)?;
+        let target = self
+            .session
+            .opener(&unfiltered, self.to_account)
+            .source(self.to)
+            .map_err(|error| error.of("TO"))?;
         self.effects(source, target.as_source()?).map(Some)
     }
 

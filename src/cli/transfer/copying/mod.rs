@@ -5,7 +5,7 @@ mod effects;
 mod prepare;
 mod report;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::arguments::{TransferSession, location};
 use super::ended::TransferEnd;
@@ -204,10 +204,12 @@ impl CopyJob<'_> {
     /// Counts what would be copied, changed and deleted, and changes nothing.
     fn dry_run(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
         self.warn_of_files(source, true);
+        let begun = Instant::now();
         let survey = self.survey(source)?;
+        let reading = begun.elapsed();
         list_rejected(&survey);
         let effects = self.expected_effects(source)?;
-        self.print_dry_run(source, &survey, effects.as_ref())
+        self.print_dry_run(source, &survey, reading, effects.as_ref())
     }
 
     /// Refuses to delete a table that has more entities than were counted.
@@ -247,9 +249,10 @@ impl CopyJob<'_> {
         let source = whole.as_ref().map_or(Ok(source), |whole| whole.as_source())?;
         let opener = session.opener(selection, self.to_account);
         let opened = match self.to {
-            DataLocation::Dump(_) => opener.source(self.to)?,
-            _ => opener.target(self.to)?,
-        };
+            DataLocation::Dump(_) => opener.source(self.to),
+            _ => opener.target(self.to),
+        }
+        .map_err(|error| error.of("TO"))?;
         let progress = Progress::start(arguments.run.progress, "compared");
         let mut comparison = Comparison {
             delete_extra: (deletes && arguments.delete_extra).then(|| opened.as_target()).transpose()?,

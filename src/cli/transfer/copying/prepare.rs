@@ -33,7 +33,7 @@ pub(super) struct CopyJob<'a> {
 impl CopyJob<'_> {
     /// Returns the names of the selected tables in the source and in the target.
     pub(super) fn names(&self, source: &dyn TransferSource) -> Result<Vec<(String, String)>, TransferEnd> {
-        let mut names = source.tables()?;
+        let mut names = source.tables().map_err(|error| error.of("FROM"))?;
         names.retain(|name| self.selection.has_table(name));
         let renamed = |table: &str| {
             let renames = &self.arguments.rename;
@@ -45,7 +45,7 @@ impl CopyJob<'_> {
 
     /// Refuses names of tables that neither place has, and those that TO cannot have.
     pub(super) fn check_names(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
-        let mut tables = source.tables()?;
+        let mut tables = source.tables().map_err(|error| error.of("FROM"))?;
         // FROM may have lost a table since the copy was interrupted.
         if !self.resumes {
             refuse_unknown_renames(&self.arguments.rename, source)?;
@@ -120,7 +120,11 @@ impl CopyJob<'_> {
 
     pub(super) fn survey(&self, source: &dyn TransferSource) -> Result<Survey, TransferEnd> {
         let progress = Progress::start(self.arguments.run.progress, "read");
-        Ok(self.session.walk(source, &self.selection, &progress).survey(self.to.is_cosmos())?)
+        Ok(self
+            .session
+            .walk(source, &self.selection, &progress)
+            .survey(self.to.is_cosmos())
+            .map_err(|error| error.of("FROM"))?)
     }
 
     /// Opens the state of the copy.

@@ -75,15 +75,20 @@ impl CopyJob<'_> {
         &self,
         source: &dyn TransferSource,
         survey: &Survey,
+        reading: Duration,
         effects: Option<&Effects>,
     ) -> Result<(), TransferEnd> {
         let entities: u64 = survey.tables.values().sum();
         let mut text: String =
             survey.tables.iter().map(|(table, entities)| format!("{entities:>12}  {table}\n")).collect();
         text.push_str(&format!(
-            "{entities:>12}  in {} tables would be copied, {} cannot be; nothing was changed",
+            "{entities:>12}  in {} tables would be copied, {} cannot be; nothing was changed\n\
+             {:>12}  MB are in their keys and properties; reading them took {:.1} s, and a copy takes longer, as it \
+             writes them too",
             survey.tables.len(),
             survey.rejected,
+            format!("{:.1}", survey.bytes as f64 / 1e6),
+            reading.as_secs_f64(),
         ));
         let more: Vec<String> =
             effects.iter().flat_map(|effects| effects.lines(self.arguments.mode)).collect();
@@ -102,6 +107,7 @@ impl CopyJob<'_> {
         let value = json!({
             "report": "dryRun", "dryRun": true, "remarks": source.inferences().map(Inferences::remarks),
             "tables": survey.tables, "entities": entities, "rejected": survey.rejected,
+            "bytes": survey.bytes, "readSeconds": reading.as_secs_f64(),
             "inferred": inferred,
             "different": effects.map(|effects| effects.different),
             "deleted": effects.map(|effects| effects.deleted),

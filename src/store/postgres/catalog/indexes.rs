@@ -69,5 +69,5 @@ pub(crate) fn stored(row: &PgRow) -> StoreResult<Option<StoredIndex>> {
     let (index_no, table_no, property) = (number("index_no")?, number("table_no")?, text("property")?);
     let index = PropertyIndex { index_no, table_no, property, kind };
     let changed = ticks(number("changed")?)?;
-    Ok(Some(StoredIndex { account: text("account")?, table: text("name_lower")?, index, state, changed }))
+    Ok(Some(StoredIndex { account: text("account")?, table: text("name")?, index, state, changed }))
 }

@@ -43,6 +43,10 @@ impl Tables for PgStore {
         retry(|| self.table_page(account, scan)).await
     }
 
+    async fn accounts_with_tables(&self, most: u16) -> StoreResult<Vec<String>> {
+        retry(|| self.read_accounts_with_tables(most)).await
+    }
+
     async fn policies(&self, table: TableRef<'_>) -> StoreResult<Option<String>> {
         retry(|| self.read_policies(table)).await
     }
@@ -57,6 +61,14 @@ impl Tables for PgStore {
 }
 
 impl PgStore {
+    async fn read_accounts_with_tables(&self, most: u16) -> StoreResult<Vec<String>> {
+        let mut lease = self.nodes.acquire().await?;
+        let query = sqlx::query(statements::ACCOUNTS_WITH_TABLES).bind(i64::from(most));
+        let rows = lease.rows(query, Effect::Undone).await?;
+        let accounts = rows.iter().map(|row| row.try_get("account").map_err(broken_row));
+        Ok(accounts.collect::<Result<_, StatementError>>()?)
+    }
+
     pub(crate) async fn read_policies(&self, table: TableRef<'_>) -> StoreResult<Option<String>> {
         let mut lease = self.nodes.acquire().await?;
         let query = sqlx::query(statements::READ_POLICIES).bind(table.account).bind(table.name.lower());

@@ -177,7 +177,7 @@ pub enum StartError {
     Options(String),
     #[error("invalid database URL: {0}")]
     Url(#[source] sqlx::Error),
-    #[error("cannot connect to the database: {}", database_message(.0))]
+    #[error("cannot connect: {}", database_message(.0))]
     Connect(#[source] sqlx::Error),
     #[error("the role of the database URL may not do this: {}", database_message(.0))]
     Forbidden(#[source] sqlx::Error),
@@ -240,8 +240,22 @@ impl StartError {
                 Some("grant the role what the message names, or give the URL of a role that has it")
             }
             StartError::SharedSessions => Some("change the pooler, or give the URL of the database itself"),
-            StartError::Foreign { .. } | StartError::Encoding(_) => {
-                Some("do as the message says, or give another URL")
+            StartError::Foreign { .. }
+            | StartError::Encoding(_)
+            | StartError::Worker
+            | StartError::Schemas(_) => Some("do as the message says, or give another URL"),
+            StartError::Connect(error) if error_code(error).as_deref() == Some(NO_DATABASE) => {
+                Some("create it with `createdb`, or correct its name in the URL")
+            }
+            StartError::Connect(error)
+                if error_code(error).is_some_and(|code| code.starts_with(REFUSED_LOGIN)) =>
+            {
+                Some(
+                    "see that the user and the password of the URL are right, and that pg_hba.conf lets the user in",
+                )
+            }
+            StartError::Connect(error @ sqlx::Error::Io(_)) if !has_old_certificate(error) => {
+                Some("see that PostgreSQL runs there, and that the host and the port of the URL are right")
             }
             StartError::Connect(error) if has_old_certificate(error) => Some(
                 "give every node a certificate of version 3 (ssl_cert_file, ssl_key_file), or add ?sslmode=disable to \
@@ -256,6 +270,14 @@ impl StartError {
     }
 }
 
+/// The error codes of PostgreSQL for a database that does not exist, and the class of those for a refused login.
+const NO_DATABASE: &str = "3D000";
+const REFUSED_LOGIN: &str = "28";
+
+fn error_code(error: &sqlx::Error) -> Option<String> {
+    error.as_database_error().and_then(|error| error.code()).map(|code| code.into_owned())
+}
+
 fn has_old_certificate(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Io(_) | sqlx::Error::Tls(_)) && error.to_string().contains(OLD_CERTIFICATE)
 }
@@ -265,7 +287,12 @@ pub(crate) fn database_message(error: &sqlx::Error) -> String {
     if has_old_certificate(error) {
         return "the database's certificate is of X.509 version 1, which TLS refuses; Citus makes such by itself".into();
     }
-    error.as_database_error().map_or_else(|| error.to_string(), |error| error.message().to_owned())
+    match error {
+        sqlx::Error::Io(error) => error.to_string(),
+        error => {
+            error.as_database_error().map_or_else(|| error.to_string(), |error| error.message().to_owned())
+        }
+    }
 }
 
 fn told_of_migration(error: &MigrateError) -> String {
@@ -301,7 +328,11 @@ mod tests {
         let old = refused("invalid peer certificate: Other(OtherError(UnsupportedCertVersion))");
         assert!(old.to_string().contains("X.509 version 1"), "{old}");
         assert!(old.advice().is_some_and(|advice| advice.contains("sslmode=disable")));
-        assert_eq!(refused("connection refused").advice(), None);
+        assert!(
+            refused("connection refused")
+                .advice()
+                .is_some_and(|advice| advice.contains("the port of the URL"))
+        );
         assert_eq!(StartError::Worker.advice(), None);
     }
 

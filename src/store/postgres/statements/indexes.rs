@@ -22,7 +22,7 @@ pub(crate) const BLOCKERS: &str = "SELECT DISTINCT a.pid, a.application_name FRO
      LEFT JOIN pg_stat_activity AS a ON a.pid = ANY(pg_blocking_pids(s.pid)) WHERE s.pid = $1 ORDER BY a.pid";
 
 pub(crate) const LIST: &str = "SELECT i.index_no, i.table_no, i.property, i.kind, i.state, i.changed, t.account, \
-     t.name_lower, t.spread FROM property_indexes AS i JOIN tables AS t ON t.table_no = i.table_no \
+     t.name, t.spread FROM property_indexes AS i JOIN tables AS t ON t.table_no = i.table_no \
      ORDER BY t.account, t.name_lower, i.property, i.kind";
 /// Locks a table, so that its indexes are added one after the other, and not while it is respread.
 pub(crate) const LOCK_TABLE: &str =

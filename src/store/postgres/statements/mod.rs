@@ -186,6 +186,7 @@ pub(crate) const LIST_TABLES: &str = "SELECT name_lower, name, created FROM tabl
 pub(crate) const LIST_TABLES_BELOW: &str = "SELECT name_lower, name, created FROM tables \
      WHERE account = $1 AND name_lower >= $2 AND name_lower < $4 ORDER BY name_lower LIMIT $3";
 
+pub(crate) const ACCOUNTS_WITH_TABLES: &str = "SELECT DISTINCT account FROM tables ORDER BY account LIMIT $1";
 pub(crate) const READ_POLICIES: &str = "SELECT policies FROM tables WHERE account = $1 AND name_lower = $2";
 pub(crate) const WRITE_POLICIES: &str =
     "UPDATE tables SET policies = $3 WHERE account = $1 AND name_lower = $2 RETURNING table_no";
@@ -281,7 +282,7 @@ pub(crate) const SIZE: &str = "SELECT count(*) AS entities, \
 
 const NODES: [&str; 7] =
     [HAS_RELATION, IS_DISTRIBUTED, SHARDS, CLUSTER_VIEW, IS_STANDBY, SESSION_KIND, HASHES];
-const CATALOGUE: [&str; 27] = [
+const CATALOGUE: [&str; 28] = [
     ADD_BUCKET,
     HAS_BUCKET,
     REMOVE_BUCKETS,
@@ -293,6 +294,7 @@ const CATALOGUE: [&str; 27] = [
     CHECK_TABLE,
     LIST_TABLES,
     LIST_TABLES_BELOW,
+    ACCOUNTS_WITH_TABLES,
     READ_POLICIES,
     WRITE_POLICIES,
     READ_PROPERTIES,

@@ -15,7 +15,7 @@ use crate::store::{AddedIndex, IndexState, StoreResult, StoredIndex};
 /// Lists the indexes of existing tables. Kinds of newer versions are left out.
 pub(crate) fn list(db: &Connection) -> Sqlite<Vec<StoredIndex>> {
     let mut indexes = db.prepare_cached(
-        "SELECT i.index_no, i.table_no, i.property, i.kind, i.state, i.changed, t.account, t.name_lower
+        "SELECT i.index_no, i.table_no, i.property, i.kind, i.state, i.changed, t.account, t.name
          FROM property_indexes AS i JOIN tables AS t ON t.table_no = i.table_no
          ORDER BY t.account, t.name_lower, i.property, i.kind",
     )?;

@@ -37,6 +37,10 @@ impl Tables for SqliteStore {
         Ok(Box::pin(self.walk((), time, walk)).await?.1)
     }
 
+    async fn accounts_with_tables(&self, most: u16) -> StoreResult<Vec<String>> {
+        self.readers.with(|db| accounts_with_tables(db, most))
+    }
+
     async fn policies(&self, table: TableRef<'_>) -> StoreResult<Option<String>> {
         self.readers.with(|db| read_policies(db, table))
     }
@@ -50,6 +54,11 @@ impl Tables for SqliteStore {
         let table = table.into_owned();
         self.read_apart(move |db| size(db, table.as_ref(), most)).await
     }
+}
+
+fn accounts_with_tables(db: &Connection, most: u16) -> Sqlite<StoreResult<Vec<String>>> {
+    let text = "SELECT DISTINCT account FROM tables ORDER BY account LIMIT ?1";
+    db.prepare_cached(text)?.query_map([most], |row| row.get(0))?.collect::<Sqlite<_>>().map(Ok)
 }
 
 /// Returns the only bucket of a table.

@@ -29,7 +29,7 @@ fn describe(kind: &str, path: &Path, error: io::Error) -> Option<String> {
     let shown = path.display();
     let remedy = match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            format!("run `chown {user} {shown}`, or start the server as a user who may write there")
+            format!("let uid {user} write there, or name another place that this user may write to")
         }
         io::ErrorKind::ReadOnlyFilesystem => "mount a writable volume there".to_owned(),
         _ => return None,

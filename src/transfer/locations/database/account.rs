@@ -13,7 +13,7 @@ use crate::operator::totals::CountPace;
 use crate::protocol::auth::seal::MasterKeys;
 use crate::protocol::model::{Stored, TableName, Ticks};
 use crate::protocol::plan::predicate::Predicate;
-use crate::protocol::plan::{Projection, Scan};
+use crate::protocol::plan::{Projection, Scan, Span, TableScan};
 use crate::store::{
     AccountChange, AccountOptions, CountPosition, CountedPart, Failure, Fault, Store, StoreResult,
 };
@@ -31,6 +31,9 @@ pub(super) const TIME: std::time::Duration = std::time::Duration::from_secs(5);
 pub(super) const COUNT_TIME: std::time::Duration = std::time::Duration::from_secs(1);
 /// Maximum attempts of an operation while the database is busy.
 pub(super) const ATTEMPTS: u32 = 8;
+
+/// Maximum accounts that a message lists.
+const LISTED_ACCOUNTS: u16 = 20;
 
 /// The versions of writes in flight. Concurrent writes may share a statement, which identifies them by
 /// version. If two had the same version, one would become a tick newer.
@@ -108,6 +111,31 @@ impl LocalDatabase {
             copied += u64::from(to.run(|| to.store.change_account(&add)).map_err(wrong)?);
         }
         Ok(copied)
+    }
+
+    /// Refuses an account without tables in a database where others have some: its name may be wrong.
+    ///
+    /// # Errors
+    /// [`TransferError::Failed`] with the accounts that have tables.
+    pub(crate) fn refuse_other_accounts(&self) -> TransferResult<()> {
+        let first = TableScan { spans: vec![Span::everything()], residual: None, rows: 1, time: TIME };
+        let read = self.run(|| self.store.list_tables(&self.account, &first));
+        if !read.map_err(|failure| failed("the list of tables", failure))?.tables.is_empty() {
+            return Ok(());
+        }
+        let read = self.run(|| self.store.accounts_with_tables(LISTED_ACCOUNTS + 1));
+        let mut accounts = read.map_err(|failure| failed("the list of accounts", failure))?;
+        if accounts.is_empty() {
+            return Ok(());
+        }
+        let has_more = accounts.len() > usize::from(LISTED_ACCOUNTS);
+        accounts.truncate(LISTED_ACCOUNTS.into());
+        let more = if has_more { " and others" } else { "" };
+        Err(TransferError::Failed(format!(
+            "the account {} has no tables there; {}{more} have: name one with --account, --from-account or --to-account",
+            self.account,
+            accounts.join(", ")
+        )))
     }
 
     /// Runs an operation, and retries it while the database is busy.
