@@ -7,7 +7,7 @@ import { after, afterEach, before } from "node:test";
 import { chromium } from "playwright-core";
 import * as base from "../../javascript/tests/server.js";
 
-export { newName } from "../../javascript/tests/server.js";
+export { BINARY, newName } from "../../javascript/tests/server.js";
 
 export const TOKEN = "a-token-of-the-tests";
 const MASTER_KEY = Buffer.alloc(32, 7).toString("base64");

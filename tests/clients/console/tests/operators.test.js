@@ -1,8 +1,10 @@
 // What operators do besides entities: signing in, accounts, tables, policies, service properties, SAS tokens, live figures, test mode.
 
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { createInterface } from "node:readline";
 import { test } from "node:test";
-import { column, consoleForThisFile, eventually, held, newName, open, openTable, picture, tick, TOKEN } from "./console.js";
+import { BINARY, column, consoleForThisFile, eventually, held, newName, open, openTable, picture, tick, TOKEN } from "./console.js";
 
 const our = consoleForThisFile();
 const dialog = (page) => page.getByRole("dialog");
@@ -44,6 +46,27 @@ test("an address with the token signs in, and keeps no token", async () => {
   // Nothing of the token is in the history.
   await page.goBack();
   assert.doesNotMatch(page.url(), /token=/);
+});
+
+test("the address that a server prints at a terminal opens the console", async () => {
+  // This program gives the server a terminal.
+  const command = `${BINARY} serve --listen 127.0.0.1:0 --database-url sqlite::memory:`;
+  const env = { PATH: process.env.PATH };
+  const terminal = spawn("script", ["-qec", command, "/dev/null"], { stdio: ["pipe", "pipe", "inherit"], env });
+  try {
+    let printed = null;
+    for await (const line of createInterface({ input: terminal.stdout })) {
+      printed = /^Console: (http:\S+)\/console\/(#token=\S+)$/.exec(line.trim());
+      if (printed) break;
+    }
+    const page = await open(our, printed[2], { address: printed[1], token: "" });
+    await page.getByRole("heading", { name: "Tables", exact: true }).waitFor();
+    assert.ok(!page.url().includes("token"), page.url());
+    await page.goto(printed[1]);
+    await page.getByRole("heading", { name: "Tables", exact: true }).waitFor();
+  } finally {
+    terminal.kill();
+  }
 });
 
 test("all panes together load less than 200 KiB", async () => {

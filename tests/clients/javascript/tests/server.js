@@ -13,7 +13,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
 const REPOSITORY = fileURLToPath(new URL("../../../../", import.meta.url));
-const BINARY = path.resolve(process.env.ROWHOUSE_BIN || path.join(REPOSITORY, "target/debug/rowhouse"));
+export const BINARY = path.resolve(process.env.ROWHOUSE_BIN || path.join(REPOSITORY, "target/debug/rowhouse"));
 const READY = /^Rowhouse is ready at (http:\/\/\S+?),? /;
 const START_MILLISECONDS = 60_000;
 const STOP_MILLISECONDS = 40_000;
