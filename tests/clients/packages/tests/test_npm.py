@@ -87,5 +87,5 @@ def test_the_command_leaves_no_server_behind(project, env, how):
         assert wrapper.stdout.readline().startswith(READY)
         wrapper.send_signal(how)
         assert wrapper.wait(PATIENCE) == (-how if how == signal.SIGKILL else 0)
-        # The end of what the server can write to.
-        assert wrapper.stdout.read() == ""
+        # The output ends with the server, which holds its other end.
+        wrapper.stdout.read()
