@@ -91,7 +91,7 @@ class ActivityPane extends View {
       ],
     });
     this.#charts.store.show({
-      title: "Time in the database per request",
+      title: "Database time per request",
       times,
       format: milliseconds,
       series: [series("mean", ({ storeMilliseconds }) => storeMilliseconds)],
