@@ -197,6 +197,14 @@ impl Checkpoint {
         })
     }
 
+    /// Forgets a table that was about to be created: the target has refused to create it.
+    pub(crate) fn withdraw_table(&self, table: &str) -> TransferResult<()> {
+        for_good(&mut self.lock(), |connection| {
+            connection.execute("DELETE FROM tables WHERE name = ?1 AND NOT prepared", [table])?;
+            Ok(())
+        })
+    }
+
     /// Returns whether a table was about to be created, and is not prepared.
     pub(crate) fn has_begun(&self, table: &str) -> TransferResult<bool> {
         let select = "SELECT count(*) FROM tables WHERE name = ?1 AND NOT prepared";

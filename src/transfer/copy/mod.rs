@@ -304,7 +304,11 @@ impl CopyRun<'_> {
         if is_new && !is_prepared {
             self.begin_table(table)?;
         }
-        self.target.create(named)?;
+        let created = self.target.create(named).map_err(|error| error.of("TO"));
+        if let (Err(TransferError::NotAllowed(_)), true) = (&created, is_new && !is_prepared) {
+            self.checkpoint.withdraw_table(table)?;
+        }
+        created?;
         self.copy_policies(table, is_new)?;
         let source = self.source_of(table);
         self.progress.expect(table, source.expected(table)?);

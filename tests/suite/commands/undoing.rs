@@ -58,6 +58,8 @@ impl Mistaken {
             ("cd /var/lib/rowhouse && ", ""),
             ("/backups/copy.db", "copy.db"),
             ("rowhouse.db", "tables.db"),
+            // As a person confirms at a terminal.
+            ("--mode replace", "--mode replace --yes"),
         ];
         let commands =
             local.iter().fold(commands.to_owned(), |text, (theirs, ours)| text.replace(theirs, ours));

@@ -240,10 +240,9 @@ impl StartError {
                 Some("grant the role what the message names, or give the URL of a role that has it")
             }
             StartError::SharedSessions => Some("change the pooler, or give the URL of the database itself"),
-            StartError::Foreign { .. }
-            | StartError::Encoding(_)
-            | StartError::Worker
-            | StartError::Schemas(_) => Some("do as the message says, or give another URL"),
+            StartError::Foreign { .. } | StartError::Encoding(_) => {
+                Some("do as the message says, or give another URL")
+            }
             StartError::Connect(error) if error_code(error).as_deref() == Some(NO_DATABASE) => {
                 Some("create it with `createdb`, or correct its name in the URL")
             }

@@ -14,7 +14,7 @@ use crate::protocol::codec::policies::{self, Policy};
 use crate::protocol::codec::properties::{self, Layout, ServiceProperties};
 use crate::protocol::codec::uri::{entity_address, escape};
 use crate::protocol::model::Key;
-use crate::transfer::client::{ClientAnswer, ClientCall};
+use crate::transfer::client::{ClientAnswer, ClientCall, ServiceError};
 use crate::transfer::contract::{Counts, RowReader, TransferSource, TransferTarget, WritePage};
 use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::rows::range::{RowRange, quoted};
@@ -80,6 +80,11 @@ impl Endpoint {
         }
         Ok(names)
     }
+}
+
+/// The answer that nothing was done, as the credentials or the account do not allow it.
+fn not_allowed(refused: &ServiceError) -> TransferError {
+    TransferError::NotAllowed(TransferError::from(refused.clone()).to_string())
 }
 
 impl TransferSource for Endpoint {
@@ -185,8 +190,9 @@ impl TransferTarget for Endpoint {
             // A SAS for one table cannot create it, but the table may exist.
             Err(refused) if is_forbidden(&refused) => {
                 let found = self.client.read(&first_entity(table), |answer| pages::read(&answer.body))?;
-                found.map(drop).map_err(|_| refused.into())
+                found.map(drop).map_err(|_| not_allowed(&refused))
             }
+            Err(refused) if matches!(refused.status, 401 | 403 | 404) => Err(not_allowed(&refused)),
             created => Ok(created?),
         }
     }
