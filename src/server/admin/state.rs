@@ -19,11 +19,11 @@ use crate::service::Service;
 /// What the console may be used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ConsoleMode {
-    /// There is no console.
+    /// Serve no console
     Off,
-    /// It shows, and nothing can be changed from a browser.
+    /// Show tables and settings, but let browsers change nothing
     ReadOnly,
-    /// It shows and changes.
+    /// Show and change tables and settings
     On,
 }
 

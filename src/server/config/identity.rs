@@ -13,7 +13,7 @@ use crate::protocol::auth::seal::{MasterKey, MasterKeys};
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Network")]
 pub(crate) struct ListenSettings {
-    /// Address and port to listen on; port 0 takes a free one
+    /// Address and port to listen on; port 0 takes a free port
     #[arg(long, env = "ROWHOUSE_LISTEN", default_value = "127.0.0.1:10002")]
     pub listen: String,
 }
@@ -32,8 +32,8 @@ impl ListenSettings {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Accounts")]
 pub(crate) struct MasterKeySettings {
-    /// Master key, 32 bytes in base64: encrypts the keys of the accounts in the database, which are
-    /// only served with it
+    /// Master key, 32 bytes in base64, the same for every server; it encrypts the keys of the accounts in the
+    /// database, and servers without it do not serve those accounts
     #[arg(long, env = "ROWHOUSE_MASTER_KEY", hide_env_values = true)]
     pub master_key: Option<String>,
 
@@ -41,7 +41,7 @@ pub(crate) struct MasterKeySettings {
     #[arg(long, env = "ROWHOUSE_MASTER_KEY_FILE")]
     pub master_key_file: Option<PathBuf>,
 
-    /// Previous master key, while it is being replaced: only decrypts
+    /// Previous master key, while you replace it; it decrypts stored keys, but encrypts none
     #[arg(long, env = "ROWHOUSE_OLD_MASTER_KEY", hide_env_values = true)]
     pub old_master_key: Option<String>,
 
@@ -76,7 +76,8 @@ fn master_key(
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Accounts")]
 pub(crate) struct AccountSettings {
-    /// name:base64key[:base64key2], several separated by ';' [default: the well-known development account]
+    /// Accounts with one or two keys each: name:base64key[:base64key2], separated by ';' [default: the
+    /// well-known development account; none with --master-key]
     #[arg(long, env = "ROWHOUSE_ACCOUNTS", hide_env_values = true)]
     pub accounts: Option<String>,
 
@@ -92,7 +93,7 @@ pub(crate) struct AccountSettings {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Accounts")]
 pub(crate) struct QuerySettings {
-    /// Accounts of these settings whose clients may use extended queries, separated by ','
+    /// Names of the accounts in --accounts whose clients may use extended queries, separated by ','
     #[arg(long, env = "ROWHOUSE_EXTENDED_QUERIES", value_delimiter = ',')]
     pub extended_queries: Vec<String>,
 }

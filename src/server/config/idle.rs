@@ -68,7 +68,9 @@ fn unknown(variables: impl Iterator<Item = String>) -> Vec<String> {
     let is_known = |name: &String| server.get_arguments().any(|known| known.get_env() == Some(name.as_ref()));
     let mut unknown: Vec<String> = variables
         .filter(|name| name.starts_with("ROWHOUSE_") && !is_of_orchestrator(name) && !is_known(name))
-        .map(|name| format!("{name}: not a setting of a server; `rowhouse serve --help` lists them"))
+        .map(|name| {
+            format!("{name}: not a setting of the server; `rowhouse serve --help` lists the settings")
+        })
         .collect();
     unknown.sort_unstable();
     unknown

@@ -50,8 +50,7 @@ pub(crate) struct Settings {
     #[arg(help_heading = "Network", long, env = "ROWHOUSE_TLS_KEY")]
     pub tls_key: Option<PathBuf>,
 
-    /// Addresses and ranges of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted,
-    /// separated by ','
+    /// Trust X-Forwarded-For and X-Forwarded-Proto from these proxies: addresses and ranges, separated by ','
     #[arg(help_heading = "Network", long, env = "ROWHOUSE_TRUSTED_PROXIES", value_delimiter = ',')]
     pub trusted_proxies: Vec<String>,
 
@@ -64,43 +63,44 @@ pub(crate) struct Settings {
     #[command(flatten)]
     pub queries: QuerySettings,
 
-    /// Serve the well-known development account on an address that others can reach
+    /// Serve the well-known development account even on an address that other machines can reach
     #[arg(help_heading = "Accounts", long, env = "ROWHOUSE_ALLOW_DEVELOPMENT_ACCOUNT")]
     pub allow_development_account: bool,
 
-    /// Suffixes of host names whose first label is an account, separated by ','
+    /// Host name suffixes, separated by ','; with tables.example.com, the account myaccount is also served at
+    /// myaccount.tables.example.com
     #[arg(help_heading = "Network", long, env = "ROWHOUSE_HOST_SUFFIX", value_delimiter = ',')]
     pub host_suffix: Vec<String>,
 
-    /// Address and port for operators: console, probes, metrics; '' for none [default: 127.0.0.1:10003, or
-    /// another port if that one is in use; none with --console off]
+    /// Address and port of the admin listener, which serves the console, probes and metrics; '' disables it
+    /// [default: 127.0.0.1:10003, or another port if that port is in use; none with --console off]
     #[arg(help_heading = "Operators", long, env = "ROWHOUSE_ADMIN_LISTEN")]
     pub admin_listen: Option<String>,
 
-    /// Bearer token for operators; required unless --admin-listen is a loopback address [default: a new one
-    /// at each start]
+    /// Bearer token of the admin listener, at least 16 characters; required unless --admin-listen is a
+    /// loopback address [default: a new token at each start]
     #[arg(help_heading = "Operators", long, env = "ROWHOUSE_ADMIN_TOKEN", hide_env_values = true)]
     pub admin_token: Option<String>,
 
-    /// A file that holds the admin token
+    /// File that holds the admin token
     #[arg(help_heading = "Operators", long, env = "ROWHOUSE_ADMIN_TOKEN_FILE")]
     pub admin_token_file: Option<PathBuf>,
 
-    /// Allow operators to reset and restore all stored data on the admin listener: for test suites,
-    /// never for data that matters
+    /// Let every client of the admin listener delete and replace all stored data; for test suites, never for
+    /// data that matters
     #[arg(help_heading = "Operators", long, env = "ROWHOUSE_TEST_MODE")]
     pub test_mode: bool,
 
-    /// The console, a page for browsers on the admin listener: off, read-only or on
+    /// Serve the console, a page for browsers, on the admin listener
     #[arg(help_heading = "Operators", long, env = "ROWHOUSE_CONSOLE", value_enum, default_value_t = ConsoleMode::On)]
     pub console: ConsoleMode,
 
-    /// Threads that serve requests [default: one per core]
+    /// Number of threads that serve requests [default: one per core]
     #[arg(help_heading = "Performance and limits", long, env = "ROWHOUSE_WORKERS", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
 
-    /// Busy-poll instead of sleeping between the requests of a single client: lower latency, but up
-    /// to one processor while it sends requests
+    /// Busy-poll instead of sleeping between the requests of a single client; this lowers latency, and uses
+    /// up to one core while the client sends requests
     #[arg(help_heading = "Performance and limits", long, env = "ROWHOUSE_BUSY_POLL", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
     pub busy_poll: bool,
 
@@ -115,7 +115,8 @@ pub(crate) struct Settings {
     #[arg(help_heading = "Performance and limits", long, env = "ROWHOUSE_MAX_FILTER_COMPARISONS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub max_filter_comparisons: u32,
 
-    /// How long a deleted table can be brought back, such as 12h, 7d or 4w; 0 for not at all
+    /// How long `rowhouse table undelete` can restore a deleted table, such as 12h, 7d or 4w; 0 for not at
+    /// all
     #[arg(
         help_heading = "Tables",
         long,
@@ -134,22 +135,22 @@ pub(crate) struct Settings {
     #[arg(help_heading = "Performance and limits", long, env = "ROWHOUSE_BODY_SECONDS", default_value_t = 25, value_parser = clap::value_parser!(u16).range(1..=29))]
     pub body_seconds: u16,
 
-    /// MiB that the bodies of all requests may take at once, past the first 64 KiB of each
+    /// Maximum MiB of the bodies of all requests together, without the first 64 KiB of each body
     #[arg(help_heading = "Performance and limits", long, env = "ROWHOUSE_MAX_BODY_MEMORY", default_value_t = 256, value_parser = clap::value_parser!(u32).range(4..=1_048_576))]
     pub max_body_memory: u32,
 
-    /// Maximum requests per second of one account, on this server [default: no limit]
+    /// Maximum requests per second of one account; each server counts by itself [default: no limit]
     #[arg(help_heading = "Performance and limits", long, env = "ROWHOUSE_MAX_REQUESTS_PER_SECOND", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_requests_per_second: Option<u32>,
 
     #[command(flatten)]
     pub shutdown: ShutdownSettings,
 
-    /// Collector that traces are sent to, as OTLP over HTTP in JSON [default: none]
+    /// URL of the collector that receives traces, as OTLP over HTTP in JSON [default: none]
     #[arg(help_heading = "Logs and traces", long, env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
     pub otlp_endpoint: Option<String>,
 
-    /// Headers for the collector: name=value, several separated by ','
+    /// Headers for the collector: name=value, separated by ','
     #[arg(
         help_heading = "Logs and traces",
         long,
@@ -160,23 +161,25 @@ pub(crate) struct Settings {
     )]
     pub otlp_headers: String,
 
-    /// Name under which traces are sent
+    /// Service name in traces
     #[arg(help_heading = "Logs and traces", long, env = "OTEL_SERVICE_NAME", default_value = "rowhouse")]
     pub otlp_service_name: String,
 
-    /// Share of requests to trace, 0 to 1, unless the client decides with traceparent
+    /// Share of requests to trace, from 0 to 1; it applies to requests without a traceparent header
     #[arg(help_heading = "Logs and traces", long, env = "OTEL_TRACES_SAMPLER_ARG", default_value_t = 1.0)]
     pub trace_ratio: f64,
 
-    /// Milliseconds after which a request is logged as slow
+    /// Milliseconds after which the server logs a request as slow
     #[arg(help_heading = "Logs and traces", long, env = "ROWHOUSE_SLOW_REQUEST_MS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=3_600_000))]
     pub slow_request_ms: u32,
 
-    /// Log why requests are refused: which text should have been signed, which field failed
+    /// Log why the server refuses requests, such as the text that should have been signed; for development,
+    /// as the log then contains keys of entities
     #[arg(help_heading = "Logs and traces", long, env = "ROWHOUSE_EXPLAIN_ERRORS")]
     pub explain_errors: bool,
 
-    /// Minimum level of log messages: error, warn, info, debug, trace, or a tracing filter
+    /// Lowest level of messages to log (error, warn, info, debug, trace), or a filter such as
+    /// info,rowhouse=debug
     #[arg(help_heading = "Logs and traces", long, env = "ROWHOUSE_LOG", default_value = "info")]
     pub log: String,
 
@@ -240,19 +243,25 @@ pub(crate) enum ConfigError {
     HostSuffix(String),
     #[error("--otlp-endpoint: must be an address that begins with http:// or https://")]
     OtlpEndpoint,
-    #[error("--otlp-headers: must be name=value, as headers can be, several separated by ','")]
+    #[error(
+        "--otlp-headers: must be valid HTTP headers as name=value, separated by ',', with \
+         percent-encoded values"
+    )]
     OtlpHeaders,
-    #[error("--trace-ratio: must be 0 to 1")]
+    #[error("--trace-ratio: must be a number from 0 to 1")]
     TraceRatio,
     #[error("--admin-listen {0}: not an address with a port, such as 127.0.0.1:10003")]
     AdminListen(String),
-    #[error("--admin-listen {0}: others can reach this address, so it needs --admin-token")]
+    #[error("--admin-listen {0}: other machines can reach this address, so --admin-token is required")]
     AdminToken(SocketAddr),
-    #[error("--admin-listen {0}: --listen has that port already")]
+    #[error("--admin-listen {0}: --listen uses this port too; choose another port")]
     AdminPort(SocketAddr),
-    #[error("--test-mode: needs --admin-listen, where test suites ask")]
+    #[error("--test-mode: needs --admin-listen, the address to which test suites send their requests")]
     TestMode,
-    #[error("--admin-token: must have 16 characters or more, and no spaces; leave it out to have none")]
+    #[error(
+        "--admin-token: must have at least 16 characters and no spaces; `openssl rand -hex 16` \
+         generates a token"
+    )]
     WeakToken,
     #[error("--database-url{}{shown}: {reason}", if shown.is_empty() { "" } else { " " })]
     DatabaseUrl { shown: String, reason: String },
@@ -260,11 +269,11 @@ pub(crate) enum ConfigError {
     Url(&'static str, String),
     #[error("--cluster-hosts: {0}")]
     ClusterHosts(String),
-    #[error("--secondary-database-url: must begin with postgres:, as must --database-url beside it")]
+    #[error("--secondary-database-url: must begin with postgres://, and so must --database-url")]
     SecondaryUrl,
     #[error(
-        "--oidc-issuer: must be an address without a user that begins with https:, or with http: together with \
-         --oidc-over-http"
+        "--oidc-issuer: must be a URL that begins with https://, or with http:// if --oidc-over-http is given, \
+         and must contain no user name"
     )]
     Issuer,
     #[error("--oidc-roles: {0}")]
@@ -272,25 +281,28 @@ pub(crate) enum ConfigError {
     #[error("--accounts: {0}")]
     Accounts(#[from] AccountError),
     #[error(
-        "--extended-queries {0:?}: not an account of the settings; `rowhouse account queries` is for accounts \
-         of the database"
+        "--extended-queries {0:?}: is not an account in --accounts; for an account in the database, use \
+         `rowhouse account queries`"
     )]
     ExtendedQueries(String),
-    #[error("{0}: not 32 bytes in base64; `openssl rand -base64 32` makes one")]
+    #[error("{0}: must be 32 bytes in base64; `openssl rand -base64 32` generates such a key")]
     MasterKey(&'static str),
-    #[error("--old-master-key: needs --master-key, which replaces it")]
+    #[error("--old-master-key: needs --master-key, the key that replaces it")]
     OldMasterKey,
     #[error(
-        "--listen {0}: others can reach this address, and without accounts of your own they could use the \
-         well-known development account; set --accounts (ROWHOUSE_ACCOUNTS) or --master-key, or accept it \
-         with --allow-development-account (ROWHOUSE_ALLOW_DEVELOPMENT_ACCOUNT=true)"
+        "--listen {0}: other machines can reach this address, and could use the well-known development \
+         account, because no other account is set; set --accounts (ROWHOUSE_ACCOUNTS) or --master-key, or \
+         allow it with --allow-development-account (ROWHOUSE_ALLOW_DEVELOPMENT_ACCOUNT=true)"
     )]
     Development(SocketAddr),
     #[error(
         "--keep-deleted {0}: must be 0, or a number of seconds, minutes, hours, days or weeks such as 7d"
     )]
     KeepDeleted(String),
-    #[error("--log {0}: not a level or a tracing filter")]
+    #[error(
+        "--log {0}: must be a level (error, warn, info, debug, trace) or a filter such as \
+         info,rowhouse=debug"
+    )]
     Log(String),
     #[error("{0} and {0}-file: give one of the two")]
     Both(&'static str),
@@ -489,7 +501,7 @@ mod tests {
         let suffixes = read(&["--host-suffix", ".a.example, ,b_c.example"]).unwrap();
         assert_eq!(suffixes.accounts.host_suffixes(), ["a.example", "b_c.example"]);
         let everywhere = ["--listen", "127.0.0.1:9", "--admin-token", "0123456789abcdef", "--admin-listen"];
-        assert!(read(&[&everywhere[..], &["0.0.0.0:9"]].concat()).unwrap_err().contains("--listen has"));
+        assert!(read(&[&everywhere[..], &["0.0.0.0:9"]].concat()).unwrap_err().contains("--listen uses"));
         assert!(read(&[&everywhere[..], &["127.0.0.2:9"]].concat()).is_ok());
         assert!(read(&["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]).is_ok());
     }

@@ -16,7 +16,8 @@ const DEFAULT_URL: &str = "sqlite://rowhouse.db";
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Database")]
 pub(crate) struct DatabaseUrl {
-    /// sqlite://FILE, sqlite::memory: or postgres://…, one or more nodes of Citus separated by ',' [default: sqlite://rowhouse.db]
+    /// URL of the database: sqlite://FILE, sqlite::memory: or postgres://…; for a Citus cluster, the URLs of
+    /// several nodes, separated by ',' [default: sqlite://rowhouse.db]
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Option<String>,
 
@@ -32,15 +33,17 @@ pub(crate) struct DatabaseSettings {
     #[command(flatten)]
     pub url: DatabaseUrl,
 
-    /// postgres://… to run migrations through, if not the database URL
+    /// PostgreSQL only: a different URL for migrations, such as one that bypasses a connection pooler
+    /// [default: the database URL]
     #[arg(long, env = "ROWHOUSE_MIGRATE_URL", hide_env_values = true)]
     pub migrate_url: Option<String>,
 
-    /// File that holds the URL to run migrations through
+    /// File that holds the URL for migrations
     #[arg(long, env = "ROWHOUSE_MIGRATE_URL_FILE")]
     pub migrate_url_file: Option<PathBuf>,
 
-    /// name:port=address:port of nodes of Citus that servers reach elsewhere than the cluster itself, separated by ','
+    /// Addresses of Citus nodes, if only the cluster itself can reach the addresses in its catalogue:
+    /// NAME:PORT=ADDRESS:PORT, separated by ','
     #[arg(long, env = "ROWHOUSE_CLUSTER_HOSTS", default_value = "", hide_default_value = true)]
     pub cluster_hosts: String,
 }
@@ -52,7 +55,8 @@ pub(crate) struct StorageSettings {
     #[command(flatten)]
     pub database: DatabaseSettings,
 
-    /// postgres://… of a read replica, which answers requests to {account}-secondary
+    /// PostgreSQL only: URL of a read replica, which answers requests to {account}-secondary [default: the
+    /// database URL]
     #[arg(long, env = "ROWHOUSE_SECONDARY_DATABASE_URL", hide_env_values = true)]
     pub secondary_database_url: Option<String>,
 
@@ -60,7 +64,7 @@ pub(crate) struct StorageSettings {
     #[arg(long, env = "ROWHOUSE_SECONDARY_DATABASE_URL_FILE")]
     pub secondary_database_url_file: Option<PathBuf>,
 
-    /// Buckets that a new table is spread over; more than 1 only on a sharded PostgreSQL
+    /// Number of buckets of a new table, 1 to 64; use more than 1 only on a sharded PostgreSQL
     #[arg(long, env = "ROWHOUSE_TABLE_SPREAD", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub table_spread: u16,
 
@@ -68,7 +72,7 @@ pub(crate) struct StorageSettings {
     #[arg(long, env = "ROWHOUSE_MAX_CONNECTIONS", default_value_t = DEFAULT_MAX_CONNECTIONS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub max_connections: u32,
 
-    /// Maximum MiB of a SQLite file to read through a memory map; 0 for none
+    /// Maximum MiB of a SQLite file that the server reads through a memory map; 0 for none
     #[arg(long, env = "ROWHOUSE_SQLITE_MAP_MIB", default_value_t = MAX_MAP_MIB, value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_MAP_MIB)))]
     pub sqlite_map_mib: u32,
 }

@@ -13,7 +13,7 @@ pub(super) const DEFAULT_AUDIENCE: &str = "https://storage.azure.com";
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Bearer tokens")]
 pub(crate) struct TrustSettings {
-    /// OpenID Connect issuer whose bearer tokens are accepted
+    /// OpenID Connect issuer whose bearer tokens the server accepts
     #[arg(long, env = "ROWHOUSE_OIDC_ISSUER")]
     pub oidc_issuer: Option<String>,
 
@@ -21,7 +21,7 @@ pub(crate) struct TrustSettings {
     #[arg(long, env = "ROWHOUSE_OIDC_AUDIENCE", default_value = DEFAULT_AUDIENCE)]
     pub oidc_audience: String,
 
-    /// Roles of tokens: principal=reader|contributor[@account[/table]], several separated by ';'
+    /// Permissions of the bearers of tokens: principal=reader|contributor[@account[/table]], separated by ';'
     #[arg(long, env = "ROWHOUSE_OIDC_ROLES", default_value = "")]
     pub oidc_roles: String,
 
