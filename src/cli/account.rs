@@ -34,20 +34,20 @@ const LIMIT_EXAMPLES: &str = "Examples:
   rowhouse account limit myaccount --requests-per-second 500
   rowhouse account limit myaccount --none   # --max-requests-per-second of each server applies again
 
-The account may be one of the settings. Servers apply the change within seconds.";
+The account may also be one from --accounts. Servers apply the change within seconds.";
 
 const QUERIES_EXAMPLES: &str = "Examples:
   rowhouse account queries myaccount extended
-  rowhouse account queries myaccount service   # as the service has them, which is the default
+  rowhouse account queries myaccount service   # only the queries of Azure, the default
 
-Programs that use extended queries do not run on Azure. The account may be one of the settings, over
-which this command wins. Servers apply the change within seconds.";
+Programs that use extended queries do not run on Azure. The account may also be one from --accounts;
+this command overrides --extended-queries. Servers apply the change within seconds.";
 
 const RESEAL_EXAMPLE: &str = "Example:
   openssl rand -base64 32 > new.key
   rowhouse account reseal --old-master-key-file master.key --master-key-file new.key
 
-Before this, give every server both master keys; afterwards, only the new one.";
+Before this command, give every server both master keys; after it, give them only the new one.";
 
 /// The subcommands of `rowhouse account`.
 #[derive(Debug, Subcommand)]
@@ -58,10 +58,10 @@ pub(crate) enum AccountCommand {
     /// List the accounts, without their keys
     #[command(after_help = "Example:\n  rowhouse account list --json")]
     List(ListArguments),
-    /// Make a new key in one slot and print it once; the other key keeps working
+    /// Replace one of the two keys and print the new key once; the other key keeps working
     #[command(after_help = ROTATE_EXAMPLES)]
     Rotate(RotateArguments),
-    /// Refuse an account's requests; its keys and tables stay
+    /// Refuse the requests of an account, and keep its keys and tables
     #[command(after_help = "Example:\n  rowhouse account disable myaccount")]
     Disable(NameArguments),
     /// Serve a disabled account again
@@ -70,21 +70,20 @@ pub(crate) enum AccountCommand {
     /// Limit the requests per second of an account on each server, or remove its limit
     #[command(after_help = LIMIT_EXAMPLES)]
     Limit(LimitArguments),
-    /// Let the clients of an account use extended queries, or no longer
+    /// Allow or forbid extended queries for the clients of an account
     #[command(after_help = QUERIES_EXAMPLES)]
     Queries(QueriesArguments),
-    /// Remove an account and its keys; its tables stay, but are inaccessible until the name is
-    /// added again
+    /// Remove an account and its keys; its tables stay, but are inaccessible until you add the name again
     #[command(after_help = "Example:\n  rowhouse account remove myaccount")]
     Remove(NameArguments),
-    /// Encrypt all stored keys under a new master key; the keys themselves do not change
+    /// Encrypt all stored keys with a new master key; the keys themselves do not change
     #[command(after_help = RESEAL_EXAMPLE)]
     Reseal(ResealArguments),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct AddArguments {
-    /// 3 to 24 lower-case letters and digits
+    /// The account's name, 3 to 24 lower-case letters and digits
     name: String,
     /// File with the account's two keys in base64, one per line [default: new keys]
     #[arg(long, value_name = "FILE")]
@@ -130,7 +129,7 @@ pub(crate) struct NameArguments {
 pub(crate) struct LimitArguments {
     /// The account's name
     name: String,
-    /// Requests per second that each server answers; more are refused with 503 ServerBusy
+    /// Maximum requests per second on each server, which refuses further requests with 503 ServerBusy
     #[arg(
         long,
         value_name = "NUMBER",
@@ -149,7 +148,7 @@ pub(crate) struct LimitArguments {
 pub(crate) struct QueriesArguments {
     /// The account's name
     name: String,
-    /// Which queries its clients may use
+    /// Queries that the clients of the account may use
     #[arg(value_enum)]
     queries: Queries,
     #[command(flatten)]
@@ -161,7 +160,7 @@ pub(crate) struct QueriesArguments {
 pub(crate) enum Queries {
     /// The queries of Azure, and more
     Extended,
-    /// The queries of Azure
+    /// Only the queries of Azure
     Service,
 }
 
@@ -226,8 +225,8 @@ async fn open_or_make(arguments: &DatabaseArguments) -> Done<Store> {
 fn needed(settings: &MasterKeySettings) -> Done<MasterKeys> {
     settings.read()?.ok_or_else(|| {
         Problem(
-            "--master-key or --master-key-file is needed, as given to the servers; \
-             `openssl rand -base64 32 > master.key` makes one"
+            "--master-key or --master-key-file is required, with the master key of the servers; `openssl \
+             rand -base64 32 > master.key` generates a new one"
                 .into(),
         )
     })
@@ -258,7 +257,7 @@ fn read_keys(path: &std::path::Path) -> Done<[Vec<u8>; 2]> {
     let decoded: Option<Vec<Vec<u8>>> =
         text.split_whitespace().map(|line| STANDARD.decode(line).ok()).collect();
     let keys = decoded.and_then(|keys| <[Vec<u8>; 2]>::try_from(keys).ok());
-    keys.ok_or_else(|| wrong("not two keys in base64, a line each"))
+    keys.ok_or_else(|| wrong("must contain two keys in base64, each on its own line"))
 }
 
 fn rotate(arguments: &RotateArguments) -> Done {
@@ -293,7 +292,7 @@ fn limit(arguments: &LimitArguments) -> Done {
     block_on(async { Ok(accounts::limit(&open(database).await?, name, *requests_per_second).await?) })?;
     let text = match requests_per_second {
         Some(limit) => format!("Limited the account {name} to {limit} requests a second on each server."),
-        None => format!("Ended the limit of the account {name}."),
+        None => format!("Removed the limit of the account {name}."),
     };
     database.form.print(&text, &json!({ "name": name, "requestsPerSecond": requests_per_second }))
 }

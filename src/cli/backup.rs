@@ -21,7 +21,7 @@ const PROGRESS: Duration = Duration::from_secs(1);
 /// The arguments of `rowhouse backup`.
 #[derive(Debug, Args)]
 pub(crate) struct BackupArguments {
-    /// The new file; an existing one is not replaced
+    /// The new file; an existing file is never replaced
     file: PathBuf,
     #[command(flatten)]
     url: DatabaseUrl,
@@ -46,11 +46,13 @@ pub(crate) fn run(arguments: &BackupArguments) -> Done {
 fn source(database: &Database) -> Done<&Path> {
     match database {
         Database::Postgres { .. } => Err(Problem(
-            "backup is for SQLite; use pg_dump for PostgreSQL, or base backups with WAL archiving".into(),
+            "--database-url: `rowhouse backup` copies only SQLite; use pg_dump for PostgreSQL, or base \
+             backups with WAL archiving"
+                .into(),
         )),
         Database::Sqlite(options) => match (&options.location, database.missing_file()) {
             (Location::Memory, _) => {
-                Err(Problem("--database-url: a database in memory has no backup".into()))
+                Err(Problem("--database-url: a database in memory has no backup; name a SQLite file".into()))
             }
             (_, Some(path)) => Err(DatabaseError::Missing(path.display().to_string()).into()),
             (Location::File(path), None) => Ok(path),

@@ -21,9 +21,9 @@ use super::transfer::{CopyArguments, CountArguments, DeleteArguments, VerifyArgu
 use super::view::ViewCommand;
 use crate::server::config::Settings;
 
-/// The Azure Table storage API, self-hosted, on PostgreSQL or SQLite.
+/// Self-hosted server for the Azure Table storage REST API, on PostgreSQL or SQLite.
 ///
-/// Without a command, it runs `serve`.
+/// Without a command, rowhouse runs `serve`.
 #[derive(Debug, Parser)]
 #[command(name = "rowhouse", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -48,29 +48,28 @@ pub(crate) enum Command {
     /// Copy a SQLite database to a new file, even while a server runs
     #[command(after_help = BACKUP_EXAMPLES)]
     Backup(Box<BackupArguments>),
-    /// Check the settings and the database for problems; exits with status 1 if there are any
+    /// Check the settings and the database for problems; exit with status 1 if there are any
     #[command(after_help = CHECK_EXAMPLES)]
     Check(Box<CheckArguments>),
-    /// Add, list, rotate, disable, enable, limit, remove and reseal accounts that are stored in the
-    /// database
+    /// Manage the accounts in the database: their keys, limits and extended queries
     #[command(subcommand)]
     Account(Box<AccountCommand>),
-    /// Make, list, drop and suggest property indexes, which make filters fast
+    /// Create, list, drop and suggest property indexes, which make filters fast
     #[command(subcommand)]
     Index(Box<IndexCommand>),
     /// Print or inspect a shared access signature, without contacting the server
     #[command(subcommand)]
     Sas(Box<SasCommand>),
-    /// Tell how a query will be answered, and what a page costs
+    /// Explain how the server answers a query, and measure the cost of one page
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(Box<ExplainArguments>),
     /// Check whether the server with these settings is ready; for containers
     #[command(after_help = "Example:\n  rowhouse healthcheck --listen 127.0.0.1:10002")]
     Healthcheck(HealthcheckArguments),
-    /// Copy tables between endpoints, databases and dumps; can be interrupted and resumed
+    /// Copy tables between endpoints, databases and dumps; you can interrupt and resume a copy
     #[command(after_help = COPY_EXAMPLES)]
     Copy(Box<CopyArguments>),
-    /// Compare the tables of two places; exits with status 4 if they differ
+    /// Compare the tables of two places; exit with status 4 if they differ
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(Box<VerifyArguments>),
     /// Count the entities of tables
@@ -79,19 +78,19 @@ pub(crate) enum Command {
     /// Delete the entities of a table that match a filter
     #[command(after_help = DELETE_EXAMPLES)]
     DeleteWhere(Box<DeleteArguments>),
-    /// Let the entities of a table expire, by their age or at a time that they carry
+    /// Delete entities automatically, at an age or at the time in one of their properties
     #[command(subcommand)]
     Expire(Box<ExpireCommand>),
     /// Print the statements that create SQL views of tables, with typed columns
     #[command(subcommand)]
     View(Box<ViewCommand>),
-    /// Bring deleted tables back, or purge them; change the number of buckets of a table
+    /// Restore or purge deleted tables, or change the number of buckets of a table
     #[command(subcommand)]
     Table(Box<TableCommand>),
     /// Print the version
     #[command(after_help = "Example:\n  rowhouse version --json")]
     Version(OutputForm),
-    /// Print a script that completes commands and options in a shell
+    /// Print the completion script for a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
         /// The shell
@@ -132,8 +131,8 @@ const COPY_EXAMPLES: &str = "Examples:
   rowhouse copy 'UseDevelopmentStorage=true' dump:/backups/monday --progress plain
   rowhouse copy dump:/backups/monday postgres://rowhouse@localhost/rowhouse --verify
 
-Exit status: 0 all was copied; 1 failed; 2 wrong arguments; 3 some entities were rejected;
-4 --verify found differences; 130 interrupted. Continue with --resume after 1 and 130.";
+Exit status: 0 everything was copied; 1 failed; 2 wrong arguments; 3 some entities were rejected;
+4 --verify found differences; 130 interrupted. After 1 and 130, continue with --resume.";
 const VERIFY_EXAMPLES: &str = "Example:
   rowhouse verify env:AZURE_CONNECTION_STRING env:ROWHOUSE_CONNECTION_STRING
 

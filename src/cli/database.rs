@@ -20,7 +20,7 @@ pub(crate) struct DatabaseArguments {
 /// The account of a table, and the database.
 #[derive(Debug, Args)]
 pub(crate) struct TableDatabase {
-    /// The account
+    /// The account of the table
     #[arg(long, default_value = DEVELOPMENT_ACCOUNT)]
     pub account: String,
     #[command(flatten)]
@@ -39,7 +39,10 @@ impl DatabaseArguments {
     }
 
     fn settings(&self) -> Done<Database> {
-        read_lasting(&self.storage, "a database in memory is only in its server")
+        read_lasting(
+            &self.storage,
+            "a database in memory exists only in its server process; give a SQLite file or PostgreSQL",
+        )
     }
 }
 

@@ -15,19 +15,19 @@ pub(super) const UNDELETE_EXAMPLES: &str = "Examples:
   rowhouse table undelete Orders
   rowhouse table undelete Orders --as OrdersOfMay --newest
 
-A server keeps deleted tables for as long as ROWHOUSE_KEEP_DELETED says. On PostgreSQL, --as works from ten minutes
-after the deletion on, and all servers must be of this version.";
+Servers keep deleted tables for the time in ROWHOUSE_KEEP_DELETED. On PostgreSQL, --as works from ten minutes after
+the deletion on, and all servers must run this version.";
 pub(super) const PURGE_EXAMPLES: &str = "Example:
   rowhouse table purge Orders --number 81064793292668
 
-Servers remove the entities; it cannot be undone.";
+Servers remove the entities of the table. A purge cannot be undone.";
 
 /// Entities that are counted of a table in a list.
 const SAMPLE: u32 = 10_000;
 
 #[derive(Debug, Args)]
 pub(crate) struct DeletedArguments {
-    /// Only the tables of this account
+    /// List only the tables of this account
     #[arg(long)]
     account: Option<String>,
     #[command(flatten)]
@@ -39,10 +39,10 @@ pub(crate) struct DeletedArguments {
 pub(crate) struct DeletedName {
     /// The table
     table: String,
-    /// The last one, if several tables of this name were deleted
+    /// Choose the table that was deleted last, if several deleted tables have this name
     #[arg(long)]
     newest: bool,
-    /// The one with this number, which `rowhouse table deleted` prints
+    /// Choose the table with this number, which `rowhouse table deleted` prints
     #[arg(long, conflicts_with = "newest")]
     number: Option<i64>,
     #[command(flatten)]
@@ -53,7 +53,7 @@ pub(crate) struct DeletedName {
 pub(crate) struct UndeleteArguments {
     #[command(flatten)]
     deleted: DeletedName,
-    /// Another name for it
+    /// Restore the table under another name
     #[arg(long = "as", value_name = "NAME")]
     new_name: Option<String>,
 }
@@ -62,7 +62,7 @@ pub(crate) struct UndeleteArguments {
 pub(crate) struct PurgeArguments {
     #[command(flatten)]
     deleted: DeletedName,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 }
@@ -158,7 +158,12 @@ fn described_return(undeleted: &UndeletedTable, indexes: u64) -> String {
 /// What the table had and has not got again.
 fn warnings(undeleted: &UndeletedTable) -> Option<String> {
     let left_out = undeleted.left_out;
-    (left_out > 0).then(|| format!("the database has no room for {left_out} of its indexes"))
+    (left_out > 0).then(|| {
+        format!(
+            "the table is back without {left_out} of its indexes: the table or the database has the maximum \
+             number of indexes"
+        )
+    })
 }
 
 /// Has a deleted table purged.
@@ -190,7 +195,9 @@ pub(super) fn purge(arguments: &PurgeArguments) -> Result<(), TransferEnd> {
         }
     })?;
     if purged.is_none() {
-        return Err(TransferEnd::Interrupted("interrupted; the table may be purged".into()));
+        return Err(TransferEnd::Interrupted(
+            "interrupted; if `rowhouse table deleted` no longer lists the table, it is being purged".into(),
+        ));
     }
     let text = format!("The table {} is being purged, with {held}.", found.name);
     Ok(of.database.form.print(&text, &to_json::deleted_table(&found, size))?)

@@ -18,11 +18,11 @@ const MAX_SHARDS: i64 = 64_000;
 /// The arguments of `rowhouse distribute`.
 #[derive(Debug, Args)]
 pub(crate) struct DistributeArguments {
-    /// Print what would be done, and do nothing
+    /// Print the steps, and change nothing
     #[arg(long)]
     dry_run: bool,
 
-    /// Shards of entities: at most this many nodes can ever hold entities
+    /// Number of shards of entities, which is also the maximum number of nodes that can ever hold entities
     /// [default: citus.shard_count of the coordinator]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=MAX_SHARDS))]
     shards: Option<u32>,
@@ -38,7 +38,9 @@ pub(crate) fn run(arguments: &DistributeArguments) -> Done {
     let database = read(|mistakes| arguments.storage.read(mistakes))?;
     let Database::Postgres { options, .. } = &database else {
         return Err(Problem(
-            "--database-url: SQLite cannot be distributed; `rowhouse copy` moves it to PostgreSQL".into(),
+            "--database-url: SQLite cannot be distributed; `rowhouse copy` copies a SQLite database to \
+             PostgreSQL"
+                .into(),
         ));
     };
     let request = DistributionRequest { dry_run: arguments.dry_run, shards: arguments.shards };

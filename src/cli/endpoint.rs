@@ -27,7 +27,7 @@ pub(crate) struct Port {
     #[command(flatten)]
     pub listen: ListenSettings,
 
-    /// The server's certificate; if given, the server is reached over HTTPS
+    /// PEM file with the server's certificate; with it, the address begins with https://
     #[arg(long, env = "ROWHOUSE_TLS_CERT")]
     pub tls_cert: Option<PathBuf>,
 }

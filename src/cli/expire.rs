@@ -16,19 +16,19 @@ const SET_EXAMPLES: &str = "Examples:
   rowhouse expire set Sessions --at Expires          # at the DateTime property Expires
   rowhouse expire set Orders --at Closed --plus 52w --every 6h
 
-Servers delete in small steps. Expired entities are seen until they are deleted: up to the time of --every and of a
-pass over the table later.";
+Servers delete in small steps. Clients see an expired entity until a server deletes it, which takes at most the time of
+--every and of one pass over the table.";
 
 /// The subcommands of `rowhouse expire`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ExpireCommand {
-    /// Let the entities of a table expire, by their age or at a time that they carry
+    /// Set when the entities of a table expire: at an age, or at the time in one of their properties
     #[command(after_help = SET_EXAMPLES)]
     Set(SetArguments),
-    /// List the tables whose entities expire, and how far the deletion has come
+    /// List the tables whose entities expire, with the progress of the deletion
     #[command(after_help = "Example:\n  rowhouse expire list --json")]
     List(ExpiryListArguments),
-    /// Let the entities of a table stay from now on
+    /// Remove the rule of a table, so that its entities no longer expire
     #[command(after_help = "Example:\n  rowhouse expire clear Logs")]
     Clear(ClearArguments),
 }
@@ -45,7 +45,7 @@ pub(crate) struct SetArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExpiryListArguments {
-    /// Only the tables of this account
+    /// List only the tables of this account
     #[arg(long)]
     account: Option<String>,
     #[command(flatten)]

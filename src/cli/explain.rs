@@ -22,13 +22,13 @@ pub(crate) struct ExplainArguments {
     /// The filter, as in $filter [default: none]
     #[arg(default_value = "", hide_default_value = true)]
     filter: String,
-    /// The account of the table [default: the first of the settings]
+    /// The account of the table [default: the first account in the settings]
     #[arg(long, env = "ROWHOUSE_ACCOUNT")]
     account: Option<String>,
     /// The order of the entities, as in $orderby [default: ascending keys]
     #[arg(long, value_name = "ORDER")]
     orderby: Option<String>,
-    /// Entities of a page, 1 to 1000
+    /// Maximum entities in the page, 1 to 1000
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     top: Option<u32>,
     #[command(flatten)]
@@ -50,7 +50,8 @@ pub(crate) fn run(arguments: &ExplainArguments) -> Done {
     arguments.queries.apply(&mut holders.accounts)?;
     let given = arguments.account.clone().filter(|name| !name.is_empty());
     let account = given.or_else(|| holders.accounts.sample().map(|(name, _)| name.to_owned()));
-    let account = account.ok_or_else(|| Problem("--account is needed".into()))?;
+    let account = account
+        .ok_or_else(|| Problem("--account is required, because the settings name no account".into()))?;
     let explained = block_on(async {
         let store = database::open_to_read(&database).await?;
         let is_given = holders.accounts.has_extended_queries(&account);

@@ -20,10 +20,10 @@ use crate::server::http::reachable;
 pub(crate) struct HealthcheckArguments {
     #[command(flatten)]
     port: Port,
-    /// Address of the admin listener; if given, the server is asked there, and must be ready
+    /// Address of the admin listener; if given, the server must answer /readyz there with 200
     #[arg(long, env = "ROWHOUSE_ADMIN_LISTEN")]
     admin_listen: Option<String>,
-    /// Seconds to wait for the answer
+    /// Maximum seconds to wait for the answer
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=60))]
     timeout: u64,
     #[command(flatten)]
@@ -79,7 +79,8 @@ impl HealthcheckArguments {
         let listen = self.port.listen.address()?;
         if listen.port() == 0 {
             return Err(Problem(format!(
-                "--listen {listen}: the port that the server has taken is not known"
+                "--listen {listen}: the server chose a port that this command cannot know; give the actual \
+                 port"
             )));
         }
         let origin = self.port.origin()?;

@@ -21,18 +21,18 @@ const CREATE_EXAMPLES: &str = "Examples:
   rowhouse index create People Email --account myaccount
   rowhouse index create People Age --kind number --account myaccount
 
-Filters that compare the property become fast; what they answer does not change. On PostgreSQL,
-clients read and write while an index is built. On SQLite, writes wait. Interrupted with Ctrl-C, the
-index is dropped; after a crash, a server on the database builds it.";
+Filters that compare the property become fast; their results do not change. On PostgreSQL, clients
+read and write while the index is built. On SQLite, writes wait. If you press Ctrl-C, the command
+drops the index. After a crash, a server on the database builds the index.";
 const SUGGEST_EXAMPLE: &str = "Example:
   rowhouse index suggest --admin-listen 127.0.0.1:10003
 
-Lists what filters without an index have cost that server since it started.";
+The list shows the cost of filters without an index on that server since it started.";
 
 /// The subcommands of `rowhouse index`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum IndexCommand {
-    /// Make an index over a property, so that filters on it read few entities
+    /// Create an index over a property, so that filters on the property read few entities
     #[command(after_help = CREATE_EXAMPLES)]
     Create(CreateIndexArguments),
     /// List the indexes with their state, size and use
@@ -41,7 +41,7 @@ pub(crate) enum IndexCommand {
     /// Drop the index over a property, even while it is being built
     #[command(after_help = "Example:\n  rowhouse index drop People Email --account myaccount")]
     Drop(DropIndexArguments),
-    /// Suggest indexes from what filters have cost a running server
+    /// Suggest indexes for the filters that cost a running server most
     #[command(after_help = SUGGEST_EXAMPLE)]
     Suggest(SuggestArguments),
 }
@@ -97,7 +97,10 @@ pub(crate) fn run(command: &IndexCommand) -> Done {
 }
 
 fn settings(arguments: &DatabaseArguments) -> Done<Database> {
-    read_lasting(&arguments.storage, "a database in memory is only reached over the admin listener")
+    read_lasting(
+        &arguments.storage,
+        "a database in memory is reachable only through the admin listener of its server",
+    )
 }
 
 fn create(arguments: &CreateIndexArguments) -> Done {
@@ -126,7 +129,10 @@ fn create(arguments: &CreateIndexArguments) -> Done {
         if let Err(problem) = built {
             return Err(match indexes::drop(&store, index_no, Ticks::now()).await {
                 Ok(()) | Err(OperatorError::IndexNotFound) => problem,
-                Err(error) => Problem(format!("the index could not be dropped, and may be built: {error}")),
+                Err(error) => Problem(format!(
+                    "the index could not be dropped, and servers may build it: {error}; run `rowhouse index \
+                     drop`"
+                )),
             });
         }
         Ok((
@@ -141,8 +147,8 @@ fn create(arguments: &CreateIndexArguments) -> Done {
 
 /// Asks before the writes of a server have to wait.
 fn confirm() -> Done {
-    let warning = "a server has the SQLite file: while it builds the index, all writes wait, about a second for \
-                   each 200 MB of the file; those that wait for too long are refused as busy";
+    let warning = "a server uses the SQLite file: while it builds the index, all writes wait, about a second \
+                   for each 200 MB of the file, and the server refuses writes that wait for too long as busy";
     if !stdin().is_terminal() {
         return Err(Problem(format!("{warning}; give --yes to build it anyway")));
     }

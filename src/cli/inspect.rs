@@ -21,16 +21,16 @@ use crate::service::stored_policies;
 pub(crate) struct InspectArguments {
     /// The URL with the token, or the token
     url: String,
-    /// Judge a request with this method too: GET, POST, PUT, MERGE, PATCH, DELETE
+    /// Also check a request with this method: GET, POST, PUT, MERGE, PATCH or DELETE
     #[arg(long)]
     method: Option<String>,
-    /// The path below the account that the request is for [default: that of the URL]
+    /// Path of the request, below the account [default: the path of the URL]
     #[arg(long)]
     resource: Option<String>,
-    /// The address of the client [default: one that the token allows]
+    /// Address of the client [default: an address that the token allows]
     #[arg(long)]
     address: Option<IpAddr>,
-    /// The client uses plain HTTP [default: as the URL says]
+    /// Assume that the client uses plain HTTP [default: the scheme of the URL]
     #[arg(long)]
     http: bool,
     #[command(flatten)]

@@ -27,7 +27,10 @@ pub(crate) fn run(arguments: &MigrateArguments) -> Done {
     })?;
     let name = database.display();
     let schema = found.schema.ok_or_else(|| {
-        Problem(format!("the schema of {name} is current, but its version may not be read"))
+        Problem(format!(
+            "the schema of {name} is current, but its version may not be read by this role; GRANT SELECT on \
+             _sqlx_migrations to the role"
+        ))
     })?;
     arguments.form.print(
         &format!("The schema of {name} is version {schema}."),

@@ -33,7 +33,7 @@ pub(crate) enum SasCommand {
     /// Print a token for an account's tables
     #[command(after_help = ACCOUNT_EXAMPLES)]
     Account(AccountArguments),
-    /// Tell what a token allows, and every reason why it is refused; exits with status 1 if it is
+    /// Print what a token allows, and every reason why servers refuse it; exit with status 1 if they do
     #[command(after_help = INSPECT_EXAMPLES)]
     Inspect(InspectArguments),
 }
@@ -42,10 +42,10 @@ pub(crate) enum SasCommand {
 pub(crate) struct TableArguments {
     /// The table
     table: String,
-    /// Some of r (read), a (add), u (update), d (delete); optional if the policy has them
+    /// Permissions, any of r (read), a (add), u (update), d (delete); optional if the policy has permissions
     #[arg(long)]
     permissions: Option<String>,
-    /// Stored access policy of the table to use
+    /// Name of a stored access policy of the table
     #[arg(long)]
     policy: Option<String>,
     /// First partition key
@@ -66,10 +66,10 @@ pub(crate) struct TableArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct AccountArguments {
-    /// Some of r (read), w (write), d (delete), l (list), a (add), c (create), u (update)
+    /// Permissions, any of r (read), w (write), d (delete), l (list), a (add), c (create), u (update)
     #[arg(long)]
     permissions: Option<String>,
-    /// Services: t for tables, also b, q, f
+    /// Services: t (tables), and also b (blobs), q (queues), f (files)
     #[arg(long, default_value = "t")]
     services: String,
     /// Resource types: s (service), c (tables), o (entities)
@@ -82,22 +82,23 @@ pub(crate) struct AccountArguments {
 /// The arguments of both kinds of tokens.
 #[derive(Debug, Args)]
 struct SasArguments {
-    /// When it ends: a time such as 2030-01-31T12:00:00Z, or after 90s, 15m, 12h or 30d
+    /// End of the token's validity: a time such as 2030-01-31T12:00:00Z, or a duration from now such as 90s,
+    /// 15m, 12h or 30d
     #[arg(long)]
     expiry: Option<String>,
-    /// When it begins, in the same form as --expiry [default: now]
+    /// Start of the token's validity, in the same form as --expiry [default: now]
     #[arg(long)]
     start: Option<String>,
-    /// Addresses that may use it: one, or low-high
+    /// Client addresses that may use the token: one address, or a range LOW-HIGH
     #[arg(long)]
     ip: Option<String>,
-    /// https, or https,http [default: both]
+    /// Protocols that may be used with the token: https, or https,http [default: https,http]
     #[arg(long)]
     protocol: Option<String>,
-    /// The service version whose rules apply to the token
+    /// Version of the Azure Storage API whose rules apply to the token
     #[arg(long, default_value = "2019-02-02", value_name = "DATE")]
     sas_version: String,
-    /// Print the whole URL, not the token alone
+    /// Print the whole URL instead of the token alone
     #[arg(long)]
     url: bool,
     #[command(flatten)]

@@ -19,23 +19,22 @@ use crate::transfer::client::connection::{ConnectionString, NO_KEY, Secret};
 /// The source of the key: given directly, or taken from the server's settings or its database.
 #[derive(Debug, Args)]
 pub(crate) struct KeyArguments {
-    /// AccountName=…;AccountKey=…, or UseDevelopmentStorage=true, as for SDKs
+    /// Connection string, as for SDKs: AccountName=…;AccountKey=…, or UseDevelopmentStorage=true
     #[arg(long, env = "ROWHOUSE_CONNECTION_STRING", hide_env_values = true)]
     connection_string: Option<String>,
     /// File that holds the connection string
     #[arg(long, env = "ROWHOUSE_CONNECTION_STRING_FILE")]
     connection_string_file: Option<PathBuf>,
-    /// The account to sign for [default: the first of the settings]
+    /// The account to sign for [default: the first account in the settings]
     #[arg(long, env = "ROWHOUSE_ACCOUNT")]
     account: Option<String>,
-    /// Its key, in base64
+    /// The account's key, in base64
     #[arg(long, env = "ROWHOUSE_ACCOUNT_KEY", hide_env_values = true)]
     key: Option<String>,
     /// File that holds the key
     #[arg(long, env = "ROWHOUSE_ACCOUNT_KEY_FILE")]
     key_file: Option<PathBuf>,
-    /// Which of the account's keys to use, if they come from the settings or the database [default:
-    /// 1]
+    /// Number of the account's key to use, if the keys come from the settings or the database [default: 1]
     #[arg(long, value_enum)]
     key_slot: Option<KeyNumber>,
     #[command(flatten)]
@@ -59,7 +58,11 @@ impl KeyArguments {
         let key = secret("--key", &self.key, &self.key_file)?;
         let account = self.account.as_deref().filter(|account| !account.is_empty());
         if self.key_slot.is_some() && (text.is_some() || key.is_some()) {
-            return Err(Problem("--key-slot: chooses from the server's keys, but a key is given".into()));
+            return Err(Problem(
+                "--key-slot: chooses one of the server's keys, but --key or --connection-string gives a key \
+                 already"
+                    .into(),
+            ));
         }
         if let Some(text) = text {
             let refuse = |error: &str| Problem(format!("--connection-string: {error}"));
@@ -98,7 +101,9 @@ impl KeyArguments {
         let slot = KeySlot::from(self.key_slot.unwrap_or(KeyNumber::First)).index();
         let name = wanted.map(str::to_owned).or_else(|| holders.accounts.sample().map(|(n, _)| n.to_owned()));
         let none = "give a key with --key and --account, or with --connection-string";
-        let name = name.ok_or_else(|| Problem(format!("--account is needed; or {none}")))?;
+        let name = name.ok_or_else(|| {
+            Problem(format!("--account is required, because the settings name no account; or {none}"))
+        })?;
         if let Some(keys) = holders.accounts.keys(&name) {
             let key = keys.get(slot).cloned();
             let key = key.ok_or_else(|| Problem(format!("the account {name} has no second key")))?;

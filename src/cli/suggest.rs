@@ -24,7 +24,7 @@ pub(crate) struct SuggestArguments {
     /// Address of the admin listener of the server
     #[arg(long, env = "ROWHOUSE_ADMIN_LISTEN")]
     admin_listen: String,
-    /// The admin token, unless the server lets programs on its machine read without it
+    /// The admin token; not needed if the server lets programs on its machine read without one
     #[arg(long, value_name = "TOKEN", env = "ROWHOUSE_ADMIN_TOKEN", hide_env_values = true)]
     admin_token: Option<String>,
     /// File with the admin token

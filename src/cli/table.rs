@@ -21,8 +21,8 @@ const RESPREAD_EXAMPLES: &str = "Examples:
   rowhouse table respread Events 8 --database-url postgres://rowhouse@coordinator/rowhouse
   rowhouse table respread Events 8 --cancel --database-url postgres://rowhouse@coordinator/rowhouse
 
-Servers read and write the table meanwhile; its writes are slower. At the end, its writers wait for less
-than a second. All servers must be of this version. Interrupted or after a crash, the same command goes on.
+Servers read and write the table meanwhile; writes are slower. At the end, writes wait for less than a
+second. All servers must run this version. After an interruption or a crash, run the command again to go on.
 
 Exit status: 0 done; 1 failed; 2 wrong arguments; 130 interrupted.";
 /// Pause between two lines of progress.
@@ -31,16 +31,16 @@ const PROGRESS: Duration = Duration::from_secs(2);
 /// The subcommands of `rowhouse table`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TableCommand {
-    /// Change the number of buckets that a table of PostgreSQL is spread over, while it is served
+    /// Change the number of buckets of a table in PostgreSQL, while servers use the table
     #[command(after_help = RESPREAD_EXAMPLES)]
     Respread(RespreadArguments),
-    /// List the deleted tables that can be brought back, and what they hold
+    /// List the deleted tables that can be restored, with their sizes
     #[command(after_help = "Example:\n  rowhouse table deleted --account myaccount --json")]
     Deleted(DeletedArguments),
-    /// Bring a deleted table back, with its entities, policies, expiry rule and indexes
+    /// Restore a deleted table with its entities, policies, expiry rule and indexes
     #[command(after_help = UNDELETE_EXAMPLES)]
     Undelete(UndeleteArguments),
-    /// Have a deleted table purged before its time has ended
+    /// Remove a deleted table for good before its time has ended
     #[command(after_help = PURGE_EXAMPLES)]
     Purge(PurgeArguments),
 }
@@ -52,7 +52,7 @@ pub(crate) struct RespreadArguments {
     /// The number of buckets; ignored with --cancel
     #[arg(value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), required_unless_present = "cancel")]
     spread: Option<u16>,
-    /// Give up what an earlier call has begun: the table keeps its buckets
+    /// Cancel an unfinished change; the table keeps its buckets
     #[arg(long)]
     cancel: bool,
     /// The account of the table
@@ -80,7 +80,11 @@ fn run_respread(arguments: &RespreadArguments) -> Result<(), TransferEnd> {
     let database = database::read(|mistakes| arguments.storage.read(mistakes))
         .map_err(|Problem(text)| TransferEnd::Usage(text))?;
     let Database::Postgres { options, .. } = &database else {
-        return Err(TransferEnd::Usage("--database-url: SQLite keeps each table in one bucket".into()));
+        return Err(TransferEnd::Usage(
+            "--database-url: SQLite keeps each table in one bucket, so `rowhouse table respread` needs \
+             PostgreSQL"
+                .into(),
+        ));
     };
     match arguments.spread.filter(|_| !arguments.cancel) {
         Some(spread) => change(arguments, options, &table, spread),
@@ -109,7 +113,7 @@ fn change(
     })?;
     let Some(summary) = summary else {
         eprintln!(
-            "rowhouse: the table is served, and what is written to it is recorded: run the same command again to \
+            "rowhouse: servers still use the table, and record its changes: run the same command again to \
              go on, or with --cancel to give up"
         );
         return Err(TransferEnd::Interrupted("interrupted".into()));
@@ -155,7 +159,7 @@ fn print_progress(event: RespreadEvent, last: &mut Option<Instant>) {
     }
     *last = Some(Instant::now());
     match event {
-        RespreadEvent::Resumed => eprintln!("going on with what an earlier call has begun"),
+        RespreadEvent::Resumed => eprintln!("going on with an unfinished change"),
         RespreadEvent::Copied { entities } => eprintln!("copied {entities} entities"),
         RespreadEvent::ChangesCopied { keys } => eprintln!("copied {keys} changes"),
         RespreadEvent::Compared { entities } => {

@@ -19,8 +19,8 @@ const SQL_EXAMPLES: &str = "Examples:
   rowhouse view sql People | sqlite3 rowhouse.db
 
 On PostgreSQL the view is ACCOUNT.\"TABLE\"; on SQLite it is ACCOUNT__TABLE, in the same file. Its columns are the
-properties of the first 1000 entities and of at least the first 20 in each partition after them, up to 10000 more, or
-with --full those of all entities. Nothing is written to the database.";
+properties of the first 1000 entities and of at least the first 20 entities in each later partition, up to 10000 more.
+With --full, they are the properties of all entities. The command writes nothing to the database.";
 
 /// The subcommands of `rowhouse view`.
 #[derive(Debug, Subcommand)]
@@ -54,7 +54,7 @@ pub(crate) fn run(command: &ViewCommand) -> Done {
     let mut text = printed.script.sql.clone();
     if printed.left_out > 0 {
         text.push_str(&format!(
-            "\n-- {} properties have no column, since there are too many.",
+            "\n-- {} properties have no column, because a view cannot have so many columns.",
             printed.left_out
         ));
     }

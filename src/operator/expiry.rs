@@ -33,17 +33,18 @@ const PAUSE_PART: i64 = 50;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewRule {
-    /// Age by Timestamp at which entities expire, such as 90s, 15m, 12h, 30d or 4w
+    /// Age at which entities expire, since their Timestamp, such as 90s, 15m, 12h, 30d or 4w
     #[arg(long, value_name = "DURATION", required_unless_present = "at", conflicts_with_all = ["at", "plus"])]
     pub after: Option<String>,
-    /// DateTime property at whose time they expire; entities without it, or with another type, stay
+    /// DateTime property with the time at which an entity expires; entities without it, or with another type,
+    /// stay
     #[arg(long, value_name = "PROPERTY")]
     pub at: Option<String>,
-    /// How long after that time
+    /// Duration to add to the time of --at
     #[arg(long, value_name = "DURATION", requires = "at")]
     pub plus: Option<String>,
-    /// Time from the start of a pass over the table to that of the next, at least [default: a
-    /// fiftieth of the age, 1m to 6h]
+    /// Minimum time between the starts of two passes over the table [default: a fiftieth of the age, 1m to
+    /// 6h]
     #[arg(long, value_name = "DURATION")]
     pub every: Option<String>,
 }

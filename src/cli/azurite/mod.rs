@@ -18,11 +18,9 @@ use crate::server::config::Settings;
 use crate::server::start::{self, ServeError};
 use crate::store::sqlite::obstacle;
 
-/// Takes Azurite's command line. Tables are served in full; for blobs and queues, a placeholder
-/// answers with an empty list.
+/// Serve tables with Azurite's command line. For blobs and queues, a placeholder answers with an empty list.
 ///
-/// Flags for blobs, queues or leniency are accepted and ignored: Rowhouse is as strict as the
-/// service.
+/// Flags for blobs, queues or leniency are accepted and ignored: Rowhouse is as strict as Azure.
 #[derive(Debug, Parser)]
 #[command(name = "azurite", version, disable_version_flag = true, rename_all = "camelCase")]
 struct AzuriteArguments {
@@ -44,7 +42,7 @@ struct AzuriteArguments {
     /// Its port
     #[arg(long, default_value_t = 10_002)]
     table_port: u16,
-    /// Folder that the data is kept in
+    /// Folder for the data
     #[arg(short, long, default_value = ".")]
     location: PathBuf,
     /// PEM file with the certificate chain of the table service

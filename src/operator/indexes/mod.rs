@@ -29,12 +29,13 @@ const RESPREAD: &str =
 pub(crate) struct IndexRequest {
     /// The table
     pub table: String,
-    /// The property, as entities spell it
+    /// The property, spelled as in the entities
     pub property: String,
     /// The account of the table
     #[arg(long, default_value = DEVELOPMENT_ACCOUNT)]
     pub account: String,
-    /// text, number, time, guid, boolean or timestamp [default: as the values of the first entities]
+    /// Kind of the index: text, number, time, guid, boolean or timestamp [default: the kind of the values in
+    /// the first entities]
     #[arg(long, value_parser = known_kind)]
     kind: Option<String>,
 }

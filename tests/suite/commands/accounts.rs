@@ -224,7 +224,7 @@ fn another_master_key_is_refused_by_servers_and_commands() {
         for arguments in
             [&["account", "add", "another"][..], &["account", "rotate", "myaccount", "--key", "1"]]
         {
-            failed(&site.run_with(arguments, &[]), &["--master-key", "needed"]);
+            failed(&site.run_with(arguments, &[]), &["--master-key", "required"]);
             failed(
                 &site.run_with(arguments, &[("ROWHOUSE_MASTER_KEY", "AAAA")]),
                 &["--master-key", "32 bytes"],
