@@ -80,15 +80,15 @@ async fn look(settings: &Settings) -> Vec<Finding> {
 fn of_settings(settings: &Settings, config: &Config) -> Vec<Finding> {
     let idle = settings.idle(config);
     if idle.is_empty() {
-        return vec![ok("configuration", "every setting makes sense")];
+        return vec![ok("configuration", "all settings are valid and have an effect")];
     }
-    let advice =
-        "correct its name, add what it needs, or remove it; if others share these settings, ignore this";
+    let advice = "correct its name, add the setting that it needs, or remove it; ignore this if other \
+         programs share these settings";
     idle.into_iter().map(|line| warning("configuration", line, advice)).collect()
 }
 
 fn of_certificate(config: &Config) -> Option<Finding> {
-    let renewal = "replace the files: a running server takes them up";
+    let renewal = "replace the files of --tls-cert and --tls-key; a running server reloads them";
     let problem_of = |tls: &Tls| tls.validity().and_then(|validity| validity.problem_at(SystemTime::now()));
     Some(match Tls::load(config.tls.clone()?) {
         Ok(tls) => match problem_of(&tls) {
@@ -96,7 +96,7 @@ fn of_certificate(config: &Config) -> Option<Finding> {
                 warning("certificate", found.to_string(), renewal)
             }
             Some(found) => problem("certificate", found.to_string(), renewal),
-            None => ok("certificate", "it and its key belong together"),
+            None => ok("certificate", "the certificate and its key belong together"),
         },
         Err(error) => {
             let advice = "give PEM files that belong together and that the user of this process may read";
@@ -117,12 +117,13 @@ fn of_addresses(config: &Config) -> Vec<Finding> {
     let judged = tried.iter().map(|(flag, at, outcome)| match outcome {
         Ok(_) => ok("address", format!("{flag} {at} is free")),
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
-            let advice = "nothing, if this is the server that listens there already";
-            warning("address", format!("{flag} {at} is taken"), advice)
+            let advice = "nothing, if the server that listens there is the one with these settings; \
+                 otherwise choose another port";
+            warning("address", format!("{flag} {at} is in use"), advice)
         }
         Err(error) => {
             let advice =
-                "give an address of this machine, with a port that the user of this process may take";
+                "give an address of this machine, with a port that the user of this process may listen on";
             problem("address", format!("{flag} {at}: {error}"), advice)
         }
     });
@@ -136,9 +137,14 @@ async fn of_storage(config: &Config) -> Vec<Finding> {
         Err(error) => {
             let advice = match &config.database {
                 Database::Postgres { .. } => error.advice().map(str::to_owned).unwrap_or_else(|| {
-                    format!("see that {name} is up, and that its host, user, password and name are right")
+                    format!(
+                        "see that {name} is up, and that the host, user, password and database name in its \
+                         URL are right"
+                    )
                 }),
-                Database::Sqlite(_) => format!("see that {name} is a database, and may be read and written"),
+                Database::Sqlite(_) => format!(
+                    "see that {name} is a database, and that the user of this process may read and write it"
+                ),
             };
             findings.push(problem("database", error.to_string(), advice));
         }
@@ -159,19 +165,19 @@ fn of_database(database: &Database, found: &Inspection) -> Vec<Finding> {
     let mut findings = vec![of_schema(database, found)];
     findings.extend(found.hosts.iter().flat_map(of_hosts));
     if found.is_standby {
-        let advice = "give the primary as --database-url, and this one as --secondary-database-url";
+        let advice = "give the primary as --database-url, and this replica as --secondary-database-url";
         findings.push(problem("primary", "the database is a read replica", advice));
     }
     if found.reads_only && !found.is_standby {
         let advice = "ALTER ROLE … SET default_transaction_read_only = off, or give the URL of another role";
-        findings.push(problem("role", "the sessions of the role can only read", advice));
+        findings.push(problem("role", "the sessions of the role are read-only", advice));
     }
     if let Some(encoding) = found.encoding.as_deref().filter(|encoding| *encoding != "UTF8") {
         let advice = "create a database with ENCODING 'UTF8' TEMPLATE template0";
         findings.push(problem("encoding", format!("the database's encoding is {encoding}"), advice));
     }
     findings.push(match found.missing.as_slice() {
-        [] => ok("privileges", "nothing is missing"),
+        [] => ok("privileges", "no privilege is missing"),
         missing => {
             let advice = match database {
                 Database::Postgres { .. } => "GRANT them to the role of the database URL",
@@ -181,42 +187,51 @@ fn of_database(database: &Database, found: &Inspection) -> Vec<Finding> {
         }
     });
     if !found.left_respreads.is_empty() {
-        let tables = format!("the spread of {} is being changed", found.left_respreads.join(", "));
-        let advice =
-            "run `rowhouse table respread` again, or give it up with --cancel: until then, writes are slower";
+        let tables = format!("the number of buckets of {} is being changed", found.left_respreads.join(", "));
+        let advice = "run `rowhouse table respread` again to finish the change, or with --cancel to give \
+             up: until then, writes are slower";
         findings.push(warning("respread", tables, advice));
     }
     if !found.missing_indexes.is_empty() {
         let indexes = found.missing_indexes.join(", ");
-        let advice = "drop them with `rowhouse index drop`, and create them again: until then, filters read the tables";
-        findings.push(warning("indexes", format!("not in the database: {indexes}"), advice));
+        let advice = "drop them with `rowhouse index drop`, and create them again: until then, filters on \
+             their properties read whole tables";
+        findings.push(warning(
+            "indexes",
+            format!("these indexes are not in the database: {indexes}"),
+            advice,
+        ));
     }
     if !found.left_views.is_empty() {
         let views = format!(
-            "an earlier version created them, and no server drops them: {}",
+            "an earlier version created these views, and servers no longer keep or drop them: {}",
             found.left_views.join(", ")
         );
         let drops: Vec<String> = found.left_views.iter().map(|view| format!("DROP VIEW {view};")).collect();
-        let advice = format!("{} what `rowhouse view sql` prints creates them anew", drops.join(" "));
+        let advice = format!(
+            "{} then create the views again with the statements that `rowhouse view sql` prints",
+            drops.join(" ")
+        );
         findings.push(warning("views", views, advice));
     }
     if !found.hidden_schemas.is_empty() {
         let schemas = found.hidden_schemas.join(", ");
-        let advice = "drop it, once nothing needs what is in it: servers of older versions would use it";
-        let text = format!("empty tables of this program are in another schema too: {schemas}");
+        let advice = "drop the schema once nothing else uses it: servers of older versions would use its \
+             tables";
+        let text = format!("empty tables of Rowhouse are in another schema too: {schemas}");
         findings.push(warning("schemas", text, advice));
     }
     if let Some(skew) = found.skew {
         let seconds = skew.as_seconds_f64();
         let text = format!(
-            "the database's is {:.1} s {}",
+            "the database's clock is {:.1} s {}",
             seconds.abs(),
             if seconds < 0.0 { "behind" } else { "ahead" }
         );
         findings.push(if skew.abs() <= SKEW {
             ok("clock", text)
         } else {
-            problem("clock", text, "keep the clocks of both machines in step, by NTP for example")
+            problem("clock", text, "synchronize the clocks of both machines, for example with NTP")
         });
     }
     findings
@@ -231,19 +246,19 @@ fn of_hosts(hosts: &HostsFound) -> Vec<Finding> {
     let primaries: Vec<&str> =
         roles.filter(|(_, role)| **role != HostRole::Standby).map(|(name, _)| name.as_str()).collect();
     if primaries.len() > 1 {
-        let advice = "stop the former primary: a server may take it, and what it has is old";
+        let advice = "stop the former primary: a server may connect to it, and its data is old";
         findings.push(problem("hosts", format!("{} are primaries", primaries.join(" and ")), advice));
     }
     if hosts.take_any {
         let advice = "add target_session_attrs=read-write to the URL";
-        findings.push(warning("hosts", "the URL takes any of its hosts, a standby too", advice));
+        findings.push(warning("hosts", "the URL takes any of its hosts, even a standby", advice));
     }
     findings
 }
 
 fn of_silent_hosts(name: &'static str, hosts: &HostsFound) -> Vec<Finding> {
     let silent = hosts.listed.iter().filter_map(|host| Some((&host.name, host.role.as_ref().err()?)));
-    let advice = "see that it is up, or take it out of the list";
+    let advice = "see that it is up, or remove it from the URL";
     silent.map(|(host, why)| warning(name, format!("{host} cannot be reached: {why}"), advice)).collect()
 }
 
@@ -272,15 +287,17 @@ fn of_schema(database: &Database, found: &Inspection) -> Finding {
         "schema",
         match found.schema {
             None => {
-                format!("there is none yet; the first start, or `rowhouse migrate`, makes version {known}")
+                format!("there is none yet; the first start, or `rowhouse migrate`, creates version {known}")
             }
             Some(version) if version < known => {
-                format!("version {version}; the next start, or `rowhouse migrate`, makes it {known}")
+                format!(
+                    "version {version}; the next start, or `rowhouse migrate`, updates it to version {known}"
+                )
             }
             Some(version) if version > known => {
-                format!("version {version}, newer than this program's {known}, which does no harm")
+                format!("version {version}, newer than this program's {known}; this program works with it")
             }
-            Some(version) => format!("version {version}, as this program's"),
+            Some(version) => format!("version {version}, the same as this program's"),
         },
     )
 }
@@ -294,26 +311,30 @@ fn of_obstacle(database: &Database, found: &Inspection, obstacle: &MigrationObst
         MigrationObstacle::Forbidden(reason) => {
             let advice = match database {
                 Database::Postgres { .. } => {
-                    "give --migrate-url for a role that may, or grant CREATE on the schema"
+                    "give --migrate-url with a role that may run them, or grant CREATE on the schema to \
+                     this role"
                 }
-                Database::Sqlite(_) => "make the folder, or name a file in another one as --database-url",
+                Database::Sqlite(_) => {
+                    "make the folder, or give --database-url with a file in another folder"
+                }
             };
             problem("schema", format!("{text}; migrations cannot run: {reason}"), advice)
         }
         MigrationObstacle::OnWorker => {
             let advice = "run `rowhouse migrate` and then `rowhouse distribute` through the coordinator, \
-                          which brings the tables here";
+                 which creates the tables on this node";
             problem(
                 "schema",
-                format!("{text}; this is a worker of a Citus cluster, which does not migrate"),
+                format!("{text}; this is a worker of a Citus cluster, and migrations run on the coordinator"),
                 advice,
             )
         }
         MigrationObstacle::Away(reason) => {
-            let text = format!("{text}; where migrations run (--migrate-url) does not answer: {reason}");
-            let advice = "see that it is up, and that its host, user, password and name are right";
+            let text = format!("{text}; the database of --migrate-url does not answer: {reason}");
+            let advice = "see that it is up, and that the host, user, password and database name in its URL \
+                 are right";
             match is_current {
-                true => warning("schema", text, format!("{advice}; servers start without it meanwhile")),
+                true => warning("schema", text, format!("{advice}; until then, servers start without it")),
                 false => problem("schema", text, advice),
             }
         }
@@ -324,11 +345,11 @@ fn of_obstacle(database: &Database, found: &Inspection, obstacle: &MigrationObst
 fn version_text(found: &Inspection) -> String {
     let known = found.known_schema;
     match found.schema {
-        Some(version) => format!("version {version}, and this program's is {known}"),
+        Some(version) => format!("version {version}; this program needs version {known}"),
         None if found.is_schema_hidden => {
-            format!("its version may not be read, and this program's is {known}")
+            format!("its version may not be read; this program needs version {known}")
         }
-        None => format!("there is none yet, and this program's is version {known}"),
+        None => format!("there is none yet; this program needs version {known}"),
     }
 }
 
@@ -337,12 +358,13 @@ fn of_accounts(config: &Config, found: &Inspection) -> Option<Finding> {
     Some(match &config.master_key {
         None if count == 0 => return None,
         None => {
-            let advice = "give the master key, or remove the accounts: no server without it serves them";
-            warning("accounts", format!("{count} in the database, and there is no --master-key"), advice)
+            let advice = "give --master-key, or remove the accounts: servers without the master key do not \
+                 serve them";
+            warning("accounts", format!("{count} in the database, but no --master-key is given"), advice)
         }
         Some(master) => match accounts::check(master, &found.accounts) {
             Ok(()) if count == 0 && config.accounts.sample().is_none() => {
-                problem("accounts", "there is none", "add one with `rowhouse account add`")
+                problem("accounts", "there is no account", "add one with `rowhouse account add`")
             }
             Ok(()) => ok("accounts", format!("{count} in the database, and the master key opens them")),
             Err(error) => problem(
@@ -359,7 +381,8 @@ async fn of_replica(database: &Database) -> Vec<Finding> {
         None => return Vec::new(),
         Some(Ok(replica)) => replica,
         Some(Err(error)) => {
-            let advice = "servers start without it, and answer 503 for it";
+            let advice = "start it, or correct or remove --secondary-database-url: until then, servers \
+                 answer requests to it with 503";
             return vec![problem("secondary", error.to_string(), advice)];
         }
     };
@@ -367,7 +390,8 @@ async fn of_replica(database: &Database) -> Vec<Finding> {
     let mut findings = vec![if replica.is_standby {
         ok("secondary", format!("{} answers{place}", replica.product))
     } else {
-        let advice = "give a standby as --secondary-database-url, or leave it out: the primary answers then";
+        let advice = "give a standby as --secondary-database-url, or remove the setting, so that the \
+             primary answers";
         problem("secondary", format!("the database{place} is no read replica"), advice)
     }];
     findings.extend(replica.hosts.iter().flat_map(|hosts| of_silent_hosts("secondary", hosts)));
@@ -469,7 +493,7 @@ mod tests {
                 .unwrap()
                 .found
         };
-        assert_eq!(direction(-30), "the database's is 30.0 s behind");
-        assert_eq!(direction(30), "the database's is 30.0 s ahead");
+        assert_eq!(direction(-30), "the database's clock is 30.0 s behind");
+        assert_eq!(direction(30), "the database's clock is 30.0 s ahead");
     }
 }

@@ -35,13 +35,13 @@ fn of_placements(cluster: &Cluster) -> Finding {
         }
         (false, _) if cluster.has_begun() => {
             let advice = format!(
-                "unless `rowhouse distribute` is at work, stop the servers and run it again{}",
+                "if no `rowhouse distribute` is running, stop the servers and run it again{}",
                 by(cluster)
             );
-            problem("cluster", format!("{found}; a distribution was begun, and is not complete"), advice)
+            problem("cluster", format!("{found}; a distribution has begun and is not complete"), advice)
         }
         (false, _) => {
-            let advice = format!("{}, or nothing if one node is to hold everything", through(cluster));
+            let advice = format!("{}, or do nothing if one node should hold all tables", through(cluster));
             warning("cluster", format!("{found}; the tables are not distributed"), advice)
         }
     }
@@ -51,9 +51,12 @@ fn of_placements(cluster: &Cluster) -> Finding {
 fn of_membership(cluster: &Cluster) -> Option<Finding> {
     let strangers = cluster.which_do_not_name_it();
     (!strangers.is_empty()).then(|| {
-        let found =
-            format!("{} count on another node in the place of this one, or on none", strangers.join(", "));
-        problem("membership", found, "take its URL out of --database-url: it was removed or replaced")
+        let found = format!("the catalogues of these nodes do not name this node: {}", strangers.join(", "));
+        problem(
+            "membership",
+            found,
+            "remove the URL of this node from --database-url: the node was removed or replaced",
+        )
     })
 }
 
@@ -70,7 +73,7 @@ fn of_node(node: &ClusterNode) -> Finding {
     let facts = match &node.answer {
         Ok(facts) => facts,
         Err(reason) => {
-            let advice = "see that it is up, and that the other nodes may connect to it";
+            let advice = "see that it is up, and that the other nodes can connect to it";
             return problem("node", format!("{found}, does not answer: {reason}"), advice);
         }
     };
@@ -84,7 +87,7 @@ fn of_node(node: &ClusterNode) -> Finding {
     );
     if facts.is_standby {
         let advice =
-            "promote it, or give the cluster the address of the primary: SELECT citus_update_node(..)";
+            "promote it, or set the address of the primary in the cluster: SELECT citus_update_node(..)";
         return problem("node", format!("{found}, in recovery: it refuses writes"), advice);
     }
     ok("node", found)
@@ -101,7 +104,7 @@ fn of_connections(cluster: &Cluster, demand: Option<ConnectionDemand>) -> Vec<Fi
     short
         .map(|(node, facts)| {
             let found = format!(
-                "{} allows {} connections, and one server may cause {} there",
+                "{} allows {} connections, but one server may open {} there",
                 node.address, facts.connections, demand.most
             );
             warning(
@@ -118,7 +121,7 @@ fn of_processes(cluster: &Cluster) -> Vec<Finding> {
     short
         .map(|(node, facts)| {
             let found = format!(
-                "max_worker_processes of {} is {}, with {} databases: shards may never move",
+                "max_worker_processes of {} is {}, too few for {} databases: shards may never move",
                 node.address, facts.processes, facts.databases
             );
             warning(
@@ -133,7 +136,9 @@ fn of_processes(cluster: &Cluster) -> Vec<Finding> {
 fn of_statistics(cluster: &Cluster) -> Option<Finding> {
     cluster.keeps_statistics().then(|| {
         let columns = cluster.columns_with_statistics.join(", ");
-        let found = format!("the planner keeps statistics of {columns}: reads of new tables may scan them");
+        let found = format!(
+            "the planner keeps statistics of {columns}: reads of new tables may scan the whole table"
+        );
         warning("statistics", found, format!("{}, and again after each move of shards", through(cluster)))
     })
 }
@@ -143,7 +148,10 @@ fn of_leftovers(cluster: &Cluster) -> Option<Finding> {
     (!left.is_empty()).then(|| {
         let bytes: i64 = left.iter().map(|table| table.local_bytes).sum();
         let names: Vec<&str> = left.iter().map(|table| table.name).collect();
-        let found = format!("{bytes} bytes that nothing reads are left on this node: {}", names.join(", "));
+        let found = format!(
+            "this node still has {bytes} bytes from before the distribution, which nothing reads: {}",
+            names.join(", ")
+        );
         warning("leftovers", found, through(cluster))
     })
 }
@@ -153,7 +161,8 @@ fn of_lock_timeout(cluster: &Cluster) -> Option<Finding> {
     let addresses: Vec<&str> = without.map(|(node, _)| node.address.as_str()).collect();
     (!addresses.is_empty()).then(|| {
         let found = format!(
-            "no lock_timeout of the servers' role on {}: requests wait for locked rows until they fail with 500",
+            "the servers' role has no lock_timeout on {}: requests wait for locked rows until they fail \
+             with 500",
             addresses.join(", ")
         );
         warning("timeouts", found, through(cluster))

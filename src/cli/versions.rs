@@ -17,8 +17,10 @@ pub(super) fn of_product(product: &str, place: &str) -> Finding {
             problem("database", why, format!("upgrade it to PostgreSQL {oldest} or newer"))
         }
         Some(version) if version > *newest => {
-            let advice =
-                format!("test it before you rely on it: Rowhouse was tested up to PostgreSQL {newest}");
+            let advice = format!(
+                "test your programs with it before you rely on it: Rowhouse was tested with PostgreSQL up \
+                 to {newest}"
+            );
             warning("database", found, advice)
         }
         _ => ok("database", found),
