@@ -15,13 +15,13 @@ use crate::transfer::rows::type_inference::Inferences;
 /// What a copy does with an entity whose key exists in the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Mode {
-    /// Refuse it, unless it is equal
+    /// Reject the entity, unless both are equal
     Insert,
-    /// Leave the existing one
+    /// Keep the existing entity
     Skip,
-    /// Merge into the existing one
+    /// Merge into the existing entity
     Merge,
-    /// Replace the existing one
+    /// Replace the existing entity
     Replace,
 }
 

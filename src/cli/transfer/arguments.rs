@@ -26,13 +26,13 @@ const MAX_COMPARISONS: usize = 1000;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What is taken")]
 pub(crate) struct SelectionArguments {
-    /// Tables to take: names or patterns with * and ?, separated by ',' [default: all]
+    /// Tables to include: names or patterns with * and ?, separated by ',' [default: all]
     #[arg(long, value_delimiter = ',')]
     include: Vec<String>,
-    /// Tables to leave out: names or patterns with * and ?, separated by ','
+    /// Tables to exclude: names or patterns with * and ?, separated by ','
     #[arg(long, value_delimiter = ',')]
     exclude: Vec<String>,
-    /// Take only entities that match this $filter
+    /// Include only entities that match this $filter
     #[arg(long)]
     filter: Option<String>,
 }
@@ -41,13 +41,13 @@ pub(crate) struct SelectionArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Files of other programs")]
 pub(crate) struct FileArguments {
-    /// Format of a file that is copied from
+    /// Format of the file to read
     #[arg(long, value_enum, default_value_t = FileFormat::Auto)]
     format: FileFormat,
-    /// Table of a file whose name does not contain it
+    /// Name of the table, for a file whose own name does not contain it
     #[arg(long)]
     table: Option<String>,
-    /// Type of a property that the file has no type for, such as Count=Int64; several separated by ','
+    /// Types of properties for which the file states no type, such as Count=Int64, separated by ','
     #[arg(long = "type", value_name = "PROPERTY=TYPE", value_delimiter = ',', value_parser = property_type)]
     types: Vec<(String, EdmType)>,
 }
@@ -79,7 +79,7 @@ impl FileArguments {
         match given.into_iter().find(|(is_given, _)| *is_given) {
             Some((_, name)) if !places.iter().any(|place| place.is_read_as_files()) => {
                 Err(TransferEnd::Usage(format!(
-                    "{name}: only files of other programs are read by it, and no place is one"
+                    "{name}: applies only to files of other programs, and no place is such a file"
                 )))
             }
             _ => Ok(()),
@@ -96,10 +96,10 @@ impl FileArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Accounts")]
 pub(crate) struct LocationAccounts {
-    /// The account in FROM, if that is a database [default: that of TO, or devstoreaccount1]
+    /// The account in FROM, if FROM is a database [default: the account of TO, or devstoreaccount1]
     #[arg(long)]
     from_account: Option<String>,
-    /// The account in TO, if that is a database [default: that of FROM, or devstoreaccount1]
+    /// The account in TO, if TO is a database [default: the account of FROM, or devstoreaccount1]
     #[arg(long)]
     to_account: Option<String>,
 }
@@ -116,10 +116,10 @@ impl LocationAccounts {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Progress")]
 pub(crate) struct RunArguments {
-    /// Maximum requests or pages in flight; lowered while an endpoint throttles
+    /// Maximum requests or pages in flight; fewer while an endpoint throttles
     #[arg(long, default_value_t = PAGES, value_parser = clap::value_parser!(u16).range(1..=256))]
     concurrency: u16,
-    /// How to show progress on standard error
+    /// Form of the progress on standard error
     #[arg(long, value_enum, default_value_t = ProgressForm::Auto)]
     pub progress: ProgressForm,
 }
@@ -178,7 +178,7 @@ pub(super) fn refuse_unknown_renames(
         renames[..*at].iter().any(|(other, _)| case.is_same(other, name))
     };
     if let Some((_, (name, _))) = renames.iter().enumerate().find(is_repeated) {
-        return Err(TransferEnd::Usage(format!("--rename: {name} has two names")));
+        return Err(TransferEnd::Usage(format!("--rename: the table {name} has two names; give one")));
     }
     match renames.iter().map(|(from, _)| from).find(is_unknown) {
         Some(name) => Err(TransferEnd::Usage(format!("--rename: FROM has no table {name}"))),
@@ -195,8 +195,8 @@ pub(super) fn refuse_ranged(argument: &str, places: &[&DataLocation]) -> Result<
         return Ok(());
     }
     let text = format!(
-        "{argument}: the signature is of a range of keys (spk, srk, epk, erk), so what lies outside \
-         seems to be absent"
+        "{argument}: the signature allows only a range of keys (spk, srk, epk, erk), so entities outside \
+         seem to be absent; use a signature for the whole table"
     );
     Err(TransferEnd::Usage(text))
 }
@@ -302,8 +302,8 @@ pub(super) fn location(name: &str, text: &str) -> Result<DataLocation, TransferE
 pub(super) fn refuse_left_out(name: &str, place: &dyn TransferSource) -> Result<(), TransferEnd> {
     let Some(left_out) = place.left_out() else { return Ok(()) };
     let text = format!(
-        "{name}: {left_out}; what seems missing or extra may be there, so nothing is copied, compared or deleted: \
-         move such files elsewhere"
+        "{name}: {left_out}; entities that seem missing or extra may be in such a file, so nothing is \
+         copied, compared or deleted: move such files elsewhere"
     );
     Err(TransferEnd::Usage(text))
 }

@@ -16,7 +16,7 @@ use crate::transfer::{Progress, Selection};
 /// The arguments of `rowhouse count`.
 #[derive(Debug, Args)]
 pub(crate) struct CountArguments {
-    /// As FROM of `rowhouse copy`
+    /// Place of the tables, in the same form as FROM of `rowhouse copy`
     place: String,
     #[command(flatten)]
     selection: SelectionArguments,
@@ -34,19 +34,19 @@ pub(crate) struct CountArguments {
 /// The arguments of `rowhouse delete-where`.
 #[derive(Debug, Args)]
 pub(crate) struct DeleteArguments {
-    /// As TO of `rowhouse copy`
+    /// Place of the table, in the same form as TO of `rowhouse copy`
     place: String,
     /// The table
     table: String,
-    /// The entities to delete, as a $filter
+    /// The $filter that selects the entities to delete
     filter: String,
     /// The account, if the place is a database [default: devstoreaccount1]
     #[arg(long)]
     account: Option<String>,
-    /// Count what would be deleted, and change nothing
+    /// Count the entities that would be deleted, and delete nothing
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
     #[command(flatten)]

@@ -28,13 +28,13 @@ pub(crate) struct VerifyArguments {
     selection: SelectionArguments,
     #[command(flatten)]
     accounts: LocationAccounts,
-    /// Name that a table of FROM has in TO: People=People2; several separated by ','
+    /// New names of tables in TO, such as People=People2, separated by ','
     #[arg(long, value_name = "TABLE=NAME", value_delimiter = ',', value_parser = rename)]
     rename: Vec<(String, String)>,
-    /// Compare Timestamps too, which only databases and dumps keep
+    /// Compare Timestamps too; only databases and dumps keep them
     #[arg(long)]
     timestamps: bool,
-    /// Seconds to wait before differences are checked again, as writers may be active
+    /// Seconds to wait before differences are checked again, as clients may be writing
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(0..=3600))]
     recheck_delay: u64,
     #[command(flatten)]
@@ -95,7 +95,7 @@ pub(super) fn report(form: &OutputForm, compared: &Compared) -> Result<(), Trans
             tally.equal, tally.missing, tally.extra, tally.different
         ));
         if tally.unreadable > 0 {
-            text.push_str(&format!("{table}: {} are not understood\n", tally.unreadable));
+            text.push_str(&format!("{table}: {} entities are not understood\n", tally.unreadable));
         }
     }
     if hidden > 0 {

@@ -55,13 +55,15 @@ impl Checkpoint {
     /// another copy, or the file is no state.
     pub(crate) fn open(file: &Path, fingerprint: &Fingerprint, resume: bool) -> TransferResult<Self> {
         if Self::is_begun(file) && !is_state(file)? {
-            let text = format!("{} is no state of a copy; name another file with --state", file.display());
+            let text =
+                format!("{} is not the state of a copy; name another file with --state", file.display());
             return Err(TransferError::Usage(text));
         }
         let fingerprint = fingerprint.text();
         if Self::is_begun(file) && !resume {
             let text = format!(
-                "{} is of an interrupted copy; continue it with --resume, or remove it, and what is with it in the folder of a dump",
+                "{} belongs to an interrupted copy; continue the copy with --resume, or remove this file \
+                 and, in the folder of a dump, all files beside it",
                 file.display()
             );
             return Err(TransferError::Usage(text));
@@ -85,7 +87,8 @@ impl Checkpoint {
             Some((known, _)) => {
                 let other = Fingerprint::difference(&known, &fingerprint);
                 let text = format!(
-                    "{} is of a copy with another {other}; give the same again, or remove it and begin again",
+                    "{} belongs to a copy with a different {other}; repeat the earlier arguments, or remove \
+                     this file and start again",
                     file.display()
                 );
                 return Err(TransferError::Usage(text));
@@ -138,7 +141,7 @@ impl Checkpoint {
             let mark = marks.iter().find(|mark| mark.range == range);
             let is_behind = |mark: &LoadMark| order_in_both(&mark.reached, &reached) == Some(Ordering::Less);
             if mark.is_none_or(is_behind) {
-                return Err(self.void("TO lacks entities that were copied, as if a backup was restored"));
+                return Err(self.void("TO has lost entities that were copied, as if a backup was restored"));
             }
         }
         Ok(())
@@ -158,7 +161,8 @@ impl Checkpoint {
     /// Returns the error of a copy that cannot go on from its state.
     pub(crate) fn void(&self, reason: &str) -> TransferError {
         let state = self.file.display();
-        let text = format!("{reason} since the copy was interrupted: remove {state}, and begin again");
+        let text =
+            format!("{reason} since the copy was interrupted: remove {state}, and start the copy again");
         TransferError::Usage(text)
     }
 
@@ -378,7 +382,7 @@ mod tests {
             for resume in [false, true] {
                 let refused = Checkpoint::open(&file, &Fingerprint::default(), resume).err().unwrap();
                 assert!(
-                    matches!(&refused, TransferError::Usage(text) if text.contains("is no state of a copy"))
+                    matches!(&refused, TransferError::Usage(text) if text.contains("not the state of a copy"))
                 );
                 assert_eq!(std::fs::read(&file).unwrap(), content);
             }

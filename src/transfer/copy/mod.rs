@@ -235,7 +235,7 @@ impl CopyRun<'_> {
     }
 
     fn leave(&self, setting: &str) -> TransferResult<()> {
-        self.remark(format!("{setting} differ, and stay as they are in TO"));
+        self.remark(format!("{setting} differ, and were not changed in TO"));
         Ok(())
     }
 
@@ -248,7 +248,8 @@ impl CopyRun<'_> {
         let is_dropped = !self.source.has_table(table)?;
         if is_dropped {
             self.remark(format!(
-                "{table} was deleted in FROM; what was copied of it stays in TO, unless --delete-extra-tables is given"
+                "{table} was deleted in FROM; its copied entities stay in TO, unless --delete-extra-tables \
+                 is given"
             ));
         }
         Ok(is_dropped)
@@ -265,9 +266,7 @@ impl CopyRun<'_> {
         let is_whole = self.options.whole.is_some();
         self.checkpoint.begin_table(table, is_whole)?;
         if is_whole {
-            self.remark(format!(
-                "TO lacked {table}: all its entities are copied, not only those changed since"
-            ));
+            self.remark(format!("TO lacked {table}: all its entities are copied, not only the changed ones"));
             self.whole_tables.lock().unwrap_or_else(PoisonError::into_inner).insert(table.to_owned());
         }
         Ok(())
@@ -279,7 +278,7 @@ impl CopyRun<'_> {
         let Some(existing) = self.options.existing else { return Ok(()) };
         let named = self.options.target_table(table);
         match self.target.has_entities(named)? {
-            None => return Err(self.checkpoint.void(&format!("the table {named} has gone from TO"))),
+            None => return Err(self.checkpoint.void(&format!("the table {named} was deleted from TO"))),
             Some(true) => return Ok(()),
             Some(false) => {}
         }

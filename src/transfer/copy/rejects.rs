@@ -26,7 +26,7 @@ impl Rejects {
             let mut beginning = Vec::new();
             File::open(path)?.take(BEGINNING.len() as u64).read_to_end(&mut beginning)?;
             if !BEGINNING.starts_with(&beginning) {
-                let text = format!("{} has something else than rejected entities", path.display());
+                let text = format!("{} contains something other than rejected entities", path.display());
                 return Err(TransferError::Usage(format!("{text}; name another file with --rejects")));
             }
             if !is_continued {

@@ -5,7 +5,7 @@ use crate::protocol::model::EdmType;
 /// The format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum FileFormat {
-    /// By the content
+    /// Recognize the format by the content
     Auto,
     /// Azurite's workspace file, __azurite_db_table__.json
     Azurite,

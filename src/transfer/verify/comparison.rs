@@ -237,7 +237,8 @@ impl Comparison<'_> {
         match self.max_delete.filter(|most| asked > *most) {
             None => Ok(()),
             Some(most) => Err(TransferError::Failed(format!(
-                "--delete-extra: more than {most} entities are extra by now; no more are deleted: begin again"
+                "--delete-extra: more than the {most} entities that were counted are extra now; no more are \
+                 deleted: start the copy again"
             ))),
         }
     }

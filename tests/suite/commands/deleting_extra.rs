@@ -164,7 +164,7 @@ fn a_table_is_deleted_only_if_the_source_says_that_it_lacks_it() {
     let output = site.run(&[&["copy", &from, &site.url][..], &deleting].concat());
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("FROM has People, which its list of tables lacks"), "{said}");
+    assert!(said.contains("FROM has the table People, but does not list it"), "{said}");
     assert_eq!(site.json(&["count", &site.url])["entities"], 3);
 }
 

@@ -40,7 +40,7 @@ fn a_dump_that_is_begun_again_without_its_state_keeps_nothing_of_the_interrupted
     let state = here.folder.join("d/copy.state");
     let folder = here.folder.join("d");
     // The message tells what to remove; the state alone is not enough, and it does not matter where it is.
-    status_of(here, &["copy", &from, "dump:d"], 2, &["--resume", "remove it", "folder of a dump"]);
+    status_of(here, &["copy", &from, "dump:d"], 2, &["--resume", "remove this file", "folder of a dump"]);
     parts(&folder)
         .iter()
         .filter(|path| path.is_file())

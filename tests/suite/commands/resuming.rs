@@ -29,7 +29,7 @@ fn interrupted(source: &Served, to: &str, is_last_page: impl Fn() -> bool) {
 #[track_caller]
 fn refused(source: &Served, to: &str, word: &str) {
     let arguments = ["copy", &source.connection_string(), to, "--state", "s", "--resume"];
-    status_of(&source.site, &arguments, 2, &[word, "remove s, and begin again"]);
+    status_of(&source.site, &arguments, 2, &[word, "remove s, and start the copy again"]);
 }
 
 /// Changes a database that no server has open.
@@ -67,7 +67,7 @@ fn a_copy_is_not_resumed_in_a_database_that_lacks_what_it_had_written() {
         change(to, "UPDATE copy_marks SET rk = '0' || rk");
         refused(&source, to, "backup");
         change(to, "UPDATE copy_marks SET rk = substr(rk, 2); UPDATE tables SET account = 'hidden'");
-        refused(&source, to, "has gone from TO");
+        refused(&source, to, "was deleted from TO");
         change(to, &format!("UPDATE tables SET account = '{}'", source.account.name));
         // One table has no entities yet.
         assert_eq!(copy(here, &from, to, &["--state", "s", "--resume"])["copied"], 3000);
@@ -100,7 +100,7 @@ fn a_copy_of_a_place_without_an_order_is_not_resumed_in_a_backup_of_an_earlier_t
             child.wait().expect("it ended");
             let resume = [&["copy", &from, to, "--state", "s", "--resume"][..], &to_account].concat();
             change(to, "UPDATE copy_marks SET rk = '0' || rk");
-            status_of(here, &resume, 2, &["backup", "remove s, and begin again"]);
+            status_of(here, &resume, 2, &["backup", "remove s, and start the copy again"]);
             change(to, "UPDATE copy_marks SET rk = substr(rk, 2)");
             status_of(here, &resume, 0, &["2 tables copied", "0 rejected"]);
             equal(here, &source.connection_string(), to, &to_account);
@@ -119,7 +119,7 @@ fn a_copy_is_not_resumed_on_a_server_whose_table_was_deleted() {
     };
     interrupted(&source, &to, || is_there("001999"));
     client.request("DELETE", "/Tables('Orders')").send().expect(204);
-    refused(&source, &to, "Orders has gone from TO");
+    refused(&source, &to, "Orders was deleted from TO");
     client.request("GET", "/Orders()").unchecked().send().expect(404);
     client.create_table("Orders").expect(201);
     refused(&source, &to, "Orders of TO was emptied");

@@ -17,23 +17,24 @@ use crate::transfer::{DataLocation, Mode};
 /// The arguments of `rowhouse copy`.
 #[derive(Debug, Args)]
 pub(crate) struct CopyArguments {
-    /// Connection string, https:// address with a signature, sqlite: or postgres: URL, dump:FOLDER, a
-    /// file of Azurite or another program, env:NAME or file:PATH
+    /// Source: a connection string, an https:// address with a signature, a sqlite: or postgres: URL,
+    /// dump:FOLDER, or a file of Azurite or another program; env:NAME and file:PATH read it from a variable or
+    /// a file
     pub from: String,
-    /// The same, without files of other programs
+    /// Target, in the same form as FROM, but no file of another program
     pub to: String,
     #[command(flatten)]
     pub selection: SelectionArguments,
     /// Copy only entities changed at this time or later, such as 2026-01-31T08:00:00Z
     #[arg(long, value_parser = time)]
     pub since: Option<Ticks>,
-    /// What to do with entities that the target already has
+    /// Action for an entity that the target already has
     #[arg(long, value_enum, default_value_t = Mode::Insert)]
     pub mode: Mode,
-    /// Name of a table in the target: People=People2; several separated by ','
+    /// New names of tables in TO, such as People=People2, separated by ','
     #[arg(long, value_name = "TABLE=NAME", value_delimiter = ',', value_parser = rename)]
     pub rename: Vec<(String, String)>,
-    /// Maximum entities a second
+    /// Maximum entities per second
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub rate_limit: Option<u32>,
     /// Copy the accounts with their encrypted keys too; both databases need the same master key
@@ -47,31 +48,32 @@ pub(crate) struct CopyArguments {
     /// After the copy, delete tables that only the target has
     #[arg(long, conflicts_with_all = ["filter", "rename"])]
     pub delete_extra_tables: bool,
-    /// Do nothing if more entities than this would be deleted
+    /// Change nothing if more than N entities would be deleted
     #[arg(long, value_name = "N")]
     pub max_delete: Option<u64>,
     #[command(flatten)]
     pub account: LocationAccounts,
-    /// Count what would be copied, changed and deleted, list what cannot be copied and the types that
-    /// files do not state, and change nothing
+    /// Change nothing; count the entities that would be copied, changed and deleted, and list the entities
+    /// that cannot be copied and the types that files do not state
     #[arg(long)]
     pub dry_run: bool,
     /// Continue an interrupted copy
     #[arg(long)]
     pub resume: bool,
-    /// File with the state of the copy [default: rowhouse-copy-….state, or in the dump folder]
+    /// File for the state of the copy, which --resume needs [default: rowhouse-copy-….state, or copy.state in
+    /// the dump folder]
     #[arg(long)]
     pub state: Option<PathBuf>,
-    /// File for entities that cannot be copied, as JSON lines [default: beside the state]
+    /// File for the entities that cannot be copied, as JSON lines [default: beside the state]
     #[arg(long)]
     pub rejects: Option<PathBuf>,
     /// Continue with the other tables if one fails
     #[arg(long)]
     pub keep_going: bool,
-    /// Compare both places afterwards
+    /// Compare FROM and TO after the copy
     #[arg(long)]
     pub verify: bool,
-    /// Do not ask before existing entities, tables and settings are changed or deleted
+    /// Do not ask for confirmation before existing entities, tables and settings are changed or deleted
     #[arg(long)]
     pub yes: bool,
     #[command(flatten)]
@@ -86,7 +88,8 @@ impl CopyArguments {
     /// Returns the master key that the accounts are opened with.
     pub(super) fn master_keys(&self) -> Result<MasterKeys, TransferEnd> {
         let read = self.master_key.read().map_err(|error| TransferEnd::Usage(error.to_string()))?;
-        let needed = "--accounts: --master-key or --master-key-file is needed, as given to the servers";
+        let needed = "--accounts: --master-key or --master-key-file is required, with the master key of the \
+             servers";
         read.ok_or_else(|| TransferEnd::Usage(needed.into()))
     }
 
@@ -101,7 +104,7 @@ impl CopyArguments {
             return Err(TransferEnd::Usage(text.into()));
         }
         if self.since.is_some_and(|since| since > Ticks::now()) {
-            return Err(TransferEnd::Usage("--since: the time lies in the future".into()));
+            return Err(TransferEnd::Usage("--since: the time is in the future".into()));
         }
         Ok(())
     }
@@ -120,7 +123,10 @@ impl CopyArguments {
         for (_, name) in deletions.into_iter().filter(|(is_given, _)| *is_given) {
             refuse_ranged(name, &[from, to])?;
             if matches!(to, DataLocation::Dump(_)) {
-                return Err(TransferEnd::Usage(format!("{name}: a new dump has nothing that is extra")));
+                return Err(TransferEnd::Usage(format!(
+                    "{name}: a dump begins in an empty folder, so nothing in it can be extra; leave the \
+                     option out"
+                )));
             }
         }
         if self.verify { refuse_ranged("--verify", &[from, to]) } else { Ok(()) }

@@ -31,7 +31,7 @@ impl Effects {
         let different = self.different;
         let becomes = match mode {
             Mode::Insert => "differ in TO, and would be rejected",
-            Mode::Skip => "differ in TO, and would stay as they are there",
+            Mode::Skip => "differ in TO, and would not be changed",
             Mode::Merge | Mode::Replace => "differ in TO, and would be changed",
         };
         let mut lines = vec![format!("{different:>12}  {becomes}")];

@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     job.warn_of_files(source, false);
     if arguments.resume && to.is_complete_dump() {
         job.refuse_other_dump()?;
-        warn(&format!("{} is complete", to.display()));
+        warn(&format!("{} is complete already; nothing is copied", to.display()));
         return if arguments.verify { job.compare(source, false, None) } else { Ok(()) };
     }
     job.refuse_what_cosmos_lacks(source)?;
@@ -85,7 +85,8 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     let deletes = is_to_delete && !rejected;
     if is_to_delete && rejected {
         warn(
-            "--delete-extra: entities were rejected, so nothing is deleted; what seems extra may be a former version of one",
+            "--delete-extra: entities were rejected, so nothing is deleted; an entity that seems extra may \
+             be an older version of a rejected one",
         );
     }
     if deletes || arguments.verify {
@@ -97,7 +98,9 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
 /// Returns the extra tables, which have to be among those that were `counted` before the copy.
 fn extra_tables(comparison: &Comparison<'_>, counted: Option<&Effects>) -> Result<Vec<String>, TransferEnd> {
     let failed = |reason: &str| {
-        Err(TransferEnd::Failed(format!("--delete-extra-tables: {reason}; nothing is deleted: begin again")))
+        Err(TransferEnd::Failed(format!(
+            "--delete-extra-tables: {reason}; nothing is deleted: start the copy again"
+        )))
     };
     if comparison.source.tables()?.is_empty() {
         return failed("FROM has no table any more");
@@ -105,13 +108,13 @@ fn extra_tables(comparison: &Comparison<'_>, counted: Option<&Effects>) -> Resul
     let tables = comparison.extra_tables()?;
     for table in &tables {
         if comparison.source.has_table(table)? {
-            return failed(&format!("FROM has {table}, which its list of tables lacks"));
+            return failed(&format!("FROM has the table {table}, but does not list it"));
         }
     }
     let is_new =
         |table: &&String| counted.is_some_and(|counted| !counted.deleted_tables.contains_key(*table));
     match tables.iter().find(is_new) {
-        Some(new) => failed(&format!("the table {new} has become extra since they were counted")),
+        Some(new) => failed(&format!("the table {new} has become extra since the extra tables were counted")),
         None => Ok(tables),
     }
 }
@@ -127,7 +130,7 @@ impl CopyJob<'_> {
     ) -> Result<Checkpoint, TransferEnd> {
         match opened.copy_accounts(written, master) {
             Ok(copied) => {
-                warn(&format!("{copied} accounts copied; existing ones were left as they are"));
+                warn(&format!("{copied} accounts copied; existing accounts were not changed"));
                 Ok(checkpoint)
             }
             Err(error) => {
@@ -198,7 +201,10 @@ impl CopyJob<'_> {
         if copied.failed.is_empty() {
             return Ok(copied.sum().rejected > 0);
         }
-        Err(interrupted(TransferEnd::Failed("some tables failed".into()), &files.state))
+        Err(interrupted(
+            TransferEnd::Failed("some tables could not be copied; the summary says why".into()),
+            &files.state,
+        ))
     }
 
     /// Counts what would be copied, changed and deleted, and changes nothing.
@@ -228,8 +234,8 @@ impl CopyJob<'_> {
             return Ok(());
         }
         let text = format!(
-            "--delete-extra-tables: {table} has more than the {most} entities that were counted; it and the tables \
-             after it stay: begin again"
+            "--delete-extra-tables: {table} has more than the {most} entities that were counted; it and the \
+             tables after it are not deleted: start the copy again"
         );
         Err(TransferEnd::Failed(text))
     }

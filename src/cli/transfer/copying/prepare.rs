@@ -137,8 +137,8 @@ impl CopyJob<'_> {
         if self.to.origin()? == Some(self.fingerprint.origin()) {
             return Ok(());
         }
-        let text =
-            "has a complete dump of another copy, with another FROM or other options; choose another folder";
+        let text = "contains a complete dump of another copy, with a different FROM or different options; \
+             choose another folder";
         Err(TransferEnd::Usage(format!("{} {text}", self.to.display())))
     }
 }

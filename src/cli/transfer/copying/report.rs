@@ -47,7 +47,7 @@ fn text_of(copied: &CopySummary, elapsed: Duration, rejects: &Path) -> String {
         copied.retried,
     ));
     if sum.rejected > 0 {
-        text.push_str(&format!("\nthe rejected ones are in {}", rejects.display()));
+        text.push_str(&format!("\nthe rejected entities are in {}", rejects.display()));
     }
     text
 }
