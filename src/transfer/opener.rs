@@ -84,7 +84,11 @@ impl Opener<'_> {
             }
             DataLocation::Dump(path) => OpenLocation::DumpTarget(DumpTarget::open(path)?),
             DataLocation::File(_) => {
-                return Err(TransferError::Usage("TO: files of other programs are read-only".into()));
+                return Err(TransferError::Usage(
+                    "TO: files of other programs can only be read; give a database, an endpoint or \
+                     dump:FOLDER"
+                        .into(),
+                ));
             }
         })
     }

@@ -165,7 +165,7 @@ fn understood<'a>(table: &str, page: &'a Page) -> TransferResult<&'a [Row]> {
     match page.rejected.first() {
         None => Ok(&page.rows),
         Some(first) => Err(TransferError::Failed(format!(
-            "{table}: {} entities are not understood: {}",
+            "{table}: {} entities are not understood; the reason for the first: {}",
             page.rejected.len(),
             first.reason
         ))),

@@ -36,7 +36,7 @@ pub(crate) struct Address {
 
 /// Why a text is no address.
 const NO_SIGNATURE: &str = "the address has no signature (sig=…); give a connection string instead";
-const NO_ENDPOINT: &str = "the connection string needs a TableEndpoint";
+const NO_ENDPOINT: &str = "the connection string has no TableEndpoint";
 const NO_BASE64: &str = "the account key is not base64";
 
 impl Address {

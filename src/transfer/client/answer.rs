@@ -54,7 +54,7 @@ impl std::fmt::Display for ServiceError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { status, code, message, .. } = self;
         match code.as_str() {
-            "" => write!(f, "{status}, which is no answer of a Table service"),
+            "" => write!(f, "{status}, which is not an answer of a Table service"),
             code => write!(f, "{status} {code}: {message}"),
         }
     }
@@ -102,7 +102,7 @@ impl ClientAnswer {
             xml if xml.ends_with("xml") => xml_error(&self.body),
             _ => Some(ErrorText::default()),
         }
-        .ok_or_else(|| format!("{} with an error that is cut", self.status))?;
+        .ok_or_else(|| format!("{} with an incomplete error", self.status))?;
         let line = message.lines().next().unwrap_or_default();
         let (index, message) = match line.split_once(':') {
             Some((index, rest)) if !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit()) => {

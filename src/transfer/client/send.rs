@@ -82,11 +82,12 @@ impl Received {
                 let location = location.split(['?', '#']).next().unwrap_or_default();
                 // Following it would alter the request, and send it elsewhere.
                 Err(TransferError::Failed(format!(
-                    "{request}: {status}, which points to {location}; nothing was sent there"
+                    "{request}: {status}, a redirect to {location}, which is not followed; give the address \
+                     of the endpoint itself"
                 )))
             }
             400.. => Ok(self.answer.refused().map(Err)),
-            status => Ok(Err(format!("{status} is no answer to this request"))),
+            status => Ok(Err(format!("{status} is not a valid answer to this request"))),
         }
     }
 }
@@ -185,11 +186,11 @@ impl Client {
             let (problem, retry_after) = match self.attempt(call) {
                 Err(Unanswered::Lost(problem)) => (problem, None),
                 Err(Unanswered::TooLarge) => {
-                    let text = format!("{request}: an answer of more than {MAX_ANSWER} bytes");
+                    let text = format!("{request}: the answer has more than {MAX_ANSWER} bytes");
                     return Err(TransferError::TooLarge(text));
                 }
                 Err(Unanswered::HalfToken) => {
-                    let text = format!("{request}: an answer with half a continuation token");
+                    let text = format!("{request}: the answer has only half a continuation token");
                     return Err(TransferError::Failed(text));
                 }
                 Ok(received) => match received.judged(call, &request, &read)? {
@@ -271,9 +272,10 @@ impl Client {
 /// Returns what to do about a problem that no repetition solves.
 fn hint(problem: &str) -> &'static str {
     if problem.contains("CaUsedAsEndEntity") {
-        "; the certificate is that of an authority: make one with -addext basicConstraints=critical,CA:FALSE"
+        "; the server uses the certificate of an authority: make a certificate with -addext \
+         basicConstraints=critical,CA:FALSE"
     } else if problem.contains("failed to lookup address") || problem.contains("host not found") {
-        "; the name of the host is not known: see that the account and the address are right"
+        "; the host name cannot be resolved: see that the account and the address are right"
     } else if problem.contains("onnection refused") {
         "; see that the server runs, and that the port is right"
     } else {

@@ -43,7 +43,7 @@ pub(super) fn import(path: &Path, staging: &mut Staging) -> TransferResult<()> {
     })?;
     match file.peek()? {
         None => workspace.check(path),
-        Some(_) => Err(file.wrong("something follows the workspace")),
+        Some(_) => Err(file.wrong("text follows the end of the workspace")),
     }
 }
 
@@ -139,12 +139,14 @@ impl Workspace<'_> {
     /// Checks that the file has the list of tables, and the account if it has any.
     fn check(self, path: &Path) -> TransferResult<()> {
         if !self.has_tables {
-            return Err(opening::named(path, &"it has no list of tables: it is no workspace of Azurite"));
+            return Err(opening::named(path, &"has no list of tables, so it is not a workspace of Azurite"));
         }
         if self.tables.is_empty() && !self.others.is_empty() {
             let others = Vec::from_iter(self.others).join(", ");
-            let text =
-                format!("the account {} has no tables; say --from-account, of: {others}", self.account);
+            let text = format!(
+                "the account {} has no tables; give --from-account with one of: {others}",
+                self.account
+            );
             return Err(TransferError::Usage(format!("{}: {text}", path.display())));
         }
         Ok(())
@@ -188,7 +190,9 @@ impl Workspace<'_> {
             file.skip()
         })?;
         if own.is_some() && documents > 0 {
-            let text = format!("{collection}: its {documents} entities are not read: no table has this name");
+            let text = format!(
+                "{collection}: its {documents} entities are not read, because no table has this name"
+            );
             self.staging.leave_out(text);
         }
         Ok(())

@@ -80,7 +80,7 @@ fn remove_abandoned(parent: &Path) {
 pub(super) fn failed(folder: &Path, error: &dyn std::fmt::Display) -> TransferError {
     let place = folder.parent().unwrap_or(folder).display();
     let hint = if has_little_space(folder) {
-        format!("; {place} is full: let TMPDIR name a folder with more space")
+        format!("; {place} is full: set TMPDIR to a folder with more space")
     } else {
         String::new()
     };

@@ -47,6 +47,6 @@ impl AzCopyManifest {
             return Ok(());
         }
         let (path, total) = (self.path.display(), self.total_data_files);
-        Err(TransferError::Failed(format!("{path} lists {total} data files, and there are {files}")))
+        Err(TransferError::Failed(format!("{path} lists {total} data files, but there are {files}")))
     }
 }

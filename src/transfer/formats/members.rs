@@ -70,8 +70,8 @@ impl EntityReading<'_> {
                 self.entity.typed(name, &edm_type, value)
             }
             [b'[', ..] => {
-                let bytes: Vec<u8> =
-                    serde_json::from_str(raw).map_err(|_| format!("{name}: a list, but not of bytes"))?;
+                let bytes: Vec<u8> = serde_json::from_str(raw)
+                    .map_err(|_| format!("{name}: is a list, but not a list of bytes"))?;
                 let text = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes);
                 self.entity.text(name, Some("Binary"), &text)
             }
@@ -92,7 +92,7 @@ impl EntityReading<'_> {
             return self.entity.typed(name, wanted.name(), raw);
         } else if raw.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
             let inferred = inferred(raw).ok_or_else(|| {
-                format!("{name}: {raw} is beyond Int64; say which type it has, such as --type {name}=Double")
+                format!("{name}: {raw} is beyond Int64; give its type, such as --type {name}=Double")
             })?;
             self.entity.notes().value(name, inferred, false);
             return self.entity.typed(name, inferred.name(), raw);
@@ -133,5 +133,5 @@ fn typed<'a>(name: &str, raw: &'a str) -> Result<(String, &'a str), String> {
         }
         Some((json_object::string(stated)?.into_owned(), object.get(name)?))
     };
-    of().ok_or_else(|| format!("{name}: an object without a type and a value"))
+    of().ok_or_else(|| format!("{name}: is an object without a type and a value"))
 }

@@ -29,7 +29,7 @@ pub(super) use staging::{Staged, StagingOptions, stage_source};
 use staging::{Staging, staged};
 
 /// Why other files of a folder are not read.
-const NO_EXTENSION: &str = "its name has no extension of a format that is known";
+const NO_EXTENSION: &str = "its name has no extension of a known format";
 
 /// Reads files into a temporary database.
 pub(super) fn stage(path: &Path, files: &FileOptions, options: StagingOptions) -> TransferResult<Staged> {
@@ -67,7 +67,7 @@ fn import_folder(
         if path.is_dir() {
             folders.push(path);
         } else if !path.is_file() {
-            staging.leave_out(format!("{}: not read: it is no regular file", path.display()));
+            staging.leave_out(format!("{}: not read: it is not a regular file", path.display()));
         } else if path.to_string_lossy().ends_with(".schema.csv") {
             // AzCopy's CSV has its types in a file beside it.
         } else if !has_known_extension(&path) {

@@ -23,7 +23,7 @@ pub(super) fn open(path: &Path) -> TransferResult<Box<dyn BufRead>> {
     let wrong = |reason: &dyn std::fmt::Display| named(path, reason);
     // Files are read more than once, and a pipe without a writer would never end.
     if !std::fs::metadata(path).map_err(|error| wrong(&error))?.is_file() {
-        return Err(wrong(&"is no regular file, such as a pipe; write what it has to a file first"));
+        return Err(wrong(&"is not a regular file; if it is a pipe, write its content to a file first"));
     }
     let mut file = BufReader::new(File::open(path).map_err(|error| wrong(&error))?);
     let beginning = file.fill_buf().map_err(|error| wrong(&error))?;

@@ -27,7 +27,12 @@ pub(super) fn recognized(path: &Path) -> TransferResult<Recognized> {
     let beginning = opening::beginning(path)?;
     let text = beginning.trim_start();
     Ok(match text.chars().next() {
-        None => return Err(opening::named(path, &"is empty, and has not even an empty list")),
+        None => {
+            return Err(opening::named(
+                path,
+                &"is empty; a file without entities must contain an empty list",
+            ));
+        }
         Some('{') if text.contains("\"$TABLES_COLLECTION$\"") || text.contains("\"databaseVersion\"") => {
             Recognized::Format(FileFormat::Azurite)
         }

@@ -81,7 +81,8 @@ impl Staging {
         match types.iter().find(is_unused).filter(|_| has_entities) {
             None => Ok(()),
             Some((name, _)) => Err(TransferError::Usage(format!(
-                "--type: no entity has a property {name} without a type in the file"
+                "--type: no entity in the file has a property {name} without a type; check its name, or \
+                 leave it out"
             ))),
         }
     }

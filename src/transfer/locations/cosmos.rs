@@ -13,11 +13,11 @@ const COSMOS_NAMES: [&str; 4] = ["id", "rid", "etag", "ResourceId"];
 pub(crate) fn not_in_cosmos(row: &Row) -> Option<String> {
     let bytes = row.key.row.len();
     if bytes > MAX_COSMOS_ROW_KEY {
-        return Some(format!("its RowKey has {bytes} bytes; Cosmos DB takes {MAX_COSMOS_ROW_KEY}"));
+        return Some(format!("its RowKey has {bytes} bytes; Cosmos DB allows {MAX_COSMOS_ROW_KEY}"));
     }
     let fields = stored::fields(row.properties.as_str()).ok()?;
     let taken = fields.iter().find(|field| COSMOS_NAMES.contains(&field.name.as_ref()))?;
-    Some(format!("Cosmos DB takes no property named {}", taken.name))
+    Some(format!("Cosmos DB allows no property named {}", taken.name))
 }
 
 /// Returns why tables cannot be copied under the names that they have in the target; empty if they
@@ -26,15 +26,16 @@ pub(crate) fn name_problems(names: &[(String, String)], to_cosmos: bool) -> Vec<
     let mut problems = Vec::new();
     for (at, (source, target)) in names.iter().enumerate() {
         if !to_cosmos && TableName::parse(target).is_err() {
-            problems.push(format!("{target:?} is no name for a table in TO; say --rename {source}=NAME"));
+            problems.push(format!("{target:?} is not a valid table name in TO; give --rename {source}=NAME"));
         }
         let is_same = |other: &str| match to_cosmos {
             true => other == target,
             false => other.eq_ignore_ascii_case(target),
         };
         if let Some((other, _)) = names[..at].iter().find(|(_, other)| is_same(other)) {
-            problems
-                .push(format!("{other} and {source} would be one table in TO; say --rename {source}=NAME"));
+            problems.push(format!(
+                "{other} and {source} would be the same table in TO; give --rename {source}=NAME"
+            ));
         }
     }
     problems

@@ -55,7 +55,9 @@ impl DataLocation {
     fn of(text: &str) -> TransferResult<Self> {
         if let Some(path) = text.strip_prefix("dump:") {
             if path.is_empty() {
-                return Err(TransferError::Usage("dump: needs the path of a folder behind it".into()));
+                return Err(TransferError::Usage(
+                    "dump: must be followed by the path of a folder, such as dump:/backups/monday".into(),
+                ));
             }
             return Ok(DataLocation::Dump(path.into()));
         }

@@ -77,7 +77,7 @@ impl InferredTypes {
         let looks = self.looks_like();
         let types: Vec<String> = self.types.iter().map(|(name, values)| format!("{values} {name}")).collect();
         if self.untyped > 0 && (all || self.is_mixed()) {
-            let hint = if self.is_mixed() { "; if it has one type, give --type" } else { "" };
+            let hint = if self.is_mixed() { "; if it has one type, state it with --type" } else { "" };
             said.push(format!("no type in the file, read as {}{hint}", types.join(", ")));
         }
         if let Some(like) = looks {
@@ -87,7 +87,7 @@ impl InferredTypes {
             said.push(format!("{} dates have no zone, and are read as UTC", self.without_zone));
         }
         if self.no_dates > 0 {
-            said.push(format!("{} values are no dates, and were left out", self.no_dates));
+            said.push(format!("{} values are not dates, and were left out", self.no_dates));
         }
         said
     }

@@ -98,7 +98,7 @@ fn csv_that_was_cut_is_not_copied_as_if_it_were_whole() {
     // The last value may have lost its end.
     for cut in ["a,2", "a,2,", "a,2,y", "a,2,\"y\""] {
         let (reasons, copied) = rejected("People.csv", &format!("PartitionKey,RowKey,S\na,1,x\n{cut}"));
-        assert!(reasons[0].contains("the file ends within it") && copied == 1, "{reasons:?}");
+        assert!(reasons[0].contains("the file ends inside this row") && copied == 1, "{reasons:?}");
     }
 }
 
@@ -107,7 +107,7 @@ fn csv_with_carriage_returns_alone_is_read_and_a_repeated_column_refused() {
     let read = told("People.csv", "PartitionKey,RowKey,A\ra,1,x\ra,2,\"y\rz\"\r", &[]);
     let values: Vec<&Value> = read.iter().map(|entity| &entity["A"]).collect();
     assert_eq!(values, ["x", "y\rz"]);
-    refused("People.csv", b"PartitionKey,RowKey,A,A\na,1,x,y\n", &["the column A stands twice"]);
+    refused("People.csv", b"PartitionKey,RowKey,A,A\na,1,x,y\n", &["the column A occurs twice"]);
 }
 
 #[test]
@@ -286,11 +286,8 @@ fn each_object_of_json_says_what_it_reports() {
 
 #[test]
 fn rows_of_csv_without_any_value_are_no_entities() {
-    let read = told(
-        "People.csv",
-        "PartitionKey,RowKey,A\r\na,1,x\r\n,,\r\n,,\r\n",
-        &["2 rows have no value at all"],
-    );
+    let read =
+        told("People.csv", "PartitionKey,RowKey,A\r\na,1,x\r\n,,\r\n,,\r\n", &["2 rows have no value"]);
     assert_eq!(read.len(), 1);
     // Keys may be empty texts.
     assert_eq!(told("People.csv", "PartitionKey,RowKey,A\n\"\",\"\",\n", &[]).len(), 1);
@@ -302,7 +299,7 @@ fn what_powershell_adds_to_an_entity_is_no_property() {
     let names = "\"A\",\"PartitionKey\",\"RowKey\",\"TableTimestamp\",\"Etag\"\r\n";
     let tag = "W/\"\"datetime'2020-01-01T00%3A00%3A00Z'\"\"";
     let csv = format!("{types}{names}\"x\",\"a\",\"1\",\"1/31/2020 3:04:05 PM +00:00\",\"{tag}\"\r\n");
-    let left_out = "People.Timestamp: 1 values are no dates, and were left out";
+    let left_out = "People.Timestamp: 1 values are not dates, and were left out";
     let expected = [json!({ "_table": "People", "PartitionKey": "a", "RowKey": "1", "A": "x" })];
     assert_eq!(told("People.csv", &csv, &[left_out]), expected);
     let json = r#"[{"A":"x","PartitionKey":"a","RowKey":"1","TableTimestamp":{"DateTime":"\/Date(1580483045000)\/"},
@@ -352,13 +349,13 @@ fn pipes_and_empty_files_are_not_taken_for_files_without_entities() {
     pipe(site.folder.join("People.json"));
     let output = site.run(&["copy", "People.json", "dump:out"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(said(&output).contains("is no regular file"), "{output:?}");
+    assert!(said(&output).contains("is not a regular file"), "{output:?}");
     std::fs::create_dir(site.folder.join("in")).expect("a folder");
     pipe(site.folder.join("in/People.json"));
     std::fs::write(site.folder.join("in/Cities.json"), "[{\"PartitionKey\":\"a\",\"RowKey\":\"1\"}]")
         .expect("a file");
     let output = site.run(&["copy", "in", "dump:out"]);
-    assert!(output.status.success() && said(&output).contains("it is no regular file"), "{output:?}");
+    assert!(output.status.success() && said(&output).contains("it is not a regular file"), "{output:?}");
 }
 
 #[test]

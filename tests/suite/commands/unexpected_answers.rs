@@ -120,7 +120,7 @@ fn a_login_page_or_half_an_answer_is_no_answer() {
     let output = source.site.run(&["copy", &source.connection_string(), &to]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(said.contains("200 is no answer") && said.contains("TO: POST http://"), "{said}");
+    assert!(said.contains("200 is not a valid answer") && said.contains("TO: POST http://"), "{said}");
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_gateway_that_knows_no_such_page_does_not_make_an_entity_absent() {
     });
     let from = connection_string(&address, &source.account);
     let deleting = ["copy", &from, &target.connection_string(), "--delete-extra", "--yes"];
-    status_of(&source.site, &deleting, 1, &["404", "no answer of a Table service"]);
+    status_of(&source.site, &deleting, 1, &["404", "not an answer of a Table service"]);
     assert_eq!(Table::new(&there, &table).count(), 311);
 }
 

@@ -47,7 +47,7 @@ pub(super) fn import(path: &Path, options: &FileOptions, staging: &mut Staging) 
     }
     let mut seen = BTreeSet::new();
     if let Some(name) = names.iter().find(|name| !name.is_empty() && !seen.insert(*name)) {
-        return Err(named(path, &format!("the column {name} stands twice")));
+        return Err(named(path, &format!("the column {name} occurs twice")));
     }
     let mut columns = columns(&names, &schema::types_beside(path, &names)?);
     if is_of_powershell(|name| names.iter().any(|other| other == name)) {
@@ -66,7 +66,7 @@ pub(super) fn import(path: &Path, options: &FileOptions, staging: &mut Staging) 
         let row = if has > wanted {
             Err(format!("it has {has} values for {wanted} columns"))
         } else if !record.is_terminated {
-            Err("the file ends within it, or it is whole and lacks its line end: then add one".into())
+            Err("the file ends inside this row; if the row is complete, add a line end after it".into())
         } else {
             short += u64::from(has < wanted);
             row(&record, &columns, options, staging.notes())
@@ -75,10 +75,11 @@ pub(super) fn import(path: &Path, options: &FileOptions, staging: &mut Staging) 
         staging.add(row.map_err(|reason| Rejected { entity: text(), reason }))?;
     }
     if empty > 0 {
-        staging.remark(format!("{}: {empty} rows have no value at all, and were left out", path.display()));
+        staging.remark(format!("{}: {empty} rows have no value, and were left out", path.display()));
     }
     if short > 0 {
-        let text = "rows have fewer values than there are columns; what they lack is no property";
+        let text = "rows have fewer values than columns; their entities lack the properties of the other \
+             columns";
         staging.remark(format!("{}: {short} {text}", path.display()));
     }
     Ok(())

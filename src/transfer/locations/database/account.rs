@@ -132,7 +132,8 @@ impl LocalDatabase {
         accounts.truncate(LISTED_ACCOUNTS.into());
         let more = if has_more { " and others" } else { "" };
         Err(TransferError::Failed(format!(
-            "the account {} has no tables there; {}{more} have: name one with --account, --from-account or --to-account",
+            "the account {} has no tables there; accounts with tables are {}{more}: give one with \
+             --account, --from-account or --to-account",
             self.account,
             accounts.join(", ")
         )))

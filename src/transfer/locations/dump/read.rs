@@ -152,7 +152,7 @@ fn open_part(part: &DumpedPart) -> TransferResult<PartReader> {
     let mut file = File::open(&part.file).map_err(|error| wrong(&error))?;
     if !part.is_checked.load(Atomic::Relaxed) {
         if hex(digest(&mut file).map_err(|error| wrong(&error))?) != part.sha256 {
-            return Err(wrong(&"is damaged: its SHA-256 is not the one in the manifest"));
+            return Err(wrong(&"is damaged: its SHA-256 differs from the manifest"));
         }
         part.is_checked.store(true, Atomic::Relaxed);
         file.rewind().map_err(|error| wrong(&error))?;
@@ -185,14 +185,17 @@ impl Lines<'_> {
         {
             let table = &self.table;
             let text =
-                format!("{table}: the dump has {key:?} after {before:?}, and not in the order of keys");
+                format!("{table}: the dump has {key:?} after {before:?}, so it is not in the order of keys");
             return Err(TransferError::Failed(text));
         }
         if let Some((DumpedPart { file, first, last, .. }, _)) = &self.open
             && (order_in_both(key, first) == Some(Ordering::Less)
                 || order_in_both(key, last) == Some(Ordering::Greater))
         {
-            let text = format!("{}: {key:?} lies outside of what the manifest says", file.display());
+            let text = format!(
+                "{}: {key:?} is outside the range that the manifest states for this file",
+                file.display()
+            );
             return Err(TransferError::Failed(text));
         }
         self.last = Some(key.clone());

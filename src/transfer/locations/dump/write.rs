@@ -43,7 +43,7 @@ impl DumpTarget {
     /// [`TransferError::Usage`] if the folder has a complete dump.
     pub(crate) fn open(folder: &Path) -> TransferResult<Self> {
         if folder.join(MANIFEST).exists() {
-            let text = format!("{} has a complete dump; choose another folder", folder.display());
+            let text = format!("{} contains a complete dump; choose another folder", folder.display());
             return Err(TransferError::Usage(text));
         }
         std::fs::create_dir_all(folder).map_err(|error| TransferError::from(error).at(folder))?;
@@ -132,7 +132,8 @@ impl TransferTarget for DumpTarget {
             let path = entry?.path();
             if path.is_dir() && has_parts(&path)? {
                 return Err(TransferError::Usage(format!(
-                    "{} has parts of another copy, and not its state; remove them, or choose another folder",
+                    "{} contains parts of another copy, but not its state; remove them, or choose another \
+                     folder",
                     path.display()
                 )));
             }

@@ -47,12 +47,12 @@ impl Endpoint {
     /// a filter with more than the service knows.
     pub(crate) fn new(client: Client, selection: &Selection) -> TransferResult<Self> {
         if client.address.is_cosmos() && selection.since.is_some() {
-            let text = "--since: Cosmos DB answers filters on Timestamp with no rows; copy without it";
+            let text = "--since: Cosmos DB returns no rows for filters on Timestamp; copy without --since";
             return Err(TransferError::Usage(text.into()));
         }
         let predicate = selection.predicate_for_endpoint().map_err(|reason| {
             TransferError::Usage(format!(
-                "the filter: {reason} An endpoint takes filters of the service only."
+                "the filter: {reason} An endpoint accepts only the filters of Azure."
             ))
         })?;
         let is_name = |name: &&String| !name.contains(['*', '?']);
@@ -78,7 +78,7 @@ impl Endpoint {
         }
         let read = self.client.read(call, |answer| match xml::parse_strictly(&answer.body) {
             Ok(element) if element.name == root => Ok(answer.body.clone()),
-            _ => Err(format!("the answer is no {root}")),
+            _ => Err(format!("the answer is not an XML document with the root {root}")),
         })?;
         match read {
             Err(refused) if refused.is_absent() || refused.status == 501 => Ok(None),

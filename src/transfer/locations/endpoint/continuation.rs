@@ -59,7 +59,9 @@ impl Continuation {
         let token = following.query.iter().filter(is_token);
         let without_end = |what: &str| {
             let path = &following.path;
-            Err(TransferError::Failed(format!("GET {path}: the endpoint sends {what}, as if without end")))
+            Err(TransferError::Failed(format!(
+                "GET {path}: the endpoint sends {what}, so its pages may never end"
+            )))
         };
         if self.before.as_ref().is_some_and(|before| token.clone().eq(before)) {
             self.repeated += 1;

@@ -74,7 +74,8 @@ impl Endpoint {
                 pages.calls.push_front(tables_behind(last));
             }
             if names.len() > MAX_TABLES {
-                let text = format!("the endpoint lists more than {MAX_TABLES} tables, as if without end");
+                let text =
+                    format!("the endpoint lists more than {MAX_TABLES} tables, so the list may never end");
                 return Err(TransferError::Failed(text));
             }
         }
@@ -91,7 +92,9 @@ impl TransferSource for Endpoint {
     fn tables(&self) -> TransferResult<Vec<String>> {
         let names = self.list_tables()?;
         match names.iter().find(|name| name.contains(char::is_control)) {
-            Some(name) => Err(TransferError::Failed(format!("the endpoint lists a table {name:?}"))),
+            Some(name) => Err(TransferError::Failed(format!(
+                "the endpoint lists a table with control characters in its name: {name:?}"
+            ))),
             None => Ok(names),
         }
     }

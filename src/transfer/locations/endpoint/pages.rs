@@ -143,14 +143,17 @@ impl<'a> EndpointPages<'a> {
             let order = order_in_both(&first.key, self.range.lower.key());
             let is_after = matches!(self.range.lower, Lower::After(_));
             if order == Some(Ordering::Less) || (is_after && order == Some(Ordering::Equal)) {
-                return wrong(format!("the endpoint sends {:?}, which was not asked for", first.key));
+                return wrong(format!(
+                    "the endpoint sends {:?}, which is outside the requested range",
+                    first.key
+                ));
             }
         }
         let keys = || page.rows.iter().map(|row| &row.key);
         for (before, key) in self.last.iter().chain(keys()).zip(keys().skip(usize::from(!has_begun))) {
             if !may_follow(key, before) {
                 return wrong(format!(
-                    "the endpoint sends {key:?} after {before:?}, and not in the order of keys"
+                    "the endpoint sends {key:?} after {before:?}, so the page is not in the order of keys"
                 ));
             }
         }
