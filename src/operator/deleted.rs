@@ -59,7 +59,7 @@ fn several(name: &TableName, found: &[DeletedTable]) -> String {
         lines.push(format!("and {} more", found.len() - MAX_NAMED));
     }
     format!(
-        "several tables {} were deleted: give --newest, or --number with one of\n{}",
+        "several tables {} were deleted: give --newest, or --number with one of these numbers\n{}",
         name.as_given(),
         lines.join("\n")
     )

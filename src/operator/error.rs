@@ -15,28 +15,27 @@ pub(crate) enum OperatorError {
     KeyLength(usize),
     #[error("a limit must be 1 to {0} requests a second")]
     Limit(u32),
-    #[error("there is an account {0} already")]
+    #[error("the account {0} exists already")]
     AccountExists(String),
     #[error("there is no account {0} in the database")]
     AccountNotFound(String),
-    #[error(
-        "the master key does not open the keys in the database: give the one that they were stored under"
-    )]
+    #[error("the master key does not open the keys in the database: give the master key that encrypted them")]
     MasterKey,
     #[error(
-        "--master-key: does not open the keys of the account {0} in the database: give the key that they \
-         were stored under, or remove the account with `rowhouse account remove {0}`"
+        "--master-key: does not open the keys of the account {0} in the database: give the master key that \
+         encrypted them, or remove the account with `rowhouse account remove {0}`"
     )]
     MasterKeyOfServer(String),
     #[error(
-        "neither master key opens the keys of the account {0}: give the one that they were stored under as \
+        "neither master key opens the keys of the account {0}: give the master key that encrypted them as \
          --old-master-key, or remove the account"
     )]
     BothMasterKeys(String),
-    #[error("other changes of accounts were under way; try again")]
+    #[error("another command or server changed accounts at the same time; try again")]
     Contended,
     #[error(
-        "another rule was set for the table at the same time: see what it is, and set yours again if need be"
+        "another rule was set for the table at the same time: list the rules, and set yours again if \
+         necessary"
     )]
     OtherRule,
     #[error("the operating system gave no random bytes")]
@@ -45,20 +44,23 @@ pub(crate) enum OperatorError {
     TableNotFound,
     #[error("there is no table {0} in the account {1}")]
     TableNotInAccount(String, String),
-    #[error("there is no such deleted table: its time has ended, or it was brought back or purged")]
+    #[error("there is no such deleted table: its time has ended, or it was restored or purged")]
     DeletedTableNotFound,
     #[error("{0}")]
     SeveralDeletedTables(String),
-    #[error("there is a table {0}: give another name")]
+    #[error("there is a table {0} already: give another name")]
     TableNameTaken(String),
     #[error(
-        "servers may still look for the table under its last name: it can have another name from {0} on, and its \
+        "servers may still use the last name of the table: it can have another name from {0} on, and its \
          last name now"
     )]
     RenamedTooSoon(String),
-    #[error("there is an index of this kind for the property already")]
+    #[error("the property has an index of this kind already")]
     IndexExists,
-    #[error("a table can have {MAX_TABLE_INDEXES} indexes, a database {MAX_INDEXES}: drop one first")]
+    #[error(
+        "a table can have at most {MAX_TABLE_INDEXES} indexes, and a database {MAX_INDEXES}: drop an index \
+         first"
+    )]
     TooManyIndexes,
     #[error("there is no such index")]
     IndexNotFound,

@@ -62,14 +62,16 @@ impl NewRule {
                 let delay = plus.as_deref().map_or(Ok(0), durations::parse)?;
                 (Some(property(at)?), delay)
             }
-            (Some(_), ..) => return wrong("after stands alone: at and plus are for a property"),
-            (None, None, _) => return wrong("one of after and at is needed"),
+            (Some(_), ..) => {
+                return wrong("after cannot be combined with at or plus: give the age, or the property");
+            }
+            (None, None, _) => return wrong("give after or at"),
         };
         if property.is_none() && delay == 0 {
-            return wrong("after: must be 1s at least");
+            return wrong("after: must be at least 1s");
         }
         let pause = match self.every.as_deref().map(durations::parse).transpose()? {
-            Some(pause) if pause < SHORTEST_PAUSE => return wrong("every: must be 1s at least"),
+            Some(pause) if pause < SHORTEST_PAUSE => return wrong("every: must be at least 1s"),
             Some(pause) => pause,
             None => (delay / PAUSE_PART).clamp(DEFAULT_PAUSES.0, DEFAULT_PAUSES.1),
         };
@@ -81,7 +83,7 @@ fn property(name: &str) -> Result<String, OperatorError> {
     let is_system = ["PartitionKey", "RowKey", "Timestamp"].contains(&name);
     if is_system || check_property_name(name).is_err() {
         return Err(OperatorError::Argument(format!(
-            "at: {name} is no property; for the age by Timestamp there is after"
+            "at: {name} is not a property; to expire entities by their Timestamp, give after"
         )));
     }
     Ok(name.to_owned())
@@ -173,7 +175,7 @@ async fn try_step(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<Sw
         && let Some(DueWarning { left_out }) = SWEPT.due()
     {
         let (TableExpiry { account, table, .. }, now) = (of, now.to_canonical());
-        tracing::info!(account, table, deleted, now, left_out, "entities that have expired were deleted");
+        tracing::info!(account, table, deleted, now, left_out, "deleted expired entities");
     }
     // A clock that was ahead may have recorded a later time.
     let began = of.sweep.began.map_or(now, |began| began.min(now));

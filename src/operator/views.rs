@@ -52,8 +52,8 @@ pub(crate) async fn print(
 }
 
 fn respread() -> OperatorError {
-    let message =
-        "the spread of the table is being changed: print the view when `rowhouse table respread` is done";
+    let message = "the number of buckets of the table is being changed: print the view when `rowhouse table \
+         respread` is done";
     OperatorError::Argument(message.to_owned())
 }
 

@@ -166,7 +166,9 @@ impl Follower {
     /// itself is already stored.
     pub(crate) async fn follow_own_change(&self, store: &Store) {
         if !matches!(timeout(FOLLOW_TIMEOUT, self.follow(store)).await, Ok(Ok(_))) {
-            tracing::warn!("a change of an account or an index is not served yet");
+            tracing::warn!(
+                "a change of an account or an index is stored, but could not be loaded yet; will retry"
+            );
         }
     }
 
@@ -214,7 +216,12 @@ fn opened_keys(master: &MasterKeys, known: &KnownAccounts, account: &StoredAccou
             let same = before.filter(|opened| opened.rotated[at] == account.rotated[at]);
             let kept = same.and_then(|opened| opened.keys[at].clone());
             let (account, kept_on) = (&account.name, kept.is_some());
-            tracing::error!(account, key = at + 1, kept_on, "the master key does not open a key");
+            tracing::error!(
+                account,
+                key = at + 1,
+                kept_on,
+                "the master key does not open a key of an account"
+            );
             kept
         })
     });

@@ -20,8 +20,8 @@ use crate::store::{AddedIndex, Failure, IndexFigures, NewIndex, Store, StoredInd
 
 /// Entities that are read to find the type of a property.
 const SAMPLE: usize = 1000;
-const RESPREAD: &str =
-    "the spread of the table is being changed: make the index when `rowhouse table respread` is done";
+const RESPREAD: &str = "the number of buckets of the table is being changed: create the index when \
+     `rowhouse table respread` is done";
 
 /// The property of a table that an index is for.
 #[derive(Debug, Args, Deserialize)]
@@ -88,7 +88,7 @@ async fn kind(store: &Store, request: &IndexRequest, table: &TableName) -> Resul
     match (request.kind()?, request.property == TIMESTAMP) {
         (None | Some(IndexKind::Timestamp), true) => Ok(IndexKind::Timestamp),
         (Some(IndexKind::Timestamp), false) | (Some(_), true) => {
-            let wrong = "the kind timestamp is that of an index over Timestamp, and of no other";
+            let wrong = "the kind timestamp is only for an index over Timestamp";
             Err(OperatorError::Argument(wrong.to_owned()))
         }
         (Some(kind), false) => Ok(kind),
@@ -133,7 +133,8 @@ fn kind_of(entities: &[crate::protocol::model::Stored], property: &str) -> Resul
         ),
         [Some(kind)] => return Ok(kind),
         _ => format!(
-            "the values of {property} have several types, or one without indexes: give the kind of the index"
+            "the values of {property} have several types, or a type without indexes: give the kind of the \
+             index"
         ),
     };
     Err(OperatorError::Argument(wrong))
@@ -197,7 +198,7 @@ pub(crate) async fn find(store: &Store, request: &IndexRequest) -> Result<Stored
         0 => Err(OperatorError::IndexNotFound),
         1 => found.pop().ok_or(OperatorError::IndexNotFound),
         _ => Err(OperatorError::Argument(
-            "there are indexes of several kinds for this property: give the kind".to_owned(),
+            "the property has indexes of several kinds: give the kind".to_owned(),
         )),
     }
 }
@@ -223,7 +224,7 @@ mod tests {
     }
 
     const SEVERAL: &str =
-        "the values of A have several types, or one without indexes: give the kind of the index";
+        "the values of A have several types, or a type without indexes: give the kind of the index";
 
     #[test]
     fn the_kind_is_that_of_the_values() {

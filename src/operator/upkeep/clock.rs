@@ -63,7 +63,7 @@ impl TrustedClock {
             tracing::warn!(
                 time = now.to_canonical(),
                 expected = expected.to_canonical(),
-                "the clock jumped ahead; nothing expires by it until it has stayed ahead for ten minutes"
+                "the clock jumped ahead; nothing expires until the clock has stayed ahead for ten minutes"
             );
             at
         });

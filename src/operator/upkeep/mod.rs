@@ -105,7 +105,7 @@ impl Worker {
         self.is_stopped.send_replace(true);
         let ended = async { while self.jobs.join_next().await.is_some() {} };
         if timeout(limit, ended).await.is_err() {
-            tracing::info!(jobs = self.jobs.len(), "background work was cut off");
+            tracing::info!(jobs = self.jobs.len(), "stopped background jobs before they finished");
             self.jobs.shutdown().await;
         }
     }

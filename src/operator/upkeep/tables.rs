@@ -43,8 +43,10 @@ pub(crate) struct DeletedUpkeep {
 }
 
 impl DeletedUpkeep {
-    pub(crate) const ON_FAILURE: OnFailure =
-        OnFailure { message: "what belonged to deleted tables stays; will retry", pauses: (IDLE, IDLE) };
+    pub(crate) const ON_FAILURE: OnFailure = OnFailure {
+        message: "could not remove the records of deleted tables; will retry",
+        pauses: (IDLE, IDLE),
+    };
 
     /// Does what is due, and returns the pause after it.
     pub(crate) async fn step(&mut self, store: &Store) -> Result<Duration, Failure> {
@@ -75,7 +77,7 @@ async fn end_keeping(store: &Store, now: Ticks) -> Result<(), Failure> {
                     table,
                     table_no,
                     kept_until,
-                    "a deleted table is purged, as its time has ended"
+                    "purging a deleted table, because its time has ended"
                 );
             }
             Ok(false) => {}
@@ -85,7 +87,7 @@ async fn end_keeping(store: &Store, now: Ticks) -> Result<(), Failure> {
                     table,
                     table_no,
                     ?failure,
-                    "a deleted table is kept longer; will retry"
+                    "could not purge a deleted table whose time has ended; will retry"
                 );
             }
         }
