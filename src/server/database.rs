@@ -13,7 +13,8 @@ use crate::store::{Inspection, Store};
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DatabaseError {
     #[error(
-        "there is no file {0}; the first start makes it, as do `rowhouse migrate` and `rowhouse account add`"
+        "there is no file {0}; the first start of a server, `rowhouse migrate` or `rowhouse account add` \
+         creates it"
     )]
     Missing(String),
     #[error("{0}")]

@@ -54,9 +54,9 @@ pub struct Grant {
 pub enum GrantError {
     #[error("{0:?} is not the name of a table")]
     Table(String),
-    #[error("a policy and a range of keys are of a table, which is not named")]
+    #[error("a policy or a range of keys needs a table; name the table")]
     NoTable,
-    #[error("services and resource types are of a SAS for the account, and a table is named")]
+    #[error("services and resource types are only for a SAS of an account, but a table is named")]
     OfAccount,
     #[error("permissions {0:?}: must be some of {1}, each once")]
     Permissions(String, &'static str),
@@ -64,7 +64,7 @@ pub enum GrantError {
     Services(String),
     #[error("resource types {0:?}: must be some of sco (service, container, object)")]
     Resources(String),
-    #[error("{0} is needed, unless a stored access policy says it")]
+    #[error("{0} is required, unless a stored access policy states it")]
     Missing(&'static str),
     #[error(
         "{0:?} is not a time such as 2030-01-31 or 2030-01-31T12:00:00Z, nor seconds, minutes, hours or days such as 12h"
@@ -72,9 +72,9 @@ pub enum GrantError {
     Time(String),
     #[error("the token would expire before it starts")]
     Order,
-    #[error("a row key needs the partition key of its end of the range")]
+    #[error("a range that starts or ends at a row key needs the partition key there too")]
     Range,
-    #[error("a range cannot end with an empty key: the signature would be that of a range without end")]
+    #[error("a range cannot end with an empty key: the signature would allow a range without an end")]
     End,
     #[error("{0:?} is not an IP address or a range low-high of one family")]
     Ip(String),

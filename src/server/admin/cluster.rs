@@ -40,7 +40,7 @@ fn of_this_server() -> Value {
 
 impl From<StartError> for Refusal {
     fn from(error: StartError) -> Self {
-        tracing::warn!(%error, "the nodes of the cluster were not read");
+        tracing::warn!(%error, "cannot read the nodes of the cluster");
         Refusal::new(503, "DatabaseUnavailable", "The database does not answer.")
     }
 }

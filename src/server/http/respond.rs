@@ -83,7 +83,7 @@ fn insert(headers: &mut HeaderMap, name: &'static str, value: Cow<'static, str>)
     if let (Some(name), Ok(value)) = (name_of(name), value) {
         headers.insert(name, value);
     } else {
-        tracing::warn!(name, "a header could not be sent");
+        tracing::warn!(name, "an answer has an invalid header, which was left out");
     }
 }
 

@@ -150,7 +150,7 @@ impl Tls {
         let problem = validity.problem_at(SystemTime::now());
         if let Some(problem) = problem.filter(|_| problem != *known) {
             tracing::warn!(
-                "{}: {problem}; replace it: the server takes up changed files",
+                "{}: {problem}; replace the file: the server reloads changed files",
                 self.files.certificate.display()
             );
         }
@@ -181,12 +181,12 @@ impl Tls {
                 *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
                 followed.used = stamp;
                 METRICS.tls.reloads.one();
-                tracing::info!("the changed certificate is shown from now on");
+                tracing::info!("reloaded the changed certificate");
             }
             Ok(Some((stamp, Err(error)))) if stamp != followed.reported => {
                 followed.reported = stamp;
                 METRICS.tls.failed_reloads.one();
-                tracing::error!(%error, "the changed certificate is of no use; the old one stays");
+                tracing::error!(%error, "cannot use the changed certificate; the old one stays");
             }
             Ok(Some(_)) => {}
             Err(error) => tracing::error!(%error, "reading the certificate did not finish"),

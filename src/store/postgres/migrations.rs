@@ -28,7 +28,7 @@ pub(crate) async fn prepare(options: &PgOptions) -> Result<SearchPath, StartErro
 fn warn_of_others(path: &SearchPath) {
     let used = path.schema.as_deref().unwrap_or_default();
     for other in &path.empty {
-        tracing::warn!(used, other, "another schema has empty tables of this program, which are not used");
+        tracing::warn!(used, other, "another schema has empty tables of Rowhouse, which are not used");
     }
 }
 

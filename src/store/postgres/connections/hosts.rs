@@ -301,7 +301,7 @@ impl Hosts {
         let mut choice = self.choice();
         if choice.host != host {
             self.generation.fetch_add(1, Ordering::AcqRel);
-            tracing::info!(host = %name_of(&self.hosts[host].connect), "another host of the database is used");
+            tracing::info!(host = %name_of(&self.hosts[host].connect), "using another host of the database");
         }
         (choice.host, choice.is_found) = (host, true);
         choice.put_first(host);

@@ -186,19 +186,19 @@ pub enum StartError {
     #[error("cannot migrate the database: {}", told_of_migration(.0))]
     Migrate(#[source] MigrateError),
     #[error(
-        "the database is a worker of a Citus cluster, and its schema is not this program's; migrations run through \
-         the coordinator: give its URL as --migrate-url"
+        "the database is a worker of a Citus cluster, and its schema is not current; migrations run \
+         through the coordinator: give the coordinator's URL as --migrate-url"
     )]
     Worker,
     #[error(
-        "the schemas {0} on the search_path of the role all have tables of this program with data in them; say \
-         which to use: ALTER ROLE … SET search_path = …"
+        "the schemas {0} on the search_path of the role all have tables of Rowhouse with data; choose one \
+         of them: ALTER ROLE … SET search_path = …"
     )]
     Schemas(String),
     #[error(
-        "a connection pooler before the database shares sessions among connections, so their settings are lost, such \
-         as the one that makes commits wait for the disk; give each connection a session of its own (PgBouncer: \
-         pool_mode = session)"
+        "a connection pooler before the database shares sessions among connections, so settings of sessions \
+         are lost, such as synchronous_commit; give each connection its own session (PgBouncer: pool_mode = \
+         session)"
     )]
     SharedSessions,
     #[error(
@@ -211,7 +211,7 @@ pub enum StartError {
          TEMPLATE template0"
     )]
     Encoding(String),
-    #[error("the database has no tables of Rowhouse; see that the URL names the right one")]
+    #[error("the database has no tables of Rowhouse; see that the URL names the right database")]
     NoTables,
     #[error(
         "the database has schema version {0}, which this program cannot read: run `rowhouse migrate` first"

@@ -20,7 +20,9 @@ pub enum OpenError {
     Access(String, String),
     #[error("the SQLite database {0} is read-only: {1}")]
     ReadOnly(String, String),
-    #[error("the SQLite database {0} has no tables of Rowhouse")]
+    #[error(
+        "the SQLite database {0} has no tables of Rowhouse; see that --database-url names the right file"
+    )]
     NoTables(String),
     #[error(
         "the SQLite database {0} has schema version {1}, which this program cannot read: run `rowhouse migrate` first"

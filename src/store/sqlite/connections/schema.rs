@@ -37,7 +37,11 @@ pub(crate) fn migrate(connection: &mut Connection) -> Result<(), OpenError> {
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if usize::try_from(version).is_ok_and(|version| version > TEXTS.len()) {
         // No release reads a table that a migration drops, so an older program can work with a newer file.
-        tracing::warn!(version, known = TEXTS.len(), "the database has a newer schema");
+        tracing::warn!(
+            version,
+            known = TEXTS.len(),
+            "the database has a newer schema than this program, which works with it"
+        );
         return Ok(());
     }
     Ok(Migrations::new(TEXTS.into_iter().map(M::up).collect()).to_latest(connection)?)

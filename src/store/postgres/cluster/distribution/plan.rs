@@ -117,7 +117,7 @@ pub(crate) enum CannotDistribute {
     NoNodes,
     #[error("the node {0} does not answer: {1}")]
     NodeAway(String, String),
-    #[error("the schema is {0}, and this program's is version {1}: run `rowhouse migrate` first")]
+    #[error("the schema is {0}, but this program needs version {1}: run `rowhouse migrate` first")]
     Unmigrated(String, i64),
     #[error("the schema is version {0}, newer than this program's {1}: use the newer program")]
     Newer(i64, i64),

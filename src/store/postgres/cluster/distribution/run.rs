@@ -52,8 +52,8 @@ pub(crate) enum DistributionError {
     #[error("{}", database_message(.0))]
     Database(#[from] sqlx::Error),
     #[error(
-        "servers or commands of Rowhouse have sessions ({0}): stop them, and run `rowhouse distribute` again; start \
-         the servers when it has succeeded"
+        "servers or commands of Rowhouse have sessions in the database ({0}): stop them, and run `rowhouse \
+         distribute` again; start the servers when it has succeeded"
     )]
     InUse(String),
     #[error(

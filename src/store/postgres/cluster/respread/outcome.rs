@@ -10,48 +10,50 @@ use crate::store::postgres::connections::{StartError, database_message};
 pub(crate) enum RespreadError {
     #[error("there is no table {0} in the account {1}")]
     NoTable(String, String),
-    #[error("the table was deleted meanwhile")]
+    #[error("the table was deleted during the respread")]
     Deleted,
     #[error("the table is not being respread")]
     NotBegun,
-    #[error("the table is being respread to {0} already: finish that, or give it up with --cancel, first")]
+    #[error(
+        "the table is being respread to {0} already: finish that respread first, or give it up with --cancel"
+    )]
     OtherSpread(u16),
     #[error(
-        "the table has a property index, which cannot follow: drop it with `rowhouse index drop`, and create it \
-         again afterwards"
+        "the table has a property index, which a respread cannot keep: drop it with `rowhouse index drop`, \
+         and create it again after the respread"
     )]
     HasIndex,
     #[error(
-        "the table has the SQL view {0}, which cannot follow: drop it, and create it again afterwards, with what \
-         `rowhouse view sql` prints then"
+        "the table has the SQL view {0}, which a respread cannot keep: drop it, and create it again after \
+         the respread with the output of `rowhouse view sql`"
     )]
     HasView(String),
     #[error("another `rowhouse table respread` is running on this database")]
     Running,
     #[error("this is a worker: give the coordinator's URL as --migrate-url, or as --database-url")]
     OnWorker,
-    #[error("the schema is not that of this program: run `rowhouse migrate` first")]
+    #[error("the schema is not current: run `rowhouse migrate` first")]
     Schema,
     #[error("a transaction has been writing for {0} seconds and does not end; run the command again later")]
     Writer(u64),
     #[error("a server of the cluster does not answer: {0}")]
     ServerAway(String),
     #[error(
-        "changes come faster than they can be copied; the table is served as before. Run the command again when \
-         fewer writes come, or give up with --cancel"
+        "clients change the table faster than the command can copy the changes; servers still use the table \
+         as before. Run the command again when there are fewer writes, or give up with --cancel"
     )]
     TooManyChanges,
     #[error(
-        "the copy differs from the table at PartitionKey {0:?}, RowKey {1:?}: this is a bug. The table is served \
-         as before; give up with --cancel"
+        "the copy differs from the table at PartitionKey {0:?}, RowKey {1:?}: this is a bug. Servers still \
+         use the table as before; give up with --cancel"
     )]
     Differs(String, String),
     #[error(
-        "the table keeps its buckets, but what was recorded of its changes is left until it is respread again or \
-         purged: {0}"
+        "the table keeps its buckets, but the records of its changes stay until the table is respread again \
+         or purged: {0}"
     )]
     ChangesLeft(Box<RespreadError>),
-    #[error("the record of the respread does not fit the table")]
+    #[error("the record of the respread does not match the table")]
     Broken,
     #[error("{0}")]
     Start(#[from] StartError),
