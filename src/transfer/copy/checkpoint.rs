@@ -364,7 +364,7 @@ mod tests {
         drop(begun);
         let refused = |mode, resume| Checkpoint::open(&file, &copy(mode), resume).err().unwrap().to_string();
         assert!(refused("insert", false).contains("--resume"));
-        assert!(refused("merge", true).contains("another --mode"));
+        assert!(refused("merge", true).contains("a different --mode"));
         let again = Checkpoint::open(&file, &copy("insert"), true).unwrap();
         assert!(!again.is_untouched().unwrap());
     }

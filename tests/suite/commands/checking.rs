@@ -89,7 +89,7 @@ fn a_database_is_migrated_once_and_checked() {
             finding(&after, "schema")["found"]
                 .as_str()
                 .expect("text")
-                .contains(&format!("version {}, as", migrations()))
+                .contains(&format!("version {}, the same as", migrations()))
         );
         assert_eq!(finding(&after, "privileges")["ok"], true);
         let server = site.server(&["--accounts", &account(1).setting()]);
@@ -207,7 +207,7 @@ fn the_master_key_is_tried() {
     for site in Site::both() {
         let master = [("ROWHOUSE_MASTER_KEY", MASTER)];
         site.json(&["migrate"]);
-        finds(&check(&site, &[], &master), "accounts", &["none"], "account add");
+        finds(&check(&site, &[], &master), "accounts", &["no account"], "account add");
         site.json(&["account", "add", "myaccount"]);
         let told = check(&site, &[], &master);
         assert!(finding(&told, "accounts")["found"].as_str().expect("text").contains("1 in the database"));

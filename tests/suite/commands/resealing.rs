@@ -111,7 +111,7 @@ fn an_old_master_key_stands_beside_a_new_one() {
     site.json(&["account", "add", "one"]);
     let alone = [("ROWHOUSE_OLD_MASTER_KEY", MASTER)];
     failed(&site.run_with(&["account", "reseal"], &alone), &["--old-master-key", "--master-key"]);
-    failed(&site.run_with(&["account", "reseal"], &both(MASTER, "AAAA")), &["--old-master-key: not 32"]);
+    failed(&site.run_with(&["account", "reseal"], &both(MASTER, "AAAA")), &["--old-master-key: must be 32"]);
     std::fs::write(site.folder.join("old.key"), MASTER).expect("the folder is writable");
     let file = [("ROWHOUSE_MASTER_KEY", OTHER_MASTER), ("ROWHOUSE_OLD_MASTER_KEY_FILE", "old.key")];
     assert_eq!(command(&site, &["reseal"], &file), json!({ "resealed": 1 }));
