@@ -4,7 +4,7 @@
 //! `ROWHOUSE_TEST_KILLS` says how often something is killed (5 unless told).
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
@@ -26,14 +26,21 @@ fn kills() -> usize {
 
 /// What the writers and the reader share.
 struct Field<'a> {
-    address: Address,
+    /// Those of the servers, which clients share out among themselves.
+    addresses: Vec<Address>,
     table: Table<'a>,
     over: AtomicBool,
+    /// The highest number of the counter that was acknowledged.
+    counted: AtomicU64,
     /// The last value of each writer's group that was acknowledged.
     groups: [AtomicUsize; WRITERS],
 }
 
 impl Field<'_> {
+    fn address(&self, client: usize) -> &Address {
+        &self.addresses[client % self.addresses.len()]
+    }
+
     fn goes_on(&self) -> bool {
         !self.over.load(Ordering::Relaxed)
     }
@@ -97,12 +104,13 @@ struct Counted {
     etags: BTreeMap<u64, String>,
 }
 
-/// Counts one shared entity up under its ETag.
+/// Counts one shared entity up under its ETag. It is never found older than what was acknowledged before.
 fn count_on_and_on(field: &Field, writer: usize) -> Counted {
-    let mut line = Line::new(&field.address);
+    let mut line = Line::new(field.address(writer));
     let mut counted = Counted::default();
     let mine = format!("W{writer}");
     while field.goes_on() {
+        let acknowledged = field.counted.load(Ordering::SeqCst);
         let Fate::Answered(found) = line.ask(&field.table.on("GET", "counter", "r")) else { continue };
         if found.status != 200 {
             assert!(matches!(found.status, 500 | 503), "{found:?}");
@@ -110,12 +118,14 @@ fn count_on_and_on(field: &Field, writer: usize) -> Counted {
         }
         let entity = found.json();
         let total = entity["N"].as_u64().unwrap_or(0) + 1;
+        assert!(total > acknowledged, "{} was found after {acknowledged} was acknowledged", total - 1);
         let own = entity[&mine].as_u64().unwrap_or(0) + 1;
         let change = json!({ "N": total, mine.as_str(): own });
         let request = field.table.on("MERGE", "counter", "r").json(&change).if_match(found.header("ETag"));
         match told(line.ask(&request), 204) {
             Told::Done(etag) => {
                 counted.done += 1;
+                field.counted.fetch_max(total, Ordering::SeqCst);
                 counted.etags.insert(total, etag);
             }
             Told::Unknown => counted.unknown += 1,
@@ -128,7 +138,7 @@ fn count_on_and_on(field: &Field, writer: usize) -> Counted {
 /// Writes one partition again and again in one transaction, and a new one each
 /// time; returns what was told of each.
 fn transact_on_and_on(field: &Field, writer: usize) -> Vec<Told> {
-    let mut line = Line::new(&field.address);
+    let mut line = Line::new(field.address(writer));
     let mut outcomes = Vec::new();
     while field.goes_on() {
         let value = outcomes.len();
@@ -170,8 +180,8 @@ fn told_of_group(fate: Fate) -> Told {
 
 /// Looks at the groups while everything dies: each page must show one value, and
 /// none that is older than what was acknowledged before.
-fn watch(field: &Field) -> usize {
-    let mut line = Line::new(&field.address);
+fn watch(field: &Field, address: &Address) -> usize {
+    let mut line = Line::new(address);
     let mut seen = 0;
     while field.goes_on() {
         for writer in 0..WRITERS {
@@ -204,20 +214,30 @@ fn is_whole(values: &[u64], acknowledged: usize) {
 /// Has clients write and read while there are faults; then starts the server again, and compares.
 pub fn storm(site: &mut Site, faults: impl FnOnce(&mut Site)) {
     let signer = site.client();
-    let table = signer.table();
+    storm_on(signer.table(), site, &[], faults);
+}
+
+/// The same, on a table and by other servers as well.
+pub fn storm_on(table: Table, site: &mut Site, others: &[Site], faults: impl FnOnce(&mut Site)) {
     table.seed(with_keys("counter", "r", json!({ "N": 0 })));
-    let groups = [const { AtomicUsize::new(0) }; WRITERS];
-    let field = Field { address: site.address.clone(), table, over: AtomicBool::new(false), groups };
+    let field = Field {
+        addresses: [&*site].into_iter().chain(others).map(|site| site.address.clone()).collect(),
+        table,
+        over: AtomicBool::new(false),
+        counted: AtomicU64::new(0),
+        groups: [const { AtomicUsize::new(0) }; WRITERS],
+    };
     std::thread::scope(|scope| {
         let field = &field;
         let end = End(&field.over);
         let inserters: Vec<_> = (0..WRITERS)
-            .map(|w| scope.spawn(move || insert_on_and_on(&field.address, &field.table, &field.over, w)))
+            .map(|w| scope.spawn(move || insert_on_and_on(field.address(w), &field.table, &field.over, w)))
             .collect();
         let counters: Vec<_> = (0..WRITERS).map(|w| scope.spawn(move || count_on_and_on(field, w))).collect();
         let groups: Vec<_> =
             (0..WRITERS).map(|w| scope.spawn(move || transact_on_and_on(field, w))).collect();
-        let watcher = scope.spawn(move || watch(field));
+        let watch = |address| scope.spawn(move || watch(field, address));
+        let watchers: Vec<_> = field.addresses.iter().map(watch).collect();
         faults(site);
         drop(end);
         site.kill_and_start();
@@ -226,7 +246,8 @@ pub fn storm(site: &mut Site, faults: impl FnOnce(&mut Site)) {
         let inserted: Vec<_> = inserters.into_iter().map(|t| t.join().expect("inserter")).collect();
         let counted: Vec<_> = counters.into_iter().map(|t| t.join().expect("counter")).collect();
         let grouped: Vec<_> = groups.into_iter().map(|t| t.join().expect("transactor")).collect();
-        println!("{} whole groups seen", watcher.join().expect("watcher"));
+        let seen: usize = watchers.into_iter().map(|t| t.join().expect("watcher")).sum();
+        println!("{seen} whole groups seen");
         for (writer, outcomes) in inserted.iter().enumerate() {
             verify_inserts(&there, writer, outcomes);
         }

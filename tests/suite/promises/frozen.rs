@@ -6,11 +6,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::crash::storm_on;
 use super::line::Line;
 use super::outages::{answer, is_busy, is_refused, until_well};
-use super::sharded::{distributed, is_there, on_node};
+use super::sharded::{distributed, is_there, on_node, port};
 use super::site::{End, Site};
 use crate::operators::{get, json_of, metrics, sample};
+use crate::support::nodes::{Nodes, as_superuser};
+use crate::support::postgres::{execute, text};
 use crate::support::*;
 
 /// Few, so that those that wait for the frozen node are missed by the others.
@@ -103,4 +106,63 @@ fn what_a_frozen_node_has_is_refused_at_once_until_it_answers() {
     is_frozen.store(false, Ordering::Relaxed);
     traffic(&site, &healthy, &struck, BEFORE, &is_frozen);
     until_metric(&site, "rowhouse_substituted_lanes", 0.0);
+}
+
+/// Gives the standby the place of the frozen node in the coordinator's catalogue, as Patroni does: the frozen
+/// one becomes its secondary.
+fn take_over(nodes: &Nodes, struck: &str, standby: u16) {
+    let coordinator = as_superuser(&nodes.coordinator);
+    let id = |port: &str| {
+        text(&coordinator, &format!("SELECT nodeid::text FROM pg_dist_node WHERE nodeport = {port}"))
+    };
+    let (primary, secondary) = (id(struck), id(&standby.to_string()));
+    execute(
+        &coordinator,
+        &format!(
+            "SELECT citus_update_node({secondary}, 'nowhere', 1), \
+             citus_update_node({primary}, '127.0.0.1', {standby}, true, 100), \
+             citus_update_node({secondary}, '127.0.0.1', {struck})"
+        ),
+    );
+}
+
+/// While it hangs, Citus does not sync its catalogue: the copies of the workers name the frozen node still.
+#[test]
+fn the_standby_of_a_frozen_node_is_used_before_the_workers_know_of_it() {
+    let Some((mut cluster, nodes)) = is_there(distributed()) else { return };
+    let struck = port(&nodes.workers[1]);
+    let standby = cluster.shadow(2);
+    let add = format!("SELECT citus_add_secondary_node('127.0.0.1', {standby}, '127.0.0.1', {struck})");
+    execute(&as_superuser(&nodes.coordinator), &add);
+    let options = ["--migrate-url", &nodes.coordinator, "--admin-listen", "127.0.0.1:0"];
+    let mut site = Site::start(&nodes.workers.join(","), &options);
+    let other = Site::start(&nodes.coordinator, &options);
+    let signer = site.client();
+    let table = on_node(&signer, &nodes, &nodes.workers[1]);
+    let write = table.on("PUT", "taken", "over").json(&json!({}));
+    let addresses = [site.address.clone(), other.address.clone()];
+    for site in [&site, &other] {
+        until("the map of buckets", || metric(site, "rowhouse_bucket_map_timestamp_seconds") > 0.0);
+    }
+    storm_on(Table::new(&signer, table.name.clone()), &mut site, std::slice::from_ref(&other), |site| {
+        work_for(Duration::from_secs(1));
+        // What the coordinator passed on would hang there with locks that the catalogue needs.
+        let both = [&*site, &other];
+        both.iter().for_each(|site| until_metric(site, "rowhouse_substituted_lanes", 0.0));
+        cluster.freeze(2);
+        both.iter().for_each(|site| until_metric(site, "rowhouse_circuit_breakers_open", 1.0));
+        cluster.promote(3);
+        take_over(&nodes, struck, standby);
+        let begun = Instant::now();
+        for address in &addresses {
+            until_well(&mut Line::new(address), &write);
+            println!("written to the standby after {:?}", begun.elapsed());
+        }
+        let copy = "SELECT string_agg(nodeport::text, ' ') FROM pg_dist_node WHERE noderole = 'primary'";
+        assert!(text(&nodes.workers[0], copy).contains(struck), "the copies are not old");
+        work_for(Duration::from_secs(2));
+        // It has not been fenced, and reads what it has.
+        cluster.thaw(2);
+        work_for(Duration::from_secs(5));
+    });
 }

@@ -36,8 +36,24 @@ recover() {
     touch "$dir/$1/standby.signal"
     start "$1"
 }
+# Has node 3 follow this one as its synchronous standby.
+shadow() {
+    "$bin/pg_basebackup" -D "$dir/3" -h 127.0.0.1 -p "$(port "$1")" -U admin -c fast -X stream -R \
+        >"$dir/copy.log" 2>&1 || { cat "$dir/copy.log" >&2; exit 1; }
+    sed -i "s/^port = .*/port = $2/" "$dir/3/postgresql.conf"
+    start 3
+    echo "synchronous_standby_names = '*'" >>"$dir/$1/postgresql.conf"
+    "$bin/pg_ctl" -D "$dir/$1" reload >/dev/null
+    tries=0
+    until [ "$("$bin/psql" -X -q -A -t -h 127.0.0.1 -p "$(port "$1")" -U admin \
+        -c "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'" postgres)" = 1 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+        [ $tries -lt 600 ] || { tail "$dir/log3" >&2; exit 1; }
+    done
+}
 finish() {
-    for n in 0 1 2; do
+    for n in 0 1 2 3; do
         thaw $n 2>/dev/null
         "$bin/pg_ctl" -D "$dir/$n" -m immediate stop >/dev/null 2>&1
     done
@@ -72,7 +88,7 @@ CONF
     n=$((n + 1))
 done
 echo "$dir"
-while read -r command node; do
+while read -r command node port; do
     case $command in
     start) start "$node" ;;
     kill) die "$node" ;;
@@ -82,6 +98,8 @@ while read -r command node; do
     admit) admit "$node" ;;
     stop) "$bin/pg_ctl" -D "$dir/$node" -m fast -w stop >/dev/null ;;
     recover) recover "$node" ;;
+    shadow) shadow "$node" "$port" ;;
+    promote) "$bin/pg_ctl" -D "$dir/$node" -w promote >/dev/null || exit 1 ;;
     esac
     echo "done"
 done

@@ -169,6 +169,18 @@ impl PrivateCluster {
         self.shell.order(&format!("recover {node}"));
     }
 
+    /// Starts a synchronous standby of a node, as node 3; returns its port.
+    pub fn shadow(&mut self, node: usize) -> u16 {
+        let port = free_port();
+        self.shell.order(&format!("shadow {node} {port}"));
+        port
+    }
+
+    /// Makes a standby a primary.
+    pub fn promote(&mut self, node: usize) {
+        self.shell.order(&format!("promote {node}"));
+    }
+
     /// Stops all processes of a node by SIGSTOP: its connections stay open, and nothing answers.
     pub fn freeze(&mut self, node: usize) {
         self.shell.order(&format!("freeze {node}"));

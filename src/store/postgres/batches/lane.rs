@@ -17,8 +17,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::observe::metrics::{self, METRICS};
 use crate::store::Fault;
+use crate::store::postgres::cluster::node::Node;
 use crate::store::postgres::cluster::nodes::{LaneKey, Nodes};
-use crate::store::postgres::connections::connector::Connector;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::pool::Pool;
 use crate::store::postgres::connections::sessions::LockWait;
@@ -152,14 +152,28 @@ async fn gather<S: Shared>(queue: &mut mpsc::Receiver<Job<S>>, waiting: &mut Lan
 
 /// The connection of a lane.
 struct OpenLane {
+    node: Arc<Node>,
     pool: Pool,
     is_substitute: bool,
 }
 
 impl OpenLane {
-    fn new<S: Shared>((connector, is_substitute): (Arc<Connector>, bool)) -> Self {
+    fn new<S: Shared>((node, is_substitute): (Arc<Node>, bool)) -> Self {
         METRICS.substituted_lanes.add(i64::from(is_substitute));
-        Self { pool: Pool::new(connector, 1, S::metrics().0), is_substitute }
+        let pool = Pool::new(Arc::clone(node.connector()), 1, S::metrics().0);
+        Self { node, pool, is_substitute }
+    }
+
+    /// Whether the cluster has this node, and it knows the way to the owner.
+    fn serves(&self, key: LaneKey) -> bool {
+        self.node.connector().is_member() && self.node.serves(key.server())
+    }
+
+    async fn acquire(&self, key: LaneKey, wait: Option<LockWait>) -> Result<Lease, StatementError> {
+        match self.serves(key) {
+            true => self.pool.acquire_for(wait).await,
+            false => Err(Fault::Unavailable.into()),
+        }
     }
 }
 
@@ -179,24 +193,24 @@ async fn next<S: Shared>(queue: &mut mpsc::Receiver<Job<S>>, is_substitute: bool
 
 /// Runs rounds until the last sender is dropped, or another server is the right one.
 async fn serve<S: Shared>(nodes: Arc<Nodes>, key: LaneKey, mut queue: mpsc::Receiver<Job<S>>) {
-    let open = || OpenLane::new::<S>(nodes.connector_of(key));
+    let open = || OpenLane::new::<S>(nodes.node_of(key));
     let breaker = nodes.breaker_of(key);
     let mut lane = open();
     let mut look_at = Instant::now() + LOOK;
     let mut waiting = LaneQueue::<S>::new();
     while let Some(first) = next(&mut queue, lane.is_substitute).await {
         waiting.extend(first);
-        if key.has_owner() && look_at <= Instant::now() {
+        if key.server().is_some() && look_at <= Instant::now() {
             look_at = Instant::now() + LOOK;
-            if nodes.is_owner_back(key, lane.pool.connector()) {
+            if nodes.is_owner_back(key, &lane.node) {
                 lane = open();
             }
         }
-        if !lane.pool.connector().is_member() {
+        if !lane.serves(key) {
             lane = open();
         }
         while !waiting.is_empty() {
-            let acquiring = lane.pool.acquire_for(S::LOCK_WAIT);
+            let acquiring = lane.acquire(key, S::LOCK_WAIT);
             let lease = match &breaker {
                 Some(breaker) => Lease::guarded(breaker, acquiring).await,
                 None => acquiring.await,

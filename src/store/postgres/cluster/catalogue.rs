@@ -1,10 +1,10 @@
 //! Which nodes a cluster has, by the catalogues of those that answer.
 //!
-//! Each node has a copy of the catalogue. One that was cut off has an old one: when a standby is promoted,
-//! the catalogue gets its address, and the server that it replaced may come back, with the number that it
-//! had and a catalogue that names it still.
+//! Each node has a copy of the catalogue. When a standby is promoted, the coordinator's catalogue gets its
+//! address. The copies may stay old: that of the server that it replaced, which may come back with the number
+//! that it had, and while a node hangs those of all workers, the promoted one included.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -57,6 +57,13 @@ impl ClusterView {
         })
     }
 
+    /// The active servers of a catalogue that it has elsewhere. What it passes on for them goes astray.
+    pub(crate) fn strays(&self, catalogue: &Catalogue) -> BTreeSet<ServerNumber> {
+        let active = catalogue.iter().filter(|(_, row)| row.is_active);
+        let strays = active.filter(|(number, row)| self.names(**number) != Some(&row.address));
+        strays.map(|(number, _)| *number).collect()
+    }
+
     /// The address that it has for a server.
     fn names(&self, server: ServerNumber) -> Option<&NodeAddress> {
         self.catalogue.get(&server).map(|row| &row.address)
@@ -92,13 +99,15 @@ fn is_outvoted(view: &ClusterView, known: &[&ClusterView]) -> bool {
     others().count() - agree > agree
 }
 
-/// Whether a server is the one that a catalogue has under its number: it knows itself by the same address,
-/// and most of the others too. One of another cluster may have an address such as `localhost` in common.
-fn is_of(view: &ClusterView, catalogue: &Catalogue) -> bool {
+/// Whether a server is the one that a catalogue has under its number: it is at that address, or knows itself
+/// by it, and has another node in common. One of another cluster may be at an address such as `localhost` too.
+fn is_of(view: &ClusterView, catalogue: &Catalogue, is_at: bool) -> bool {
     let own = catalogue.get(&view.server).map(|row| &row.address);
-    let shared = || catalogue.iter().filter_map(|(number, row)| Some((view.names(*number)?, &row.address)));
-    let same = shared().filter(|(theirs, ours)| theirs == ours).count();
-    own.is_some() && own == view.names(view.server) && same > shared().count() - same
+    let others = catalogue.iter().filter(|(number, _)| **number != view.server);
+    let mut same = others.filter_map(|(number, row)| Some(view.names(*number)? == &row.address));
+    own.is_some()
+        && (is_at || own == view.names(view.server))
+        && same.next().is_none_or(|first| first || same.any(|same| same))
 }
 
 /// A way to a server, and what is known of where it leads.
@@ -106,6 +115,8 @@ fn is_of(view: &ClusterView, catalogue: &Catalogue) -> bool {
 pub(crate) struct Way<'v> {
     /// What the server there has just said; `None` if it did not answer.
     pub view: Option<&'v ClusterView>,
+    /// The server that the catalogue has at the address that it connects to.
+    pub to: Option<ServerNumber>,
     /// As which server, by which address, it was used last.
     pub was: Option<(ServerNumber, NodeAddress)>,
 }
@@ -115,8 +126,8 @@ impl Way<'_> {
     fn leads_to(&self, server: ServerNumber, catalogue: &Catalogue) -> Option<Certainty> {
         match self.view {
             Some(view) => {
-                let is_there = view.server == server && is_of(view, catalogue) && view.is_complete;
-                is_there.then_some(Certainty::Said)
+                let is_of = is_of(view, catalogue, self.to == Some(server));
+                (view.server == server && is_of && view.is_complete).then_some(Certainty::Said)
             }
             None => {
                 let address = &catalogue.get(&server)?.address;
@@ -170,7 +181,8 @@ mod tests {
 
     /// The ways whose servers the believed catalogue has, of servers that were not used before.
     fn members(views: &[Option<ClusterView>]) -> Vec<(usize, ServerNumber)> {
-        let ways: Vec<_> = views.iter().map(|view| Way { view: view.as_ref(), was: None }).collect();
+        let ways: Vec<_> =
+            views.iter().map(|view| Way { view: view.as_ref(), to: None, was: None }).collect();
         ways_to_members(believed(views).unwrap_or(&Catalogue::new()), &ways)
     }
 
@@ -187,6 +199,24 @@ mod tests {
             members(&[view(1, OLD), view(2, ["", "", "c"]), view(0, ["a", "", "c"])]),
             [(1, 2), (2, 0)]
         );
+    }
+
+    #[test]
+    fn a_promoted_server_with_an_old_copy_is_a_member_at_the_address_that_the_coordinator_has_for_it() {
+        let (promoted, replaced, other) = (view(1, OLD), view(1, OLD), view(2, OLD));
+        let at = |view, to| Way { view, to, was: None };
+        let ways = [at(replaced.as_ref(), None), at(promoted.as_ref(), Some(1)), at(other.as_ref(), None)];
+        assert_eq!(ways_to_members(&catalogue(NEW), &ways), [(1, 1), (2, 2)]);
+        // Its number counts as well.
+        assert_eq!(ways_to_members(&catalogue(NEW), &[at(other.as_ref(), Some(1))]), [(0, 2)]);
+    }
+
+    #[test]
+    fn what_an_old_copy_has_elsewhere_goes_astray() {
+        let strays = |hosts, number| view(number, hosts).expect("a view").strays(&catalogue(NEW));
+        assert_eq!(strays(NEW, 2), BTreeSet::new());
+        assert_eq!(strays(OLD, 2), BTreeSet::from([1]));
+        assert_eq!(strays(["a", "z", ""], 1), BTreeSet::from([2]));
     }
 
     #[test]
@@ -210,27 +240,28 @@ mod tests {
     #[test]
     fn a_server_of_another_cluster_is_no_member() {
         let (ours, other) = (["localhost", "b", "c"], ["localhost", "x", "y"]);
-        assert!(is_of(&view(0, ours).expect("a view"), &catalogue(ours)));
-        assert!(!is_of(&view(0, other).expect("a view"), &catalogue(ours)));
-        assert!(!is_of(
-            &view(0, ["localhost", "x", ""]).expect("a view"),
-            &catalogue(["localhost", "b", ""])
-        ));
-        // A node that was added or moved meanwhile makes nobody a stranger.
-        assert!(is_of(&view(1, ["a", "b", ""]).expect("a view"), &catalogue(OLD)));
-        assert!(is_of(&view(2, OLD).expect("a view"), &catalogue(NEW)));
+        let is_of = |number, hosts, wanted| {
+            [true, false].map(|is_at| is_of(&view(number, hosts).expect("a view"), &catalogue(wanted), is_at))
+        };
+        assert_eq!(is_of(0, ours, ours), [true; 2]);
+        assert_eq!(is_of(0, other, ours), [false; 2]);
+        assert_eq!(is_of(0, ["localhost", "x", ""], ["localhost", "b", ""]), [false; 2]);
+        // A node that was added or moved meanwhile makes no member a stranger.
+        assert_eq!(is_of(1, ["a", "b", ""], OLD), [true; 2]);
+        assert_eq!(is_of(2, OLD, NEW), [true; 2]);
+        assert_eq!(is_of(1, ["a", "b", ""], ["a", "z", ""]), [true, false]);
     }
 
     #[test]
     fn a_silent_server_stays_a_member_until_the_catalogue_has_another_address() {
-        let silent = || Way { view: None, was: Some((1, address("b"))) };
+        let silent = || Way { view: None, to: None, was: Some((1, address("b"))) };
         assert_eq!(ways_to_members(&catalogue(OLD), &[silent()]), [(0, 1)]);
         assert_eq!(ways_to_members(&catalogue(NEW), &[silent()]), []);
         assert_eq!(ways_to_members(&catalogue(["a", "", "c"]), &[silent()]), []);
-        assert_eq!(ways_to_members(&catalogue(OLD), &[Way { view: None, was: None }]), [], "never used");
+        assert_eq!(ways_to_members(&catalogue(OLD), &[Way { was: None, ..silent() }]), [], "never used");
         // Another way to the same server is better than silence.
         let answer = view(1, OLD);
-        let ways = [silent(), Way { view: answer.as_ref(), was: None }];
+        let ways = [silent(), Way { view: answer.as_ref(), ..silent() }];
         assert_eq!(ways_to_members(&catalogue(OLD), &ways), [(1, 1)]);
     }
 
@@ -245,7 +276,7 @@ mod tests {
     #[test]
     fn an_inactive_node_is_no_member_and_the_first_of_two_ways_is_taken() {
         let (first, second) = (view(2, OLD), view(2, OLD));
-        let way = |view| Way { view, was: None };
+        let way = |view| Way { view, to: None, was: None };
         let ways = [way(first.as_ref()), way(second.as_ref())];
         assert_eq!(ways_to_members(&catalogue(OLD), &ways), [(0, 2)]);
         let mut disabled = catalogue(OLD);

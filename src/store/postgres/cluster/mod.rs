@@ -3,7 +3,7 @@
 pub(crate) mod buckets;
 mod catalogue;
 pub(crate) mod distribution;
-mod node;
+pub(crate) mod node;
 pub(crate) mod nodes;
 mod owners;
 mod probe;

@@ -1,15 +1,17 @@
 //! One node of a cluster, by one of the ways that lead to it: a URL of the settings, or the address that
 //! the catalogue has.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use tokio::time::timeout;
 
 use crate::observe::metrics::METRICS;
 use crate::store::contract::cluster::COORDINATOR;
-use crate::store::postgres::cluster::catalogue::{ClusterView, NodeRow};
+use crate::store::postgres::cluster::catalogue::{Catalogue, ClusterView};
 use crate::store::postgres::cluster::shards::ServerNumber;
 use crate::store::postgres::connections::connector::Connector;
 use crate::store::postgres::connections::host_map::NodeAddress;
@@ -17,8 +19,12 @@ use crate::store::postgres::connections::pool::Pool;
 
 /// The number of a server that is not known.
 const UNKNOWN: ServerNumber = -1;
-/// A server that is no member is waited for this long.
-const OUTSIDER: Duration = Duration::from_secs(2);
+/// A server is waited for this long when it is asked what it knows.
+const LIMIT: Duration = Duration::from_secs(2);
+/// A connection to a member that may hang is waited for this long, because that delays what the others say.
+const BRIEF: Duration = Duration::from_secs(1);
+/// What a server said counts this long while it is silent.
+const MEMORY: Duration = Duration::from_secs(60);
 /// One that did not answer is asked again after 1, 2, 4 … refreshes, but at least after so many.
 const PATIENCE: u32 = 4;
 
@@ -33,6 +39,10 @@ pub(crate) struct Node {
     is_drained: AtomicBool,
     /// As which server, by which address of the catalogue, it was used last.
     was: Mutex<Option<(ServerNumber, NodeAddress)>>,
+    /// What it said when it answered last.
+    said: Mutex<Option<(Instant, ClusterView)>>,
+    /// The servers that its copy of the catalogue has elsewhere.
+    strays: ArcSwap<BTreeSet<ServerNumber>>,
     /// Refreshes without an answer, while it was no member.
     silences: AtomicU32,
 }
@@ -46,6 +56,8 @@ impl Node {
             answers: AtomicBool::new(true),
             is_drained: AtomicBool::new(false),
             was: Mutex::default(),
+            said: Mutex::default(),
+            strays: ArcSwap::default(),
             silences: AtomicU32::new(0),
         }
     }
@@ -78,6 +90,14 @@ impl Node {
         self.is_drained.load(Ordering::Relaxed)
     }
 
+    /// Whether it passes on statements for this server, or for all, to where the catalogue has it.
+    pub(crate) fn serves(&self, server: Option<ServerNumber>) -> bool {
+        match server {
+            Some(server) => self.number() == Some(server) || !self.strays.load().contains(&server),
+            None => self.strays.load().is_empty(),
+        }
+    }
+
     /// Whether it was found to be out of reach just now.
     pub(crate) fn is_away(&self) -> bool {
         self.connector().is_silent() || self.connector().sessions().is_away()
@@ -88,14 +108,21 @@ impl Node {
         self.was.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// What it said when it answered last, if that counts still.
+    pub(crate) fn said(&self) -> Option<ClusterView> {
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        said.filter(|(when, _)| when.elapsed() < MEMORY).map(|(_, view)| view)
+    }
+
     /// What the server knows; `None` if it does not answer.
     pub(crate) async fn view(&self) -> Option<ClusterView> {
         if !self.connector().is_member() {
             return self.view_of_outsider().await;
         }
-        let view = self.ask().await;
-        // Without a free connection, nothing is known.
-        self.set_answers(view.is_some() || !self.is_away());
+        let is_there = self.answers() || self.connector().is_reachable(BRIEF).await;
+        let view = if is_there { self.ask().await } else { None };
+        // It may have had no free connection.
+        self.set_answers(view.is_some() || is_there && self.connector().is_reachable(BRIEF).await);
         view
     }
 
@@ -105,7 +132,7 @@ impl Node {
             self.silences.store(silences.saturating_add(1), Ordering::Relaxed);
             return None;
         }
-        let view = timeout(OUTSIDER, self.ask()).await.ok().flatten();
+        let view = self.ask().await;
         if view.is_none() && silences == 0 {
             let server = self.connector().name();
             tracing::info!(%server, "a server that would be a node does not answer: others pass on what it has");
@@ -116,12 +143,18 @@ impl Node {
     }
 
     async fn ask(&self) -> Option<ClusterView> {
-        let mut lease = self.pool.acquire().await.ok()?;
-        ClusterView::read(&mut lease).await.ok()
+        let asked = timeout(LIMIT, async {
+            let mut lease = self.pool.acquire().await.ok()?;
+            ClusterView::read(&mut lease).await.ok()
+        });
+        let view = asked.await.ok().flatten()?;
+        *self.said.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), view.clone()));
+        Some(view)
     }
 
-    /// Uses it as the server of this number, or leaves it. `has_answered`: whether it just has.
-    pub(crate) fn set_role(&self, role: Option<(ServerNumber, &NodeRow)>, has_answered: bool) {
+    /// Uses it as the server of this number in the catalogue, or leaves it. `has_answered`: whether it just has.
+    pub(crate) fn set_role(&self, number: Option<ServerNumber>, catalogue: &Catalogue, has_answered: bool) {
+        let role = number.and_then(|number| Some((number, catalogue.get(&number)?)));
         if self.connector().is_member() != role.is_some() {
             let server = self.connector().name();
             match role {
@@ -139,6 +172,9 @@ impl Node {
             let is_drained = number != COORDINATOR && !row.holds_shards;
             self.is_drained.store(is_drained, Ordering::Relaxed);
             *self.was.lock().unwrap_or_else(PoisonError::into_inner) = Some((number, row.address.clone()));
+            if let Some((_, view)) = &*self.said.lock().unwrap_or_else(PoisonError::into_inner) {
+                self.strays.store(Arc::new(view.strays(catalogue)));
+            }
         }
         self.number.store(role.map_or(UNKNOWN, |(number, _)| number), Ordering::Relaxed);
         self.connector().set_member(role.is_some());

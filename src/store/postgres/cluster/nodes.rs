@@ -8,7 +8,8 @@
 //!
 //! The URLs of the settings are seeds: which nodes there are is said by the catalogue of the cluster, which
 //! is read again every few seconds. A node that a URL leads to is reached by that URL, others by the address
-//! that the catalogue has. What cannot be read or reached changes nothing.
+//! that the catalogue has. What cannot be read or reached changes nothing. A node passes on what goes to
+//! servers that its copy of the catalogue has at the right address.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,6 +38,8 @@ use crate::store::postgres::fault::StatementError;
 
 /// How often the map of buckets and the catalogue are read again.
 const REFRESH: Duration = Duration::from_secs(5);
+/// The same while a server with buckets answers nobody: another one may take its place.
+const PROMPT: Duration = Duration::from_secs(1);
 /// Lanes of a thread and kind, shared out among the servers that have buckets.
 const LANES_IN_ALL: usize = 8;
 /// The part of a server's connections that statements for one other server may take.
@@ -67,9 +70,9 @@ pub(crate) struct LaneKey {
 }
 
 impl LaneKey {
-    /// Whether its buckets have a known owner.
-    pub(crate) const fn has_owner(self) -> bool {
-        self.server.is_some()
+    /// The server that has its buckets.
+    pub(crate) const fn server(self) -> Option<ServerNumber> {
+        self.server
     }
 }
 
@@ -181,11 +184,11 @@ impl Nodes {
         LaneKey { server: owners.server_of(bucket), slot: (mixed % slots) as u8 }
     }
 
-    /// The connector that a lane should use now, and whether it is a substitute for that of the owner.
-    pub(crate) fn connector_of(&self, lane: LaneKey) -> (Arc<Connector>, bool) {
+    /// The node that a lane should use now, and whether it is a substitute for the owner.
+    pub(crate) fn node_of(&self, lane: LaneKey) -> (Arc<Node>, bool) {
         let used = self.topology.used.load();
         let node = used.in_order(lane.server).next().unwrap_or(&used.0[0]);
-        (Arc::clone(node.connector()), lane.has_owner() && node.number() != lane.server)
+        (Arc::clone(node), lane.server.is_some() && node.number() != lane.server)
     }
 
     /// The breaker of the server that has the buckets of a lane, if it is known.
@@ -195,10 +198,10 @@ impl Nodes {
     }
 
     /// Whether a lane that uses another server should change, because the owner of its buckets is there.
-    pub(crate) fn is_owner_back(&self, lane: LaneKey, used_by_lane: &Arc<Connector>) -> bool {
+    pub(crate) fn is_owner_back(&self, lane: LaneKey, used_by_lane: &Arc<Node>) -> bool {
         let used = self.topology.used.load();
         let owner = lane.server.and_then(|server| used.owner(server));
-        owner.is_some_and(|owner| !Arc::ptr_eq(owner.connector(), used_by_lane))
+        owner.is_some_and(|owner| !Arc::ptr_eq(owner, used_by_lane))
     }
 
     async fn acquire_of(
@@ -208,7 +211,7 @@ impl Nodes {
     ) -> Result<Lease, StatementError> {
         let used = self.topology.used.load_full();
         let mut last = StatementError::Fault(Fault::Unavailable);
-        let all = used.in_order(server).chain(used.0.iter().take(1));
+        let all = used.in_order(server).chain(used.0.iter().find(|node| node.serves(server)));
         for (tried, node) in all.enumerate() {
             match node.pool.acquire_for(wait).await {
                 Err(error) if node.is_away() && tried < used.0.len() => last = error,
@@ -238,8 +241,9 @@ impl Nodes {
                 if is_known && let Err(error) = nodes.refresh().await {
                     tracing::debug!(?error, "the map of buckets was not read");
                 }
+                let pause = if nodes.topology.breaker_of_all.is_open() { PROMPT } else { REFRESH };
                 drop(nodes);
-                tokio::time::sleep(REFRESH).await;
+                tokio::time::sleep(pause).await;
             }
         });
     }
@@ -272,21 +276,27 @@ impl Nodes {
         let mut named = self.named.lock().await;
         let mut nodes: Vec<Arc<Node>> = self.seeds.iter().chain(named.iter()).cloned().collect();
         let mut views = ask(&nodes).await;
-        let Some(catalogue) = believed(&views).cloned() else { return };
-        let new = self.without_way(&catalogue, &nodes, &views);
+        let said: Vec<_> = nodes.iter().map(|node| node.said()).collect();
+        let Some(catalogue) = believed(&said) else { return };
+        let new = self.without_way(catalogue, &nodes, &views);
         views.extend(ask(&new).await);
         nodes.extend(new);
-        let members = members(&catalogue, &nodes, &views);
+        let members = self.members(catalogue, &nodes, &views);
         if members.is_empty() {
             return;
         }
+        let set_roles = |of_members: bool| {
+            let all = nodes.iter().enumerate();
+            for (at, node) in all.filter(|(at, _)| members.contains_key(at) == of_members) {
+                node.set_role(members.get(&at).copied(), catalogue, views[at].is_some());
+            }
+        };
+        // In this order, no statement goes astray or to a node that is left.
+        set_roles(true);
         let used = members.keys().map(|at| Arc::clone(&nodes[*at])).collect();
         self.topology.used.store(Arc::new(UsedNodes(used)));
-        for (at, node) in nodes.iter().enumerate() {
-            let role = members.get(&at).and_then(|number| Some((*number, catalogue.get(number)?)));
-            node.set_role(role, views[at].is_some());
-        }
-        let missing = self.ways(&missing(&catalogue, &members));
+        set_roles(false);
+        let missing = self.ways(&missing(catalogue, &members));
         let is_wanted = |(at, node): &(usize, Arc<Node>)| {
             members.contains_key(at) || missing.contains_key(&node.connector().name())
         };
@@ -305,7 +315,7 @@ impl Nodes {
         if self.is_read_only {
             return Vec::new();
         }
-        let missing = missing(catalogue, &members(catalogue, nodes, views));
+        let missing = missing(catalogue, &self.members(catalogue, nodes, views));
         let is_new = |name: &String| nodes.iter().all(|node| node.connector().name() != *name);
         let ways = self.ways(&missing).into_iter().filter(|(name, _)| is_new(name));
         let room = (self.seeds.len() + MAX_NAMED).saturating_sub(nodes.len());
@@ -315,6 +325,23 @@ impl Nodes {
             Some(Arc::new(Node::named(connector.ok()?, self.options.max_connections as usize)))
         };
         ways.take(room).filter_map(node).collect()
+    }
+
+    /// The members of a cluster among these nodes, by their place, with their numbers.
+    fn members(
+        &self,
+        catalogue: &Catalogue,
+        nodes: &[Arc<Node>],
+        views: &[Option<ClusterView>],
+    ) -> BTreeMap<usize, ServerNumber> {
+        let way_to = |row: &NodeRow| self.options.cluster_hosts.way_to(&row.address).to_string();
+        let numbers: BTreeMap<String, ServerNumber> =
+            catalogue.iter().map(|(number, row)| (way_to(row), *number)).collect();
+        let to = |node: &Node| numbers.get(&node.connector().name()).copied();
+        let pairs = nodes.iter().zip(views);
+        let ways: Vec<_> =
+            pairs.map(|(node, view)| Way { view: view.as_ref(), to: to(node), was: node.was() }).collect();
+        ways_to_members(catalogue, &ways).into_iter().collect()
     }
 
     /// The URL of each of these servers, by its name in metrics.
@@ -342,17 +369,6 @@ fn connector(
 
 async fn ask(nodes: &[Arc<Node>]) -> Vec<Option<ClusterView>> {
     join_all(nodes.iter().map(|node| node.view())).await
-}
-
-/// The members of a cluster among these nodes, by their place, with their numbers.
-fn members(
-    catalogue: &Catalogue,
-    nodes: &[Arc<Node>],
-    views: &[Option<ClusterView>],
-) -> BTreeMap<usize, ServerNumber> {
-    let ways: Vec<_> =
-        nodes.iter().zip(views).map(|(node, view)| Way { view: view.as_ref(), was: node.was() }).collect();
-    ways_to_members(catalogue, &ways).into_iter().collect()
 }
 
 /// The active servers of a catalogue that are not among the members.

@@ -117,7 +117,7 @@ impl Topology {
     async fn answers_through_another(&self, server: ServerNumber) -> bool {
         let Some(bucket) = self.owners.load().bucket_on(server) else { return false };
         let used = self.used.load_full();
-        let Some(other) = used.in_order(None).find(|node| node.number() != Some(server)) else {
+        let Some(other) = used.in_order(Some(server)).find(|node| node.number() != Some(server)) else {
             return false;
         };
         let Ok(mut lease) = other.pool.acquire().await else { return false };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
+use crate::store::contract::cluster::COORDINATOR;
 use crate::store::postgres::cluster::node::Node;
 use crate::store::postgres::cluster::owners::Owners;
 use crate::store::postgres::cluster::shards::ServerNumber;
@@ -33,17 +34,20 @@ impl Topology {
 pub(crate) struct UsedNodes(pub Vec<Arc<Node>>);
 
 impl UsedNodes {
-    /// Those that may be in reach: the owner of these buckets first, then those that answered when they
-    /// were last asked.
+    /// Those that may be in reach and know the way: the owner of these buckets first, then those that answered
+    /// when they were last asked.
     pub(crate) fn in_order(&self, server: Option<ServerNumber>) -> impl Iterator<Item = &Arc<Node>> {
+        // What hangs on the coordinator, with its locks, would keep it from naming another server for the owner.
+        let is_wanted =
+            move |node: &Node| !node.is_drained() && (server.is_none() || node.number() != Some(COORDINATOR));
         let rank = move |node: &Node| match node.answers() {
             true if server.is_some() && server == node.number() => 0,
-            true if !node.is_drained() => 1,
+            true if is_wanted(node) => 1,
             true => 2,
             false => 3,
         };
         let of = move |wanted: u8| self.0.iter().filter(move |node| rank(node) == wanted);
-        (0..=3).flat_map(of).filter(|node| !node.is_away())
+        (0..=3).flat_map(of).filter(move |node| !node.is_away() && node.serves(server))
     }
 
     /// The node of this number, if it is in reach.
