@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::cluster::Cluster;
 use super::line::{Fate, Line};
+use super::respread::hold_in_the_middle;
 use super::site::Site;
 use crate::support::batch::post;
 use crate::support::client::Request;
@@ -170,7 +171,7 @@ fn only_inserts<'a>(table: &Table<'a>, row: &str, _: &str) -> Request<'a> {
     post(table.client, Batch::new().insert(table, &entity("x")).insert(table, &entity("y")).body())
 }
 
-const CASES: [Case; 6] = [
+static CASES: [Case; 6] = [
     Case {
         name: "insert",
         mark: None,
@@ -217,6 +218,12 @@ const CASES: [Case; 6] = [
     },
 ];
 
+/// Each case, by its number, and where its connection is lost.
+fn all_losses() -> impl Iterator<Item = (usize, &'static Case, Break)> {
+    let places = [Break::Before, Break::After];
+    CASES.iter().enumerate().flat_map(move |(number, case)| places.map(|place| (number, case, place)))
+}
+
 #[test]
 fn a_connection_lost_in_a_commit_is_an_unknown_outcome() {
     let database = fresh_database();
@@ -225,11 +232,15 @@ fn a_connection_lost_in_a_commit_is_an_unknown_outcome() {
     let client = site.client();
     let table = client.table();
     let mut line = Line::new(&site.address);
-    for (number, case) in CASES.iter().enumerate() {
-        for place in [Break::Before, Break::After] {
-            let row = format!("row{number}{place:?}");
+    for is_respread in [false, true] {
+        if is_respread {
+            hold_in_the_middle(&database, &table.name);
+        }
+        for (number, case, place) in all_losses() {
+            let row = format!("row{number}{place:?}{is_respread}");
             let etag = table.seed(with_keys("p", &row, json!({ "A": 1 })));
-            proxy.arm(&row, case.mark, place);
+            // Each write of a table that is being respread is a transaction of several statements.
+            proxy.arm(&row, if is_respread { Some("COMMIT") } else { case.mark }, place);
             let raw = answer(&mut line, &(case.request)(&table, &row, &etag));
             assert!(proxy.has_struck(), "{}: the trap did not close", case.name);
             let text = String::from_utf8_lossy(&raw.body);

@@ -235,7 +235,7 @@ fn a_respread_that_is_given_up_leaves_the_table_as_it_was() {
 }
 
 /// Begins a respread to 8 that dies before it has copied anything. It waits for whoever may be writing.
-fn hold_in_the_middle(url: &str, table: &str) {
+pub fn hold_in_the_middle(url: &str, table: &str) {
     let held = HeldTransaction::after(url, "LOCK TABLE entities IN ROW EXCLUSIVE MODE");
     until("the lock", || text(url, &locks("entities", "RowExclusiveLock")) != "0");
     let mut begun = command(url, table, &["8"]);
