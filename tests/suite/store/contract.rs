@@ -24,7 +24,7 @@ macro_rules! contract {
             groups: all_or_nothing, mixed_group, group_errors, crossing_groups, groups_of_upserts, upserts_beside_deletes,
                 upserts_tell_what_they_made, groups_of_merges;
             pages: walks, newest_first, newest_first_beside_writers, limits, points_and_ranges, out_of_time,
-                matches_of_any_density, large_entities;
+                matches_of_any_density, a_window_that_is_cut_off, large_entities;
             values: stored_unaltered;
             loads: stored_as_they_are, marked_together, marks_of_stale_copies_are_removed, the_last_version_has_none_behind_it;
             accounts: sealed_anew_together, options_by_account, queries_by_account;

@@ -306,6 +306,28 @@ pub fn is_any_of(wanted: &[i32], comparisons: i32) -> Predicate {
     Predicate::Any(others.chain(wanted.iter().copied()).map(compare).collect())
 }
 
+/// A page ends behind the last match of a window that is cut off, and the next one does not repeat it.
+pub async fn a_window_that_is_cut_off<B: AnyStore>(store: &B) {
+    const MATCHES: i32 = 150;
+    let (account, table) = table(store).await;
+    let of = |n: i32| {
+        let properties = [number("N", 0), vec![("T".into(), EdmValue::String("x".repeat(500)))]].concat();
+        write(WriteKind::Insert, "a", &format!("{n:03}"), properties)
+    };
+    let matches: Vec<_> = (0..MATCHES).map(of).collect();
+    // One of the large ones matches too.
+    let last = Key::new("p", "000");
+    let expected: Vec<Key> = matches.iter().map(|write| write.key.clone()).chain([last]).collect();
+    fill(store, &account, &table, matches).await;
+    fill_large(store, &account, &table, 100).await;
+    for time in [10, 30, 100].map(Duration::from_millis) {
+        let scan = Scan { time, residual: Some(is_any_of(&[0], 16)), ..scan(vec![Span::everything()]) };
+        let found = walk(store, &account, &table, &scan).await.concat();
+        let found: Vec<Key> = found.into_iter().map(|row| row.key).collect();
+        assert_eq!(found, expected, "in {time:?}");
+    }
+}
+
 /// Whatever a page's time and its filter, a walk over large entities ends and finds all.
 pub async fn large_entities<B: AnyStore>(store: &B) {
     const ENTITIES: i32 = 24;
