@@ -436,7 +436,8 @@ mod tests {
             let target = || SortedSource { is_ordered, ..place() };
             let (ended, deleted) = delete_extra(&source, &target(), Some(1_000));
             assert!(
-                ended.is_err_and(|error| error.to_string().contains("more than the 1000")) && deleted <= 1_000
+                ended.is_err_and(|error| error.to_string().contains("more than the 1000"))
+                    && deleted <= 1_000
             );
             assert_eq!(delete_extra(&source, &target(), Some(1_990)).1, 1_990);
         }
