@@ -5,7 +5,7 @@
 //! As in the log, there is no secret, no signature and no content of an entity. A reason may name
 //! keys of entities.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -55,8 +55,10 @@ pub(crate) struct AnsweredRequest<'a> {
     pub reason: &'a str,
 }
 
-/// The last [`KEPT`] requests.
+/// The last [`KEPT`] requests. Until an operator looks, only those that were refused or slow are added, so that the
+/// others cost nothing.
 pub(crate) struct RecentRequests {
+    is_watched: AtomicBool,
     /// The number of requests that have a place.
     placed: AtomicU64,
     /// The place of a request is its id modulo [`KEPT`].
@@ -66,7 +68,18 @@ pub(crate) struct RecentRequests {
 impl RecentRequests {
     /// An empty ring.
     pub(crate) fn new() -> Self {
-        Self { placed: AtomicU64::new(0), places: (0..KEPT).map(|_| Mutex::new(None)).collect() }
+        let places = (0..KEPT).map(|_| Mutex::new(None)).collect();
+        Self { is_watched: AtomicBool::new(false), placed: AtomicU64::new(0), places }
+    }
+
+    /// Adds all requests from now on.
+    pub(crate) fn watch(&self) {
+        self.is_watched.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a request that ended like this is to be added.
+    pub(crate) fn wants(&self, status: u16, is_slow: bool) -> bool {
+        status >= 400 || is_slow || self.is_watched.load(Ordering::Relaxed)
     }
 
     /// Adds a request.
@@ -175,6 +188,16 @@ mod tests {
 
     fn ids(found: &[RecentRequest]) -> Vec<u64> {
         found.iter().map(|request| request.id).collect()
+    }
+
+    #[test]
+    fn until_an_operator_looks_only_refused_and_slow_requests_are_wanted() {
+        let ring = RecentRequests::new();
+        let wanted =
+            || [(200, false), (404, false), (200, true)].map(|(status, slow)| ring.wants(status, slow));
+        assert_eq!(wanted(), [false, true, true]);
+        ring.watch();
+        assert_eq!(wanted(), [true; 3]);
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl Observed {
             slow: duration > slow,
         };
         record.end(duration, &ending);
-        if let Some(recent) = recent {
+        if let Some(recent) = recent.filter(|recent| recent.wants(ending.status, ending.slow)) {
             recent.add(&self.answered(&ending, duration));
         }
         self.log(&ending, duration);

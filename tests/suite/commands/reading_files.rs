@@ -29,7 +29,9 @@ impl Reading {
         let former = std::fs::read_dir(&temporary).expect("a folder").flatten();
         let former = former.map(|folder| folder.path()).collect();
         write_large(site);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rowhouse"));
+        // Under nohup, the tests ignore this signal, and their children would, too.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_rowhouse")]);
         command.args(["copy", "People.json", "dump:out"]);
         command
             .current_dir(&site.folder)

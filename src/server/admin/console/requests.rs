@@ -26,6 +26,7 @@ pub(crate) async fn requests(call: &Call<'_>) -> Outcome {
         Some(_) => return Err(Refusal::bad_request(format!("limit: must be 1 to {MAX_LIMIT}"))),
     };
     let recent = call.admin.service.recent.as_ref();
+    recent.inspect(|recent| recent.watch());
     let found = recent.map(|recent| recent.read(after, limit)).unwrap_or_default();
     let newest = recent.map_or(0, RecentRequests::newest);
     let last =

@@ -13,6 +13,7 @@ const MAX_ACCOUNTS: usize = 1000;
 /// Answers with the state of the server and the accounts that it serves.
 pub(crate) async fn session(call: &Call<'_>) -> Outcome {
     let admin = call.admin;
+    admin.service.recent.as_ref().inspect(|recent| recent.watch());
     let follower = &admin.service.follower;
     let served = follower.accounts();
     let accounts = served.names();
