@@ -125,7 +125,10 @@ pub(crate) async fn refuse_foreign_tables(
                 .is_some();
         }
         if is_foreign {
-            return Err(StartError::Foreign { schema: schema.clone(), table });
+            // Another server may have migrated since the path was found.
+            let is_migrated = SearchPath::is_migrated(db).await.map_err(StartError::of_statement)?;
+            let foreign = || StartError::Foreign { schema: schema.clone(), table };
+            return if is_migrated { Ok(()) } else { Err(foreign()) };
         }
     }
     Ok(())

@@ -43,6 +43,11 @@ impl SearchPath {
         self.schema.as_ref().map(set).unwrap_or_default()
     }
 
+    /// Whether a schema on the path of the session has the tables by now.
+    pub(crate) async fn is_migrated(db: &mut PgConnection) -> Result<bool, sqlx::Error> {
+        Ok(!names(db).await?.is_empty())
+    }
+
     async fn find(db: &mut PgConnection) -> Result<Self, StartError> {
         let names = names(db).await.map_err(StartError::Connect)?;
         let [_, _, ..] = names.as_slice() else {
