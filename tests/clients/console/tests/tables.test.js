@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { consoleForThisFile, newName, open, picture, tick } from "./console.js";
+import { consoleForThisFile, eventually, newName, open, picture, tick } from "./console.js";
 
 const our = consoleForThisFile();
 const tables = () => `#/tables/${our.server.account}`;
@@ -50,7 +50,7 @@ test("without a token or a server, nothing offers to create a table", async () =
   const areDisabled = async () =>
     (await button(page, "Create table").first().isDisabled()) && (await button(page, "Import").isDisabled());
   await page.getByRole("grid").waitFor();
-  assert.equal(await areDisabled(), false);
+  await eventually(areDisabled, false);
   for (const path of ["**/livez", "**/tables?*"]) await page.route(path, (route) => route.abort());
   await page.reload();
   await page.getByText("The server does not answer.").first().waitFor();

@@ -44,6 +44,8 @@ class Server:
         self.settings = {}
         self.process = None
         self.ready_line = None
+        # The line after it, with the connection string.
+        self.connection_line = None
         self.origin = None
 
     @property
@@ -91,6 +93,7 @@ class Server:
             raise RuntimeError(
                 f"the server did not become ready; it printed {self.ready_line!r} and logged:\n{self.log.read_text()}"
             )
+        self.connection_line = lines.get(timeout=START_SECONDS)
         self.origin = found.group(1)
         return self
 

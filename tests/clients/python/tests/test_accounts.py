@@ -96,7 +96,7 @@ def test_accounts_do_not_see_each_other(tmp_path, database_url):
 def test_the_connection_string_that_the_server_prints_works(tmp_path):
     server = Server(tmp_path, account="devstoreaccount1").start(accounts="")
     try:
-        connection_string = server.ready_line[server.ready_line.index("DefaultEndpointsProtocol=") :].strip()
+        connection_string = server.connection_line[server.connection_line.index("DefaultEndpointsProtocol=") :].strip()
         with TableServiceClient.from_connection_string(connection_string, retry_total=0) as service:
             table = service.create_table("FromString")
             table.create_entity({"PartitionKey": "p", "RowKey": "r"})

@@ -29,7 +29,7 @@ def test_the_example_can_be_used_as_it_is(tmp_path):
     server = Server(tmp_path)
     server.start_by_dotenv()
     try:
-        assert "AccountName=myaccount;AccountKey=<key>;" in server.ready_line
+        assert "AccountName=myaccount;AccountKey=<key>;" in server.connection_line
         assert "sqlite://rowhouse.db" in server.ready_line
         assert (tmp_path / "rowhouse.db").exists()
     finally:
