@@ -46,7 +46,7 @@ test("a new table has the focus", async () => {
 });
 
 test("without a token or a server, nothing offers to create a table", async () => {
-  const page = await open(our, "", { isLost: true });
+  const page = await open(our, tables(), { isLost: true });
   const areDisabled = async () =>
     (await button(page, "Create table").first().isDisabled()) && (await button(page, "Import").isDisabled());
   await page.getByRole("grid").waitFor();
