@@ -221,7 +221,7 @@ pub async fn narrowed_is_eval<B: AnyStore>(store: &B) {
         };
         for used in [some, &indexes[..], &[]] {
             let mut filtered = scan(vec![Span::everything()]);
-            filtered.rows = if at % 2 == 0 { 7 } else { 1000 };
+            filtered.rows = if at % 2 == 0 { 29 } else { 1000 };
             filtered.indexed = choices(&predicate, used);
             narrowed += usize::from(!filtered.indexed.is_empty());
             filtered.residual = Some(predicate.clone());

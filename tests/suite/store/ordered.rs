@@ -178,7 +178,7 @@ pub async fn ordered_is_sorted_eval<B: AnyStore>(store: &B) {
             for order in [PageOrder::Ascending, PageOrder::Descending] {
                 let expected: Vec<&Key> = expected.iter().map(|row| &row.key).collect();
                 let mut scan = ordered(index, order, filter.as_ref(), spans.clone());
-                scan.rows = if at % 2 == 0 { 7 } else { 1000 };
+                scan.rows = if at % 2 == 0 { 29 } else { 1000 };
                 let others: Vec<_> = indexes.iter().filter(|other| *other != index).cloned().collect();
                 if let (Some(filter), 0) = (&filter, at % 3) {
                     scan.indexed = choices(filter, &others);
