@@ -34,7 +34,8 @@ impl AtTerminal {
     }
 
     fn start_with_output(site: &Site, arguments: &[&str], output: impl Into<Option<Stdio>>) -> Self {
-        let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
+        let near =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
         grantpt(&near).and_then(|()| unlockpt(&near)).expect("a terminal");
         tcsetwinsize(&near, Winsize { ws_row: 40, ws_col: 160, ws_xpixel: 0, ws_ypixel: 0 }).expect("a size");
         let name = ptsname(&near, Vec::new()).expect("a name");
