@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::database::read;
 use super::output::{Done, OutputForm, Problem, block_on, interruption};
-use crate::server::config::{Database, DatabaseUrl};
+use crate::server::config::{Database, DatabaseSettings, DatabaseUrl};
 use crate::server::database::DatabaseError;
 use crate::store::sqlite::{Backup, Copied, Location};
 
@@ -31,7 +31,8 @@ pub(crate) struct BackupArguments {
 
 /// Copies the database to a new file and checks the copy.
 pub(crate) fn run(arguments: &BackupArguments) -> Done {
-    let database = read(|mistakes| arguments.url.read(mistakes))?;
+    let settings = DatabaseSettings { url: arguments.url.clone(), ..DatabaseSettings::default() };
+    let database = read(&settings)?;
     let source = source(&database)?;
     let file = &arguments.file;
     let Copied { bytes, tables, entities } = block_on(copy(source, file))?;

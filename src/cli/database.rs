@@ -47,15 +47,15 @@ impl DatabaseArguments {
 }
 
 /// Reads the settings of the database.
-pub(super) fn read(settings: impl FnOnce(&mut Mistakes) -> Option<Database>) -> Done<Database> {
+pub(super) fn read(settings: &DatabaseSettings) -> Done<Database> {
     let mut mistakes = Mistakes::default();
-    let database = settings(&mut mistakes);
+    let database = settings.read(&mut mistakes);
     Ok(mistakes.unless(database)?)
 }
 
 /// As [`read`]. `in_memory` says why the command needs another database than one in memory.
 pub(super) fn read_lasting(storage: &DatabaseSettings, in_memory: &str) -> Done<Database> {
-    let database = read(|mistakes| storage.read(mistakes))?;
+    let database = read(storage)?;
     if database.is_in_memory() {
         return Err(Problem(format!("--database-url: {in_memory}")));
     }

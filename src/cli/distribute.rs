@@ -35,7 +35,7 @@ pub(crate) struct DistributeArguments {
 
 /// Distributes what is not distributed yet, and prints each step.
 pub(crate) fn run(arguments: &DistributeArguments) -> Done {
-    let database = read(|mistakes| arguments.storage.read(mistakes))?;
+    let database = read(&arguments.storage)?;
     let Database::Postgres { options, .. } = &database else {
         return Err(Problem(
             "--database-url: SQLite cannot be distributed; `rowhouse copy` copies a SQLite database to \

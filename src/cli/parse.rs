@@ -1,7 +1,7 @@
 //! Parses the command line. Unlike clap, which stops at the first invalid value, it reports all of
 //! them.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -77,13 +77,8 @@ pub(crate) fn first_line(error: &clap::Error) -> String {
 /// Describes an invalid value, which is that of a variable unless the flag is among the arguments.
 fn invalid_value(error: &clap::Error, flag: &str, arguments: &[OsString], command: &clap::Command) -> String {
     let line = first_line(error).replace("invalid digit found in string", "not a whole number");
-    let is_given = |argument: &OsString| {
-        argument
-            .to_str()
-            .and_then(|text| text.strip_prefix(flag))
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
-    };
-    let variable = if arguments.iter().any(is_given) { None } else { variable_of(command, flag) };
+    let is_given = arguments.iter().any(|argument| argument == flag || has_value(argument, flag));
+    let variable = if is_given { None } else { variable_of(command, flag) };
     match (variable, error.get(ContextKind::InvalidValue), line.split_once("': ")) {
         (Some(name), Some(ContextValue::String(value)), Some((_, reason))) => {
             format!("{name}={value}: {reason}")
@@ -158,17 +153,18 @@ fn flag_of(error: &clap::Error) -> Option<String> {
     }
 }
 
+/// Whether an argument is this flag with its value, as in `--name=value`.
+fn has_value(argument: &OsStr, flag: &str) -> bool {
+    argument.to_str().and_then(|text| text.strip_prefix(flag)).is_some_and(|rest| rest.starts_with('='))
+}
+
 fn without(arguments: Vec<OsString>, flag: &str) -> Vec<OsString> {
     let mut kept = Vec::with_capacity(arguments.len());
     let mut given = arguments.into_iter();
     while let Some(argument) = given.next() {
         if argument == flag {
             given.next();
-        } else if argument
-            .to_str()
-            .and_then(|text| text.strip_prefix(flag))
-            .is_none_or(|rest| !rest.starts_with('='))
-        {
+        } else if !has_value(&argument, flag) {
             kept.push(argument);
         }
     }

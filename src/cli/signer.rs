@@ -90,7 +90,7 @@ impl KeyArguments {
 
     /// Returns the database of the settings.
     pub(crate) fn database(&self) -> Done<Database> {
-        read(|mistakes| self.storage.read(mistakes))
+        read(&self.storage)
     }
 
     async fn of_settings(&self, wanted: Option<&str>) -> Done<(String, AccountKey)> {

@@ -77,8 +77,7 @@ pub(crate) fn run(command: &TableCommand) -> Result<(), TransferEnd> {
 fn run_respread(arguments: &RespreadArguments) -> Result<(), TransferEnd> {
     let table = TableName::parse(&arguments.table)
         .map_err(|_| TransferEnd::Usage(format!("the table name {:?} is not valid", arguments.table)))?;
-    let database = database::read(|mistakes| arguments.storage.read(mistakes))
-        .map_err(|Problem(text)| TransferEnd::Usage(text))?;
+    let database = database::read(&arguments.storage).map_err(|Problem(text)| TransferEnd::Usage(text))?;
     let Database::Postgres { options, .. } = &database else {
         return Err(TransferEnd::Usage(
             "--database-url: SQLite keeps each table in one bucket, so `rowhouse table respread` needs \

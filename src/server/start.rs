@@ -157,7 +157,7 @@ async fn start(config: &Config) -> Result<Running, ServeError> {
     if let Some(tls) = tls.clone() {
         actix_web::rt::spawn(async move { tls.follow().await });
     }
-    let (admin, console) = start_admin(config, &service, address, &mut worker)?.unzip();
+    let (admin, console) = start_admin(config, &service, address, &mut worker)?;
     let (drain, draining) = watch::channel(());
     let edge = Edge {
         service: Arc::clone(&service),
@@ -173,7 +173,7 @@ async fn start(config: &Config) -> Result<Running, ServeError> {
     Ok(Running {
         server,
         admin,
-        listening: ListeningServer { address, service, console: console.flatten() },
+        listening: ListeningServer { address, service, console },
         drain,
         worker,
         lock,
@@ -231,8 +231,8 @@ fn bind_admin(settings: &AdminAddress) -> io::Result<TcpListener> {
     }
 }
 
-/// An admin listener, and where its console is, unless that is off.
-type AdminListener = ((Server, Data<Admin>), Option<ConsoleAddress>);
+/// The admin listener and the address of its console, if there are any.
+type AdminListener = (Option<(Server, Data<Admin>)>, Option<ConsoleAddress>);
 
 /// Starts the admin listener, if it is configured.
 fn start_admin(
@@ -240,8 +240,8 @@ fn start_admin(
     service: &Arc<Service>,
     tables: SocketAddr,
     worker: &mut Worker,
-) -> Result<Option<AdminListener>, ServeError> {
-    let Some(settings) = &config.admin else { return Ok(None) };
+) -> Result<AdminListener, ServeError> {
+    let Some(settings) = &config.admin else { return Ok((None, None)) };
     let failed =
         |error| ServeError::Listen { flag: "--admin-listen", address: settings.listen.to_string(), error };
     let listener = bind_admin(settings).map_err(failed)?;
@@ -277,7 +277,7 @@ fn start_admin(
     }
     let url = format!("http://{}/console/", http::reachable(address));
     let console = has_console(config).then_some(ConsoleAddress { url, generated_token });
-    Ok(Some(((server, admin), console)))
+    Ok((Some((server, admin)), console))
 }
 
 /// Serves until SIGTERM, after which clients may have some time to connect elsewhere, or until SIGINT

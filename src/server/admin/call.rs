@@ -36,7 +36,7 @@ pub(crate) struct Call<'a> {
 impl<'a> Call<'a> {
     /// Returns the value of a header, if it is text.
     pub(crate) fn header(&self, name: HeaderName) -> Option<&'a str> {
-        self.headers.get(name).and_then(|value| value.to_str().ok())
+        text_of(self.headers, name)
     }
 
     /// Returns the first parameter of this name in the query string, decoded.
@@ -119,6 +119,11 @@ pub(crate) async fn within<T, E: Into<Refusal>>(
         Ok(done) => done.map_err(Into::into),
         Err(_) => Err(Error::from(Code::OperationTimedOut).into()),
     }
+}
+
+/// Returns the value of a header, if it is text.
+pub(crate) fn text_of(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
 }
 
 /// Returns the weight of an item in a list such as that of `Accept` (RFC 9110, 12.4.2): 0 to 1, 0 if it is not in the

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::header::{self, HeaderName, HeaderValue};
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::audit::{Audit, Audited, Operator};
-use super::call::Call;
+use super::call::{Call, text_of};
 use super::console::service;
 use super::guard::{Admission, GuardedRequest, token_needed};
 use super::reply::{Outcome, Refusal, Reply};
@@ -169,15 +169,11 @@ fn methods(admin: &Admin, path: &str) -> String {
 fn guarded(http: &HttpRequest) -> GuardedRequest<'_> {
     let headers = http.headers();
     GuardedRequest {
-        authorization: text(headers, header::AUTHORIZATION),
-        host: text(headers, header::HOST),
+        authorization: text_of(headers, header::AUTHORIZATION),
+        host: text_of(headers, header::HOST),
         // What is no text is another origin too.
         origin: headers.get(header::ORIGIN).map(|value| value.to_str().unwrap_or_default()),
     }
-}
-
-fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
-    headers.get(name).and_then(|value| value.to_str().ok())
 }
 
 fn refuse(admin: &Admin, http: &HttpRequest, refusal: Refusal, request_id: &str) -> HttpResponse {

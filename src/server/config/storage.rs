@@ -88,13 +88,6 @@ pub(crate) enum Database {
     },
 }
 
-impl DatabaseUrl {
-    /// Reads the settings; `None` after a mistake, which is recorded.
-    pub(crate) fn read(&self, mistakes: &mut Mistakes) -> Option<Database> {
-        DatabaseSettings { url: self.clone(), ..DatabaseSettings::default() }.read(mistakes)
-    }
-}
-
 impl DatabaseSettings {
     /// Reads the settings; `None` after a mistake, which is recorded.
     pub(crate) fn read(&self, mistakes: &mut Mistakes) -> Option<Database> {

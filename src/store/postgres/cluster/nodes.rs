@@ -38,7 +38,7 @@ use crate::store::postgres::fault::StatementError;
 
 /// How often the map of buckets and the catalogue are read again.
 const REFRESH: Duration = Duration::from_secs(5);
-/// The same while a server with buckets answers nobody: another one may take its place.
+/// Interval between two reads of the catalogue while a server with buckets does not answer: a standby may replace it.
 const PROMPT: Duration = Duration::from_secs(1);
 /// Lanes of a thread and kind, shared out among the servers that have buckets.
 const LANES_IN_ALL: usize = 8;
