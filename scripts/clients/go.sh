@@ -50,6 +50,7 @@ fetch_go() {
 
 # run_go CLIENT NAME STORE [DATABASE_URL]
 run_go() {
+    use_new_go || return 1
     say "$2 on $3"
     local status=0 report=$work/$1-$3.json
     (
