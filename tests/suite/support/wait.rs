@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-/// How long an event may take, on a machine that has much else to do.
-pub const PATIENCE: Duration = Duration::from_secs(180);
+/// How long an event may take, also on a machine with a load average of 6.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
 

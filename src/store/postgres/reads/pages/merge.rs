@@ -109,7 +109,9 @@ pub(super) async fn read(
         if !fill(&share, most, store, table_id, &mut buckets, turn).await? {
             return Ok(None);
         }
-        hand_out(&mut buckets, &mut page);
+        if let Some(last) = hand_out(&mut buckets, &mut page) {
+            skip_to(&scan.order.after(last), &mut buckets, scan.order);
+        }
         let unfinished = first(&mut buckets, scan.order);
         let is_finished = unfinished.is_none();
         let is_over = page.is_full() || page.is_out_of_time() || turn.is_over(None);
@@ -187,20 +189,49 @@ impl BucketRows {
     }
 }
 
-/// Passes on rows in order, up to where a bucket has to be read on or the page ends.
-fn hand_out(buckets: &mut [BucketRows], page: &mut StreamedPage<'_>) {
-    loop {
-        let Some(first) = first(buckets, page.order) else { return };
-        let Some(row) = first.rows.pop_front() else { return };
+/// Passes on rows in order, up to where a bucket has to be read on or the page ends. Returns the key of the last row.
+fn hand_out(buckets: &mut [BucketRows], page: &mut StreamedPage<'_>) -> Option<Key> {
+    let mut last = None;
+    while let Some(row) = first(buckets, page.order).and_then(|first| first.rows.pop_front()) {
         if page.offer_held((&row).into()).is_break() {
-            return;
+            break;
         }
+        last = Some(row.key);
+    }
+    last
+}
+
+/// Cuts off the keys before a bound that the page has passed. Only one bucket has a key, so a bucket that is still to be
+/// read from the key of a row of another bucket on has no row with that key, and the next page starts after it.
+fn skip_to(bound: &Key, buckets: &mut [BucketRows], order: PageOrder) {
+    for bucket in buckets.iter_mut().filter(|bucket| bucket.is_hungry()) {
+        bucket.rest = order.rest_of(std::mem::take(&mut bucket.rest), bound);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::model::Ticks;
+    use crate::protocol::model::entity::StoredProperties;
+
+    #[test]
+    fn a_page_ends_after_its_last_row_if_another_bucket_is_still_to_be_read_from_that_key_on() {
+        let (key, order) = (Key::new("p", "r"), PageOrder::Ascending);
+        let row =
+            Stored { key: key.clone(), modified: Ticks::now(), properties: StoredProperties::default() };
+        let unread = vec![Span { lower: key.clone(), upper: None }];
+        let bucket = |rows: Vec<Stored>, rest| BucketRows { bucket: 0, rows: rows.into(), rest, asked: 0 };
+        let mut buckets = [bucket(vec![row], Vec::new()), bucket(Vec::new(), unread)];
+        let (scan, mut into): (_, Vec<Stored>) = (Scan::over(Vec::new()), Vec::new());
+        let last = hand_out(&mut buckets, &mut StreamedPage::new(&scan, &mut into)).expect("a row");
+        assert_eq!(last, key);
+        skip_to(&order.after(last), &mut buckets, order);
+        assert_eq!(
+            first(&mut buckets, order).and_then(|bucket| bucket.next_bound(order)),
+            Some(order.after(key))
+        );
+    }
 
     #[test]
     fn a_bucket_gets_the_spans_that_may_have_rows_in_it() {
