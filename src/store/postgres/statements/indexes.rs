@@ -62,7 +62,7 @@ pub(crate) const HOLDERS: &str = "SELECT c.oid::regclass::text AS name FROM pg_c
      AND p.parentrelid IS NOT NULL ORDER BY name";
 /// The indexes in the database whose names begin in this way, also those that are not complete.
 pub(crate) const PARTS: &str = "SELECT c.oid::regclass::text AS name, c.relname, i.indisvalid, \
-     pg_relation_size(c.oid) AS bytes, coalesce(pg_stat_get_numscans(c.oid), 0) AS uses, \
+     coalesce(pg_relation_size(c.oid), 0) AS bytes, coalesce(pg_stat_get_numscans(c.oid), 0) AS uses, \
      p.blocks_done::float8 / nullif(p.blocks_total, 0) AS progress, p.pid \
      FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid \
      LEFT JOIN pg_stat_progress_create_index AS p ON p.index_relid = c.oid \
