@@ -117,7 +117,8 @@ test("what nobody touched in the editor is written as it was", async () => {
     await page
       .locator(`.grid-row[aria-rowindex="${row + 2}"] .key`)
       .first()
-      .dblclick();
+      .click();
+    await page.getByRole("grid").press("Enter");
     await page.getByLabel("How to save").selectOption("replace");
     if (row === 0) await picture(page, "editor-odd");
     await page.getByRole("button", { name: "Save" }).click();
