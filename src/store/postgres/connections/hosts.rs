@@ -250,9 +250,7 @@ impl Hosts {
         let connect = &self.hosts[host].connect;
         let mut connection = PgConnection::connect_with(connect).await?;
         if connect.get_socket().is_none() {
-            let port = connect.get_port();
-            // The list of this process's sockets is long where many clients are connected.
-            let _ = tokio::task::spawn_blocking(move || set_socket_options(port)).await;
+            set_socket_options(connect.get_port()).await;
         }
         if wanted == WantedSession::Any {
             return Ok(connection);

@@ -16,9 +16,15 @@ use std::os::fd::{BorrowedFd, RawFd};
 use rustix::net::getpeername;
 use rustix::net::sockopt::set_tcp_nodelay;
 
-/// Sets them on all connections of this process to a port. What cannot be read or set is left as it is: then
-/// statements only take longer. Does nothing on systems without `/proc`.
-pub(super) fn set_socket_options(port: u16) {
+/// Sets them on all connections of this process to a port, on a thread that serves no requests: the list of
+/// descriptors is long where many clients are connected.
+pub(super) async fn set_socket_options(port: u16) {
+    let _ = tokio::task::spawn_blocking(move || set_on_connections(port)).await;
+}
+
+/// What cannot be read or set is left as it is: then statements only take longer. Does nothing on systems without
+/// `/proc`.
+fn set_on_connections(port: u16) {
     let Ok(descriptors) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers = descriptors.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     numbers.filter(|number: &RawFd| *number >= 0).for_each(|number| {
@@ -64,6 +70,8 @@ mod limits {
 mod tests {
     use std::net::{TcpListener, TcpStream};
 
+    use futures_util::FutureExt;
+
     use super::*;
 
     #[test]
@@ -73,11 +81,31 @@ mod tests {
             |to: &TcpListener| TcpStream::connect(to.local_addr().expect("bound")).expect("it listens");
         let (session, bystander) = (connect(&database), connect(&other));
         assert!(!session.nodelay().expect("an option"));
-        set_socket_options(database.local_addr().expect("bound").port());
+        set_on_connections(database.local_addr().expect("bound").port());
         assert!(session.nodelay().expect("an option"));
         assert!(!bystander.nodelay().expect("an option"));
         #[cfg(target_os = "linux")]
         assert_limits(&session, &bystander);
+    }
+
+    #[test]
+    fn the_thread_that_opens_a_session_does_not_list_the_descriptors() {
+        let database = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = database.local_addr().expect("bound");
+        let session = TcpStream::connect(address).expect("it listens");
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.max_blocking_threads(1).build().expect("a runtime");
+        runtime.block_on(async {
+            let (release, released) = std::sync::mpsc::channel::<()>();
+            let other_work = tokio::task::spawn_blocking(move || released.recv());
+            let mut setting = std::pin::pin!(set_socket_options(address.port()));
+            let first_poll = setting.as_mut().now_or_never();
+            assert_eq!((first_poll, session.nodelay().expect("an option")), (None, false));
+            drop(release);
+            setting.await;
+            assert!(session.nodelay().expect("an option"));
+            assert!(other_work.await.expect("it ends").is_err());
+        });
     }
 
     #[cfg(target_os = "linux")]
