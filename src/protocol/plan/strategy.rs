@@ -308,6 +308,21 @@ mod tests {
     }
 
     #[test]
+    fn the_summary_of_an_order_says_that_few_entities_are_sorted_instead() {
+        let summary = |has_residual, order| KeyAccess::Order.summary(has_residual, order);
+        assert_eq!(
+            summary(false, PageOrder::Ascending),
+            "The index of the order is read from its lowest entry on, or the few entities that the filter leaves are \
+             sorted."
+        );
+        assert_eq!(
+            summary(true, PageOrder::Descending),
+            "The index of the order is read from its highest entry on, or the few entities that the filter leaves are \
+             sorted, and each entity is compared with the filter."
+        );
+    }
+
+    #[test]
     fn the_text_of_a_filter_means_the_same_filter() {
         for filter in [
             "X eq X'00ff' and T gt datetime'2020-01-01T00:00:00Z' or not (S ne 'it''s')",
