@@ -439,6 +439,8 @@ mod tests {
         assert!(problems(|found| found.schema = Some(9)).is_empty(), "a newer one is no harm");
         assert!(problems(|found| found.skew = None).is_empty());
         assert_eq!(problems(|found| found.is_standby = true), ["primary"]);
+        assert_eq!(problems(|found| found.reads_only = true), ["role"]);
+        assert_eq!(problems(|found| (found.reads_only, found.is_standby) = (true, true)), ["primary"]);
         assert_eq!(problems(|found| found.encoding = Some("LATIN1".into())), ["encoding"]);
         assert_eq!(problems(|found| found.missing = vec!["INSERT on tables".into()]), ["privileges"]);
         for obstacle in [MigrationObstacle::Forbidden("no".into()), MigrationObstacle::OnWorker] {

@@ -257,6 +257,20 @@ fn missing_privileges_are_named() {
 }
 
 #[test]
+fn a_role_whose_sessions_only_read_is_a_problem() {
+    let site = Site::postgres();
+    site.json(&["migrate"]);
+    execute(
+        &site.url,
+        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); \
+         END $$",
+    );
+    let told = check(&site, &[], &[]);
+    finds(&told, "role", &["read-only"], "default_transaction_read_only = off");
+    assert_eq!(finding(&told, "privileges")["ok"], true, "{told}");
+}
+
+#[test]
 fn a_primary_is_no_replica() {
     let (site, other) = (Site::postgres(), Site::postgres());
     let told = check(&site, &["--secondary-database-url", &other.url], &[]);
