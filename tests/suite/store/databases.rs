@@ -56,6 +56,21 @@ async fn a_database_that_cannot_store_every_text_is_refused() {
     execute(server_url(), &format!("DROP DATABASE {name} WITH (FORCE)"));
 }
 
+#[tokio::test]
+async fn a_statement_timeout_of_the_database_does_not_apply_to_migrations() {
+    let url = fresh_database();
+    execute(
+        &url,
+        "CREATE FUNCTION refuse_a_timeout() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN \
+         IF current_setting('statement_timeout') <> '0' THEN \
+         RAISE 'the statement has a timeout of %', current_setting('statement_timeout'); END IF; END $$; \
+         CREATE EVENT TRIGGER refuse_a_timeout ON ddl_command_start EXECUTE FUNCTION refuse_a_timeout(); \
+         DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET statement_timeout = 600000', current_database()); END $$",
+    );
+    let migrated = PgStore::connect(PgOptions::new(&url)).await;
+    assert!(migrated.is_ok(), "{:?}", migrated.err());
+}
+
 /// A PgBouncer before the test server, whose socket is in a folder of its own.
 struct Pooler {
     process: Child,
