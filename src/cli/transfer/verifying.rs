@@ -105,7 +105,8 @@ pub(super) fn report(form: &OutputForm, compared: &Compared) -> Result<(), Trans
         tables.iter().for_each(|table| text.push_str(&format!("{table}: the table is {word}\n")));
     }
     compared.settings.iter().for_each(|setting| text.push_str(&format!("{setting} differ\n")));
-    compared.unread.iter().for_each(|unread| text.push_str(&format!("not compared: {unread}\n")));
+    let not_compared: Vec<&String> = compared.unread.iter().chain(&compared.absent).collect();
+    not_compared.iter().for_each(|setting| text.push_str(&format!("not compared: {setting}\n")));
     if compared.tables.is_empty() {
         text.push_str("no table was compared\n");
     }
@@ -122,7 +123,8 @@ pub(super) fn report(form: &OutputForm, compared: &Compared) -> Result<(), Trans
         text.push_str(&format!("  not understood: {table}: {}: {}\n", entity.reason, entity.entity));
     }
     text.push_str(match (compared.is_equal(), compared.has_no_difference()) {
-        (true, _) => "equal",
+        (true, _) if compared.absent.is_empty() => "equal",
+        (true, _) => "equal except for the settings that were not compared",
         (false, true) => "not proved equal: no difference was found, but not everything could be read",
         (false, false) => "not equal",
     });
@@ -151,7 +153,7 @@ pub(super) fn report(form: &OutputForm, compared: &Compared) -> Result<(), Trans
     let value = json!({
         "report": "verify", "equal": compared.is_equal(), "tables": tables, "differences": differences,
         "missingTables": compared.missing_tables, "extraTables": compared.extra_tables,
-        "settings": compared.settings, "notCompared": compared.unread,
+        "settings": compared.settings, "notCompared": not_compared,
     });
     form.print(&text, &value)?;
     if compared.is_equal() { Ok(()) } else { Err(TransferEnd::Differs) }

@@ -83,30 +83,53 @@ pub(crate) fn readable<T>(
     }
 }
 
-/// Returns which settings differ, as far as both sides have them, and notes those that are not allowed to be read.
-/// `tables`: their names in the source and in the target.
+/// What a comparison of settings found.
+#[derive(Debug, Default)]
+pub(crate) struct ComparedSettings {
+    pub differing: Vec<String>,
+    /// Settings that the credentials do not allow to read, with the reasons.
+    pub unread: BTreeSet<String>,
+    /// Settings that a place does not have, such as a file, with the place.
+    pub absent: BTreeSet<String>,
+}
+
+impl ComparedSettings {
+    /// Returns a setting of both places; `None` if it cannot be compared, with a note why not.
+    fn both<T>(
+        &mut self,
+        what: &str,
+        (ours, theirs): (TransferResult<Option<T>>, TransferResult<Option<T>>),
+    ) -> TransferResult<Option<(T, T)>> {
+        let mut read = |place: &str, read: TransferResult<Option<T>>| {
+            let is_absent = matches!(read, Ok(None));
+            if is_absent {
+                self.absent.insert(format!("{what}, because {place} does not have them"));
+            }
+            readable(read, &format!("the {what} of {place}"), &mut self.unread)
+        };
+        let (ours, theirs) = (read("FROM", ours)?, read("TO", theirs)?);
+        Ok(ours.zip(theirs))
+    }
+}
+
+/// Compares the settings that both sides have. `tables`: their names in the source and in the target.
 pub(crate) fn differing_settings<'t>(
     source: &dyn TransferSource,
     target: &dyn TransferSource,
     tables: impl Iterator<Item = (&'t str, &'t str)>,
     with_properties: bool,
-    unread: &mut BTreeSet<String>,
-) -> TransferResult<Vec<String>> {
-    let mut found = Vec::new();
+) -> TransferResult<ComparedSettings> {
+    let mut found = ComparedSettings::default();
     for (table, in_target) in tables {
-        let ours = readable(source.policies(table), "the policies of FROM", unread)?;
-        let theirs = readable(target.policies(in_target), "the policies of TO", unread)?;
-        if let (Some(ours), Some(theirs)) = (ours, theirs)
-            && !same_policies(&ours, &theirs)
-        {
-            found.push(format!("policies of {table}"));
+        let policies = found.both("policies", (source.policies(table), target.policies(in_target)))?;
+        if policies.is_some_and(|(ours, theirs)| !same_policies(&ours, &theirs)) {
+            found.differing.push(format!("policies of {table}"));
         }
     }
     if with_properties {
-        let ours = readable(source.properties(), "the service properties of FROM", unread)?;
-        let theirs = readable(target.properties(), "the service properties of TO", unread)?;
-        if ours.zip(theirs).is_some_and(|(ours, theirs)| !same_properties(&ours, &theirs)) {
-            found.push("service properties".into());
+        let properties = found.both("service properties", (source.properties(), target.properties()))?;
+        if properties.is_some_and(|(ours, theirs)| !same_properties(&ours, &theirs)) {
+            found.differing.push("service properties".into());
         }
     }
     Ok(found)

@@ -89,6 +89,8 @@ pub(crate) struct Compared {
     pub settings: Vec<String>,
     /// Settings that could not be compared, with the reasons.
     pub unread: BTreeSet<String>,
+    /// Settings that were not compared because a place does not have them, with the place.
+    pub absent: BTreeSet<String>,
     /// The first differences.
     pub differences: Vec<Difference>,
     /// The first entities that are not understood, with their tables.
@@ -96,7 +98,7 @@ pub(crate) struct Compared {
 }
 
 impl Compared {
-    /// Whether both places have the same tables, entities and settings. If there is nothing to compare, or something
+    /// Whether both places have the same tables, entities and, as far as both have them, settings. If there is nothing to compare, or something
     /// could not be read, nothing is proved.
     pub(crate) fn is_equal(&self) -> bool {
         self.unread.is_empty() && self.has_no_difference()

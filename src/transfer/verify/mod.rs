@@ -65,8 +65,9 @@ impl Comparison<'_> {
         if self.delete_extra.is_none() {
             let with_properties = self.selection.is_everything();
             let names = tables.iter().map(|table| (table.as_str(), self.in_target(table)));
-            let unread = &mut compared.unread;
-            compared.settings = differing_settings(self.source, self.target, names, with_properties, unread)?;
+            let found = differing_settings(self.source, self.target, names, with_properties)?;
+            (compared.settings, compared.unread, compared.absent) =
+                (found.differing, found.unread, found.absent);
         }
         Ok(compared)
     }
