@@ -1,9 +1,9 @@
-//! A PostgreSQL server for tests: `DATABASE_URL`, a private cluster of the programs in
-//! `POSTGRES_PROGRAMS`, a Docker engine, or a private cluster of a local installation, in this order.
+//! A PostgreSQL server for tests: `DATABASE_URL`, or a private cluster of the programs in `POSTGRES_PROGRAMS` or of a
+//! local installation.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,7 +12,6 @@ use rowhouse::store::postgres::{PgOptions, PgStore};
 use sqlx::{Connection, Executor, PgConnection, Row};
 
 use super::ports::free_port;
-use super::until;
 
 /// How many sessions of a database wait for locks. Other tests have databases of their own.
 pub const LOCK_WAITERS: &str = "SELECT count(*)::text FROM pg_stat_activity \
@@ -30,10 +29,9 @@ pub fn server_url() -> &'static str {
             drop_left_overs(&url);
             return url;
         }
-        let found = if named_programs().is_some() { local() } else { docker().or_else(local) };
-        found.unwrap_or_else(|| {
+        local().unwrap_or_else(|| {
             panic!(
-                "these tests need PostgreSQL 14 or newer: set DATABASE_URL, or start Docker, or install it \
+                "these tests need PostgreSQL 14 or newer: set DATABASE_URL, or install it \
                  (Debian, Ubuntu: apt-get install postgresql; Fedora: dnf install postgresql-server; \
                  macOS: brew install postgresql)"
             )
@@ -83,13 +81,8 @@ pub fn execute(url: &str, script: &str) {
 }
 
 /// Whether a database has a table of this name.
-pub fn has_table(url: &str, name: &'static str) -> bool {
-    let url = url.to_owned();
-    on_a_runtime(async move {
-        let mut connection = PgConnection::connect(&url).await.expect("a connection");
-        let found = sqlx::query("SELECT 1 FROM pg_class WHERE relname = $1").bind(name);
-        found.fetch_optional(&mut connection).await.expect("a catalogue").is_some()
-    })
+pub fn has_table(url: &str, name: &str) -> bool {
+    count(url, &format!("SELECT count(*) FROM pg_class WHERE relname = '{name}'")) > 0
 }
 
 /// The URL with which sessions have the privileges of a role, whatever the way in to the server is.
@@ -153,20 +146,20 @@ impl OpenSession {
 
 /// The one text that a query returns.
 pub fn text(url: &str, query: &str) -> String {
-    let (url, query) = (url.to_owned(), query.to_owned());
-    on_a_runtime(async move {
-        let mut connection = PgConnection::connect(&url).await.expect("a connection");
-        let row = sqlx::query(sqlx::AssertSqlSafe(query)).fetch_one(&mut connection).await.expect("a row");
-        row.get(0)
-    })
+    list(url, query).into_iter().next().expect("a row")
+}
+
+/// The one number that a query returns.
+pub fn count(url: &str, query: &str) -> i64 {
+    text(url, &format!("SELECT ({query})::text")).parse().expect("a number")
 }
 
 /// The texts that a query returns.
-pub fn list(url: &str, query: &'static str) -> Vec<String> {
-    let url = url.to_owned();
+pub fn list(url: &str, query: &str) -> Vec<String> {
+    let (url, query) = (url.to_owned(), query.to_owned());
     on_a_runtime(async move {
         let mut connection = PgConnection::connect(&url).await.expect("a connection");
-        let rows = sqlx::query(query).fetch_all(&mut connection).await.expect("rows");
+        let rows = sqlx::query(sqlx::AssertSqlSafe(query)).fetch_all(&mut connection).await.expect("rows");
         rows.iter().map(|row| row.get(0)).collect()
     })
 }
@@ -201,67 +194,14 @@ fn now() -> u64 {
 }
 
 fn drop_left_overs(url: &str) {
-    let server = url.to_owned();
-    let names: Vec<String> = on_a_runtime(async move {
-        let mut connection = PgConnection::connect(&server).await?;
-        let query = sqlx::query("SELECT datname::text FROM pg_database WHERE starts_with(datname::text, $1)");
-        let rows = query.bind(PREFIX).fetch_all(&mut connection).await?;
-        rows.iter().map(|row| row.try_get(0)).collect::<Result<_, sqlx::Error>>()
-    })
-    .expect("DATABASE_URL");
-    for name in names {
+    let names = format!("SELECT datname::text FROM pg_database WHERE starts_with(datname::text, '{PREFIX}')");
+    for name in list(url, &names) {
         let made = name[PREFIX.len()..].split('_').next().and_then(|text| text.parse::<u64>().ok());
         if made.is_some_and(|made| made + LEFT_OVER < now()) {
             // Another run may be dropping it as well.
             let _ = try_execute(url, &format!("DROP DATABASE IF EXISTS {name}"));
         }
     }
-}
-
-/// Keeps a helper and the pipe that it waits on until the process ends.
-struct Keeper {
-    _child: Child,
-    _stdin: Option<ChildStdin>,
-}
-
-static KEEPER: OnceLock<Keeper> = OnceLock::new();
-
-fn keep(mut child: Child) {
-    let stdin = child.stdin.take();
-    let _ = KEEPER.set(Keeper { _child: child, _stdin: stdin });
-}
-
-fn docker() -> Option<String> {
-    let id = docker_says(&[
-        "run",
-        "--detach",
-        "--publish=127.0.0.1::5432",
-        "--env=POSTGRES_PASSWORD=rowhouse",
-        "postgres:17-alpine",
-        "postgres",
-        "-cfsync=off",
-        "-cmax_connections=400",
-    ])?;
-    let remove = Command::new("sh")
-        .args([
-            "-c",
-            "trap '' INT TERM HUP; while read -r _; do :; done; docker rm -fv \"$0\" >/dev/null",
-            &id,
-        ])
-        .stdin(Stdio::piped())
-        .spawn();
-    keep(remove.ok()?);
-    let address = docker_says(&["port", &id, "5432/tcp"])?;
-    let url = format!("postgres://postgres:rowhouse@{}/postgres", address.lines().next()?);
-    // The image starts the server once to initialise it, then again.
-    until("PostgreSQL in a container", || try_execute(&url, "SELECT 1").is_ok());
-    Some(url)
-}
-
-/// What a command of the Docker client prints, if there is one and it succeeds.
-fn docker_says(arguments: &[&str]) -> Option<String> {
-    let output = Command::new("docker").args(arguments).stderr(Stdio::null()).output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn local() -> Option<String> {
@@ -277,7 +217,8 @@ fn local() -> Option<String> {
     if folder.is_empty() {
         return None;
     }
-    keep(child);
+    static KEPT: OnceLock<Child> = OnceLock::new();
+    let _ = KEPT.set(child);
     Some(format!("postgres://rowhouse@localhost:{port}/postgres?host={folder}"))
 }
 
