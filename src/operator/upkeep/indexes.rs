@@ -82,3 +82,39 @@ impl IndexRemoval {
         self.pause
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::auth::AccountSet;
+    use crate::protocol::model::TableName;
+    use crate::protocol::plan::index::IndexKind;
+    use crate::store::sqlite::{Location, SqliteOptions, SqliteStore};
+    use crate::store::{AddedIndex, IndexState, Indexes as _, NewIndex, Tables as _};
+
+    #[tokio::test]
+    async fn an_index_that_cannot_be_built_delays_no_other() {
+        let store = SqliteStore::open(&SqliteOptions::new(Location::Memory)).unwrap();
+        let table = TableName::parse("People").unwrap();
+        let place = table.in_account("account");
+        store.create_table(place, Ticks::now()).await.unwrap();
+        for property in ["Stuck", "Other"] {
+            let new = NewIndex { table: place, property, kind: IndexKind::Number };
+            let added = store.add_index(new, Ticks::now()).await.unwrap();
+            assert!(matches!(added, AddedIndex::Added(_)), "{added:?}");
+        }
+        let refuse = "CREATE TRIGGER refuse BEFORE UPDATE ON property_indexes WHEN NEW.property = 'Stuck'
+                      BEGIN SELECT RAISE(ABORT, 'refused'); END";
+        store.execute(refuse).await;
+        let store = Store::Sqlite(store);
+        let follower = Follower::start(&store, None, AccountSet::development(vec![])).await.unwrap();
+        let mut builds = IndexBuilds::default();
+        builds.step(&store, &follower).await;
+        let listed = store.indexes().await.unwrap();
+        let states: Vec<_> =
+            listed.iter().map(|stored| (stored.index.property.as_str(), stored.state)).collect();
+        assert!(states.contains(&("Stuck", IndexState::Building)), "{states:?}");
+        assert!(states.contains(&("Other", IndexState::Ready)), "{states:?}");
+        assert_eq!(builds.failed.current().len(), 1);
+    }
+}
