@@ -271,6 +271,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_read_with_a_permit_ends_after_its_turn_while_others_wait() {
+        let limit = ScanLimit::new(MINUTE);
+        let mut turn = ScanTurn::new(&limit, MINUTE);
+        assert_eq!(evaluated(&turn, 600, 16, 30_000).await.map(|(count, _)| count), Ok(16));
+        turn.started = Instant::now().checked_sub(CONNECTION_TURN).unwrap();
+        assert!(!turn.is_over(None), "no other read waits");
+        let others = take_all(&limit);
+        let queue = limit.clone();
+        let waiter = tokio::spawn(async move { queue.wait(MINUTE).await });
+        while !limit.is_awaited() {
+            tokio::task::yield_now().await;
+        }
+        assert!(turn.is_over(None));
+        let (count, _) = evaluated(&turn, 600, 16, 30_000).await.unwrap();
+        assert!((1..16).contains(&count), "{count} rows");
+        drop(turn);
+        assert!(waiter.await.unwrap().unwrap().is_some(), "the permit is handed on");
+        drop(others);
+    }
+
+    #[tokio::test]
     async fn a_read_that_is_given_up_frees_its_permit_when_its_work_ends() {
         let limit = ScanLimit::new(Duration::MAX);
         let all = take_all(&limit).len();
