@@ -16,7 +16,7 @@ use super::gate::Gate;
 use crate::protocol::model::Ticks;
 use crate::transfer::error::{TransferError, TransferResult};
 
-/// Timeout of one request, longer than any page may take.
+/// Timeout of one request until its whole answer has arrived, longer than any page may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -34,6 +34,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const STOP_CHECK: Duration = Duration::from_millis(50);
 /// Maximum bytes of an answer: more than any page of Azure. Azurite's have any size.
 pub(crate) const MAX_ANSWER: u64 = 32 << 20;
+
+/// Maximum bytes of the head of an answer, many times those of Azure.
+const MAX_HEAD: usize = 64 << 10;
 
 /// The result of a request: what it returns, or the refusal of the service.
 type ClientResult<T> = TransferResult<Result<T, ServiceError>>;
@@ -107,12 +110,17 @@ impl Client {
     /// Returns a client with at most `concurrency` requests in flight. Setting `stop` ends its
     /// pauses.
     pub(crate) fn new(address: Address, concurrency: usize, stop: Arc<AtomicBool>) -> Self {
+        Self::with_timeout(address, concurrency, stop, REQUEST_TIMEOUT)
+    }
+
+    fn with_timeout(address: Address, concurrency: usize, stop: Arc<AtomicBool>, timeout: Duration) -> Self {
         let roots = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
             .allow_non_standard_methods(true)
-            .timeout_global(Some(REQUEST_TIMEOUT))
+            .timeout_global(Some(timeout))
+            .max_response_header_size(MAX_HEAD)
             .timeout_connect(Some(CONNECT_TIMEOUT))
             .max_idle_connections_per_host(concurrency)
             .max_idle_connections(concurrency)
@@ -322,7 +330,62 @@ fn back_off(attempt: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
     use super::*;
+
+    const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2000\r\n\r\n";
+    /// Bytes after which a slow server has sent all.
+    const SLOW: usize = 2000;
+
+    /// A client with a short timeout, of a server that answers one request with `at_once` and then, byte by byte,
+    /// `slowly`.
+    fn client(at_once: String, slowly: String) -> Client {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let endpoint = listener.local_addr().expect("bound");
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a request");
+            stream.set_read_timeout(Some(Duration::from_millis(10))).expect("a socket");
+            let mut unread = [0; 4096];
+            let _ = stream.read(&mut unread).and_then(|_| stream.write_all(at_once.as_bytes()));
+            for byte in slowly.bytes() {
+                // Each read waits for its timeout, since the client sends no more.
+                if stream.write_all(&[byte]).is_err() || stream.read(&mut unread).is_ok_and(|read| read == 0)
+                {
+                    return;
+                }
+            }
+        });
+        let connection = format!("AccountName=a;AccountKey=AA==;TableEndpoint=http://{endpoint}/a");
+        let address = Address::parse(&connection).expect("a connection string");
+        Client::with_timeout(address, 1, Arc::default(), Duration::from_millis(300))
+    }
+
+    fn failure(client: &Client) -> String {
+        match client.attempt(&ClientCall::get("/Tables")) {
+            Err(Unanswered::Lost(why)) => why,
+            Err(_) => "another error".into(),
+            Ok(_) => "an answer".into(),
+        }
+    }
+
+    #[test]
+    fn an_answer_that_arrives_byte_by_byte_ends_with_the_time_of_its_request() {
+        let slow_head = format!("HTTP/1.1 200 OK\r\nX: {}\r\nContent-Length: 0\r\n\r\n", "x".repeat(SLOW));
+        for (at_once, slowly) in [(HEAD.into(), "x".repeat(SLOW)), (String::new(), slow_head)] {
+            let why = failure(&client(at_once, slowly));
+            assert!(why.contains("timeout"), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_head_of_more_than_64_kib_is_no_answer() {
+        let padding = "x".repeat(120 << 10);
+        let head = format!("HTTP/1.1 200 OK\r\nX: {padding}\r\nContent-Length: 0\r\n\r\n");
+        let why = failure(&client(head, String::new()));
+        assert!(why.contains("header"), "{why}");
+    }
 
     #[test]
     fn pauses_grow_to_a_limit() {
