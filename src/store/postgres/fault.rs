@@ -8,6 +8,7 @@ use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::store::{Failure, Fault};
 
 const READ_ONLY: &str = "25006";
+const CANCELLED: &str = "57014";
 
 /// What a lost connection means for the running statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +109,7 @@ fn judge_report(report: &dyn DatabaseError, effect: Effect) -> StatementError {
         Some(report) if state.starts_with("08") && never_connected(report.message()) => {
             Fault::Unavailable.into()
         }
-        Some(report) if state == "57014" && report.r#where().is_some_and(waited_for_lock) => {
+        Some(report) if state == CANCELLED && report.r#where().is_some_and(waited_for_lock) => {
             Fault::Busy.into()
         }
         // The shard was replaced by others after the statement was planned.
@@ -170,7 +171,7 @@ fn judge_state(state: &str, effect: Effect) -> StatementError {
         // io_error: Citus lost another server while it sent rows there
         "58030" => lost(effect),
         // query_canceled; transaction_resolution_unknown, statement_completion_unknown
-        "57014" | "08007" | "40003" => Fault::Timeout.into(),
+        CANCELLED | "08007" | "40003" => Fault::Timeout.into(),
         _ if ends_session(state) => lost(effect),
         // insufficient_resources
         _ if state.starts_with("53") || state == READ_ONLY => Fault::Unavailable.into(),
@@ -205,6 +206,11 @@ pub(crate) fn not_begun(failure: impl Into<Failure>) -> Failure {
 /// Whether the server refuses to write: read_only_sql_transaction, as a former primary reports.
 pub(crate) fn is_read_only(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(database) if sqlstate(database.as_ref()) == READ_ONLY)
+}
+
+/// Whether a statement was cancelled.
+pub(crate) fn is_cancellation(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(database) if sqlstate(database.as_ref()) == CANCELLED)
 }
 
 /// Whether the connection must not be used again.

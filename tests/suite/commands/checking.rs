@@ -44,7 +44,7 @@ fn connections_are_added_up_against_what_the_database_allows() {
     let site = Site::postgres();
     let enough = check(&site, &["--max-connections", "10", "--workers", "3"], &[]);
     let found = finding(&enough, "connections");
-    assert!(found["found"].as_str().expect("text").contains("opens up to 20 connections"), "{found}");
+    assert!(found["found"].as_str().expect("text").contains("opens up to 21 connections"), "{found}");
     assert_eq!(found["warning"], false, "{found}");
     let too_few = check(&site, &["--max-connections", "10000"], &[]);
     let found = finding(&too_few, "connections");

@@ -4,6 +4,7 @@ mod accounts;
 mod citus;
 mod coalesce;
 pub mod contract;
+mod cut_off;
 mod databases;
 mod deleted;
 mod explain;

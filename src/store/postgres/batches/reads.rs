@@ -130,6 +130,6 @@ async fn read_each(lease: &mut Lease, round: Vec<Job<Reads>>) {
             Ok(ControlFlow::Continue(()))
         })
         .await;
-    let rest: Result<(), StatementError> = outcome;
-    open.into_iter().flatten().for_each(|job| job.answer(rest.map(|()| None)));
+    let rest: Result<_, StatementError> = outcome;
+    open.into_iter().flatten().for_each(|job| job.answer(rest.map(|_| None)));
 }

@@ -7,9 +7,10 @@ use sqlx::{PgConnection, Row};
 use crate::store::postgres::connections::options::PgOptions;
 use crate::store::postgres::statements;
 
-/// Connections besides those of requests: one for readiness probes, one that builds or removes indexes, and
-/// briefly one that checks whether the database still answers and one that looks what a build waits for.
-const BESIDES: u32 = 4;
+/// Connections besides those of requests: one for readiness probes, one that cancels statements, one that builds or
+/// removes indexes, and briefly one that checks whether the database still answers and one that looks what a build
+/// waits for.
+const BESIDES: u32 = 5;
 /// Lanes of each thread: one for point reads, one for single writes.
 const LANES: u32 = 2;
 
@@ -69,10 +70,10 @@ mod tests {
     #[test]
     fn threads_and_probes_count() {
         let options = PgOptions::new("postgres://h/d");
-        assert_eq!(options.most_connections(2), 32 + 4 + 4);
+        assert_eq!(options.most_connections(2), 32 + 4 + 5);
         let text = |allowed| ConnectionDemand { most: 40, allowed }.to_string();
         assert!(text(97).ends_with("enough for 2 servers") && text(40).ends_with("enough for 1 server"));
         assert!(text(39).ends_with("too few for one server"));
-        assert_eq!(PgOptions { coalesce: false, ..options }.most_connections(2), 32 + 4);
+        assert_eq!(PgOptions { coalesce: false, ..options }.most_connections(2), 32 + 5);
     }
 }

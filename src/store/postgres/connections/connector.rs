@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::observe::metrics::nodes::{CountedConnection, NodeMetrics};
 use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
+use crate::store::postgres::connections::canceller::{BackendId, Canceller};
 use crate::store::postgres::connections::hosts::{ChosenHost, Hosts};
 use crate::store::postgres::connections::options::{PgOptions, StartError};
 use crate::store::postgres::connections::placement::{KnownPlacement, Placement};
@@ -60,6 +61,7 @@ pub(crate) struct Connector {
     losses: AtomicU64,
     opened: AtomicU32,
     sessions: Sessions,
+    canceller: Canceller,
     placement: KnownPlacement,
     /// Whether the cluster does without this server: its sessions are only to ask.
     is_outsider: AtomicBool,
@@ -68,6 +70,11 @@ pub(crate) struct Connector {
 async fn is_standby(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
     let asked = sqlx::query(statements::IS_STANDBY).persistent(false);
     asked.fetch_one(connection).await?.try_get("is_standby")
+}
+
+async fn pid_of(connection: &mut PgConnection) -> Result<i32, sqlx::Error> {
+    let asked = sqlx::query(statements::BACKEND).persistent(false);
+    asked.fetch_one(connection).await?.try_get("pid")
 }
 
 /// Why a wait for a statement ended early.
@@ -99,6 +106,7 @@ impl Connector {
             losses: AtomicU64::new(0),
             opened: AtomicU32::new(0),
             sessions: Sessions::default(),
+            canceller: Canceller::default(),
             placement: KnownPlacement::default(),
             is_outsider: AtomicBool::new(false),
         })
@@ -139,20 +147,19 @@ impl Connector {
             if placement == Placement::Distributed {
                 sqlx::raw_sql(PLANS_OF_VALUES).execute(&mut connection).await?;
             }
-            Ok((connection, host, placement))
+            let pid = pid_of(&mut connection).await?;
+            Ok((connection, BackendId { host, pid }, placement))
         });
         let opened = opened.await.ok()?;
-        Some(
-            opened.map(|(connection, host, placement)| {
-                self.session(connection, host, placement, owner, lock_wait)
-            }),
-        )
+        Some(opened.map(|(connection, backend, placement)| {
+            self.session(connection, backend, placement, owner, lock_wait)
+        }))
     }
 
     fn session(
         &self,
         connection: PgConnection,
-        host: ChosenHost,
+        backend: BackendId,
         placement: Placement,
         owner: Owner,
         lock_wait: LockWait,
@@ -164,7 +171,8 @@ impl Connector {
         let (expires, _alive) = (now + lifetime, self.sessions.count_one());
         Session {
             connection,
-            host,
+            host: backend.host,
+            pid: backend.pid,
             home,
             lock_wait,
             placement,
@@ -173,8 +181,14 @@ impl Connector {
             idle_since: now,
             owner,
             _alive,
-            _open: CountedConnection::new(self.hosts.metrics_of(host)),
+            _open: CountedConnection::new(self.hosts.metrics_of(backend.host)),
         }
+    }
+
+    /// Ends the statement of a backend; returns whether the server has received the request.
+    pub(crate) async fn cancel(&self, backend: BackendId) -> bool {
+        let limit = self.hosts.at_most(self.acquire_timeout / QUIET);
+        Box::pin(self.canceller.cancel(&self.hosts, backend, limit)).await
     }
 
     /// The server as metrics and logs name it.

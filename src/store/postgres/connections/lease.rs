@@ -22,21 +22,17 @@ use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::store::Fault;
 use crate::store::postgres::connections::breaker::Breaker;
 use crate::store::postgres::connections::connector::{CHECKED, Connector, Ended};
-use crate::store::postgres::connections::hosts::ChosenHost;
 use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::sessions::{LockWait, Owner, Session};
+use crate::store::postgres::connections::statement_watch::{StatementWatch, StreamEnd};
 use crate::store::postgres::fault::{
     Effect, StatementError, breaks_connection, is_of_worker, is_read_only, judge, lacks_plan, silent,
 };
-use crate::store::postgres::rows::weight;
 use crate::store::postgres::statements::EntityStatements;
 
 /// A statement with its values.
 pub(crate) type Statement<'q> = Query<'q, Postgres, PgArguments>;
 
-/// Maximum bytes of unwanted rows that are read to keep a connection. For more, a new connection is
-/// cheaper.
-const DRAIN: usize = 512 * 1024;
 /// The minimum timeout of a statement in a snapshot, however late it begins.
 const SHORTEST_LIMIT: Duration = Duration::from_millis(100);
 
@@ -62,25 +58,6 @@ impl SessionPermit {
 impl Drop for SessionPermit {
     fn drop(&mut self) {
         self.metrics.in_use.add(-1);
-    }
-}
-
-/// Waits for a statement of a session.
-#[derive(Clone, Copy)]
-struct StatementWatch<'l> {
-    connector: &'l Connector,
-    host: ChosenHost,
-    breaker: Option<&'l Breaker>,
-}
-
-impl StatementWatch<'_> {
-    async fn until_done<T>(self, work: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, Ended> {
-        let done = self.connector.watch(self.host, work);
-        match self.breaker {
-            // Boxed, as each layer around a future holds it more than once.
-            Some(breaker) => breaker.guard(Box::pin(done)).await.unwrap_or(Err(Ended::Refused)),
-            None => done.await,
-        }
     }
 }
 
@@ -214,34 +191,29 @@ impl Lease {
         usize::try_from(done.rows_affected()).map_err(|_| Fault::Other.into())
     }
 
-    /// Passes each row of a read to `visit` until it breaks.
+    /// Passes each row of a read to `visit` until it breaks. If many rows are left then, the statement is cancelled.
     pub(crate) async fn stream(
         &mut self,
         statement: Statement<'_>,
         visit: &mut (dyn FnMut(&PgRow) -> Result<ControlFlow<()>, sqlx::Error> + Send),
-    ) -> Result<(), StatementError> {
+    ) -> Result<StreamEnd, StatementError> {
+        let pid = self.session.as_ref().map_or(0, |session| session.pid);
         let (watch, connection) = self.start()?;
-        let drained = watch.until_done(async {
+        let ended = watch.until_done(async {
             let mut rows = statement.fetch(connection);
             while let Some(row) = rows.try_next().await? {
-                if visit(&row)?.is_continue() {
-                    continue;
-                }
-                let mut unwanted = 0;
-                while let Some(row) = rows.try_next().await? {
-                    unwanted += weight(&row)?;
-                    if unwanted > DRAIN {
-                        return Ok(false);
-                    }
+                if visit(&row)?.is_break() {
+                    return watch.pass_over(rows, pid).await;
                 }
             }
-            Ok(true)
+            Ok(Some(StreamEnd::Complete))
         });
-        let drained = drained.await;
-        if !self.settle(drained, Effect::Undone)? {
+        let ended = ended.await;
+        let ended = self.settle(ended, Effect::Undone)?;
+        if ended.is_none() {
             self.session = None;
         }
-        Ok(())
+        Ok(ended.unwrap_or(StreamEnd::CutOff))
     }
 
     /// Opens a transaction whose statements see the commits of others (READ COMMITTED).

@@ -5,10 +5,13 @@
 //! - `hosts` chooses among the hosts of one server, and connects (`socket_options`)
 //! - `connector` opens sessions to one server, finds the schema (`schema`, `search_path`), and looks whether the
 //!   entities are distributed (`placement`); `sessions` counts them and keeps those that are idle
-//! - `pool` lends sessions and limits how many are lent; a `lease` is one that was lent
+//! - `pool` lends sessions and limits how many are lent; a `lease` is one that was lent, whose statements a
+//!   `statement_watch` waits for
+//! - the `canceller` ends statements whose remaining rows are not needed
 //! - a `breaker` refuses what needs a server that answers nobody
 
 pub(crate) mod breaker;
+mod canceller;
 pub(crate) mod capacity;
 pub(crate) mod connector;
 mod host_list;
@@ -24,6 +27,7 @@ pub(crate) mod search_path;
 pub(crate) mod sessions;
 pub(crate) mod shared_sessions;
 mod socket_options;
+pub(crate) mod statement_watch;
 
 pub(crate) use capacity::ConnectionDemand;
 pub(crate) use capacity::allowed_connections;

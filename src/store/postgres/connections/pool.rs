@@ -273,6 +273,7 @@ mod tests {
         Session {
             connection,
             host,
+            pid: 0,
             home: Handle::current().id(),
             lock_wait: LockWait::Long,
             placement: Placement::Single,

@@ -46,6 +46,8 @@ pub(crate) enum LockWait {
 pub(crate) struct Session {
     pub connection: PgConnection,
     pub host: ChosenHost,
+    /// The process id of its backend.
+    pub pid: i32,
     /// The runtime in which the connection was opened.
     pub home: runtime::Id,
     pub lock_wait: LockWait,

@@ -142,6 +142,10 @@ pub(crate) const CLUSTER_VIEW: &str = "SELECT g.groupid AS server, n.groupid AS 
      LEFT JOIN pg_dist_node AS n ON n.noderole::text = $1";
 /// Whether the server replays the log of another one.
 pub(crate) const IS_STANDBY: &str = "SELECT pg_is_in_recovery() AS is_standby";
+/// Ends the statement of the backend with this process id.
+pub(crate) const CANCEL: &str = "SELECT pg_cancel_backend($1)";
+/// The process id of this session's backend.
+pub(crate) const BACKEND: &str = "SELECT pg_backend_pid() AS pid";
 /// What a new session may do, for lists of hosts: whether the setting $1 is $2, beside whether it is a standby's.
 pub(crate) const SESSION_KIND: &str =
     "SELECT pg_is_in_recovery() AS is_standby, setting = $2 AS is_read_only FROM pg_settings WHERE name = $1";
@@ -280,8 +284,8 @@ pub(crate) const SIZE: &str = "SELECT count(*) AS entities, \
      coalesce(sum(octet_length(pk) + octet_length(rk) + pg_column_size(properties)), 0)::int8 AS bytes \
      FROM (SELECT pk, rk, properties FROM entities WHERE bucket = $1 LIMIT $2) part";
 
-const NODES: [&str; 7] =
-    [HAS_RELATION, IS_DISTRIBUTED, SHARDS, CLUSTER_VIEW, IS_STANDBY, SESSION_KIND, HASHES];
+const NODES: [&str; 9] =
+    [HAS_RELATION, IS_DISTRIBUTED, SHARDS, CLUSTER_VIEW, IS_STANDBY, SESSION_KIND, HASHES, CANCEL, BACKEND];
 const CATALOGUE: [&str; 28] = [
     ADD_BUCKET,
     HAS_BUCKET,

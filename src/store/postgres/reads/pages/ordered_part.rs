@@ -21,6 +21,7 @@ use crate::store::Fault;
 use crate::store::contract::indexes::filter_number;
 use crate::store::postgres::PgStore;
 use crate::store::postgres::connections::lease::Lease;
+use crate::store::postgres::connections::statement_watch::StreamEnd;
 use crate::store::postgres::fault::StatementError;
 use crate::store::postgres::reads::binds::Binds;
 use crate::store::postgres::reads::narrow::bind;
@@ -347,11 +348,14 @@ impl Windowed<'_> {
             Ok(ControlFlow::Break(()))
         };
         // The statement is composed in its order.
-        stream(lease, source, PageOrder::Ascending, &mut visit).await?;
+        let end = stream(lease, source, PageOrder::Ascending, &mut visit).await?;
         found.examined += examined.min(window) as u64;
         if !is_decided {
             self.fitting = held.fitting(LARGEST);
             edge = read.offer_matches(held.rows, found).await?.or(edge);
+        }
+        if end == StreamEnd::CutOff {
+            found.next = found.next.take().or_else(|| edge.clone());
         }
         Ok(edge)
     }

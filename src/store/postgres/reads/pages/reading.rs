@@ -193,7 +193,7 @@ impl<'a> Reading<'a> {
                     dense.put(filter);
                     return Ok(None);
                 }
-                read => read?,
+                read => _ = read?,
             }
             if keys.len() > MAX_ENTRIES {
                 dense.put(filter);
@@ -231,6 +231,7 @@ impl<'a> Reading<'a> {
             Step::Range(span) => sources::range(part, span, limit, projection)?,
             Step::Points(spans) => sources::points(part, spans, limit, projection)?,
         };
-        stream(lease, source, self.scan.order, &mut |row| page.offer_row(row)).await
+        stream(lease, source, self.scan.order, &mut |row| page.offer_row(row)).await?;
+        Ok(())
     }
 }

@@ -12,6 +12,7 @@ use crate::protocol::model::{Key, PageOrder, Stored};
 use crate::protocol::plan::{PageEnd, Predicate, Projection, Scan};
 use crate::store::Collect;
 use crate::store::postgres::connections::lease::Lease;
+use crate::store::postgres::connections::statement_watch::StreamEnd;
 use crate::store::postgres::fault::StatementError;
 use crate::store::postgres::reads::sources::Source;
 use crate::store::postgres::reads::turn::ScanTurn;
@@ -34,13 +35,13 @@ pub(super) enum Residual<'a> {
     Local(&'a Predicate),
 }
 
-/// Passes the rows of a source to `visit` until it breaks.
+/// Passes the rows of a source to `visit` until it breaks; the page has to end if the statement is then cut off.
 pub(super) async fn stream(
     lease: &mut Lease,
     source: Source,
     order: PageOrder,
     visit: &mut (dyn FnMut(&PgRow) -> Result<ControlFlow<()>, sqlx::Error> + Send),
-) -> Result<(), StatementError> {
+) -> Result<StreamEnd, StatementError> {
     let (arguments, is_kept) = (source.binds.into_inner(), source.is_kept);
     // Composed only of the fixed texts and fragments of this module.
     let statement = match statements::in_order(source.text, order) {

@@ -14,6 +14,7 @@ use crate::protocol::model::{Key, PageOrder};
 use crate::protocol::plan::{Predicate, Projection, Scan, Span};
 use crate::store::Fault;
 use crate::store::postgres::connections::lease::Lease;
+use crate::store::postgres::connections::statement_watch::StreamEnd;
 use crate::store::postgres::fault::StatementError;
 use crate::store::postgres::reads::sources::{self, Step};
 use crate::store::postgres::reads::turn::ScanTurn;
@@ -23,8 +24,8 @@ use crate::store::postgres::statements::WALK_STRIDE;
 
 /// Rows of the first window that PostgreSQL evaluates.
 const FIRST: usize = 256;
-/// Rows of the first window that is evaluated here: the database sends all of them.
-pub(super) const FIRST_LOCAL: usize = 16;
+/// Rows of the first window that is evaluated here: the database sends all of them, however large.
+pub(super) const FIRST_LOCAL: usize = 4;
 const LARGEST: usize = 65_536;
 const LARGEST_LOCAL: usize = 4096;
 /// Maximum rows of an exact window. Larger windows of small rows have an approximate size.
@@ -250,7 +251,8 @@ impl<'a> Windows<'a> {
                 page.end.examined += spans.len() as u64;
                 let limit = page.missing();
                 let source = sources::filtered_points(self.part, spans, limit, predicate, self.projection)?;
-                stream(lease, source, self.order, &mut |row| page.offer_row(row)).await
+                stream(lease, source, self.order, &mut |row| page.offer_row(row)).await?;
+                Ok(())
             }
             Residual::Local(predicate) => {
                 let source = sources::points(self.part, spans, spans.len(), Projection::Full)?;
@@ -343,7 +345,7 @@ impl<'a> Windows<'a> {
         page: &mut StreamedPage<'_>,
     ) -> Result<Option<Key>, StatementError> {
         let (mut held, mut next) = (HeldRows::new(most), None);
-        stream(lease, source, self.order, &mut |row| {
+        let end = stream(lease, source, self.order, &mut |row| {
             let entity = entity(row, true)?;
             if held.take(entity.weight(), || entity.to_stored()) {
                 return Ok(ControlFlow::Continue(()));
@@ -353,6 +355,10 @@ impl<'a> Windows<'a> {
         })
         .await?;
         self.fitting = held.fitting(LARGEST_LOCAL);
-        page.offer_matches(predicate, (held.rows, next), self.turn).await
+        let next = page.offer_matches(predicate, (held.rows, next), self.turn).await?;
+        if end == StreamEnd::CutOff && page.end.next.is_none() {
+            page.end.next = next.clone().map(|key| self.order.at(key));
+        }
+        Ok(next)
     }
 }
