@@ -100,7 +100,7 @@ reachable() {
 # survives a PostgreSQL that is killed. No SQLite; one store on plain tables, and one on partitions.
 readonly POSTGRES_TESTS=(store:: conformance:: promises::crash promises::outages
     --skip sqlite --skip ::in_memory:: --skip ::in_a_file:: --skip store::citus:: --skip ::distributed::
-    --skip ::partitioned:: --skip on_hash_partitions:: --skip on_plain_tables_with_)
+    --skip ::partitioned:: --skip on_plain_tables_with_)
 
 # run_version VERSION
 run_version() {

@@ -1,9 +1,9 @@
 //! Accounts: changes of all of them at once.
 
-use crate::support::store::AnyStore;
-use rowhouse::store::{AccountChange, Resealed, StoredAccount};
+use rowhouse::store::{AccountChange, AccountOptions, Resealed, StoredAccount};
 
 use super::contract::{account, now};
+use crate::support::store::AnyStore;
 
 /// The only case that changes accounts, of which there is one count.
 pub async fn sealed_anew_together<B: AnyStore>(store: &B) {
@@ -43,75 +43,60 @@ pub async fn sealed_anew_together<B: AnyStore>(store: &B) {
     an_account_is_removed_with_what_an_operator_chose_for_it(store, &one.name).await;
 }
 
+/// What an operator chose for an account.
+async fn options<B: AnyStore>(store: &B, name: &str) -> Option<AccountOptions> {
+    store.account_options().await.unwrap().into_iter().find(|options| options.name == name)
+}
+
+async fn changes<B: AnyStore>(store: &B) -> i64 {
+    store.account_changes().await.unwrap().options
+}
+
+async fn limit<B: AnyStore>(store: &B, name: &str, requests_per_second: Option<u32>) {
+    let change = AccountChange::Limit { name: name.to_owned(), requests_per_second };
+    assert!(store.change_account(&change).await.unwrap());
+}
+
+async fn extend<B: AnyStore>(store: &B, name: &str, extended: bool) {
+    let change = AccountChange::Queries { name: name.to_owned(), extended };
+    assert!(store.change_account(&change).await.unwrap());
+}
+
 async fn an_account_is_removed_with_what_an_operator_chose_for_it<B: AnyStore>(store: &B, name: &str) {
-    let name = name.to_owned();
-    let options = async || {
-        let all = store.account_options().await.unwrap();
-        all.into_iter().find(|options| options.name == name)
-    };
-    let limit = AccountChange::Limit { name: name.clone(), requests_per_second: Some(7) };
-    assert!(store.change_account(&limit).await.unwrap());
-    let queries = AccountChange::Queries { name: name.clone(), extended: true };
-    assert!(store.change_account(&queries).await.unwrap());
-    assert!(options().await.is_some());
-    let before = store.account_changes().await.unwrap().options;
-    assert!(store.change_account(&AccountChange::Remove { name: name.clone() }).await.unwrap());
-    assert_eq!(options().await, None);
-    assert!(store.account_changes().await.unwrap().options > before);
-    assert!(!store.change_account(&AccountChange::Remove { name: name.clone() }).await.unwrap());
+    limit(store, name, Some(7)).await;
+    extend(store, name, true).await;
+    assert!(options(store, name).await.is_some());
+    let before = changes(store).await;
+    let removal = AccountChange::Remove { name: name.to_owned() };
+    assert!(store.change_account(&removal).await.unwrap());
+    assert_eq!(options(store, name).await, None);
+    assert!(changes(store).await > before);
+    assert!(!store.change_account(&removal).await.unwrap());
 }
 
-/// Limits and service properties by account, and that each change of one is counted.
+/// Limits, extended queries and service properties by account are set apart, and each change of one is counted.
+/// Whether queries are extended is unknown until it is set.
 pub async fn options_by_account<B: AnyStore>(store: &B) {
-    let (limited, both, none) = (account(), account(), account());
-    let limit =
-        |name: &str, requests_per_second| AccountChange::Limit { name: name.to_owned(), requests_per_second };
-    let count = async || store.account_changes().await.unwrap().options;
-    let of = async |name: &str| {
-        let all = store.account_options().await.unwrap();
-        all.into_iter().find(|options| options.name == name)
-    };
-    let before = count().await;
-    assert!(store.change_account(&limit(&limited, Some(7))).await.unwrap());
-    assert!(store.change_account(&limit(&both, Some(1))).await.unwrap());
-    assert!(store.change_account(&limit(&both, Some(1_000_000))).await.unwrap());
+    let [limited, both, plain, none] = [account(), account(), account(), account()];
+    let before = changes(store).await;
+    limit(store, &limited, Some(7)).await;
+    limit(store, &both, Some(1)).await;
+    limit(store, &both, Some(1_000_000)).await;
     store.set_properties(&both, r#"{"a":1}"#).await.unwrap();
-    assert!(count().await >= before + 4);
-    assert_eq!(of(&limited).await.unwrap().requests_per_second, Some(7));
-    assert_eq!(of(&limited).await.unwrap().properties, None);
-    let found = of(&both).await.unwrap();
-    assert_eq!(found.requests_per_second, Some(1_000_000));
-    assert_eq!(found.properties.map(|text| text.replace(' ', "")).as_deref(), Some(r#"{"a":1}"#));
-    assert_eq!(of(&none).await, None);
-    assert!(store.change_account(&limit(&limited, None)).await.unwrap());
-    assert_eq!(of(&limited).await.and_then(|options| options.requests_per_second), None);
-}
-
-/// Whether accounts have extended queries, which is unknown until it is set, and apart from their limits.
-pub async fn queries_by_account<B: AnyStore>(store: &B) {
-    let [extended, plain, limited] = [account(), account(), account()];
-    let choose = async |name: &str, extended| {
-        let change = AccountChange::Queries { name: name.to_owned(), extended };
-        assert!(store.change_account(&change).await.unwrap());
-    };
-    let of = async |name: &str| {
-        let all = store.account_options().await.unwrap();
-        all.into_iter().find(|options| options.name == name)
-    };
-    let before = store.account_changes().await.unwrap().options;
-    choose(&extended, true).await;
-    choose(&plain, true).await;
-    choose(&plain, false).await;
-    let limit = AccountChange::Limit { name: limited.clone(), requests_per_second: Some(7) };
-    assert!(store.change_account(&limit).await.unwrap());
-    assert!(store.account_changes().await.unwrap().options >= before + 4);
-    assert_eq!(of(&limited).await.unwrap().extended_queries, None);
-    assert_eq!(of(&plain).await.unwrap().extended_queries, Some(false));
-    store.set_properties(&extended, r#"{"a":1}"#).await.unwrap();
-    choose(&limited, true).await;
-    let found = of(&extended).await.unwrap();
-    assert_eq!((found.extended_queries, found.requests_per_second), (Some(true), None));
-    assert!(found.properties.is_some());
-    let found = of(&limited).await.unwrap();
-    assert_eq!((found.extended_queries, found.requests_per_second), (Some(true), Some(7)));
+    extend(store, &both, true).await;
+    extend(store, &plain, true).await;
+    extend(store, &plain, false).await;
+    assert!(changes(store).await >= before + 7);
+    for (name, requests_per_second, extended, properties) in [
+        (&limited, Some(7), None, None),
+        (&both, Some(1_000_000), Some(true), Some(r#"{"a":1}"#)),
+        (&plain, None, Some(false), None),
+    ] {
+        let found = options(store, name).await.unwrap();
+        assert_eq!((found.requests_per_second, found.extended_queries), (requests_per_second, extended));
+        assert_eq!(found.properties.map(|text| text.replace(' ', "")).as_deref(), properties);
+    }
+    assert_eq!(options(store, &none).await, None);
+    limit(store, &limited, None).await;
+    assert_eq!(options(store, &limited).await.and_then(|options| options.requests_per_second), None);
 }

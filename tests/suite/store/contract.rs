@@ -1,58 +1,89 @@
 //! The cases that hold for every store, and the helpers they share.
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::support::store::AnyStore;
+use crate::support::store::{AnyStore, EntityPage};
 use rowhouse::error::Code;
 use rowhouse::protocol::codec::validated::ValidatedProperties;
 use rowhouse::protocol::model::entity::Properties;
-use rowhouse::protocol::model::{EdmValue, Key, Stored, TableName, Ticks};
-use rowhouse::protocol::plan::{Scan, Span, Write, WriteKind};
-use rowhouse::store::Failure;
+use rowhouse::protocol::model::{CompareOp, EdmValue, Key, Stored, TableName, TableRef, Ticks};
+use rowhouse::protocol::plan::{Field, Predicate, Scan, Span, Write, WriteKind, Written};
+use rowhouse::store::{Entities, Failure, StoreResult, Tables};
 
-/// Stamps every case of the contract for one store. `$open` is an async
-/// function without arguments that opens it; stores of one process may share
-/// their database, since every case uses an account of its own.
+/// Stamps the cases of the contract for one store. `$open` is an async function without arguments that opens it;
+/// stores of one process may share their database, since every case uses an account of its own.
+///
+/// Every case runs on one store of each database. Other stores of a database differ in how statements reach it, or in
+/// how it holds entities: `writes of` and `entities of` stamp the cases that depend on that, with fewer random filters.
 macro_rules! contract {
     ($name:ident, $open:path) => {
+        mod $name {
+            crate::store::contract::contract!(@writes $open);
+            crate::store::contract::contract!(@entities $open);
+            crate::store::contract::contract!(
+                @stamp $open,
+                tables: creation_and_deletion, pages_of_tables, filtered_tables, tables_out_of_time;
+                merges: limits_of_the_union;
+                accounts: sealed_anew_together, options_by_account;
+                loads: marked_together, marks_of_stale_copies_are_removed;
+                pushdown: sql_is_eval;
+                operator_features: rules_belong_to_tables, rules_come_back_with_snapshots;
+                deleted: tables_are_kept_until_their_time_ends, a_reset_leaves_nothing_to_bring_back;
+                reset: indexes_do_not_come_back, snapshots_are_bounded
+            );
+        }
+    };
+    (entities of $name:ident, $open:path) => {
+        mod $name {
+            crate::store::contract::contract!(@writes $open);
+            crate::store::contract::contract!(@entities $open);
+            crate::store::contract::contract!(@stamp $open, pushdown: sql_is_eval_for_some_filters);
+        }
+    };
+    (writes of $name:ident, $open:path) => {
+        mod $name {
+            crate::store::contract::contract!(@writes $open);
+            crate::store::contract::contract!(@stamp $open, merges: limits_of_the_union);
+        }
+    };
+    (@writes $open:path) => {
         crate::store::contract::contract!(
-            @stamp $name, $open,
-            tables: creation_and_deletion, pages_of_tables, filtered_tables, tables_out_of_time, sizes, deleted_tables_are_empty_when_recreated;
+            @stamp $open,
+            tables: deleted_tables_are_empty_when_recreated;
             writes: every_state, missing_table_first, versions_only_grow, merges_lose_nothing, one_insert_wins;
-            merges: any_into_any, limits_of_the_union;
-            groups: all_or_nothing, mixed_group, group_errors, crossing_groups, groups_of_upserts, upserts_beside_deletes,
-                upserts_tell_what_they_made, groups_of_merges;
-            pages: walks, newest_first, newest_first_beside_writers, limits, points_and_ranges, out_of_time,
-                matches_of_any_density, a_window_that_is_cut_off, large_entities;
+            merges: any_into_any;
+            groups: all_or_nothing, mixed_group, group_errors, crossing_groups, groups_of_upserts,
+                upserts_beside_deletes, upserts_tell_what_they_made, groups_of_merges;
             values: stored_unaltered;
-            loads: stored_as_they_are, marked_together, marks_of_stale_copies_are_removed, the_last_version_has_none_behind_it;
-            accounts: sealed_anew_together, options_by_account, queries_by_account;
-            pushdown: sql_is_eval;
-            operator_features: rules_belong_to_tables, what_was_written_meanwhile_stays, every_entity_is_counted_once,
-                rules_come_back_with_snapshots;
-            deleted: a_table_comes_back_with_all_that_it_had, deleted_tables_have_names_and_numbers,
-                tables_are_kept_until_their_time_ends,
-                a_reset_leaves_nothing_to_bring_back, one_of_two_has_a_deleted_table;
-            reset: comes_back_as_it_was, one_account_alone, indexes_do_not_come_back, snapshots_are_bounded, whoever_asks_meanwhile_sees_one_state
+            loads: the_last_version_has_none_behind_it;
+            reset: whoever_asks_meanwhile_sees_one_state
         );
     };
-    (@stamp $name:ident, $open:path, $($module:ident: $($case:ident),+);+) => {
-        mod $name {
-            $($(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $case() {
-                    let store = $open().await;
-                    crate::store::$module::$case(&store).await;
-                }
-            )+)+
-        }
+    (@entities $open:path) => {
+        crate::store::contract::contract!(
+            @stamp $open,
+            tables: sizes;
+            pages: walks, newest_first_beside_writers, limits, points_and_ranges, out_of_time, matches_of_any_density,
+                a_window_that_is_cut_off, large_entities;
+            loads: stored_as_they_are;
+            operator_features: what_was_written_meanwhile_stays, every_entity_is_counted_once;
+            deleted: a_table_comes_back_with_all_that_it_had, deleted_tables_have_names_and_numbers,
+                one_of_two_has_a_deleted_table;
+            reset: comes_back_as_it_was, one_account_alone
+        );
+    };
+    (@stamp $open:path, $($module:ident: $($case:ident),+);+) => {
+        $($(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                crate::store::$module::$case(&$open().await).await;
+            }
+        )+)+
     };
 }
 pub(crate) use contract;
-
-/// Property strategies generate this many cases.
-pub const WALKS: usize = 40;
 
 /// An account that no other test uses.
 pub fn account() -> String {
@@ -60,11 +91,88 @@ pub fn account() -> String {
     format!("account{}x{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A table of an account of its own.
-pub async fn table<B: AnyStore>(store: &B) -> (String, TableName) {
-    let (account, table) = (account(), name("People"));
-    store.create_table(table.in_account(&account), now()).await.expect("a new table");
-    (account, table)
+/// A table of an account that no other test uses.
+#[derive(Clone)]
+pub struct TestTable<S> {
+    pub store: S,
+    pub account: String,
+    pub name: TableName,
+}
+
+/// Creates such a table.
+pub async fn table<S: Deref<Target: AnyStore>>(store: S) -> TestTable<S> {
+    let table = TestTable { store, account: account(), name: name("People") };
+    table.create().await.expect("a new table");
+    table
+}
+
+impl<S: Deref<Target: AnyStore>> TestTable<S> {
+    pub fn place(&self) -> TableRef<'_> {
+        self.name.in_account(&self.account)
+    }
+
+    /// Another name in the same account.
+    pub fn named(&self, text: &str) -> TestTable<&S::Target> {
+        TestTable { name: name(text), ..self.through(&*self.store) }
+    }
+
+    /// The same table, as another store over its database has it.
+    pub fn through<T>(&self, store: T) -> TestTable<T> {
+        TestTable { store, account: self.account.clone(), name: self.name.clone() }
+    }
+
+    pub async fn create(&self) -> StoreResult<()> {
+        self.store.create_table(self.place(), now()).await
+    }
+
+    pub async fn delete(&self) -> StoreResult<()> {
+        self.store.delete_table(self.place(), now()).await
+    }
+
+    pub async fn write(&self, write: &Write) -> StoreResult<Written> {
+        self.store.write(self.place(), write, now()).await
+    }
+
+    pub async fn transact(&self, group: &[Write]) -> StoreResult<Vec<Written>> {
+        self.store.transact(self.place(), group, now()).await
+    }
+
+    pub async fn get(&self, key: &Key) -> StoreResult<Option<Stored>> {
+        self.store.get(self.place(), key).await
+    }
+
+    pub async fn query(&self, scan: &Scan) -> StoreResult<EntityPage> {
+        self.store.query(self.place(), scan).await
+    }
+
+    /// Writes entities, group by group.
+    pub async fn fill(&self, writes: impl IntoIterator<Item = Write>) {
+        let mut writes: Vec<Write> = writes.into_iter().collect();
+        writes.sort_by(|a, b| a.key.cmp(&b.key));
+        for partition in writes.chunk_by(|a, b| a.key.partition == b.key.partition) {
+            for group in partition.chunks(100) {
+                self.transact(group).await.expect("a group of writes");
+            }
+        }
+    }
+
+    /// All entities.
+    pub async fn all(&self) -> Vec<Stored> {
+        self.walk(&everything()).await.concat()
+    }
+
+    /// Follows `next` to the end; the pages in order.
+    pub async fn walk(&self, scan: &Scan) -> Vec<Vec<Stored>> {
+        let mut scan = scan.clone();
+        let mut pages = Vec::new();
+        loop {
+            let page = self.query(&scan).await.expect("a page");
+            pages.push(page.entities);
+            assert!(pages.len() < 10_000, "the walk makes no progress");
+            let Some(next) = page.next else { return pages };
+            scan.spans = scan.order.rest_of(scan.spans, &next);
+        }
+    }
 }
 
 pub fn name(text: &str) -> TableName {
@@ -94,32 +202,29 @@ pub fn number(name: &str, value: i32) -> Properties {
     vec![(name.into(), EdmValue::Int32(value))]
 }
 
-/// Inserts entities, group by group.
-pub async fn fill<B: AnyStore>(store: &B, account: &str, table: &TableName, mut writes: Vec<Write>) {
-    writes.sort_by(|a, b| a.key.cmp(&b.key));
-    for partition in writes.chunk_by(|a, b| a.key.partition == b.key.partition) {
-        for group in partition.chunks(100) {
-            store.transact(table.in_account(account), group, now()).await.expect("a group of inserts");
-        }
-    }
+/// All entities in one page.
+pub fn everything() -> Scan {
+    scan(vec![Span::everything()])
 }
 
-/// Everything, without bounds.
+/// The entities of these ranges in one page.
 pub fn scan(spans: Vec<Span>) -> Scan {
     Scan { bytes: usize::MAX, time: Duration::from_secs(60), ..Scan::over(spans) }
 }
 
-/// Follows `next` to the end; the pages in order.
-pub async fn walk<B: AnyStore>(store: &B, account: &str, table: &TableName, scan: &Scan) -> Vec<Vec<Stored>> {
-    let mut scan = scan.clone();
-    let mut pages = Vec::new();
-    loop {
-        let page = store.query(table.in_account(account), &scan).await.expect("a page");
-        pages.push(page.entities);
-        assert!(pages.len() < 10_000, "the walk makes no progress");
-        let Some(next) = page.next else { return pages };
-        scan.spans = scan.order.rest_of(scan.spans, &next);
-    }
+/// One key.
+pub fn point(key: &Key) -> Span {
+    Span { lower: key.clone(), upper: Some(Key::new(key.partition.as_str(), format!("{}\u{1}", key.row))) }
+}
+
+/// All keys of a partition.
+pub fn partition(name: &str) -> Span {
+    Span { lower: Key::new(name, ""), upper: Some(Key::new(format!("{name}\u{1}"), "")) }
+}
+
+/// A comparison of a property.
+pub fn compare(property: &str, op: CompareOp, literal: EdmValue) -> Predicate {
+    Predicate::Compare { field: Field::Custom(property.into()), op, literal }
 }
 
 /// The refusal's code.

@@ -5,17 +5,16 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rowhouse::store::Entities;
+use rowhouse::protocol::model::IfMatch;
+use rowhouse::protocol::plan::WriteKind;
 use rowhouse::store::postgres::{PgOptions, PgStore, StartError};
 
-use super::contract::{fill, insert, now, number, table, write};
+use super::contract::{insert, number, table, write};
 use crate::support::postgres::{
     as_ordinary_user, execute, fresh_database, has_table, server_url, with_database,
 };
 use crate::support::server::fresh_folder;
 use crate::support::wait::until;
-use rowhouse::protocol::model::IfMatch;
-use rowhouse::protocol::plan::WriteKind;
 
 async fn refusal(url: &str) -> StartError {
     PgStore::connect(PgOptions::new(url)).await.err().expect("the database is refused")
@@ -150,24 +149,21 @@ async fn more_clients_than_a_pooler_has_sessions_are_all_answered() {
     let Some(pooler) = Pooler::start("session", 4) else { return };
     let mut options = PgOptions::new(pooler.url(&fresh_database()));
     options.acquire_timeout = Duration::from_secs(20);
-    let store = Arc::new(PgStore::connect(options).await.expect("sessions of its own"));
-    let (account, table) = table(&*store).await;
-    fill(&*store, &account, &table, (0..16).map(|client| insert("p", &client.to_string())).collect()).await;
-    let clients: Vec<_> = (0..16)
-        .map(|client| {
-            let (store, account, table) = (Arc::clone(&store), account.clone(), table.clone());
-            tokio::spawn(async move {
-                for round in 0..20 {
-                    let row = client.to_string();
-                    let change = write(WriteKind::Merge(IfMatch::Any), "p", &row, number("N", round));
-                    store.transact(table.in_account(&account), &[change], now()).await.expect("a write");
-                    let key = rowhouse::protocol::model::Key::new("p", &row);
-                    assert!(store.get(table.in_account(&account), &key).await.expect("a read").is_some());
-                }
-            })
+    let store = PgStore::connect(options).await.expect("sessions of its own");
+    let table = table(Arc::new(store)).await;
+    table.fill((0..16).map(|client| insert("p", &client.to_string()))).await;
+    let clients = (0..16).map(|client| {
+        let table = table.clone();
+        tokio::spawn(async move {
+            for round in 0..20 {
+                let row = client.to_string();
+                let change = write(WriteKind::Merge(IfMatch::Any), "p", &row, number("N", round));
+                table.transact(std::slice::from_ref(&change)).await.expect("a write");
+                assert!(table.get(&change.key).await.expect("a read").is_some());
+            }
         })
-        .collect();
-    for client in clients {
+    });
+    for client in clients.collect::<Vec<_>>() {
         client.await.expect("every request is answered");
     }
 }

@@ -7,20 +7,19 @@ use std::time::Duration;
 
 use futures_util::future::join;
 use rowhouse::error::Code;
-use rowhouse::protocol::model::{Key, TableName, Ticks};
-use rowhouse::protocol::plan::Span;
+use rowhouse::protocol::model::{Key, Ticks};
 use rowhouse::protocol::plan::index::IndexKind;
 use rowhouse::store::postgres::{PgOptions, PgStore};
 use rowhouse::store::sqlite::{Location, SqliteOptions, SqliteStore};
 use rowhouse::store::{
-    AddedIndex, DeletedScan, DeletedTable, ExpiryRule, Failure, Fault, IndexState, NewIndex, TableRecords,
-    TableSize, Undeletion,
+    AddedIndex, DeletedScan, DeletedTable, DeletedTables, Expiry, ExpiryRule, Failure, Fault, IndexState,
+    Indexes, NewIndex, TableRecords, TableSize, Tables, Undeletion, Upkeep,
 };
-use rowhouse::store::{DeletedTables, Entities, Expiry, Indexes, Tables, Upkeep};
 use sqlx::{Connection, Executor, PgConnection};
 
-use super::contract::{fill, insert, name, now, refusal, scan, table, walk};
+use super::contract::{TestTable, insert, name, now, refusal, table};
 use super::postgres::open;
+use super::reset::snapshot;
 use crate::support::postgres::{execute, fresh_database, text};
 use crate::support::server::fresh_folder;
 use crate::support::store::AnyStore;
@@ -28,18 +27,19 @@ use crate::support::store::AnyStore;
 /// Longer than the pause before a table can have another name.
 const LONG_AGO: i64 = 11 * 60 * 10_000_000;
 
-async fn delete<B: DeletedTables>(store: &B, account: &str, table: &TableName) -> DeletedTable {
-    delete_at(store, account, table, now()).await
+async fn delete<B: AnyStore>(table: &TestTable<&B>) -> DeletedTable {
+    delete_at(table, now()).await
 }
 
-async fn delete_at<B: DeletedTables>(store: &B, account: &str, table: &TableName, at: Ticks) -> DeletedTable {
-    store.delete_and_keep(table.in_account(account), at, Ticks::MAX).await.expect("it is there");
-    listed(store, account).await.swap_remove(0)
+async fn delete_at<B: AnyStore>(table: &TestTable<&B>, at: Ticks) -> DeletedTable {
+    table.store.delete_and_keep(table.place(), at, Ticks::MAX).await.expect("it is there");
+    listed(table).await.swap_remove(0)
 }
 
-async fn listed<B: DeletedTables>(store: &B, account: &str) -> Vec<DeletedTable> {
-    let scan = DeletedScan { account: Some(account), most: 100, ..DeletedScan::default() };
-    store.deleted_tables(scan).await.expect("a list")
+/// The deleted tables of its account.
+async fn listed<B: AnyStore>(table: &TestTable<&B>) -> Vec<DeletedTable> {
+    let scan = DeletedScan { account: Some(&table.account), most: 100, ..DeletedScan::default() };
+    table.store.deleted_tables(scan).await.expect("a list")
 }
 
 async fn undelete<B: DeletedTables>(store: &B, deleted: &DeletedTable, as_name: &str) -> Undeletion {
@@ -51,9 +51,8 @@ fn is_done(undeletion: &Undeletion) -> bool {
 }
 
 /// Row keys of a table.
-async fn rows<B: AnyStore>(store: &B, account: &str, table: &TableName) -> Vec<String> {
-    let stored = walk(store, account, table, &scan(vec![Span::everything()])).await.concat();
-    stored.into_iter().map(|entity| entity.key.row).collect()
+async fn rows<B: AnyStore>(table: &TestTable<&B>) -> Vec<String> {
+    table.all().await.into_iter().map(|entity| entity.key.row).collect()
 }
 
 async fn purge_all<B: Upkeep>(store: &B) {
@@ -61,22 +60,21 @@ async fn purge_all<B: Upkeep>(store: &B) {
 }
 
 pub async fn a_table_comes_back_with_all_that_it_had<B: AnyStore>(store: &B) {
-    let (account, table) = table(store).await;
-    fill(store, &account, &table, (0..30).map(|n| insert(&format!("p{}", n % 7), &n.to_string())).collect())
-        .await;
-    let place = table.in_account(&account);
+    let table = table(store).await;
+    table.fill((0..30).map(|n| insert(&format!("p{}", n % 7), &n.to_string()))).await;
+    let place = table.place();
     store.set_policies(place, r#"[{"id": "é'\\"}]"#).await.expect("policies");
     let rule = ExpiryRule { property: Some("it's".into()), delay: 5, pause: 10 };
     store.set_expiry(place, &rule, now()).await.expect("a rule");
     for (property, kind) in [("N", IndexKind::Number), ("a'b", IndexKind::Text)] {
-        let added =
-            store.add_index(NewIndex { table: place, property, kind }, now()).await.expect("an answer");
-        assert!(matches!(added, AddedIndex::Added(_)), "{added:?}");
+        let added = store.add_index(NewIndex { table: place, property, kind }, now()).await;
+        assert!(matches!(added, Ok(AddedIndex::Added(_))), "{added:?}");
     }
     let of_table = async || {
-        let indexes = store.indexes().await.expect("indexes").into_iter().filter(|i| i.account == account);
-        let entities = walk(store, &account, &table, &scan(vec![Span::everything()])).await.concat();
-        let mut rules = store.expiries(Some(&account)).await.expect("rules");
+        let indexes =
+            store.indexes().await.expect("indexes").into_iter().filter(|i| i.account == table.account);
+        let entities = table.all().await;
+        let mut rules = store.expiries(Some(&table.account)).await.expect("rules");
         let entry = store.get_table(place).await.expect("an answer");
         let policies = store.policies(place).await.expect("policies");
         ((entities, entry, policies), rules.pop(), indexes.collect::<Vec<_>>())
@@ -87,17 +85,15 @@ pub async fn a_table_comes_back_with_all_that_it_had<B: AnyStore>(store: &B) {
     assert_eq!(store.get_table(place).await.expect("an answer"), None);
     assert_eq!(refusal(store.get(place, &Key::new("p1", "1")).await), Code::TableNotFound);
     assert_eq!(refusal(store.delete_and_keep(place, now(), kept_until).await), Code::ResourceNotFound);
-    assert_eq!(store.expiries(Some(&account)).await.expect("rules"), []);
-    assert!(store.indexes().await.expect("indexes").iter().all(|stored| stored.account != account));
+    assert_eq!(store.expiries(Some(&table.account)).await.expect("rules"), []);
+    assert!(store.indexes().await.expect("indexes").iter().all(|stored| stored.account != table.account));
     // What forgets the records of deleted tables has been there.
     store.forget_stale(now()).await.expect("nothing of this table");
     store.remove_index(now()).await.expect("it may be the index of another case");
-    let deleted = listed(store, &account).await;
+    let deleted = listed(&table).await;
     let [deleted] = &deleted[..] else { panic!("{deleted:?}") };
-    assert_eq!(
-        (deleted.name.as_str(), deleted.deleted, deleted.kept_until),
-        ("People", deleted_at, kept_until)
-    );
+    assert_eq!((deleted.name.as_str(), deleted.deleted), ("People", deleted_at));
+    assert_eq!(deleted.kept_until, kept_until);
     let size = store.deleted_size(deleted.table_no, 100).await.expect("an answer").expect("a size");
     assert_eq!((size.entities, size.complete), (30, true));
     assert!(!store.deleted_size(deleted.table_no, 10).await.expect("an answer").expect("a size").complete);
@@ -113,15 +109,12 @@ pub async fn a_table_comes_back_with_all_that_it_had<B: AnyStore>(store: &B) {
     let (old_rule, new_rule) = (before.1.expect("a rule"), after.1.expect("a rule"));
     assert_eq!((new_rule.rule, new_rule.made), (old_rule.rule, old_rule.made));
     let of_index = |stored: &rowhouse::store::StoredIndex| (stored.index.property.clone(), stored.index.kind);
-    assert_eq!(
-        after.2.iter().map(of_index).collect::<Vec<_>>(),
-        before.2.iter().map(of_index).collect::<Vec<_>>()
-    );
+    assert!(after.2.iter().map(of_index).eq(before.2.iter().map(of_index)), "{:?}", after.2);
     for stored in &after.2 {
         assert_eq!(stored.state, IndexState::Building);
         assert!(before.2.iter().all(|old| old.index.index_no != stored.index.index_no), "it is built again");
     }
-    assert_eq!(listed(store, &account).await, []);
+    assert_eq!(listed(&table).await, []);
     assert_eq!(store.deleted_size(deleted.table_no, 1).await.expect("an answer"), None);
     // It is a table like any other.
     store.write(place, &insert("p", "new"), now()).await.expect("a write");
@@ -130,40 +123,40 @@ pub async fn a_table_comes_back_with_all_that_it_had<B: AnyStore>(store: &B) {
 }
 
 pub async fn deleted_tables_have_names_and_numbers<B: AnyStore>(store: &B) {
-    let (account, table) = table(store).await;
+    let table = table(store).await;
     let long_ago = Ticks::from_raw(now().raw() - LONG_AGO).expect("a time");
     let mut all = Vec::new();
     for n in 0..3 {
-        store.write(table.in_account(&account), &insert("p", &n.to_string()), now()).await.expect("a write");
+        table.write(&insert("p", &n.to_string())).await.expect("a write");
         let at = Ticks::from_raw(long_ago.raw() + n).expect("a time");
-        all.push(delete_at(store, &account, &table, at).await);
-        store.create_table(table.in_account(&account), now()).await.expect("the name is free");
+        all.push(delete_at(&table, at).await);
+        table.create().await.expect("the name is free");
     }
     all.reverse();
-    assert_eq!(listed(store, &account).await, all, "the last deleted first");
+    assert_eq!(listed(&table).await, all, "the last deleted first");
     for (scan, found) in [
         (DeletedScan { most: 2, ..DeletedScan::default() }, &all[..2]),
         (DeletedScan { name: Some(&name("PEOPLE")), most: 9, ..DeletedScan::default() }, &all[..]),
         (DeletedScan { name: Some(&name("Other")), most: 9, ..DeletedScan::default() }, &[]),
         (DeletedScan { table_no: Some(all[1].table_no), most: 9, ..DeletedScan::default() }, &all[1..2]),
     ] {
-        let scan = DeletedScan { account: Some(&account), ..scan };
+        let scan = DeletedScan { account: Some(&table.account), ..scan };
         assert_eq!(store.deleted_tables(scan).await.expect("a list"), found, "{scan:?}");
     }
     assert_eq!(undelete(store, &all[0], "people").await, Undeletion::NameTaken);
-    assert_eq!(listed(store, &account).await, all, "a refusal changes nothing");
+    assert_eq!(listed(&table).await, all, "a refusal changes nothing");
     assert!(is_done(&undelete(store, &all[1], "Second").await));
     assert_eq!(undelete(store, &all[0], "sECOND").await, Undeletion::NameTaken);
     assert!(is_done(&undelete(store, &all[0], "Third").await));
-    store.delete_table(table.in_account(&account), now()).await.expect("it is there");
+    table.delete().await.expect("it is there");
     assert!(is_done(&undelete(store, &all[2], "pEOPLE").await));
-    for (table, row) in [("Second", "1"), ("Third", "2"), ("People", "0")] {
-        assert_eq!(rows(store, &account, &name(table)).await, [row], "{table}");
+    for (name, row) in [("Second", "1"), ("Third", "2"), ("People", "0")] {
+        assert_eq!(rows(&table.named(name)).await, [row], "{name}");
     }
-    let entry = store.get_table(table.in_account(&account)).await.expect("an answer").expect("it is back");
+    let entry = store.get_table(table.place()).await.expect("an answer").expect("it is back");
     assert_eq!(entry.name, "pEOPLE", "the name as it was given");
     // Under the number of the former deletion nothing comes back that was deleted again.
-    let again = delete(store, &account, &table).await;
+    let again = delete(&table).await;
     assert_eq!(again.table_no, all[2].table_no);
     assert_eq!(undelete(store, &all[2], "People").await, Undeletion::Gone);
     assert!(!store.purge_deleted(&all[2], now()).await.expect("an answer"));
@@ -187,14 +180,14 @@ async fn what_is_purged_does_not_come_back() {
 }
 
 async fn purge_one_of_two<B: AnyStore>(store: &B) {
-    let (account, table) = table(store).await;
-    let kept = name("Kept");
-    store.create_table(kept.in_account(&account), now()).await.expect("a table");
-    let many = |count: i32| (0..count).map(|n| insert(&(n % 9).to_string(), &n.to_string())).collect();
-    fill(store, &account, &table, many(1500)).await;
-    fill(store, &account, &kept, many(50)).await;
-    let kept_record = delete(store, &account, &kept).await;
-    let purged = delete(store, &account, &table).await;
+    let table = table(store).await;
+    let kept = table.named("Kept");
+    kept.create().await.expect("a table");
+    let many = |count: i32| (0..count).map(|n| insert(&(n % 9).to_string(), &n.to_string()));
+    table.fill(many(1500)).await;
+    kept.fill(many(50)).await;
+    let kept_record = delete(&kept).await;
+    let purged = delete(&table).await;
     // Nothing is purged before.
     purge_all(store).await;
     let size = store.deleted_size(purged.table_no, 5000).await.expect("an answer");
@@ -207,50 +200,49 @@ async fn purge_one_of_two<B: AnyStore>(store: &B) {
         assert_eq!(undelete(store, &purged, "People").await, Undeletion::Gone);
     }
     assert_eq!(undelete(store, &purged, "People").await, Undeletion::Gone);
-    assert_eq!(store.get_table(table.in_account(&account)).await.expect("an answer"), None);
+    assert_eq!(store.get_table(table.place()).await.expect("an answer"), None);
     assert!(is_done(&undelete(store, &kept_record, "Kept").await));
     purge_all(store).await;
-    assert_eq!(rows(store, &account, &kept).await.len(), 50);
+    assert_eq!(rows(&kept).await.len(), 50);
 }
 
 pub async fn tables_are_kept_until_their_time_ends<B: AnyStore>(store: &B) {
-    let (account, table) = table(store).await;
-    fill(store, &account, &table, vec![insert("p", "r")]).await;
+    let table = table(store).await;
+    table.fill(vec![insert("p", "r")]).await;
     let deleted_at = now();
     let end = Ticks::from_raw(deleted_at.raw() + 1_000_000_000).expect("a time");
-    store.delete_and_keep(table.in_account(&account), deleted_at, end).await.expect("it is there");
+    store.delete_and_keep(table.place(), deleted_at, end).await.expect("it is there");
     let before = Ticks::from_raw(end.raw() - 1).expect("a time");
     let has_ended = async |now| {
         let ended = store.ended_tables(now).await.expect("a list");
-        ended.iter().any(|deleted| deleted.account == account)
+        ended.iter().any(|deleted| deleted.account == table.account)
     };
     assert!(!has_ended(before).await);
-    let [deleted] = &listed(store, &account).await[..] else { panic!("its time has not ended") };
+    let [deleted] = &listed(&table).await[..] else { panic!("its time has not ended") };
     assert!(has_ended(end).await);
     assert!(store.purge_deleted(deleted, end).await.expect("an answer"));
     assert!(!has_ended(end).await);
-    assert_eq!(listed(store, &account).await, []);
+    assert_eq!(listed(&table).await, []);
     assert_eq!(undelete(store, deleted, "People").await, Undeletion::Gone);
 }
 
 pub async fn a_reset_leaves_nothing_to_bring_back<B: AnyStore>(store: &B) {
-    let (account, table) = table(store).await;
-    let deleted = delete(store, &account, &table).await;
-    store.create_table(table.in_account(&account), now()).await.expect("the name is free");
-    let snapshot = uuid::Uuid::new_v4().simple().to_string();
-    assert!(store.take_snapshot(&snapshot, Some(&account), now()).await.expect("a snapshot"));
+    let table = table(store).await;
+    let deleted = delete(&table).await;
+    table.create().await.expect("the name is free");
+    let snapshot = snapshot(store, Some(&table.account)).await;
     assert!(store.restore_snapshot(&snapshot, now()).await.expect("it is there"));
-    assert_eq!(listed(store, &account).await, []);
+    assert_eq!(listed(&table).await, []);
     assert_eq!(undelete(store, &deleted, "People").await, Undeletion::Gone);
     assert!(store.drop_snapshot(&snapshot).await.expect("an answer"));
 }
 
 /// Of two who want the table, or its name, one has it.
 pub async fn one_of_two_has_a_deleted_table<B: AnyStore>(store: &B) {
-    let (account, table) = table(store).await;
+    let table = table(store).await;
     for round in 0..30 {
-        fill(store, &account, &table, vec![insert("p", &round.to_string())]).await;
-        let deleted = delete(store, &account, &table).await;
+        table.fill(vec![insert("p", &round.to_string())]).await;
+        let deleted = delete(&table).await;
         match round % 3 {
             0 => {
                 let (one, other) =
@@ -262,22 +254,22 @@ pub async fn one_of_two_has_a_deleted_table<B: AnyStore>(store: &B) {
                 let (undeleted, purged) = join(undelete(store, &deleted, "People"), purge).await;
                 assert_eq!(is_done(&undeleted), !purged.expect("an answer"), "{undeleted:?}");
                 if !is_done(&undeleted) {
-                    store.create_table(table.in_account(&account), now()).await.expect("the name is free");
-                    fill(store, &account, &table, vec![insert("p", &round.to_string())]).await;
+                    table.create().await.expect("the name is free");
+                    table.fill(vec![insert("p", &round.to_string())]).await;
                 }
             }
             _ => {
-                let creation = store.create_table(table.in_account(&account), now());
+                let creation = table.create();
                 let (undeleted, created) = join(undelete(store, &deleted, "People"), creation).await;
                 assert_eq!(is_done(&undeleted), created.is_err(), "{undeleted:?} {created:?}");
                 if created.is_ok() {
                     assert_eq!(undeleted, Undeletion::NameTaken);
-                    store.delete_table(table.in_account(&account), now()).await.expect("it is there");
+                    table.delete().await.expect("it is there");
                     assert!(is_done(&undelete(store, &deleted, "People").await));
                 }
             }
         }
-        assert!(rows(store, &account, &table).await.contains(&round.to_string()), "round {round}");
+        assert!(rows(&table).await.contains(&round.to_string()), "round {round}");
     }
 }
 
@@ -298,34 +290,31 @@ mod older {
 async fn servers_that_do_not_know_kept_tables_leave_them_alone() {
     let url = fresh_database();
     let store = open(&url, 4).await;
-    let (account, table) = table(&store).await;
-    fill(&store, &account, &table, (0..40).map(|n| insert(&n.to_string(), "r")).collect()).await;
-    let place = table.in_account(&account);
+    let table = table(&store).await;
+    table.fill((0..40).map(|n| insert(&n.to_string(), "r"))).await;
+    let place = table.place();
     let rule = ExpiryRule { property: None, delay: 5, pause: 10 };
     store.set_expiry(place, &rule, now()).await.expect("a rule");
     let index = NewIndex { table: place, property: "N", kind: IndexKind::Number };
     store.add_index(index, now()).await.expect("an index");
-    let deleted = delete(&store, &account, &table).await;
+    let deleted = delete(&table).await;
     for when in [now().raw(), Ticks::MAX.raw()] {
-        assert_eq!(
-            text(&url, &older::DUE.replace("$NOW", &when.to_string())),
-            "0",
-            "nothing is to be purged"
-        );
+        let due = text(&url, &older::DUE.replace("$NOW", &when.to_string()));
+        assert_eq!(due, "0", "nothing is to be purged");
     }
     for statement in [older::CLEAN_UP, older::REMOVABLE] {
         execute(&url, statement);
     }
     assert!(is_done(&undelete(&store, &deleted, "People").await));
-    assert_eq!(rows(&store, &account, &table).await.len(), 40);
-    assert_eq!(store.expiries(Some(&account)).await.expect("rules").len(), 1);
+    assert_eq!(rows(&table).await.len(), 40);
+    assert_eq!(store.expiries(Some(&table.account)).await.expect("rules").len(), 1);
     assert_eq!(store.indexes().await.expect("indexes").len(), 1);
     // Such a server deletes a table that came back. It cannot come back, and is purged as ever.
     for statement in older::DELETE {
         execute(&url, &statement.replace("$NOW", &now().raw().to_string()));
     }
-    assert_eq!(refusal(store.get(place, &Key::new("0", "r")).await), Code::TableNotFound);
-    assert_eq!(listed(&store, &account).await, []);
+    assert_eq!(refusal(table.get(&Key::new("0", "r")).await), Code::TableNotFound);
+    assert_eq!(listed(&table).await, []);
     purge_all(&store).await;
     assert_eq!(text(&url, "SELECT count(*)::text FROM entities"), "0");
 }
@@ -334,7 +323,7 @@ async fn servers_that_do_not_know_kept_tables_leave_them_alone() {
 async fn a_write_that_began_before_the_deletion_is_there_when_the_table_comes_back() {
     let url = fresh_database();
     let store = open(&url, 1).await;
-    let (account, table) = table(&store).await;
+    let table = table(&store).await;
     for commits_late in [false, true] {
         let row = format!("late {commits_late}");
         let mut writer = PgConnection::connect(&url).await.expect("a connection");
@@ -342,7 +331,7 @@ async fn a_write_that_began_before_the_deletion_is_there_when_the_table_comes_ba
             "BEGIN; INSERT INTO entities SELECT table_no << 16, 'p', '{row}', 638000000000000000, '{{}}' FROM tables"
         );
         writer.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(insert))).await.expect("a write");
-        let deleted = delete(&store, &account, &table).await;
+        let deleted = delete(&table).await;
         if !commits_late {
             writer.execute("COMMIT").await.expect("a commit");
         }
@@ -350,7 +339,7 @@ async fn a_write_that_began_before_the_deletion_is_there_when_the_table_comes_ba
         if commits_late {
             writer.execute("COMMIT").await.expect("a commit");
         }
-        assert!(rows(&store, &account, &table).await.contains(&row));
+        assert!(rows(&table).await.contains(&row));
     }
 }
 
@@ -358,18 +347,18 @@ async fn a_write_that_began_before_the_deletion_is_there_when_the_table_comes_ba
 async fn another_name_needs_a_pause_that_outlasts_what_servers_remember() {
     let url = fresh_database();
     let (here, there) = (open(&url, 1).await, open(&url, 1).await);
-    let (account, table) = table(&here).await;
-    there.write(table.in_account(&account), &insert("p", "r"), now()).await.expect("it knows the number");
-    let deleted = delete(&here, &account, &table).await;
+    let table = table(&here).await;
+    let elsewhere = table.through(&there);
+    elsewhere.write(&insert("p", "r")).await.expect("it knows the number");
+    let deleted = delete(&table).await;
     let free = Ticks::from_raw(deleted.deleted.raw() + 600 * 10_000_000).expect("a time");
-    let soon = here.undelete(&deleted, &name("Other"), now()).await.expect("an answer");
-    assert_eq!(soon, Undeletion::TooSoon(free));
-    assert!(is_done(&here.undelete(&deleted, &name("pEOPLE"), now()).await.expect("an answer")));
-    assert_eq!(rows(&there, &account, &table).await, ["r"]);
-    let deleted = delete(&here, &account, &table).await;
+    assert_eq!(undelete(&here, &deleted, "Other").await, Undeletion::TooSoon(free));
+    assert!(is_done(&undelete(&here, &deleted, "pEOPLE").await));
+    assert_eq!(rows(&elsewhere).await, ["r"]);
+    let deleted = delete(&table).await;
     let later = Ticks::from_raw(deleted.deleted.raw() + LONG_AGO).expect("a time");
     assert!(is_done(&here.undelete(&deleted, &name("Other"), later).await.expect("an answer")));
-    assert_eq!(rows(&there, &account, &name("Other")).await, ["r"]);
+    assert_eq!(rows(&elsewhere.named("Other")).await, ["r"]);
 }
 
 #[tokio::test]
@@ -378,16 +367,16 @@ async fn a_lock_that_somebody_holds_makes_nobody_wait_for_ever() {
     let mut options = PgOptions::new(&url);
     options.operation_timeout = Duration::from_secs(2);
     let store = PgStore::connect(options).await.expect("a store");
-    let (account, table) = table(&store).await;
-    let deleted = delete(&store, &account, &table).await;
-    let other = name("Other");
-    store.create_table(other.in_account(&account), now()).await.expect("a table");
+    let table = table(&store).await;
+    let deleted = delete(&table).await;
+    let other = table.named("Other");
+    other.create().await.expect("a table");
     let mut holder = PgConnection::connect(&url).await.expect("a connection");
     holder.execute("BEGIN; LOCK TABLE deleted_tables IN ACCESS EXCLUSIVE MODE").await.expect("a lock");
     let is_timely = |failure: Failure| matches!(failure, Failure::Fault(Fault::Busy | Fault::Timeout));
     assert!(is_timely(store.undelete(&deleted, &name("People"), now()).await.expect_err("it waits")));
     assert!(is_timely(store.purge_deleted(&deleted, now()).await.expect_err("it waits")));
-    let place = other.in_account(&account);
+    let place = other.place();
     assert!(is_timely(store.delete_and_keep(place, now(), Ticks::MAX).await.expect_err("it waits")));
     holder.execute("ROLLBACK").await.expect("the lock goes");
     assert!(store.get_table(place).await.expect("an answer").is_some(), "nothing was done");

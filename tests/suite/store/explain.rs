@@ -19,12 +19,13 @@ pub async fn plan(url: &str, text: &str, types: &str, values: &str) -> String {
 }
 
 /// The same, after a statement that changes a setting.
-async fn plan_with(url: &str, setting: &str, text: &str, types: &str, values: &str) -> String {
+pub async fn plan_with(url: &str, setting: &str, text: &str, types: &str, values: &str) -> String {
     let mut connection = PgConnection::connect(url).await.unwrap();
     let script = format!("{}; {setting}; PREPARE s ({types}) AS {text}", PgOptions::new(url).session());
     connection.execute(sqlx::raw_sql(AssertSqlSafe(script))).await.unwrap();
     let explain = format!("EXPLAIN (COSTS OFF) EXECUTE s ({values})");
-    let rows = connection.fetch_all(sqlx::raw_sql(AssertSqlSafe(explain))).await.unwrap();
+    let rows = connection.fetch_all(sqlx::raw_sql(AssertSqlSafe(explain))).await;
+    let rows = rows.unwrap_or_else(|error| panic!("{error}: {text}"));
     rows.iter().map(|row| row.get::<String, _>(0) + "\n").collect()
 }
 
@@ -156,98 +157,76 @@ async fn requests_that_share_a_statement_look_up_their_keys_in_its_order() {
     }
 }
 
+/// Statements that read a page, whose parameters are limits, bounds and buckets, and then those of a filter.
+enum Reads {
+    Range,
+    Walk,
+    Window,
+}
+
 #[tokio::test]
-async fn a_page_is_bounded_by_its_index_conditions_and_not_sorted() {
-    let types = "bigint, bigint, text, text, text, text, bigint";
-    for order in [PageOrder::Ascending, PageOrder::Descending] {
-        let text = statements::in_order(statements::range(Projection::Full, true, 1), order);
-        let plan = plan(plain_url(), &text, types, "0, 1001, 'a', '', 'b', '', 5").await;
+async fn pages_read_the_key_index_in_their_order_within_their_bounds_and_are_not_sorted() {
+    for (reads, bounded, buckets) in [
+        (Reads::Range, true, 1),
+        (Reads::Range, false, 1),
+        (Reads::Range, false, 3),
+        (Reads::Walk, true, 1),
+        (Reads::Walk, false, 1),
+        (Reads::Walk, false, 3),
+        (Reads::Window, false, 1),
+        (Reads::Window, false, 3),
+    ] {
+        for order in [PageOrder::Ascending, PageOrder::Descending] {
+            a_page_is_read_by_its_index(&reads, bounded, buckets, order).await;
+        }
+    }
+}
+
+async fn a_page_is_read_by_its_index(reads: &Reads, bounded: bool, buckets: usize, order: PageOrder) {
+    let (upper, upper_value) = if bounded { (", text, text", ", 'b', ''") } else { ("", "") };
+    let bucket_types = ", bigint".repeat(buckets);
+    let bucket_values = [", 5", ", 6", ", 7"][..buckets].concat();
+    let after = |n: usize| format!("${}", 4 + 2 * usize::from(bounded) + buckets + n);
+    let filter = |n| format!("(properties ->> 'N')::int4 = {}", after(n));
+    let (text, types, values) = match reads {
+        Reads::Range => (statements::range(Projection::Full, bounded, buckets).into_owned(), "", ""),
+        Reads::Walk => (statements::walk(Projection::Full, bounded, buckets, &filter(1)), ", int", ", 1"),
+        Reads::Window => {
+            let limits = (&*after(1), &*after(2));
+            let text = statements::window(Projection::Full, bounded, buckets, &filter(3), limits);
+            (text, ", jsonb, bigint, int", ", '{}', 11, 1")
+        }
+    };
+    let text = statements::in_order(text.into(), order);
+    let types = format!("bigint, bigint, text, text{upper}{bucket_types}{types}");
+    let values = format!("0, 1001, 'a', ''{upper_value}{bucket_values}{values}");
+    let plan = plan(plain_url(), &text, &types, &values).await;
+    assert!(!plan.contains("Sort\n") && !plan.contains("Bitmap"), "{text}\n{plan}");
+    assert_eq!(plan.contains("Merge Append"), buckets > 1, "{text}\n{plan}");
+    let scans = if matches!(reads, Reads::Window) { 2 * buckets } else { buckets };
+    assert_eq!(on_entities(&plan), scans, "{text}\n{plan}");
+    let backward = if order == PageOrder::Descending { scans } else { 0 };
+    assert_eq!(plan.matches("Scan Backward using").count(), backward, "{text}\n{plan}");
+    if bounded {
         let condition = plan.lines().find(|line| line.contains("Index Cond") && line.contains("bucket"));
-        let condition = condition.unwrap();
+        let condition = condition.expect("a condition");
         assert!(condition.contains("ROW(pk, rk) >= ROW($3, $4)"), "{plan}");
         assert!(condition.contains("ROW(pk, rk) < ROW($5, $6)"), "{plan}");
-        assert!(!plan.contains("Sort"), "{plan}");
-        assert_eq!(plan.contains("Index Scan Backward"), order == PageOrder::Descending, "{plan}");
     }
-}
-
-#[tokio::test]
-async fn descending_pages_read_the_key_index_backwards_and_are_not_sorted() {
-    let filter = "(properties ->> 'N')::int4 = $8";
-    let descending = |text: String| statements::in_order(text.into(), PageOrder::Descending);
-    let projection = Projection::Full;
-    let filter_of = |n: usize| filter.replace("$8", &format!("${n}"));
-    let window = statements::window(projection, false, 3, &filter_of(10), ("$8", "$9"));
-    let (one, three) =
-        ("bigint, bigint, text, text, bigint", "bigint, bigint, text, text, bigint, bigint, bigint");
-    for (text, types, values, scans) in [
-        (statements::range(projection, false, 1).into_owned(), one.to_owned(), "5", 1),
-        (statements::range(projection, false, 3).into_owned(), three.to_owned(), "5, 6, 7", 3),
-        (statements::walk(projection, false, 1, &filter_of(6)), format!("{one}, int"), "5, 1", 1),
-        (statements::walk(projection, false, 3, &filter_of(8)), format!("{three}, int"), "5, 6, 7, 1", 3),
-        (window, format!("{three}, jsonb, bigint, int"), "5, 6, 7, '{}', 11, 1", 6),
-    ] {
-        let text = descending(text);
-        let plan = plan(plain_url(), &text, &types, &format!("0, 1001, 'a', '', {values}")).await;
-        assert!(!plan.contains("Sort\n") && !plan.contains("Bitmap"), "{text}\n{plan}");
-        assert_eq!(plan.matches("Scan Backward using").count(), scans, "{text}\n{plan}");
+    match reads {
+        Reads::Range => {}
+        Reads::Walk => {
+            assert!(!plan.contains("random"), "{plan}");
+            // The cheaper condition comes first, and the filter is evaluated once for each bucket.
+            assert_eq!(plan.matches(&after(1)).count(), buckets, "{plan}");
+            assert!(plan.find(&after(1)) > plan.find("modified %"), "{plan}");
+        }
+        Reads::Window => {
+            assert_eq!(plan.lines().filter(|line| line.contains("->>")).count(), 1, "{plan}");
+            // Above the limit, where the properties are already taken out of storage.
+            assert!(plan.find("->>") < plan.rfind("Limit"), "{plan}");
+        }
     }
-}
-
-#[tokio::test]
-async fn walks_read_the_key_index_once_stop_early_and_are_not_sorted() {
-    let filter = "(properties ->> 'N')::int4 = $8";
-    let text = statements::walk(Projection::Full, true, 1, filter);
-    let types = "bigint, bigint, text, text, text, text, bigint, int";
-    let plan = plan(plain_url(), &text, types, "0, 1001, 'a', '', 'b', '', 5, 1").await;
-    assert!(!plan.contains("Sort"), "{plan}");
-    assert_eq!(on_entities(&plan), 1, "{plan}");
-    let condition = plan.lines().find(|line| line.contains("Index Cond") && line.contains("bucket")).unwrap();
-    assert!(condition.contains("ROW(pk, rk) >= ROW($3, $4)"), "{plan}");
-    assert!(condition.contains("ROW(pk, rk) < ROW($5, $6)"), "{plan}");
-    assert!(!plan.contains("random"), "{plan}");
-    // The cheaper condition comes first, and the filter is evaluated once.
-    let chosen = plan.find("modified %").unwrap();
-    assert_eq!(plan.matches("$8").count(), 1, "{plan}");
-    assert!(plan.find("$8").unwrap() > chosen, "{plan}");
-}
-
-#[tokio::test]
-async fn a_walk_merges_its_buckets() {
-    let text = statements::walk(Projection::Full, false, 3, "(properties ->> 'N')::int4 = $8");
-    let types = "bigint, bigint, text, text, bigint, bigint, bigint, int";
-    let plan = plan(plain_url(), &text, types, "0, 1001, 'a', '', 5, 6, 7, 1").await;
-    assert!(plan.contains("Merge Append") && !plan.contains("Sort\n"), "{plan}");
-    assert_eq!(on_entities(&plan), 3, "{plan}");
-}
-
-#[tokio::test]
-async fn a_window_reads_its_rows_once_before_it_filters_them_and_is_not_sorted() {
-    let filter = "(properties ->> 'N')::int4 = $10";
-    for (buckets, values) in [(1, "5"), (3, "5, 6, 7")] {
-        let filter = filter.replace("$10", &format!("${}", 7 + buckets));
-        let (empty, limit) = (format!("${}", 5 + buckets), format!("${}", 6 + buckets));
-        let text = statements::window(Projection::Full, false, buckets, &filter, (&empty, &limit));
-        let types = format!("bigint, bigint, text, text{}, jsonb, bigint, int", ", bigint".repeat(buckets));
-        let plan =
-            plan(plain_url(), &text, &types, &format!("0, 256, 'a', '', {values}, '{{}}', 11, 1")).await;
-        assert!(!plan.contains("Sort\n"), "{plan}");
-        assert_eq!(on_entities(&plan), 2 * buckets, "{plan}");
-        let filters = plan.lines().filter(|line| line.contains("->>")).count();
-        assert_eq!(filters, 1, "{plan}");
-        // Above the limit, where the properties are already taken out of storage.
-        let (filter, limit) = (plan.find("->>").unwrap(), plan.rfind("Limit").unwrap());
-        assert!(filter < limit, "{plan}");
-    }
-}
-
-#[tokio::test]
-async fn several_buckets_are_merged_not_sorted() {
-    let types = "bigint, bigint, text, text, bigint, bigint, bigint";
-    let text = statements::range(Projection::Full, false, 3);
-    let plan = plan(plain_url(), &text, types, "0, 1001, 'a', '', 5, 6, 7").await;
-    assert!(plan.contains("Merge Append") && !plan.contains("Sort\n"), "{plan}");
-    assert_eq!(on_entities(&plan), 3, "{plan}");
 }
 
 #[tokio::test]

@@ -2,38 +2,42 @@
 
 use std::sync::Arc;
 
-use crate::support::store::AnyStore;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use rowhouse::error::Code;
-use rowhouse::protocol::model::entity::Properties;
-use rowhouse::protocol::model::{CompareOp, EdmValue, Key, PageOrder, Stored, TableName, TextTest, Ticks};
+use rowhouse::protocol::model::{CompareOp, EdmValue, IfMatch, Key, PageOrder, TextTest, Ticks};
 use rowhouse::protocol::plan::index::{IndexKind, PropertyIndex, choices};
-use rowhouse::protocol::plan::{Field, Predicate, Span, WriteKind};
-use rowhouse::store::{AddedIndex, BuiltIndex, IndexState, MAX_TABLE_INDEXES, NewIndex, StoredIndex};
-
+use rowhouse::protocol::plan::{Field, Predicate, Scan, WriteKind};
 use rowhouse::store::postgres::PgStore;
 use rowhouse::store::sqlite::{Location, SqliteOptions, SqliteStore};
+use rowhouse::store::{AddedIndex, BuiltIndex, IndexState, MAX_TABLE_INDEXES, NewIndex, StoredIndex};
 
-use super::contract::{fill, name, now, number, refusal, scan, table, walk, write};
-use super::meaning::holds;
+use super::contract::{TestTable, compare, everything, insert, now, number, refusal, table, write};
+use super::meaning::{Decoded, fill_at_random, holds};
 use super::postgres::open;
 use super::values;
 use crate::support::postgres::{fresh_database, partition_entities};
 use crate::support::server::fresh_folder;
+use crate::support::store::AnyStore;
 use crate::support::until_async;
 
 const NAMES: [&str; 3] = ["A", "B", "Größe"];
 const ENTITIES: usize = 300;
 const FILTERS: usize = 60;
 
-/// Stamps every case for one store. Each case has a database of its own: an index costs every write of its
-/// database, and a build waits for all transactions.
+/// Stamps cases for one store: all of them on one store of each database. Each case has a database of its own: an index
+/// costs every write of its database, and a build waits for all transactions.
 macro_rules! indexed {
     ($name:ident, $open:path) => {
         indexed!(
             @stamp $name, $open, narrowed_is_eval indexes_follow_writes dense_filters_walk indexes_are_limited
+            a_deleted_table_takes_its_indexes_along
+        );
+    };
+    (entities of $name:ident, $open:path) => {
+        indexed!(
+            @stamp $name, $open, narrowed_is_eval_for_some_filters indexes_follow_writes dense_filters_walk
             a_deleted_table_takes_its_indexes_along
         );
     };
@@ -42,8 +46,7 @@ macro_rules! indexed {
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $case() {
-                    let store = $open().await;
-                    super::$case(&store).await;
+                    super::$case(&$open().await).await;
                 }
             )+
         }
@@ -74,10 +77,10 @@ pub(super) async fn partitioned() -> PgStore {
 }
 
 indexed!(in_memory, super::memory);
-indexed!(in_a_file, super::file);
+indexed!(entities of in_a_file, super::file);
 indexed!(on_plain_tables, super::plain);
-indexed!(on_plain_tables_with_spread, super::spread);
-indexed!(on_hash_partitions_with_spread, super::partitioned);
+indexed!(entities of on_plain_tables_with_spread, super::spread);
+indexed!(entities of on_hash_partitions_with_spread, super::partitioned);
 indexed!(@stamp in_one_bucket_of_sqlite, super::file, other_literals_of_dense_filters_walk);
 indexed!(@stamp in_one_bucket_of_postgres, super::plain, other_literals_of_dense_filters_walk);
 indexed!(@stamp in_several_buckets, super::spread, wider_ranges_than_dense_ones_walk);
@@ -141,23 +144,19 @@ pub(super) fn predicate() -> impl Strategy<Value = Predicate> {
 
 /// Adds an index and builds it, when its turn comes.
 pub(super) async fn index<B: AnyStore>(
-    store: &B,
-    account: &str,
-    table: &TableName,
+    table: &TestTable<&B>,
     property: &str,
     kind: IndexKind,
-) -> PropertyIndex {
-    let added = store
-        .add_index(NewIndex { table: table.in_account(account), property, kind }, now())
-        .await
-        .expect("an index");
-    let AddedIndex::Added(number) = added else { panic!("{added:?}") };
+) -> Arc<PropertyIndex> {
+    let store = table.store;
+    let added = store.add_index(NewIndex { table: table.place(), property, kind }, now()).await;
+    let Ok(AddedIndex::Added(number)) = added else { panic!("{added:?}") };
     let stored = find(store, number).await.expect("it is listed");
     assert_eq!(stored.state, IndexState::Building);
     assert_eq!(build(store, &stored.index).await, BuiltIndex::Ready);
     let stored = find(store, number).await.expect("it is listed");
     assert_eq!(stored.state, IndexState::Ready);
-    stored.index
+    Arc::new(stored.index)
 }
 
 async fn build<B: AnyStore>(store: &B, index: &PropertyIndex) -> BuiltIndex {
@@ -174,27 +173,28 @@ async fn find<B: AnyStore>(store: &B, number: i64) -> Option<StoredIndex> {
     store.indexes().await.expect("a list").into_iter().find(|stored| stored.index.index_no == number)
 }
 
-pub(super) async fn filled<B: AnyStore>(
-    store: &B,
+/// Random entities of a new table.
+pub(super) async fn filled<'s, B: AnyStore>(
+    store: &'s B,
     runner: &mut TestRunner,
-) -> (String, TableName, Vec<Stored>) {
-    let (account, table) = table(store).await;
-    let one = prop::collection::vec(prop::option::weighted(0.8, value()), NAMES.len());
-    let writes = (0..ENTITIES).map(|i| {
-        let values = one.new_tree(runner).unwrap().current();
-        let named = NAMES.iter().zip(values).filter_map(|(n, v)| Some(((*n).to_owned(), v?)));
-        let partition = ["", "a", "é"][i % 3];
-        write(WriteKind::Insert, partition, &format!("{i:03}"), named.collect::<Properties>())
-    });
-    fill(store, &account, &table, writes.collect()).await;
-    let everything = walk(store, &account, &table, &scan(vec![Span::everything()])).await.concat();
-    assert_eq!(everything.len(), ENTITIES);
-    (account, table, everything)
+) -> (TestTable<&'s B>, Vec<Decoded>) {
+    let table = table(store).await;
+    let all = fill_at_random(&table, runner, ENTITIES, &NAMES, value()).await;
+    (table, all)
 }
 
 pub async fn narrowed_is_eval<B: AnyStore>(store: &B) {
+    narrowed_is_eval_for(store, FILTERS).await;
+}
+
+/// For stores that look up the same entries as another one, over several buckets.
+pub async fn narrowed_is_eval_for_some_filters<B: AnyStore>(store: &B) {
+    narrowed_is_eval_for(store, FILTERS / 4).await;
+}
+
+async fn narrowed_is_eval_for<B: AnyStore>(store: &B, filters: usize) {
     let mut runner = TestRunner::deterministic();
-    let (account, table, everything) = filled(store, &mut runner).await;
+    let (table, all) = filled(store, &mut runner).await;
     let mut indexes = Vec::new();
     for (property, kind) in [
         ("A", IndexKind::Number),
@@ -206,123 +206,100 @@ pub async fn narrowed_is_eval<B: AnyStore>(store: &B) {
         ("Größe", IndexKind::Text),
         ("B", IndexKind::Number),
     ] {
-        indexes.push(Arc::new(index(store, &account, &table, property, kind).await));
+        indexes.push(index(&table, property, kind).await);
     }
     let tree = predicate();
     let mut narrowed = 0;
-    for at in 0..FILTERS {
+    for at in 0..filters {
         let predicate = tree.new_tree(&mut runner).unwrap().current();
-        let matches = everything.iter().filter(|row| holds(&predicate, row));
-        let expected: Vec<&Key> = matches.map(|row| &row.key).collect();
-        // Without each index and with all: with none, then with one after the other, then with every one.
-        let some = match at % (indexes.len() + 2) {
-            0 => &indexes[..],
-            n => indexes.get(n - 1..n).unwrap_or(&indexes[..]),
-        };
-        for used in [some, &indexes[..], &[]] {
-            let mut filtered = scan(vec![Span::everything()]);
-            filtered.rows = if at % 2 == 0 { 29 } else { 1000 };
-            filtered.indexed = choices(&predicate, used);
-            narrowed += usize::from(!filtered.indexed.is_empty());
-            filtered.residual = Some(predicate.clone());
-            let rows = walk(store, &account, &table, &filtered).await.concat();
-            assert_eq!(rows.iter().map(|row| &row.key).collect::<Vec<_>>(), expected, "{predicate:?}");
-            filtered.spans.reverse();
-            filtered.order = PageOrder::Descending;
-            let rows = walk(store, &account, &table, &filtered).await.concat();
-            assert!(rows.iter().rev().map(|row| &row.key).eq(expected.iter().copied()), "{predicate:?}");
+        let matches = all.iter().filter(|row| holds(&predicate, row));
+        let mut expected: Vec<&Key> = matches.map(|row| &row.stored.key).collect();
+        let one = at % indexes.len();
+        for used in [&indexes[one..=one], &indexes[..], &[]] {
+            let indexed = choices(&predicate, used);
+            narrowed += usize::from(!indexed.is_empty());
+            let rows = if at % 2 == 0 { 29 } else { 1000 };
+            let residual = Some(predicate.clone());
+            for order in [PageOrder::Ascending, PageOrder::Descending] {
+                let scan = Scan {
+                    rows,
+                    order,
+                    indexed: indexed.clone(),
+                    residual: residual.clone(),
+                    ..everything()
+                };
+                let rows = table.walk(&scan).await.concat();
+                assert_eq!(rows.iter().map(|row| &row.key).collect::<Vec<_>>(), expected, "{predicate:?}");
+                expected.reverse();
+            }
         }
     }
-    assert!(narrowed > FILTERS / 3, "{narrowed} of {FILTERS} filters used an index");
+    assert!(narrowed > filters / 3, "{narrowed} of {filters} filters used an index");
 }
 
-fn equal(property: &str, value: i32) -> Predicate {
-    compare(property, CompareOp::Eq, value)
-}
-
-fn compare(property: &str, op: CompareOp, value: i32) -> Predicate {
-    let field = Field::Custom(property.into());
-    Predicate::Compare { field, op, literal: EdmValue::Int32(value) }
+fn equal(value: i32) -> Predicate {
+    compare("N", CompareOp::Eq, EdmValue::Int32(value))
 }
 
 /// Counts matches, and tells whether an index has found them.
 async fn matches<B: AnyStore>(
-    store: &B,
-    (account, table): (&str, &TableName),
-    index: &PropertyIndex,
+    table: &TestTable<&B>,
+    index: &Arc<PropertyIndex>,
     predicate: Predicate,
 ) -> (usize, bool) {
-    let mut filtered = scan(vec![Span::everything()]);
-    filtered.indexed = choices(&predicate, &[Arc::new(index.clone())]);
-    assert!(!filtered.indexed.is_empty());
-    filtered.residual = Some(predicate);
-    let (rows, end) = store.page(table.in_account(account), &filtered, Vec::new()).await.expect("a page");
+    let indexed = choices(&predicate, std::slice::from_ref(index));
+    assert!(!indexed.is_empty());
+    let filtered = Scan { indexed, residual: Some(predicate), ..everything() };
+    let (rows, end) = table.store.page(table.place(), &filtered, Vec::new()).await.expect("a page");
     (rows.len(), end.narrowed_by.is_some())
 }
 
 pub async fn indexes_follow_writes<B: AnyStore>(store: &B) {
-    let (account, table) = table(store).await;
-    let place = (account.as_str(), &table);
-    let of = |n: i32| write(WriteKind::Insert, "p", &format!("{n:05}"), number("N", n % 10));
-    fill(store, &account, &table, (0..100).map(of).collect()).await;
-    let index = index(store, &account, &table, "N", IndexKind::Number).await;
-    assert_eq!(matches(store, place, &index, equal("N", 3)).await, (10, true));
-    let replace = WriteKind::Replace(rowhouse::protocol::model::IfMatch::Any);
-    store
-        .write(table.in_account(&account), &write(replace, "p", "00003", number("N", 77)), now())
-        .await
-        .unwrap();
-    let delete = WriteKind::Delete(rowhouse::protocol::model::IfMatch::Any);
-    store
-        .write(table.in_account(&account), &write(delete, "p", "00013", Properties::new()), now())
-        .await
-        .unwrap();
-    assert_eq!(matches(store, place, &index, equal("N", 3)).await, (8, true));
-    assert_eq!(matches(store, place, &index, equal("N", 77)).await, (1, true));
-    assert_eq!(matches(store, place, &index, equal("N", 78)).await, (0, true));
+    let (table, index) = numbers(store, (0..100).map(|n| n % 10)).await;
+    assert_eq!(matches(&table, &index, equal(3)).await, (10, true));
+    let replace = write(WriteKind::Replace(IfMatch::Any), "p", "00003", number("N", 77));
+    table.write(&replace).await.unwrap();
+    table.write(&write(WriteKind::Delete(IfMatch::Any), "p", "00013", vec![])).await.unwrap();
+    assert_eq!(matches(&table, &index, equal(3)).await, (8, true));
+    assert_eq!(matches(&table, &index, equal(77)).await, (1, true));
+    assert_eq!(matches(&table, &index, equal(78)).await, (0, true));
     let figures = store.index_figures(&index).await.unwrap();
     assert!(figures.bytes.is_some_and(|bytes| bytes > 0), "{figures:?}");
 }
 
 /// Too many entries: the page is read in the order of keys, and the next one asks no index.
 pub async fn dense_filters_walk<B: AnyStore>(store: &B) {
-    let (account, table) = table(store).await;
-    let of = |n: i32| write(WriteKind::Insert, "p", &format!("{n:05}"), number("N", 1));
-    fill(store, &account, &table, (0..4100).map(of).collect()).await;
-    let index = index(store, &account, &table, "N", IndexKind::Number).await;
-    let predicate = equal("N", 1);
-    let mut filtered = scan(vec![Span::everything()]);
-    filtered.indexed = choices(&predicate, &[Arc::new(index.clone())]);
-    filtered.residual = Some(predicate);
-    filtered.rows = 10;
-    let (first, end) = store.page(table.in_account(&account), &filtered, Vec::new()).await.unwrap();
-    assert!(first.len() == 10 && end.narrowed_by.is_none() && end.examined > 4000, "{end:?}");
-    let (again, end) = store.page(table.in_account(&account), &filtered, Vec::new()).await.unwrap();
-    assert!(again == first && end.narrowed_by.is_none() && end.examined < 1000, "{end:?}");
-    assert_eq!(matches(store, (&account, &table), &index, equal("N", 2)).await, (0, true));
+    let of = numbers(store, std::iter::repeat_n(1, 4100)).await;
+    let (first, by_index, examined) = page_of(&of, CompareOp::Eq, 1).await;
+    assert!(first == 10 && !by_index && examined > 4000, "{examined}");
+    assert!(is_walked(page_of(&of, CompareOp::Eq, 1).await));
+    assert_eq!(matches(&of.0, &of.1, equal(2)).await, (0, true));
 }
 
-async fn numbers<B: AnyStore>(store: &B, count: i32) -> (String, TableName, Arc<PropertyIndex>) {
-    let (account, table) = table(store).await;
-    let of = |n: i32| write(WriteKind::Insert, "p", &format!("{n:05}"), number("N", n));
-    fill(store, &account, &table, (0..count).map(of).collect()).await;
-    let index = index(store, &account, &table, "N", IndexKind::Number).await;
-    (account, table, Arc::new(index))
+/// A table of entities with these values of `N`, and its index.
+async fn numbers<B: AnyStore>(
+    store: &B,
+    values: impl Iterator<Item = i32>,
+) -> (TestTable<&B>, Arc<PropertyIndex>) {
+    let table = table(store).await;
+    let of = |(n, value)| write(WriteKind::Insert, "p", &format!("{n:05}"), number("N", value));
+    table.fill((0..).zip(values).map(of)).await;
+    let index = index(&table, "N", IndexKind::Number).await;
+    (table, index)
 }
 
 /// A page of ten by a filter on `N`: its rows, whether an index found them, and the rows that were looked at.
 async fn page_of<B: AnyStore>(
-    store: &B,
-    (account, table, index): &(String, TableName, Arc<PropertyIndex>),
+    (table, index): &(TestTable<&B>, Arc<PropertyIndex>),
     op: CompareOp,
     literal: i32,
 ) -> (usize, bool, u64) {
-    let predicate = compare("N", op, literal);
-    let mut filtered = scan(vec![Span::everything()]);
-    filtered.indexed = choices(&predicate, &[Arc::clone(index)]);
-    filtered.residual = Some(predicate);
-    filtered.rows = 10;
-    let (rows, end) = store.page(table.in_account(account), &filtered, Vec::new()).await.unwrap();
+    let predicate = compare("N", op, EdmValue::Int32(literal));
+    let indexed = choices(&predicate, std::slice::from_ref(index));
+    let filtered = Scan { rows: 10, indexed, residual: Some(predicate), ..everything() };
+    let (rows, end) = table.store.page(table.place(), &filtered, Vec::new()).await.unwrap();
+    let walked = Scan { indexed: choices(&Predicate::Always(true), &[]), ..filtered };
+    assert_eq!(rows, table.query(&walked).await.unwrap().entities);
     (rows.len(), end.narrowed_by.is_some(), end.examined)
 }
 
@@ -331,16 +308,16 @@ fn is_walked((rows, by_index, examined): (usize, bool, u64)) -> bool {
 }
 
 pub async fn wider_ranges_than_dense_ones_walk<B: AnyStore>(store: &B) {
-    let of = numbers(store, 4200).await;
-    assert!(page_of(store, &of, CompareOp::Ge, 5).await.2 > 4000);
-    assert!(is_walked(page_of(store, &of, CompareOp::Ge, 4).await));
-    assert!(page_of(store, &of, CompareOp::Ge, 6).await.2 > 4000, "it may match few");
+    let of = numbers(store, 0..4200).await;
+    assert!(page_of(&of, CompareOp::Ge, 5).await.2 > 4000);
+    assert!(is_walked(page_of(&of, CompareOp::Ge, 4).await));
+    assert!(page_of(&of, CompareOp::Ge, 6).await.2 > 4000, "it may match few");
 }
 
 /// A filter with another literal is known to be dense from the first one, unless it may match few.
 pub async fn other_literals_of_dense_filters_walk<B: AnyStore>(store: &B) {
-    let of = numbers(store, 4200).await;
-    let page = async |op, literal| page_of(store, &of, op, literal).await;
+    let of = numbers(store, 0..4200).await;
+    let page = async |op, literal| page_of(&of, op, literal).await;
     assert!(page(CompareOp::Ge, 5).await.2 > 4000);
     assert!(is_walked(page(CompareOp::Ge, 6).await) && is_walked(page(CompareOp::Gt, 100).await));
     let (rows, by_index, _) = page(CompareOp::Ge, 4195).await;
@@ -354,62 +331,44 @@ pub async fn other_literals_of_dense_filters_walk<B: AnyStore>(store: &B) {
 }
 
 pub async fn indexes_are_limited<B: AnyStore>(store: &B) {
-    let (account, table) = table(store).await;
-    let add = async |property: &str| {
-        store
-            .add_index(NewIndex { table: table.in_account(&account), property, kind: IndexKind::Text }, now())
-            .await
+    let table = table(store).await;
+    let add = async |place, property: &str| {
+        store.add_index(NewIndex { table: place, property, kind: IndexKind::Text }, now()).await
     };
     let mut added = Vec::new();
     for at in 0..MAX_TABLE_INDEXES {
-        match add(&format!("P{at}")).await.unwrap() {
+        match add(table.place(), &format!("P{at}")).await.unwrap() {
             AddedIndex::Added(number) => added.push(number),
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(add("P0").await.unwrap(), AddedIndex::Exists);
-    assert_eq!(add("More").await.unwrap(), AddedIndex::TooMany);
+    assert_eq!(add(table.place(), "P0").await.unwrap(), AddedIndex::Exists);
+    assert_eq!(add(table.place(), "More").await.unwrap(), AddedIndex::TooMany);
     assert!(store.drop_index(added[0], now()).await.unwrap());
     assert!(!store.drop_index(added[0], now()).await.unwrap(), "it is gone");
-    assert!(matches!(add("P0").await.unwrap(), AddedIndex::Added(_)));
-    let missing = store
-        .add_index(
-            NewIndex { table: name("Missing").in_account(&account), property: "P", kind: IndexKind::Text },
-            now(),
-        )
-        .await;
-    assert_eq!(refusal(missing), Code::TableNotFound);
-    store.delete_table(table.in_account(&account), now()).await.unwrap();
+    assert!(matches!(add(table.place(), "P0").await.unwrap(), AddedIndex::Added(_)));
+    assert_eq!(refusal(add(table.named("Missing").place(), "P").await), Code::TableNotFound);
 }
 
 pub async fn a_deleted_table_takes_its_indexes_along<B: AnyStore>(store: &B) {
-    let (account, table) = table(store).await;
-    fill(store, &account, &table, vec![write(WriteKind::Insert, "p", "r", number("N", 1))]).await;
-    let old = index(store, &account, &table, "N", IndexKind::Number).await;
-    let AddedIndex::Added(unbuilt) = store
-        .add_index(
-            NewIndex { table: table.in_account(&account), property: "M", kind: IndexKind::Number },
-            now(),
-        )
-        .await
-        .unwrap()
-    else {
-        panic!("an index")
-    };
+    let (table, old) = numbers(store, 1..2).await;
+    let new = NewIndex { table: table.place(), property: "M", kind: IndexKind::Number };
+    let added = store.add_index(new, now()).await;
+    let Ok(AddedIndex::Added(unbuilt)) = added else { panic!("{added:?}") };
     let unbuilt = find(store, unbuilt).await.unwrap().index;
     let changes = store.account_changes().await.unwrap().indexes;
-    store.delete_table(table.in_account(&account), now()).await.unwrap();
+    table.delete().await.unwrap();
     assert_eq!(find(store, old.index_no).await, None);
     assert_eq!(build(store, &unbuilt).await, BuiltIndex::Gone);
-    store.create_table(table.in_account(&account), now()).await.unwrap();
-    fill(store, &account, &table, vec![write(WriteKind::Insert, "p", "r", number("N", 1))]).await;
+    table.create().await.unwrap();
+    table.write(&insert("p", "r")).await.unwrap();
     // A page that was planned for the former table.
-    assert_eq!(matches(store, (&account, &table), &old, equal("N", 1)).await, (1, false));
-    assert!(store.indexes().await.unwrap().iter().all(|stored| stored.account != account));
+    assert_eq!(matches(&table, &old, equal(1)).await, (1, false));
+    assert!(store.indexes().await.unwrap().iter().all(|stored| stored.account != table.account));
     // It is not remembered for the new table.
-    let new = index(store, &account, &table, "N", IndexKind::Number).await;
-    assert_eq!(matches(store, (&account, &table), &new, equal("N", 1)).await, (1, true));
-    store.delete_table(table.in_account(&account), now()).await.unwrap();
+    let new = index(&table, "N", IndexKind::Number).await;
+    assert_eq!(matches(&table, &new, equal(1)).await, (1, true));
+    table.delete().await.unwrap();
     until_async("the removal of the index", async || {
         store.remove_index(now()).await.unwrap();
         store.index_figures(&old).await.unwrap().bytes.is_none()
@@ -423,11 +382,10 @@ pub async fn a_deleted_table_takes_its_indexes_along<B: AnyStore>(store: &B) {
 async fn a_statement_that_outlives_its_index_reads_the_table() {
     let path = fresh_folder().join("indexes.db");
     let store = SqliteStore::open(&SqliteOptions::new(Location::File(path.clone()))).expect("a store");
-    let numbered = numbers(&store, 100).await;
-    let place = (numbered.0.as_str(), &numbered.1);
-    assert_eq!(matches(&store, place, &numbered.2, equal("N", 7)).await, (1, true));
+    let (table, index) = numbers(&store, 0..100).await;
+    assert_eq!(matches(&table, &index, equal(7)).await, (1, true));
     let other = rusqlite::Connection::open(&path).expect("the file");
-    let removal = format!("DROP INDEX property_index_{}", numbered.2.index_no);
+    let removal = format!("DROP INDEX property_index_{}", index.index_no);
     other.execute_batch(&removal).expect("it is there");
-    assert_eq!(matches(&store, place, &numbered.2, equal("N", 7)).await, (1, false));
+    assert_eq!(matches(&table, &index, equal(7)).await, (1, false));
 }

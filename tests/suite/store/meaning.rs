@@ -2,32 +2,89 @@
 //! program or in SQL, and works on decoded values alone.
 
 use std::cmp::Ordering;
+use std::ops::Deref;
 
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 use rowhouse::protocol::codec::stored;
+use rowhouse::protocol::model::entity::Properties;
 use rowhouse::protocol::model::{CaseFold, CompareOp, EdmValue, Stored, TextTest};
-use rowhouse::protocol::plan::{Field, Predicate};
+use rowhouse::protocol::plan::{Field, Predicate, WriteKind};
+
+use super::contract::{TestTable, write};
+use crate::support::store::AnyStore;
+
+/// An entity, decoded once for all filters that it is compared with.
+pub struct Decoded {
+    pub stored: Stored,
+    partition: EdmValue,
+    row: EdmValue,
+    modified: EdmValue,
+    properties: Properties,
+}
+
+impl Decoded {
+    pub fn new(stored: Stored) -> Self {
+        Self {
+            partition: EdmValue::String(stored.key.partition.clone()),
+            row: EdmValue::String(stored.key.row.clone()),
+            modified: EdmValue::DateTime(stored.modified),
+            properties: stored::decode(&stored.properties).expect("stored properties"),
+            stored,
+        }
+    }
+
+    pub fn property(&self, name: &str) -> Option<&EdmValue> {
+        self.properties.iter().find(|(own, _)| own == name).map(|(_, value)| value)
+    }
+
+    fn value(&self, field: &Field) -> Option<&EdmValue> {
+        match field {
+            Field::PartitionKey => Some(&self.partition),
+            Field::RowKey => Some(&self.row),
+            Field::Timestamp => Some(&self.modified),
+            Field::Custom(name) => self.property(name),
+        }
+    }
+}
+
+/// Inserts entities of random values, some of them absent, and returns all that are stored.
+pub async fn fill_at_random<S: Deref<Target: AnyStore>>(
+    table: &TestTable<S>,
+    runner: &mut TestRunner,
+    count: usize,
+    names: &[&str],
+    value: impl Strategy<Value = EdmValue>,
+) -> Vec<Decoded> {
+    let values = prop::collection::vec(prop::option::weighted(0.8, value), names.len());
+    let writes = (0..count).map(|i| {
+        let values = values.new_tree(runner).unwrap().current();
+        let named = names.iter().zip(values).filter_map(|(name, value)| Some(((*name).to_owned(), value?)));
+        let partition = ["", "a", "é"][i % 3];
+        write(WriteKind::Insert, partition, &format!("{i:03}"), named.collect())
+    });
+    table.fill(writes).await;
+    let all: Vec<Decoded> = table.all().await.into_iter().map(Decoded::new).collect();
+    assert_eq!(all.len(), count);
+    all
+}
 
 /// Whether an entity satisfies a predicate.
-pub fn holds(predicate: &Predicate, entity: &Stored) -> bool {
-    let value = |field: &Field| match field {
-        Field::PartitionKey => Some(EdmValue::String(entity.key.partition.clone())),
-        Field::RowKey => Some(EdmValue::String(entity.key.row.clone())),
-        Field::Timestamp => Some(EdmValue::DateTime(entity.modified)),
-        Field::Custom(name) => custom(entity, name),
-    };
+pub fn holds(predicate: &Predicate, entity: &Decoded) -> bool {
     match predicate {
         Predicate::All(parts) => !parts.iter().any(|part| !holds(part, entity)),
         Predicate::Any(parts) => parts.iter().any(|part| holds(part, entity)),
         Predicate::Not(inner) => !holds(inner, entity),
         Predicate::Always(is_true) => *is_true,
-        Predicate::Flag(name) => custom(entity, name) == Some(EdmValue::Boolean(true)),
-        Predicate::Present(name) => custom(entity, name).is_some(),
-        Predicate::Compare { field, op, literal } => match value(field) {
-            Some(value) => satisfies(*op, order(&value, literal)),
+        Predicate::Flag(name) => entity.property(name) == Some(&EdmValue::Boolean(true)),
+        Predicate::Present(name) => entity.property(name).is_some(),
+        Predicate::Compare { field, op, literal } => match entity.value(field) {
+            Some(value) => satisfies(*op, order(value, literal)),
             None => false,
         },
-        Predicate::Text { field, fold, test, needle } => match value(field) {
-            Some(EdmValue::String(text)) => passes(*test, &folded(&text, *fold), needle),
+        Predicate::Text { field, fold, test, needle } => match entity.value(field) {
+            Some(EdmValue::String(text)) => passes(*test, &folded(text, *fold), needle),
             _ => false,
         },
     }
@@ -51,11 +108,6 @@ fn passes(test: TextTest, text: &str, needle: &str) -> bool {
         TextTest::Contains => needle.is_empty() || text.windows(needle.len()).any(|part| part == needle),
         TextTest::Is(op) => satisfies(op, Some(text.cmp(&needle))),
     }
-}
-
-fn custom(entity: &Stored, name: &str) -> Option<EdmValue> {
-    let properties = stored::decode(&entity.properties).expect("stored properties");
-    properties.into_iter().find(|(own, _)| own == name).map(|(_, value)| value)
 }
 
 /// `None` if one of the values is NaN.

@@ -1,24 +1,23 @@
-//! Merges do what `decide` does, whoever does them.
+//! Writes do what `decide` does, whoever does them; merges above all.
 
-use crate::support::store::AnyStore;
 use futures_util::future::join_all;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use rowhouse::error::Code;
-use rowhouse::protocol::codec::stored;
-use rowhouse::protocol::model::entity::{Entity, Properties, StoredProperties};
-use rowhouse::protocol::model::{EdmValue, IfMatch, Key, Stored, TableName, Ticks};
-use rowhouse::protocol::plan::{Change, Write, WriteKind, decide};
-use rowhouse::store::{Entities, Failure};
+use rowhouse::protocol::model::entity::{Entity, Properties};
+use rowhouse::protocol::model::{EdmValue, IfMatch, Key, Ticks};
+use rowhouse::protocol::plan::{Write, WriteKind};
 use sqlx::{Connection, PgConnection, Row};
 
-use super::contract::{now, number, refusal, sent, table, write};
+use super::contract::{TestTable, now, number, refusal, sent, table, write};
 use super::postgres::open;
 use super::values::value;
+use super::writes::is_as_decided;
 use crate::support::postgres::fresh_database;
+use crate::support::store::AnyStore;
 
-/// Entities that are merged into at once.
+/// Entities that are written at once.
 const MANY: usize = 48;
 
 /// Few names, so that merges meet what is stored, under other types too.
@@ -30,66 +29,46 @@ fn properties() -> impl Strategy<Value = Properties> {
     prop::collection::btree_map(name, value(), 0..5).prop_map(|map| map.into_iter().collect())
 }
 
-/// Text that tells the zeros apart and takes NaN for itself.
-fn shown(properties: &StoredProperties) -> String {
-    let mut properties = stored::decode(properties).unwrap();
-    properties.sort_by(|a, b| a.0.cmp(&b.0));
-    format!("{properties:?}")
-}
-
-/// As much as one wants to read of what may be a mebibyte.
-fn brief(what: &impl std::fmt::Debug) -> String {
-    format!("{what:?}").chars().take(1000).collect()
-}
-
-/// Does the merges at once, each at its time, and compares with `decide`.
-async fn merge_all<B: AnyStore>(store: &B, account: &str, table: &TableName, merges: &[(Write, Ticks)]) {
-    let look = || join_all(merges.iter().map(|(merge, _)| store.get(table.in_account(account), &merge.key)));
-    let before: Vec<Option<Stored>> = look().await.into_iter().map(Result::unwrap).collect();
-    let done =
-        join_all(merges.iter().map(|(merge, at)| store.write(table.in_account(account), merge, *at))).await;
-    let after = look().await.into_iter().map(Result::unwrap);
-    for (((merge, at), before), (done, after)) in merges.iter().zip(before).zip(done.into_iter().zip(after)) {
-        match (decide(merge, before.as_ref(), *at), done) {
-            (Ok(Change::Put { properties, modified }), Ok(written)) => {
-                let after = after.unwrap();
-                let case = brief(&(merge, &before));
-                assert_eq!((written.modified, after.modified), (Some(modified), modified), "{case}");
-                assert!(shown(&after.properties) == shown(&properties), "{case} made {}", brief(&after));
-            }
-            (Err(expected), Err(Failure::Refused(error))) => {
-                assert_eq!(expected.code, error.code, "{}", brief(merge));
-                assert!(before == after, "{} left {}", brief(&(merge, before)), brief(&after));
-            }
-            (expected, done) => {
-                panic!("{}: expected {}, got {done:?}", brief(&(merge, before)), brief(&expected))
-            }
-        }
+/// Does the writes at once, each at its time, and compares with `decide`.
+async fn write_all<B: AnyStore>(table: &TestTable<&B>, writes: &[(Write, Ticks)]) {
+    let look = || join_all(writes.iter().map(|(write, _)| table.get(&write.key)));
+    let before = look().await;
+    let done = writes.iter().map(|(write, at)| table.store.write(table.place(), write, *at));
+    let done = join_all(done).await;
+    let after = look().await;
+    for (((write, at), before), (done, after)) in writes.iter().zip(before).zip(done.into_iter().zip(after)) {
+        is_as_decided(write, before.unwrap().as_ref(), *at, done, after.unwrap().as_ref());
     }
 }
 
+/// Most writes are merges, which have to look at what is stored. On PostgreSQL, those of a kind share a statement.
 pub async fn any_into_any<B: AnyStore>(store: &B) {
-    let (account, table) = table(store).await;
+    let table = table(store).await;
     let mut runner = TestRunner::deterministic();
     let past = now();
     for round in 0..12 {
-        let mut merges = Vec::new();
+        let mut writes = Vec::new();
         for n in 0..MANY {
             let key = Key::new(format!("p{}", n % 3), n.to_string());
-            let found = store.get(table.in_account(&account), &key).await.unwrap();
+            let found = table.get(&key).await.unwrap();
             let condition = match (n + round) % 5 {
                 0 => IfMatch::Any,
                 1 => IfMatch::Version(found.as_ref().map(|found| found.modified)),
                 2 => IfMatch::Version(Some(now())),
                 _ => IfMatch::Absent,
             };
+            let kind = match (n + 3 * round) % 8 {
+                0 | 1 => WriteKind::Replace(condition),
+                2 if condition != IfMatch::Absent => WriteKind::Delete(condition),
+                3 => WriteKind::Insert,
+                _ => WriteKind::Merge(condition),
+            };
             // A clock behind what is stored, and the same for several.
             let at = if n % 4 == 0 && found.is_some() { past } else { now() };
             let properties = properties().new_tree(&mut runner).unwrap().current();
-            merges
-                .push((Write { kind: WriteKind::Merge(condition), key, properties: sent(&properties) }, at));
+            writes.push((Write { kind, key, properties: sent(&properties) }, at));
         }
-        merge_all(store, &account, &table, &merges).await;
+        write_all(&table, &writes).await;
     }
 }
 
@@ -98,7 +77,7 @@ fn many(prefix: &str, n: usize, value: &EdmValue) -> Properties {
 }
 
 pub async fn limits_of_the_union<B: AnyStore>(store: &B) {
-    let (account, table) = table(store).await;
+    let table = table(store).await;
     let (int, long) = (EdmValue::Int32(1), EdmValue::Int64(1));
     let text = EdmValue::String("x".repeat(32 * 1024));
     let blob = EdmValue::Binary(vec![7; 64 * 1024]);
@@ -124,26 +103,26 @@ pub async fn limits_of_the_union<B: AnyStore>(store: &B) {
     ] {
         for condition in [IfMatch::Any, IfMatch::Absent] {
             let upsert = write(WriteKind::Replace(IfMatch::Absent), "p", "r", stored.clone());
-            store.write(table.in_account(&account), &upsert, now()).await.unwrap();
+            table.write(&upsert).await.unwrap();
             let merge = write(WriteKind::Merge(condition), "p", "r", sent.clone());
-            merge_all(store, &account, &table, &[(merge, now())]).await;
+            write_all(&table, &[(merge, now())]).await;
         }
     }
     let merge = write(WriteKind::Merge(IfMatch::Any), "p", "r", many("N", 15, &text));
-    assert_eq!(refusal(store.write(table.in_account(&account), &merge, now()).await), Code::EntityTooLarge);
+    assert_eq!(refusal(table.write(&merge).await), Code::EntityTooLarge);
 }
 
 #[tokio::test]
 async fn the_text_that_guards_merges_counts_for_all_that_is_stored() {
     let url = fresh_database();
     let store = open(&url, 1).await;
-    let (account, table) = table(&store).await;
+    let table = table(&store).await;
     let mut runner = TestRunner::deterministic();
     let any = prop_oneof![properties(), (0_usize..60, value()).prop_map(|(n, value)| many("P", n, &value))];
     let sent: Vec<Properties> = (0..300).map(|_| any.new_tree(&mut runner).unwrap().current()).collect();
     for (row, properties) in sent.iter().enumerate() {
         let one = write(WriteKind::Insert, "p", &row.to_string(), properties.clone());
-        store.write(table.in_account(&account), &one, now()).await.unwrap();
+        table.write(&one).await.unwrap();
     }
     let mut connection = PgConnection::connect(&url).await.unwrap();
     let measure = "SELECT rk, octet_length(properties::text) AS bytes, \
@@ -171,7 +150,7 @@ async fn readers(url: &str) -> i64 {
 async fn merges_read_nothing_unless_types_change() {
     let url = fresh_database();
     let store = open(&url, 1).await;
-    let (account, table) = table(&store).await;
+    let table = table(&store).await;
     let row = |n: usize| format!("r{n}");
     let long = |n: i64| vec![("N".to_owned(), EdmValue::Int64(n))];
     for (kind, properties) in [
@@ -183,14 +162,12 @@ async fn merges_read_nothing_unless_types_change() {
     ] {
         for many in [1, 40] {
             let merges: Vec<_> = (0..many).map(|n| write(kind, "p", &row(n), properties.clone())).collect();
-            let done =
-                join_all(merges.iter().map(|merge| store.write(table.in_account(&account), merge, now())))
-                    .await;
+            let done = join_all(merges.iter().map(|merge| table.write(merge))).await;
             assert!(done.iter().all(Result::is_ok), "{done:?}");
         }
     }
     assert_eq!(readers(&url).await, 0);
     let merge = write(WriteKind::Merge(IfMatch::Any), "p", "r0", number("N", 3));
-    store.write(table.in_account(&account), &merge, now()).await.unwrap();
+    table.write(&merge).await.unwrap();
     assert_eq!(readers(&url).await, 1);
 }

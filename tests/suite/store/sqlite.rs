@@ -7,8 +7,7 @@ use rowhouse::protocol::plan::WriteKind;
 use rowhouse::store::sqlite::{Location, SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 
-use super::contract::{contract, now, table, write};
-use rowhouse::store::Entities;
+use super::contract::{contract, table, write};
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| TempDir::new().expect("a temporary folder"));
 
@@ -28,18 +27,18 @@ async fn memory() -> SqliteStore {
 #[tokio::test]
 async fn only_what_was_inserted_keeps_the_order_that_it_was_sent_in() {
     let store = memory().await;
-    let (account, table) = table(&store).await;
+    let table = table(&store).await;
     let numbers = |names: &[&str]| names.iter().map(|n| ((*n).to_owned(), EdmValue::Int32(1))).collect();
     for (kind, names, stored) in [
         (WriteKind::Insert, ["b", "a", "B"], r#"{"b":1,"a":1,"B":1}"#),
         (WriteKind::Merge(IfMatch::Any), ["c", "C", "a"], r#"{"B":1,"C":1,"a":1,"b":1,"c":1}"#),
     ] {
         let write = write(kind, "p", "r", numbers(&names));
-        store.write(table.in_account(&account), &write, now()).await.unwrap();
-        let found = store.get(table.in_account(&account), &write.key).await.unwrap().unwrap();
+        table.write(&write).await.unwrap();
+        let found = table.get(&write.key).await.unwrap().unwrap();
         assert_eq!(found.properties.as_str(), stored, "{kind:?}");
     }
 }
 
-contract!(in_a_file, super::file);
+contract!(entities of in_a_file, super::file);
 contract!(in_memory, super::memory);

@@ -4,41 +4,33 @@
 use std::sync::Arc;
 use std::thread;
 
-use crate::support::store::AnyStore;
-use rowhouse::protocol::model::TableName;
-use rowhouse::protocol::plan::Span;
 use rowhouse::store::postgres::{PgOptions, PgStore};
 use sqlx::{Connection, PgConnection};
 
-use super::contract::{insert, now, scan, table};
+use super::contract::{TestTable, insert, table};
 use crate::support::postgres::fresh_database;
-use rowhouse::store::Entities;
 
-/// A store over a new database, with a table of one entity that has been read, so
-/// that a connection of this runtime rests.
-async fn used(max_connections: u32) -> (Arc<PgStore>, String, TableName, PgConnection) {
+type Table = TestTable<Arc<PgStore>>;
+
+/// A table of one entity in a new database, which has been read, so that a connection of this runtime rests.
+async fn used(max_connections: u32) -> (Table, PgConnection) {
     let url = fresh_database();
     let mut options = PgOptions::new(&url);
     options.max_connections = max_connections;
-    let store = PgStore::connect(options).await.unwrap();
-    let (account, table) = table(&store).await;
-    store.transact(table.in_account(&account), &[insert("p", "r")], now()).await.unwrap();
-    assert_eq!(entities(&store, &account, &table).await, 1);
-    (Arc::new(store), account, table, PgConnection::connect(&url).await.unwrap())
-}
-
-async fn entities(store: &PgStore, account: &str, table: &TableName) -> usize {
-    store.query(table.in_account(account), &scan(vec![Span::everything()])).await.unwrap().entities.len()
+    let table = table(Arc::new(PgStore::connect(options).await.unwrap())).await;
+    table.transact(&[insert("p", "r")]).await.unwrap();
+    assert_eq!(table.all().await.len(), 1);
+    (table, PgConnection::connect(&url).await.unwrap())
 }
 
 /// Reads on a thread with a runtime of its own.
-fn read_elsewhere(store: &Arc<PgStore>, account: &str, table: &TableName) -> thread::JoinHandle<()> {
-    let (store, account, table) = (Arc::clone(store), account.to_owned(), table.clone());
+fn read_elsewhere(table: &Table) -> thread::JoinHandle<()> {
+    let table = table.clone();
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             for _ in 0..3 {
-                assert_eq!(entities(&store, &account, &table).await, 1);
+                assert_eq!(table.all().await.len(), 1);
             }
         });
     })
@@ -53,20 +45,20 @@ async fn sessions(admin: &mut PgConnection) -> i64 {
 
 #[tokio::test]
 async fn a_thread_needs_no_other_while_it_may_have_connections_of_its_own() {
-    let (store, account, table, mut admin) = used(4).await;
+    let (table, mut admin) = used(4).await;
     let before = sessions(&mut admin).await;
     // This thread waits, and with it the runtime of the resting connection.
-    read_elsewhere(&store, &account, &table).join().unwrap();
+    read_elsewhere(&table).join().unwrap();
     assert_eq!(sessions(&mut admin).await, before + 1);
-    assert_eq!(entities(&store, &account, &table).await, 1);
+    assert_eq!(table.all().await.len(), 1);
     assert_eq!(sessions(&mut admin).await, before + 1);
 }
 
 #[tokio::test]
 async fn a_thread_uses_connections_of_others_where_it_may_not_open_its_own() {
-    let (store, account, table, mut admin) = used(1).await;
+    let (table, mut admin) = used(1).await;
     let before = sessions(&mut admin).await;
-    let elsewhere = read_elsewhere(&store, &account, &table);
+    let elsewhere = read_elsewhere(&table);
     tokio::task::spawn_blocking(|| elsewhere.join().unwrap()).await.unwrap();
     assert_eq!(sessions(&mut admin).await, before);
 }

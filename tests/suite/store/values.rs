@@ -7,9 +7,9 @@ use proptest::test_runner::TestRunner;
 use rowhouse::protocol::codec::stored;
 use rowhouse::protocol::model::entity::Properties;
 use rowhouse::protocol::model::{EdmValue, Ticks};
-use rowhouse::protocol::plan::{Span, WriteKind};
+use rowhouse::protocol::plan::WriteKind;
 
-use super::contract::{fill, scan, table, walk, write};
+use super::contract::{table, write};
 
 /// Any value, with those that are hard to store or compare more often than
 /// chance has them.
@@ -54,7 +54,7 @@ pub fn value() -> impl Strategy<Value = EdmValue> {
 }
 
 pub async fn stored_unaltered<B: AnyStore>(store: &B) {
-    let (account, table) = table(store).await;
+    let table = table(store).await;
     let mut runner = TestRunner::deterministic();
     let values = prop::collection::vec(value(), 0..12);
     let entities: Vec<Properties> = (0..200)
@@ -65,8 +65,8 @@ pub async fn stored_unaltered<B: AnyStore>(store: &B) {
         .iter()
         .enumerate()
         .map(|(i, properties)| write(WriteKind::Insert, "p", &format!("{i:03}"), properties.clone()));
-    fill(store, &account, &table, writes.collect()).await;
-    let rows = walk(store, &account, &table, &scan(vec![Span::everything()])).await.concat();
+    table.fill(writes).await;
+    let rows = table.all().await;
     assert_eq!(rows.len(), entities.len());
     for (row, sent) in rows.iter().zip(&entities) {
         let mut back = stored::decode(&row.properties).unwrap();

@@ -2,26 +2,26 @@
 
 use std::collections::HashSet;
 
-use crate::support::store::AnyStore;
 use futures_util::future::join_all;
 use rowhouse::error::Code;
 use rowhouse::protocol::codec::stored;
-use rowhouse::protocol::model::{EdmValue, IfMatch, Key};
-use rowhouse::protocol::plan::{Span, WriteKind, decide};
-use rowhouse::store::Failure;
+use rowhouse::protocol::model::entity::StoredProperties;
+use rowhouse::protocol::model::{EdmValue, IfMatch, Key, Stored, Ticks};
+use rowhouse::protocol::plan::{Change, Write, WriteKind, Written, decide};
+use rowhouse::store::{Failure, StoreResult};
 
-use super::contract::{account, insert, name, now, number, refusal, scan, table, write};
+use super::contract::{TestTable, account, everything, insert, name, now, number, refusal, table, write};
+use crate::support::store::AnyStore;
 
 /// Each operation on each state does what `decide` says, alone and as a group.
 pub async fn every_state<B: AnyStore>(store: &B) {
-    let (account, table) = table(store).await;
+    let table = table(store).await;
     for (at, condition) in [None, Some(IfMatch::Absent), Some(IfMatch::Any)].into_iter().enumerate() {
         for stored_before in [false, true] {
             for kind in 0..4 {
                 for grouped in [false, true] {
                     let rk = format!("{at}{stored_before}{kind}{grouped}");
-                    check_state(store, (&account, &table), &rk, stored_before, (kind, condition), grouped)
-                        .await;
+                    check_state(&table, &rk, stored_before, (kind, condition), grouped).await;
                 }
             }
         }
@@ -29,8 +29,7 @@ pub async fn every_state<B: AnyStore>(store: &B) {
 }
 
 async fn check_state<B: AnyStore>(
-    store: &B,
-    (account, table): (&str, &rowhouse::protocol::model::TableName),
+    table: &TestTable<&B>,
     rk: &str,
     stored_before: bool,
     (kind, condition): (u8, Option<IfMatch>),
@@ -38,10 +37,9 @@ async fn check_state<B: AnyStore>(
 ) {
     let key = Key::new("p", rk);
     if stored_before {
-        let first = write(WriteKind::Insert, "p", rk, vec![("A".into(), EdmValue::Int32(1))]);
-        store.write(table.in_account(account), &first, now()).await.unwrap();
+        table.write(&write(WriteKind::Insert, "p", rk, number("A", 1))).await.unwrap();
     }
-    let before = store.get(table.in_account(account), &key).await.unwrap();
+    let before = table.get(&key).await.unwrap();
     // Without a condition of its own: each of the stored, a foreign and an older version.
     let versions = [before.as_ref().map(|b| b.modified), None, Some(now())];
     let conditions: Vec<IfMatch> = match condition {
@@ -57,71 +55,93 @@ async fn check_state<B: AnyStore>(
             _ => WriteKind::Delete(condition),
         };
         let one = write(kind, "p", rk, number("B", 2));
-        let before = store.get(table.in_account(account), &key).await.unwrap();
+        let before = table.get(&key).await.unwrap();
         let at = now();
-        let expected = decide(&one, before.as_ref(), at);
-        let done = if grouped {
-            store.transact(table.in_account(account), std::slice::from_ref(&one), at).await.map(|all| all[0])
-        } else {
-            store.write(table.in_account(account), &one, at).await
-        };
-        let after = store.get(table.in_account(account), &key).await.unwrap();
-        match (expected, done) {
-            (Ok(rowhouse::protocol::plan::Change::Delete), Ok(written)) => {
-                assert_eq!((written.modified, after), (None, None), "{kind:?}");
-            }
-            (Ok(rowhouse::protocol::plan::Change::Put { properties, modified }), Ok(written)) => {
-                let after = after.expect("a stored entity");
-                assert_eq!((written.modified, after.modified), (Some(modified), modified), "{kind:?}");
-                let mut have = stored::decode(&after.properties).unwrap();
-                let mut want = stored::decode(&properties).unwrap();
-                have.sort_by(|a, b| a.0.cmp(&b.0));
-                want.sort_by(|a, b| a.0.cmp(&b.0));
-                assert_eq!(have, want, "{kind:?}");
-            }
-            (Err(expected), Err(Failure::Refused(error))) => {
-                assert_eq!((expected.code, &before), (error.code, &after), "{kind:?}");
-            }
-            (expected, done) => panic!("{kind:?}: expected {expected:?}, got {done:?}"),
-        }
+        let done = write_at(table, &one, at, grouped).await;
+        is_as_decided(&one, before.as_ref(), at, done, table.get(&key).await.unwrap().as_ref());
     }
 }
 
+/// Writes at a time, alone or as a group of one.
+async fn write_at<B: AnyStore>(
+    table: &TestTable<&B>,
+    write: &Write,
+    at: Ticks,
+    grouped: bool,
+) -> StoreResult<Written> {
+    if grouped {
+        table.store.transact(table.place(), std::slice::from_ref(write), at).await.map(|all| all[0])
+    } else {
+        table.store.write(table.place(), write, at).await
+    }
+}
+
+/// Demands of a write what `decide` says.
+pub fn is_as_decided(
+    write: &Write,
+    before: Option<&Stored>,
+    at: Ticks,
+    done: StoreResult<Written>,
+    after: Option<&Stored>,
+) {
+    // As much as one wants to read of what may be a mebibyte.
+    let case = || -> String { format!("{write:?} {before:?} {after:?}").chars().take(1000).collect() };
+    match (decide(write, before, at), done) {
+        (Ok(Change::Delete), Ok(written)) => {
+            assert_eq!((written.modified, after), (None, None), "{}", case())
+        }
+        (Ok(Change::Put { properties, modified }), Ok(written)) => {
+            let after = after.expect("a stored entity");
+            assert_eq!((written.modified, after.modified), (Some(modified), modified), "{}", case());
+            assert!(is_same(&after.properties, &properties), "{}", case());
+        }
+        (Err(expected), Err(Failure::Refused(error))) => {
+            assert_eq!(expected.code, error.code, "{}", case());
+            assert!(before == after, "{}", case());
+        }
+        (Ok(_), done) => panic!("{}: got {done:?}", case()),
+        (Err(expected), done) => panic!("{}: expected {expected:?}, got {done:?}", case()),
+    }
+}
+
+/// Whether properties are the same in any order. It tells the zeros apart, and takes NaN for itself.
+fn is_same(one: &StoredProperties, other: &StoredProperties) -> bool {
+    let [one, other] = [one, other].map(|properties| {
+        let mut properties = stored::decode(properties).unwrap();
+        properties.sort_by(|a, b| a.0.cmp(&b.0));
+        properties
+    });
+    let is_equal = |one: &EdmValue, other: &EdmValue| match (one, other) {
+        (EdmValue::Double(a), EdmValue::Double(b)) => a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan(),
+        _ => one == other,
+    };
+    one.len() == other.len() && one.iter().zip(&other).all(|(a, b)| a.0 == b.0 && is_equal(&a.1, &b.1))
+}
+
 pub async fn missing_table_first<B: AnyStore>(store: &B) {
-    let (account, table) = (account(), name("Nowhere"));
-    let delete = WriteKind::Delete(IfMatch::Any);
-    let writes = [insert("p", "r"), write(delete, "p", "r", vec![])];
+    let table = TestTable { store, account: account(), name: name("Nowhere") };
+    let writes = [insert("p", "r"), write(WriteKind::Delete(IfMatch::Any), "p", "r", vec![])];
     for created_and_deleted in [false, true] {
         for one in &writes {
-            assert_eq!(
-                refusal(store.write(table.in_account(&account), one, now()).await),
-                Code::TableNotFound
-            );
-            let Err(Failure::Refused(error)) =
-                store.transact(table.in_account(&account), std::slice::from_ref(one), now()).await
-            else {
-                panic!("a group without a table")
-            };
+            assert_eq!(refusal(table.write(one).await), Code::TableNotFound);
+            let done = table.transact(std::slice::from_ref(one)).await;
+            let Err(Failure::Refused(error)) = done else { panic!("a group without a table") };
             assert_eq!((error.code, error.index), (Code::TableNotFound, Some(0)));
         }
-        assert_eq!(
-            refusal(store.get(table.in_account(&account), &Key::new("p", "r")).await),
-            Code::TableNotFound
-        );
-        let everything = scan(vec![Span::everything()]);
-        assert_eq!(refusal(store.query(table.in_account(&account), &everything).await), Code::TableNotFound);
+        assert_eq!(refusal(table.get(&writes[0].key).await), Code::TableNotFound);
+        assert_eq!(refusal(table.query(&everything()).await), Code::TableNotFound);
         if !created_and_deleted {
-            store.create_table(table.in_account(&account), now()).await.unwrap();
-            store.write(table.in_account(&account), &writes[0], now()).await.unwrap();
-            store.delete_table(table.in_account(&account), now()).await.unwrap();
+            table.create().await.unwrap();
+            table.write(&writes[0]).await.unwrap();
+            table.delete().await.unwrap();
         }
     }
 }
 
 pub async fn versions_only_grow<B: AnyStore>(store: &B) {
-    let (account, table) = table(store).await;
+    let table = table(store).await;
     let past = now();
-    let mut last = store.write(table.in_account(&account), &insert("p", "r"), now()).await.unwrap().modified;
+    let mut last = table.write(&insert("p", "r")).await.unwrap().modified;
     for kind in [
         WriteKind::Replace(IfMatch::Absent),
         WriteKind::Replace(IfMatch::Any),
@@ -130,12 +150,7 @@ pub async fn versions_only_grow<B: AnyStore>(store: &B) {
     ] {
         let one = write(kind, "p", "r", number("N", 2));
         for grouped in [false, true] {
-            let next = if grouped {
-                store.transact(table.in_account(&account), std::slice::from_ref(&one), past).await.unwrap()[0]
-                    .modified
-            } else {
-                store.write(table.in_account(&account), &one, past).await.unwrap().modified
-            };
+            let next = write_at(&table, &one, past, grouped).await.unwrap().modified;
             assert!(next > last, "{kind:?} went from {last:?} to {next:?}");
             last = next;
         }
@@ -143,24 +158,22 @@ pub async fn versions_only_grow<B: AnyStore>(store: &B) {
 }
 
 pub async fn merges_lose_nothing<B: AnyStore>(store: &B) {
-    let (account, table) = table(store).await;
-    store.write(table.in_account(&account), &insert("p", "r"), now()).await.unwrap();
+    let table = table(store).await;
+    table.write(&insert("p", "r")).await.unwrap();
     let tasks = (0..12).map(|task| {
-        let (account, table) = (&account, &table);
+        let table = &table;
         async move {
             let mut versions = Vec::new();
             for round in 0..8 {
                 let one = write(WriteKind::Merge(IfMatch::Any), "p", "r", number(&format!("T{task}"), round));
-                versions.push(
-                    store.write(table.in_account(account), &one, now()).await.unwrap().modified.unwrap(),
-                );
+                versions.push(table.write(&one).await.unwrap().modified.unwrap());
             }
             versions
         }
     });
     let versions: Vec<_> = join_all(tasks).await.into_iter().flatten().collect();
     assert_eq!(versions.iter().collect::<HashSet<_>>().len(), versions.len(), "an ETag was given twice");
-    let after = store.get(table.in_account(&account), &Key::new("p", "r")).await.unwrap().unwrap();
+    let after = table.get(&Key::new("p", "r")).await.unwrap().unwrap();
     let properties = stored::decode(&after.properties).unwrap();
     for task in 0..12 {
         let counter = (format!("T{task}"), EdmValue::Int32(7));
@@ -169,10 +182,10 @@ pub async fn merges_lose_nothing<B: AnyStore>(store: &B) {
 }
 
 pub async fn one_insert_wins<B: AnyStore>(store: &B) {
-    let (account, table) = table(store).await;
+    let table = table(store).await;
     for round in 0..10 {
         let one = insert("p", &round.to_string());
-        let all = join_all((0..6).map(|_| store.write(table.in_account(&account), &one, now()))).await;
+        let all = join_all((0..6).map(|_| table.write(&one))).await;
         assert_eq!(all.iter().filter(|result| result.is_ok()).count(), 1);
         for lost in all.into_iter().filter(Result::is_err) {
             assert_eq!(refusal(lost), Code::EntityAlreadyExists);

@@ -22,11 +22,16 @@ pub const CATALOGUES: &str = "CREATE TABLE pg_dist_partition (logicalrelid regcl
 static REAL: LazyLock<Option<nodes::Nodes>> = LazyLock::new(nodes::distributed);
 static STAND_IN: LazyLock<String> = LazyLock::new(|| {
     println!("there is no Citus here: a database that is partitioned by hash stands in");
+    fresh_stand_in()
+});
+
+/// A stand-in of its own.
+pub fn fresh_stand_in() -> String {
     let url = fresh_database();
     partition_entities(&url);
     execute(&url, CATALOGUES);
     url
-});
+}
 
 /// A database of a real cluster, which tests share.
 pub fn real() -> Option<&'static nodes::Nodes> {
