@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::{Source, code, group_members, sources};
+use super::{Source, code, sources};
 
 /// The names of a module from the root of the crate on.
-type Module = Vec<String>;
+pub(super) type Module = Vec<String>;
 
 /// A name that a `use` brings into a module, and the path that it stands for.
 type Names = BTreeMap<String, Module>;
 
 /// The module that a file below `src` holds.
-fn module(path: &Path) -> Module {
+pub(super) fn module(path: &Path) -> Module {
     let mut names: Module =
         path.with_extension("").iter().map(|n| n.to_string_lossy().into_owned()).collect();
     if names.last().is_some_and(|last| matches!(last.as_str(), "mod" | "lib" | "main")) {
@@ -25,6 +25,26 @@ fn module(path: &Path) -> Module {
 fn name(text: &str) -> &str {
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
     &text[..end]
+}
+
+/// Members of a brace group whose opening brace is already gone.
+fn group_members(text: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut members) = (0, 0, Vec::new());
+    for (at, c) in text.char_indices() {
+        match c {
+            ',' | '}' if depth == 0 => {
+                members.push(&text[start..at]);
+                start = at + 1;
+                if c == '}' {
+                    break;
+                }
+            }
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+    }
+    members
 }
 
 /// Adds the paths that a text begins with, such as `a::{b, c::D as E}`, and the name
@@ -53,8 +73,8 @@ fn paths(text: &str, before: &Module, found: &mut Vec<(Module, String)>) {
     }
 }
 
-/// The paths into the crate that the code of a module names, from the root on.
-fn named(own: &Module, code: &str) -> Vec<(Module, String)> {
+/// The paths into the crate that the code of a module names, from the root on, and how it calls their ends.
+pub(super) fn named(own: &Module, code: &str) -> Vec<(Module, String)> {
     let mut found = Vec::new();
     for root in ["crate::", "super::", "self::"] {
         for (at, _) in code.match_indices(root) {
@@ -197,7 +217,7 @@ fn circles(sources: &[(Module, String)]) -> BTreeMap<String, String> {
 
 #[test]
 fn no_modules_of_a_folder_import_each_other_in_a_circle() {
-    let all: Vec<_> = sources().iter().map(|Source { path, text, .. }| (module(path), code(text))).collect();
+    let all: Vec<_> = sources().into_iter().map(|Source { module, code, .. }| (module, code)).collect();
     let found = circles(&all);
     assert!(found.is_empty(), "modules import each other in a circle: {found:#?}");
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{code, sources};
+use super::sources;
 
 /// Words that the code had for what the field has a word for, and what to say.
 const BANNED: [(&str, &str); 16] = [
@@ -62,7 +62,7 @@ fn definitions_are_found_with_any_visibility() {
 fn no_two_types_share_a_name() {
     let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for source in sources() {
-        for name in code(&source.text).lines().filter_map(defined) {
+        for name in source.code.lines().filter_map(defined) {
             files.entry(name.to_owned()).or_default().push(source.path.display().to_string());
         }
     }
