@@ -60,7 +60,7 @@ impl Player for Recorded {
         let is_forged = exchange.speaks_of("AuthenticationFailed");
         let forged = || Auth::Header(format!("SharedKey {}:AAAA", self.session.client.account.name));
         let answer = self.session.send(exchange, is_forged.then(forged));
-        self.session.differences(exchange, &answer)
+        self.session.differences(&OF_THE_SERVICE, exchange, &answer)
     }
 }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::support::Answer;
-use crate::support::batch::split;
+use crate::support::batch::{Part, split};
 
 /// The address under which the recordings know their account.
 pub const RECORDED_HOST: &str = "https://acct.table.example";
@@ -73,56 +73,111 @@ impl Exchange {
     }
 }
 
-/// Headers whose value has to be the recorded one, or absent where it was.
-const COMPARED: [&str; 11] = [
-    "access-control-allow-origin",
-    "cache-control",
-    "content-type",
-    "dataserviceid",
-    "location",
-    "preference-applied",
-    "vary",
-    "www-authenticate",
-    "x-content-type-options",
-    "x-ms-error-code",
-    "x-ms-version",
-];
+/// What is compared of answers.
+pub struct Compared {
+    /// Headers whose value has to be the recorded one, or absent where it was.
+    equal: &'static [&'static str],
+    /// Headers that have to be there where they were, with a value of their own.
+    present: &'static [&'static str],
+    /// A document of JSON without what is different every time.
+    json: fn(Value) -> Value,
+    /// Whether a header of a part of a batch is compared.
+    of_part: fn(&str) -> bool,
+}
 
-/// Headers that have to be there where they were, with a value of their own.
-const PRESENT: [&str; 4] = [
-    "etag",
-    "x-ms-continuation-nextpartitionkey",
-    "x-ms-continuation-nextrowkey",
-    "x-ms-continuation-nexttablename",
-];
+/// What recordings of the service are evidence for.
+pub const OF_THE_SERVICE: Compared = Compared {
+    equal: &[
+        "access-control-allow-origin",
+        "cache-control",
+        "content-type",
+        "dataserviceid",
+        "location",
+        "preference-applied",
+        "vary",
+        "www-authenticate",
+        "x-content-type-options",
+        "x-ms-error-code",
+        "x-ms-version",
+    ],
+    present: &[
+        "etag",
+        "x-ms-continuation-nextpartitionkey",
+        "x-ms-continuation-nextrowkey",
+        "x-ms-continuation-nexttablename",
+    ],
+    json: neutral_json,
+    of_part: |_| true,
+};
 
-/// Differences between a recorded answer and ours, whose addresses must
-/// already be those of the recording.
-pub fn differences(exchange: &Exchange, ours: &Answer, our_text: &str, base: &str) -> Vec<String> {
-    let theirs = &exchange.response;
-    let mut found = Vec::new();
-    let mut differ = |what: &str, theirs: String, ours: String| {
-        if theirs != ours {
-            found.push(format!("{what}\n   recorded: {theirs}\n   ours:     {ours}"));
+/// What recordings of clients with this server are evidence for.
+pub const OF_CLIENTS: Compared = Compared {
+    equal: &["preference-applied"],
+    present: &["etag"],
+    json: facts,
+    of_part: |name| matches!(name, "ETag" | "Preference-Applied"),
+};
+
+impl Compared {
+    /// Differences between a recorded answer and ours, whose addresses must
+    /// already be those of the recording.
+    pub fn differences(&self, exchange: &Exchange, ours: &Answer, our_text: &str, base: &str) -> Vec<String> {
+        let theirs = &exchange.response;
+        let mut found = Vec::new();
+        let mut differ = |what: &str, theirs: String, ours: String| {
+            if theirs != ours {
+                found.push(format!("{what}\n   recorded: {theirs}\n   ours:     {ours}"));
+            }
+        };
+        differ("status", theirs.status.to_string(), ours.status.to_string());
+        differ("reason", theirs.reason.clone().unwrap_or_else(|| ours.reason.clone()), ours.reason.clone());
+        // Other answers have a length where the service sends chunks.
+        let length = (theirs.status == 204).then_some("content-length");
+        for name in self.equal.iter().copied().chain(length) {
+            // UNVERIFIED 18: it may have been scrubbed from front-door errors.
+            if name == "x-ms-version" && matches!(theirs.status, 401 | 403) {
+                continue;
+            }
+            let our_value = ours.header(name).map(|v| neutral_boundary(&v.replace(base, RECORDED_HOST)));
+            differ(name, show(theirs.headers.get(name).map(|v| neutral_boundary(v))), show(our_value));
         }
-    };
-    differ("status", theirs.status.to_string(), ours.status.to_string());
-    differ("reason", theirs.reason.clone().unwrap_or_else(|| ours.reason.clone()), ours.reason.clone());
-    // Other answers have a length where the service sends chunks.
-    let length = (theirs.status == 204).then_some("content-length");
-    for name in COMPARED.into_iter().chain(length) {
-        // UNVERIFIED 18: it may have been scrubbed from front-door errors.
-        if name == "x-ms-version" && matches!(theirs.status, 401 | 403) {
-            continue;
+        for name in self.present {
+            let is_there = theirs.headers.contains_key(*name);
+            differ(name, is_there.to_string(), ours.header(name).is_some().to_string());
         }
-        let our_value = ours.header(name).map(|v| neutral_boundary(&v.replace(base, RECORDED_HOST)));
-        differ(name, show(theirs.headers.get(name).map(|v| neutral_boundary(v))), show(our_value));
+        differ("body", self.body(exchange.answer_text()), self.body(our_text));
+        found
     }
-    for name in PRESENT {
-        differ(name, theirs.headers.contains_key(name).to_string(), ours.header(name).is_some().to_string());
+
+    /// A body without what is different every time; entities by name, not by the
+    /// order of their properties.
+    fn body(&self, text: &str) -> String {
+        if let Ok(json) = serde_json::from_str::<Value>(text) {
+            return (self.json)(json).to_string();
+        }
+        if text.starts_with(['<', '\u{feff}']) {
+            return neutral_xml(text);
+        }
+        let Some((in_change_set, parts)) = parts(text) else { return text.to_owned() };
+        let mut out = format!("in a change set: {in_change_set}\n");
+        for part in parts {
+            out.push_str(&format!("{} {}\n", part.status, part.reason));
+            for (name, value) in part.headers.into_iter().filter(|(name, _)| (self.of_part)(name)) {
+                let value = if name == "ETag" { "*".to_owned() } else { value };
+                out.push_str(&format!("{name}: {value}\n"));
+            }
+            if !part.body.is_empty() {
+                out.push_str(&self.body(&part.body));
+            }
+        }
+        out
     }
-    differ("body", neutral_body(exchange.answer_text()), neutral_body(our_text));
-    found
+}
+
+/// The parts of an answer to a batch, and whether they stand in a change set.
+pub fn parts(body: &str) -> Option<(bool, Vec<Part>)> {
+    let boundary = body.strip_prefix("--").and_then(|text| text.split("\r\n").next());
+    split(body, boundary.unwrap_or_default())
 }
 
 fn show(value: Option<String>) -> String {
@@ -134,31 +189,6 @@ fn neutral_boundary(value: &str) -> String {
         Some((head, _)) => format!("{head}boundary=batchresponse_*"),
         None => value.to_owned(),
     }
-}
-
-/// A body without what is different every time; entities by name, not by the
-/// order of their properties.
-fn neutral_body(text: &str) -> String {
-    if let Ok(json) = serde_json::from_str::<Value>(text) {
-        return neutral_json(json).to_string();
-    }
-    if text.starts_with(['<', '\u{feff}']) {
-        return neutral_xml(text);
-    }
-    let boundary = text.strip_prefix("--").and_then(|t| t.split("\r\n").next()).unwrap_or_default();
-    let Some((in_change_set, parts)) = split(text, boundary) else { return text.to_owned() };
-    let mut out = format!("in a change set: {in_change_set}\n");
-    for part in parts {
-        out.push_str(&format!("{} {}\n", part.status, part.reason));
-        for (name, value) in part.headers {
-            let value = if name == "ETag" { "*".to_owned() } else { value };
-            out.push_str(&format!("{name}: {value}\n"));
-        }
-        if !part.body.is_empty() {
-            out.push_str(&neutral_body(&part.body));
-        }
-    }
-    out
 }
 
 /// XML without request id, time and the times of an update and the last synchronization.
@@ -188,6 +218,24 @@ fn neutral_json(mut json: Value) -> Value {
         items.iter_mut().for_each(neutral_entity);
     }
     json
+}
+
+/// Members of an answer that differ from server to server.
+const OF_A_SERVER: [&str; 5] = ["odata.metadata", "odata.etag", "odata.id", "odata.type", "Timestamp"];
+
+/// Names and values without what differs from server to server; of an error its code.
+fn facts(json: Value) -> Value {
+    if let Some(code) = json.pointer("/odata.error/code") {
+        return code.clone();
+    }
+    match json {
+        Value::Array(entities) => entities.into_iter().map(facts).collect(),
+        Value::Object(mut members) => {
+            members.retain(|name, _| !OF_A_SERVER.contains(&name.as_str()));
+            members.into_iter().map(|(name, value)| (name, facts(value))).collect()
+        }
+        value => value,
+    }
 }
 
 fn neutral_entity(entity: &mut Value) {

@@ -109,10 +109,8 @@ impl Player for Played {
         make_tables(&session.client, exchange);
         set_properties(&session.client, exchange);
         let ours = session.send(exchange, credentials(exchange));
-        let found = session.differences(&with_reasons_sent(exchange), &ours);
-        let etag = exchange.response.headers.get("etag");
-        session.learn(etag.map(String::as_str), ours.header("ETag"));
-        session.learn_from_bodies(exchange.answer_text(), ours.text());
+        let found = session.differences(&OF_THE_SERVICE, &with_reasons_sent(exchange), &ours);
+        session.learn_from(exchange, &ours);
         found
     }
 }

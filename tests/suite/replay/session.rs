@@ -5,8 +5,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::recording::{Exchange, RECORDED_HOST, RECORDED_SECONDARY, differences};
-use crate::support::batch::split;
+use super::recording::{Compared, Exchange, RECORDED_HOST, RECORDED_SECONDARY, parts};
 use crate::support::{Answer, Auth, Client, Sas, sas};
 
 /// A session under way: one client of one program.
@@ -44,13 +43,13 @@ impl Session {
     }
 
     /// How an answer differs from the recorded one, with the account and the addresses of the recording.
-    pub fn differences(&self, exchange: &Exchange, answer: &Answer) -> Vec<String> {
+    pub fn differences(&self, compared: &Compared, exchange: &Exchange, answer: &Answer) -> Vec<String> {
         let (own, base) = (format!("{}.", self.client.account.name), self.client.url(""));
         let text =
             ["\"odata.type\":\"", "'", "term=\""].iter().fold(answer.text().to_owned(), |text, before| {
                 text.replace(&format!("{before}{own}"), &format!("{before}acct."))
             });
-        differences(exchange, answer, &text.replace(&base, RECORDED_HOST), &base)
+        compared.differences(exchange, answer, &text.replace(&base, RECORDED_HOST), &base)
     }
 
     /// Requests that were rebuilt have ETags of their own making in the parts of a batch:
@@ -74,7 +73,7 @@ impl Session {
     }
 
     /// A text of the recording with the addresses and ETags of now.
-    pub fn of_now(&self, text: &str) -> String {
+    fn of_now(&self, text: &str) -> String {
         let text = text.replace(RECORDED_SECONDARY, &self.client.secondary().url(""));
         let text = text.replace(RECORDED_HOST, &self.client.url(""));
         self.etags.iter().fold(text, |text, (theirs, ours)| text.replace(theirs.as_str(), ours))
@@ -87,16 +86,19 @@ impl Session {
         }
     }
 
-    /// Takes note of all ETags of a body: of entities, or of the parts of a batch.
-    pub fn learn_from_bodies(&mut self, theirs: &str, ours: &str) {
+    /// Takes note of all ETags of an answer, and of its entities or parts.
+    pub fn learn_from(&mut self, exchange: &Exchange, ours: &Answer) {
+        let theirs = exchange.response.headers.get("etag");
+        self.learn(theirs.map(String::as_str), ours.header("ETag"));
+        self.learn_from_bodies(exchange.answer_text(), ours.text());
+    }
+
+    fn learn_from_bodies(&mut self, theirs: &str, ours: &str) {
         if let (Ok(theirs), Ok(ours)) = (serde_json::from_str(theirs), serde_json::from_str(ours)) {
             self.learn_from_entities(&theirs, &ours);
         }
-        let parts = |body: &str| {
-            let boundary = body.strip_prefix("--").and_then(|text| text.split("\r\n").next());
-            split(body, boundary.unwrap_or_default()).map(|(_, parts)| parts).unwrap_or_default()
-        };
-        for (theirs, ours) in parts(theirs).iter().zip(&parts(ours)) {
+        let (Some((_, theirs)), Some((_, ours))) = (parts(theirs), parts(ours)) else { return };
+        for (theirs, ours) in theirs.iter().zip(&ours) {
             let etag = |headers: &[(String, String)]| {
                 headers.iter().find(|(name, _)| name == "ETag").map(|(_, value)| value.clone())
             };
@@ -143,6 +145,6 @@ const SIGNED: [&str; 16] =
     ["sv", "st", "se", "sp", "spr", "sip", "si", "sig", "tn", "spk", "srk", "epk", "erk", "ss", "srt", "ses"];
 
 /// Policies of a recording have expired by now.
-pub fn far_future(text: &str) -> String {
+fn far_future(text: &str) -> String {
     text.replace("<Expiry>2026-", "<Expiry>2999-")
 }
