@@ -38,14 +38,14 @@ mod unexpected_answers;
 mod viewing;
 
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Child, Command, Output};
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::process::run;
 use crate::support::client::Account;
-use crate::support::postgres::fresh_database;
+use crate::support::postgres::{execute, fresh_database};
 use crate::support::server::{Process, fresh_folder};
 use crate::support::*;
 
@@ -102,15 +102,51 @@ impl Site {
         failed(&self.run(arguments), words);
     }
 
+    /// Demands that a command ends with this status and says these words, on either output.
+    #[track_caller]
+    pub fn ends(&self, arguments: &[&str], status: i32, words: &[&str]) -> Output {
+        let output = self.run(arguments);
+        assert_eq!(output.status.code(), Some(status), "{output:?}");
+        let said = [&output.stderr[..], &output.stdout].concat();
+        let said = String::from_utf8_lossy(&said);
+        words.iter().for_each(|word| assert!(said.contains(word), "{word:?} in {said:?}"));
+        output
+    }
+
+    /// Writes a file to its folder.
+    pub fn write(&self, file: impl AsRef<Path>, content: impl AsRef<[u8]>) {
+        let path = self.folder.join(file);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::write(path, content).expect("a file");
+    }
+
+    /// The text of a file of its folder.
+    pub fn read(&self, file: impl AsRef<Path>) -> String {
+        std::fs::read_to_string(self.folder.join(file)).expect("a file")
+    }
+
+    pub fn is_sqlite(&self) -> bool {
+        self.url.starts_with("sqlite")
+    }
+
+    /// Runs statements in its database.
+    pub fn execute(&self, script: &str) {
+        match self.url.strip_prefix("sqlite://") {
+            Some(file) => {
+                let database = rusqlite::Connection::open(file).expect("the file opens");
+                database.execute_batch(script).expect("the statements run");
+            }
+            None => execute(&self.url, script),
+        }
+    }
+
     /// A server on a free port, with the accounts of the database.
     pub fn server(&self, more: &[&str]) -> Process {
         let arguments = ["serve", "--listen", "127.0.0.1:0", "--database-url", &self.url];
         let master = ["--master-key", MASTER];
         Process::spawn(fresh_folder(), &[&arguments[..], &master, more].concat(), &[])
     }
-}
 
-impl Site {
     /// A server with account 1 beside those of the database, and a client of that account.
     pub fn served(&self, more: &[&str]) -> (Process, Client) {
         let server = self.server(&[&["--accounts", &server::account(1).setting()], more].concat());
@@ -162,6 +198,21 @@ pub fn status(server: &Process, account: &Account, key: usize) -> u16 {
     let client = Client::path_style(server.address(), account.clone());
     let auth = if key == 0 { Auth::SharedKey } else { Auth::SecondKey };
     client.request("GET", "/Tables").auth(auth).unchecked().send().status
+}
+
+/// A command line of the binary in a folder, where no file may grow beyond so many blocks of 512 bytes, as on a disk
+/// without room; the signal for it is ignored.
+fn without_room(folder: &Path, blocks: u32, arguments: &[&str]) -> Command {
+    let limited = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");
+    let mut command = Command::new("sh");
+    command.args(["-c", &limited, "sh", env!("CARGO_BIN_EXE_rowhouse")]).args(arguments).current_dir(folder);
+    command
+}
+
+/// Sends a signal to a process.
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args(["-s", name, &child.id().to_string()]).status();
+    assert!(sent.expect("kill").success());
 }
 
 /// Whether some file of a folder holds these bytes.
