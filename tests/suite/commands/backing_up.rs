@@ -25,8 +25,7 @@ fn filled(entities: u32) -> Site {
         "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < {entities})
          INSERT INTO entities SELECT 1, 'p', i, 0, '{{}}' FROM n"
     );
-    let db = rusqlite::Connection::open(site.folder.join("tables.db")).expect("the database");
-    db.execute_batch(&rows).expect("many rows");
+    site.execute(&rows);
     site
 }
 
@@ -66,9 +65,7 @@ fn a_backup_beside_writes_holds_all_that_was_acknowledged_before() {
         }
         table.seed(with_keys("q", "new", json!({})));
     }
-    let left: Vec<String> =
-        files(&site.folder, "").into_iter().filter(|name| name.contains("partial")).collect();
-    assert_eq!(left, Vec::<String>::new());
+    assert!(!files(&site.folder, "").iter().any(|name| name.contains("partial")));
 }
 
 #[test]
@@ -76,43 +73,34 @@ fn a_backup_replaces_nothing_and_copies_only_what_is_there() {
     let site = Site::sqlite();
     site.fails(&["backup", "copy.db"], &["no file", "tables.db"]);
     site.json(&["migrate"]);
-    std::fs::write(site.folder.join("copy.db"), "precious").expect("a file");
+    site.write("copy.db", "precious");
     site.fails(&["backup", "copy.db"], &["copy.db", "exists"]);
     site.fails(&["backup", "tables.db"], &["tables.db", "exists"]);
-    assert_eq!(std::fs::read_to_string(site.folder.join("copy.db")).expect("the file"), "precious");
+    assert_eq!(site.read("copy.db"), "precious");
     site.fails(&["backup", "none/copy.db"], &["none/copy.db"]);
     site.fails(&["backup", "copy2.db", "--database-url", "sqlite::memory:"], &["memory"]);
-    let other = site.folder.join("other.db");
-    rusqlite::Connection::open(&other)
-        .and_then(|db| db.execute_batch("CREATE TABLE a (b)"))
-        .expect("a database");
-    let other = format!("sqlite://{}", other.display());
-    site.fails(&["backup", "copy2.db", "--database-url", &other], &["other.db", "not a Rowhouse database"]);
+    let other = Site::sqlite();
+    other.execute("CREATE TABLE a (b)");
+    site.fails(
+        &["backup", "copy2.db", "--database-url", &other.url],
+        &["tables.db", "not a Rowhouse database"],
+    );
     assert_eq!(files(&site.folder, "copy"), ["copy.db"]);
-    let text = site.run(&["backup", "copy2.db"]);
-    assert!(String::from_utf8_lossy(&text.stdout).contains("copy2.db is a backup of sqlite://"), "{text:?}");
+    site.ends(&["backup", "copy2.db"], 0, &["copy2.db is a backup of sqlite://"]);
+    // PostgreSQL has tools of its own for that.
+    let postgres = ["backup", "copy3.db", "--database-url", "postgres://somebody@localhost/rowhouse"];
+    site.fails(&postgres, &["pg_dump", "base backups"]);
+    assert!(!site.folder.join("copy3.db").exists());
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn a_backup_that_finds_no_space_leaves_nothing() {
     let site = filled(50_000);
-    // No file may have more than 1000 blocks of 512 bytes.
-    let output = Command::new("sh")
-        .args(["-c", "trap '' XFSZ; ulimit -f 1000; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_rowhouse")])
-        .args(["backup", "copy.db", "--database-url", &site.url])
-        .current_dir(&site.folder)
-        .output()
-        .expect("the binary runs");
+    let arguments = ["backup", "copy.db", "--database-url", &site.url];
+    let output = without_room(&site.folder, 1000, &arguments).output().expect("a shell");
     failed(&output, &["cannot copy"]);
     assert_eq!(files(&site.folder, "copy"), Vec::<String>::new());
-}
-
-#[test]
-fn a_backup_of_postgres_is_made_by_its_own_tools() {
-    let site = Site { folder: fresh_folder(), url: "postgres://somebody@localhost/rowhouse".into() };
-    site.fails(&["backup", "copy.db"], &["pg_dump", "base backups"]);
-    assert_eq!(files(&site.folder, ""), Vec::<String>::new());
 }
 
 #[test]

@@ -1,13 +1,11 @@
 //! The cut-over of docs/how-to/migrate.md with its settings, and what a copy may change and delete.
 
-use std::process::Command;
-
 use serde_json::json;
 
-use super::copying::{Served, batch_rows, copy, equal, put_settings, start, status_of};
+use super::copying::{
+    CORS_PATH, Served, acl_path, batch_rows, copy, equal, filled, put, put_settings, settings, start,
+};
 use super::*;
-
-const CORS_PATH: &str = "/?restype=service&comp=properties";
 
 fn acl(id: &str) -> String {
     format!(
@@ -27,21 +25,6 @@ fn cors(origin: &str) -> String {
          <AllowedOrigins>{origin}</AllowedOrigins><AllowedMethods>GET</AllowedMethods><AllowedHeaders/>\
          <ExposedHeaders/><MaxAgeInSeconds>5</MaxAgeInSeconds></CorsRule></Cors></StorageServiceProperties>"
     )
-}
-
-fn put(client: &Client, path: &str, body: &str) {
-    let status = if path.contains("comp=acl") { 204 } else { 202 };
-    let request = client.request("PUT", path).header("Accept", "application/xml").body(body);
-    request.unchecked().send().expect(status);
-}
-
-fn get(client: &Client, path: &str) -> String {
-    let request = client.request("GET", path).header("Accept", "application/xml");
-    request.unchecked().send().expect(200).text().to_owned()
-}
-
-fn acl_path(table: &str) -> String {
-    format!("/{table}?comp=acl")
 }
 
 #[test]
@@ -69,8 +52,8 @@ fn the_documented_cut_over_carries_policies_and_cors_rules_that_change_meanwhile
         run("--dry-run");
         there.request("GET", &format!("/{}()", kept.name)).send().expect(404);
         run("--progress plain");
-        assert!(get(&there, &acl_path(&kept.name)).contains("first"));
-        assert!(get(&there, CORS_PATH).contains("first.example"));
+        assert!(settings(&there, &acl_path(&kept.name)).contains("first"));
+        assert!(settings(&there, CORS_PATH).contains("first.example"));
         // Meanwhile policies and rules change, and a table is made.
         let made = client.table();
         batch_rows(&client, &made, "a", 10);
@@ -78,9 +61,9 @@ fn the_documented_cut_over_carries_policies_and_cors_rules_that_change_meanwhile
         put(&client, &acl_path(&kept.name), &acl("second"));
         put(&client, CORS_PATH, &cors("http://second.example"));
         run("--since 2020-01-01 --mode replace --yes");
-        assert!(get(&there, &acl_path(&made.name)).contains("made"));
-        assert!(get(&there, &acl_path(&kept.name)).contains("second"));
-        assert!(get(&there, CORS_PATH).contains("second.example"));
+        assert!(settings(&there, &acl_path(&made.name)).contains("made"));
+        assert!(settings(&there, &acl_path(&kept.name)).contains("second"));
+        assert!(settings(&there, CORS_PATH).contains("second.example"));
         // Others are removed, and so are an entity and a table.
         put(&client, &acl_path(&emptied.name), NO_ACL);
         put(&client, CORS_PATH, NO_CORS);
@@ -93,7 +76,7 @@ fn the_documented_cut_over_carries_policies_and_cors_rules_that_change_meanwhile
         for path in
             [acl_path(&kept.name), acl_path(&emptied.name), acl_path(&made.name), CORS_PATH.to_owned()]
         {
-            assert_eq!(get(&client, &path), get(&there, &path), "{path}");
+            assert_eq!(settings(&client, &path), settings(&there, &path), "{path}");
         }
         there.request("GET", &format!("/{}()", dropped.name)).send().expect(404);
     }
@@ -101,41 +84,33 @@ fn the_documented_cut_over_carries_policies_and_cors_rules_that_change_meanwhile
 
 #[test]
 fn a_copy_does_not_bring_back_unasked_what_was_revoked() {
-    let source = Served::new(Site::sqlite());
-    let client = source.client();
-    let table = client.table();
-    batch_rows(&client, &table, "a", 10);
-    put_settings(&client, &table);
-    let from = source.connection_string();
+    let (source, name, from) = filled(Site::sqlite(), 10);
+    put_settings(&source.client(), &name);
     copy(&source.site, &from, "dump:before", &[]);
     let target = Served::new(Site::postgres());
     let (there, to) = (target.client(), target.connection_string());
+    let acl_path = acl_path(&name);
+    let are_there = || {
+        let policies = settings(&there, &acl_path).contains("<Id>read</Id>");
+        (policies, settings(&there, CORS_PATH).contains("a.example"))
+    };
     copy(&source.site, "dump:before", &to, &[]);
-    let acl_path = acl_path(&table.name);
-    assert!(get(&there, &acl_path).contains("<Id>read</Id>"));
-    assert!(get(&there, CORS_PATH).contains("a.example"));
+    assert_eq!(are_there(), (true, true));
     put(&there, &acl_path, NO_ACL);
     put(&there, CORS_PATH, NO_CORS);
-    let policies = format!("policies of {}", table.name);
+    let policies = format!("policies of {name}");
     let verified = ["verify", "dump:before", &to, "--recheck-delay", "0"];
     let differ = ["service properties differ", &format!("{policies} differ"), "not equal"];
-    status_of(&source.site, &verified, 4, &differ);
-    for mode in ["insert", "skip"] {
-        for from in ["dump:before", &from] {
-            status_of(&source.site, &["copy", from, &to, "--mode", mode, "--yes"], 0, &differ[..2]);
-            assert!(!get(&there, &acl_path).contains("<Id>"), "{mode}");
-            assert!(!get(&there, CORS_PATH).contains("<CorsRule>"), "{mode}");
-        }
+    source.site.ends(&verified, 4, &differ);
+    for from in ["dump:before", &from] {
+        source.site.ends(&["copy", from, &to, "--mode", "insert", "--yes"], 0, &differ[..2]);
     }
-    for mode in ["merge", "replace"] {
-        let copying = ["copy", "dump:before", &to, "--mode", mode];
-        status_of(&source.site, &copying, 2, &["--yes", &format!("change the {policies}")]);
-        assert!(!get(&there, &acl_path).contains("<Id>"), "{mode}");
-    }
-    status_of(&source.site, &["copy", "dump:before", &to, "--mode", "merge", "--yes"], 0, &[]);
-    assert!(get(&there, &acl_path).contains("<Id>read</Id>"));
-    assert!(get(&there, CORS_PATH).contains("a.example"));
-    status_of(&source.site, &verified, 0, &["equal"]);
+    let merging = ["copy", "dump:before", &to, "--mode", "merge", "--yes"];
+    source.site.ends(&merging[..5], 2, &["--yes", &format!("change the {policies}")]);
+    assert_eq!(are_there(), (false, false));
+    source.site.ends(&merging, 0, &[]);
+    assert_eq!(are_there(), (true, true));
+    source.site.ends(&verified, 0, &["equal"]);
 }
 
 #[test]
@@ -147,31 +122,26 @@ fn a_place_that_has_no_settings_differs_in_none() {
     put(&client, &acl_path("People"), &acl("first"));
     let to = source.connection_string();
     let lines = "{\"PartitionKey\":\"p\",\"RowKey\":\"1\",\"N\":1}\n";
-    std::fs::write(source.site.folder.join("People.json"), lines).expect("a file");
+    source.site.write("People.json", lines);
     let told = [
         "1 equal",
         "not compared: policies, because FROM does not have them",
         "not compared: service properties, because FROM does not have them",
         "equal except for the settings that were not compared",
     ];
-    status_of(&source.site, &["verify", "People.json", &to], 0, &told);
+    source.site.ends(&["verify", "People.json", &to], 0, &told);
     copy(&source.site, &to, "dump:whole", &[]);
     let whole = source.site.run(&["verify", "dump:whole", &to]);
     assert!(whole.status.success() && whole.stdout.ends_with(b" 0 different\nequal\n"), "{whole:?}");
     let deleting = ["copy", "People.json", &to, "--mode", "replace", "--delete-extra", "--yes"];
-    status_of(&source.site, &deleting, 0, &["0 extra"]);
-    assert!(get(&client, &acl_path("People")).contains("first"));
+    source.site.ends(&deleting, 0, &["0 extra"]);
+    assert!(settings(&client, &acl_path("People")).contains("first"));
 }
 
 #[test]
 fn a_name_that_no_place_has_is_refused_and_nothing_is_never_equal() {
-    let source = Served::new(Site::sqlite());
-    let client = source.client();
-    let table = client.table();
-    batch_rows(&client, &table, "a", 10);
-    let here = &source.site;
-    let from = source.connection_string();
-    let both = format!("{},Typo", table.name);
+    let (source, name, from) = filled(Site::sqlite(), 10);
+    let (here, both) = (&source.site, format!("{name},Typo"));
     let target = Served::new(Site::sqlite());
     let to = target.connection_string();
     for selection in [["--include", "Typo"], ["--include", &both], ["--exclude", "Typo"], ["--include", ""]] {
@@ -181,53 +151,40 @@ fn a_name_that_no_place_has_is_refused_and_nothing_is_never_equal() {
             &["verify", &from, &to],
             &["count", &from],
         ] {
-            status_of(here, &[command, &selection].concat(), 2, &["there is no table"]);
+            here.ends(&[command, &selection].concat(), 2, &["there is no table"]);
         }
     }
     for command in [["copy", &from, &to], ["verify", &from, &to]] {
-        status_of(
-            here,
-            &[&command[..], &["--rename", "Nope=Other"]].concat(),
-            2,
-            &["FROM has no table Nope"],
-        );
+        here.ends(&[&command[..], &["--rename", "Nope=Other"]].concat(), 2, &["FROM has no table Nope"]);
     }
-    target.client().request("GET", &format!("/{}()", table.name)).send().expect(404);
-    status_of(here, &["copy", &from, &to, "--include", "nothing*"], 0, &["no table matches nothing*"]);
-    status_of(here, &["count", &from, "--include", "nothing*"], 0, &["no table matches nothing*"]);
-    status_of(
-        here,
-        &["verify", &from, &to, "--include", "nothing*"],
-        4,
-        &["no table was compared", "not equal"],
-    );
+    target.client().request("GET", &format!("/{name}()")).send().expect(404);
+    here.ends(&["copy", &from, &to, "--include", "nothing*"], 0, &["no table matches nothing*"]);
+    here.ends(&["count", &from, "--include", "nothing*"], 0, &["no table matches nothing*"]);
+    here.ends(&["verify", &from, &to, "--include", "nothing*"], 4, &["no table was compared", "not equal"]);
     // A table is there by any spelling, and a restored one is compared with what it was made from.
-    let rename = format!("{}=Restored", table.name);
-    let include = table.name.to_uppercase();
-    let copied = copy(here, &from, &to, &["--include", &include, "--rename", &rename]);
-    assert_eq!(copied["copied"], 10);
-    let verify = ["verify", &from, &to, "--include", &include, "--recheck-delay", "0", "--rename", &rename];
-    status_of(here, &verify, 0, &["10 equal", "\nequal"]);
+    let (include, rename) = (name.to_uppercase(), format!("{name}=Restored"));
+    let selection = ["--include", &include, "--rename", &rename];
+    assert_eq!(copy(here, &from, &to, &selection)["copied"], 10);
+    let verify = [&["verify", &from, &to, "--recheck-delay", "0"][..], &selection].concat();
+    here.ends(&verify, 0, &["10 equal", "\nequal"]);
     Table::new(&target.client(), "Restored").delete("a", "000003", Some("*")).expect(204);
-    status_of(here, &verify, 4, &["1 missing", "not equal"]);
-    let again = ["copy", &from, &to, "--include", &include, "--rename", &rename, "--verify"];
-    status_of(here, &again, 0, &["1 copied", "\nequal"]);
+    here.ends(&verify, 4, &["1 missing", "not equal"]);
+    let again = [&["copy", &from, &to, "--verify"][..], &selection].concat();
+    here.ends(&again, 0, &["1 copied", "\nequal"]);
 }
 
 #[test]
 fn what_would_be_changed_and_deleted_is_counted_and_limited_before_anything_is_done() {
     for site in Site::both() {
-        let source = Served::new(site);
+        let (source, name, from) = filled(site, 50);
         let client = source.client();
-        let [table, dropped] = [client.table(), client.table()];
-        batch_rows(&client, &table, "a", 50);
+        let dropped = client.table();
         batch_rows(&client, &dropped, "a", 20);
         let target = Served::new(Site::sqlite());
-        let (from, to) = (source.connection_string(), target.connection_string());
-        let here = &source.site;
+        let (here, to) = (&source.site, target.connection_string());
         copy(here, &from, &to, &[]);
         let there = target.client();
-        let theirs = Table::new(&there, &table.name);
+        let theirs = Table::new(&there, &name);
         theirs.seed(with_keys("extra", "1", json!({})));
         theirs.seed(with_keys("extra", "2", json!({})));
         theirs.merge("a", "000001", &json!({ "N": -1 }), Some("*")).expect(204);
@@ -242,18 +199,18 @@ fn what_would_be_changed_and_deleted_is_counted_and_limited_before_anything_is_d
         assert_eq!((&found["different"], &found["deleted"]), (&json!(1), &json!(0)), "{found}");
         let copying = [&["copy", &from, &to][..], &deleting].concat();
         let named = format!("delete the table {} with 20 entities", dropped.name);
-        status_of(here, &copying, 2, &["--yes", "delete 2 entities", &named, &table.name]);
+        here.ends(&copying, 2, &["--yes", "delete 2 entities", &named, &name]);
         let limited = [&copying[..], &["--yes", "--max-delete", "21"]].concat();
-        status_of(here, &limited, 2, &["would delete 22 entities", "--max-delete 21"]);
+        here.ends(&limited, 2, &["would delete 22 entities", "--max-delete 21"]);
         assert_eq!((theirs.count(), &theirs.entity("a", "000001")["N"]), (52, &json!(-1)));
         // An empty place, or the wrong one, is no reason to delete all.
         let empty = Site::sqlite();
         empty.json(&["migrate"]);
         let wrong =
             ["copy", &empty.url, &to, "--delete-extra-tables", "--yes", "--to-account", &target.account.name];
-        status_of(here, &wrong, 2, &["FROM has no table"]);
+        here.ends(&wrong, 2, &["FROM has no table"]);
         let allowed = [&copying[..], &["--yes", "--max-delete", "22", "--verify"]].concat();
-        status_of(here, &allowed, 0, &["2 extra entities deleted", "the extra table", "\nequal"]);
+        here.ends(&allowed, 0, &["2 extra entities deleted", "the extra table", "\nequal"]);
         there.request("GET", &format!("/{}()", dropped.name)).send().expect(404);
     }
 }
@@ -270,7 +227,7 @@ fn extra_tables_of_a_database_are_deleted_too() {
     let target = with_tables(Site::postgres(), &["Kept", "Gone"]);
     let deleting = ["copy", &source.url, &target.url, "--delete-extra-tables", "--yes", "--verify"];
     let account = ["--from-account", &crate::support::server::account(1).name];
-    status_of(&source, &[&deleting[..], &account].concat(), 0, &["the extra table Gone deleted", "\nequal"]);
+    source.ends(&[&deleting[..], &account].concat(), 0, &["the extra table Gone deleted", "\nequal"]);
 }
 
 #[test]
@@ -278,54 +235,42 @@ fn a_signature_of_a_range_of_keys_does_not_tell_what_is_absent() {
     let site = Site::sqlite();
     for name in ["spk", "SRK", "epk", "erk"] {
         let ranged = format!("http://127.0.0.1:1/abc?sv=2019-02-02&tn=People&{name}=a&sig=x");
-        let words = ["range of keys"];
-        status_of(&site, &["copy", &ranged, &site.url, "--delete-extra", "--yes"], 2, &words);
-        status_of(&site, &["copy", &ranged, &site.url, "--delete-extra-tables", "--yes"], 2, &words);
-        status_of(&site, &["copy", &ranged, &site.url, "--verify"], 2, &words);
-        status_of(&site, &["verify", &ranged, &site.url], 2, &words);
-        status_of(&site, &["verify", &site.url, &ranged], 2, &words);
+        for arguments in [
+            &["copy", &ranged, &site.url, "--delete-extra", "--yes"][..],
+            &["copy", &ranged, &site.url, "--delete-extra-tables", "--yes"],
+            &["copy", &ranged, &site.url, "--verify"],
+            &["verify", &ranged, &site.url],
+            &["verify", &site.url, &ranged],
+        ] {
+            site.ends(arguments, 2, &["range of keys"]);
+        }
     }
 }
 
 #[test]
 fn resuming_what_is_complete_or_was_never_begun_succeeds() {
-    let source = Served::new(Site::sqlite());
-    let client = source.client();
-    let table = client.table();
-    batch_rows(&client, &table, "a", 300);
-    let from = source.connection_string();
-    let here = &source.site;
-    let name = source.account.name.as_str();
-    std::fs::write(here.folder.join("empty.state"), "").expect("a file");
+    let (source, table, from) = filled(Site::sqlite(), 300);
+    let (here, name) = (&source.site, source.account.name.as_str());
+    here.write("empty.state", "");
     for to in ["dump:d", "sqlite://d.db"] {
         let begun = ["--resume", "--state", "empty.state", "--to-account", name];
         assert_eq!(copy(here, &from, to, &begun)["copied"], 300);
-        status_of(here, &[&["copy", &from, to][..], &begun].concat(), 0, &[]);
-        status_of(here, &[&["verify", &from, to][..], &["--to-account", name]].concat(), 0, &["300 equal"]);
+        here.ends(&[&["copy", &from, to][..], &begun].concat(), 0, &[]);
+        here.ends(&[&["verify", &from, to][..], &["--to-account", name]].concat(), 0, &["300 equal"]);
     }
     // What is deleted was not asked about before.
-    let extra = "{\"PartitionKey\":\"z\",\"RowKey\":\"1\"}\n";
-    std::fs::write(here.folder.join(format!("{}.json", table.name)), extra).expect("a file");
-    copy(here, &format!("{}.json", table.name), "sqlite://d.db", &["--to-account", name]);
+    here.write("extra.json", "{\"PartitionKey\":\"z\",\"RowKey\":\"1\"}\n");
+    copy(here, "extra.json", "sqlite://d.db", &["--to-account", name, "--table", &table]);
     let begun = ["--resume", "--state", "empty.state", "--to-account", name, "--delete-extra"];
-    status_of(
-        here,
-        &[&["copy", &from, "sqlite://d.db"][..], &begun].concat(),
-        2,
-        &["delete 1 entities", "--yes"],
-    );
+    here.ends(&[&["copy", &from, "sqlite://d.db"][..], &begun].concat(), 2, &["delete 1 entities", "--yes"]);
     // A new beginning asks as any other.
     let asked = ["copy", &from, "sqlite://d.db", "--to-account", name, "--mode", "replace", "--resume"];
-    status_of(here, &asked, 2, &["--yes", &table.name]);
+    here.ends(&asked, 2, &["--yes", &table]);
 }
 
 #[test]
 fn an_interrupted_copy_tells_how_to_go_on_and_what_was_done() {
-    let source = Served::new(Site::sqlite());
-    let client = source.client();
-    let table = client.table();
-    batch_rows(&client, &table, "a", 2000);
-    let from = source.connection_string();
+    let (source, _, from) = filled(Site::sqlite(), 2000);
     let slow = ["--rate-limit", "200", "--state", "slow.state", "--to-account", source.account.name.as_str()];
     let child = start(&source.site, &from, "sqlite://slow.db", &slow);
     let database = source.site.folder.join("slow.db");
@@ -334,8 +279,7 @@ fn an_interrupted_copy_tells_how_to_go_on_and_what_was_done() {
             .and_then(|db| db.query_row("SELECT EXISTS (SELECT 1 FROM entities)", [], |row| row.get(0)));
         copied.unwrap_or(false)
     });
-    let stopped = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
-    assert!(stopped.success());
+    signal(&child, "INT");
     let output = child.wait_with_output().expect("its end");
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);
@@ -348,16 +292,11 @@ fn an_interrupted_copy_tells_how_to_go_on_and_what_was_done() {
 
 #[test]
 fn a_table_that_the_target_lacks_is_copied_whole_whatever_has_changed_since() {
-    let source = Served::new(Site::sqlite());
-    let client = source.client();
-    let table = client.table();
-    batch_rows(&client, &table, "a", 20);
-    let since = timestamp_of(&table.seed(with_keys("b", "newest", json!({}))));
-    let (from, to) = (source.connection_string(), Site::sqlite());
-    let output = to.run(&["copy", &from, &to.url, "--since", &since]);
-    assert!(output.status.success(), "{output:?}");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains(&format!("TO lacked {}: all its entities", table.name)), "{said}");
+    let (source, name, from) = filled(Site::sqlite(), 20);
+    let newest = Table::new(&source.client(), &name).seed(with_keys("b", "newest", json!({})));
+    let (since, to) = (timestamp_of(&newest), Site::sqlite());
+    let told = format!("TO lacked {name}: all its entities");
+    to.ends(&["copy", &from, &to.url, "--since", &since], 0, &[&told]);
     equal(&to, &from, &to.url, &[]);
     // By then there is something to change.
     let changes = ["copy", &from, &to.url, "--since", &since, "--json"];

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use super::endless_sources::{scripted_people, source};
+use super::endless_sources::{connected, scripted_people};
 use super::*;
-use crate::support::scripted::{answer, scripted};
+use crate::support::scripted::{answer, json_answer, scripted};
 
-const GOOD: [&str; 3] = [
+pub const GOOD: [&str; 3] = [
     r#"{"PartitionKey":"p","RowKey":"1","N":1}"#,
     r#"{"PartitionKey":"p","RowKey":"2","N":2}"#,
     r#"{"PartitionKey":"p","RowKey":"3","N":3}"#,
@@ -20,9 +20,8 @@ const BAD: &str = r#"{"PartitionKey":"p","RowKey":"2","T@odata.type":"Edm.DateTi
 /// A target that has all three.
 fn target() -> Site {
     let site = Site::sqlite();
-    std::fs::write(site.folder.join("People.json"), format!("[{}]", GOOD.join(","))).expect("a file");
-    let output = site.run(&["copy", "People.json", &site.url]);
-    assert!(output.status.success(), "{output:?}");
+    site.write("People.json", format!("[{}]", GOOD.join(",")));
+    site.ends(&["copy", "People.json", &site.url], 0, &[]);
     site
 }
 
@@ -40,12 +39,9 @@ fn deletes_nothing(site: &Site, from: &str, more: &[&str], status: i32) {
 /// Makes a dump in a folder of these lines.
 pub fn dump(site: &Site, folder: &str, lines: &[&str]) {
     let part = zstd::bulk::compress((lines.join("\n") + "\n").as_bytes(), 1).expect("zstd");
-    let entity = |line: &&str| serde_json::from_str::<Value>(line).ok();
-    let keys = lines
-        .iter()
-        .filter_map(entity)
-        .map(|entity| [entity["PartitionKey"].clone(), entity["RowKey"].clone()]);
-    let keys: Vec<_> = keys.collect();
+    let entities = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let keys: Vec<_> =
+        entities.map(|entity| ["PartitionKey", "RowKey"].map(|key| entity[key].clone())).collect();
     let (first, last) = (&keys[0], &keys[keys.len() - 1]);
     let sha256: String = Sha256::digest(&part).iter().map(|byte| format!("{byte:02x}")).collect();
     let manifest = json!({
@@ -55,17 +51,15 @@ pub fn dump(site: &Site, folder: &str, lines: &[&str]) {
             "sha256": sha256, "first": first, "last": last,
         }] }],
     });
-    let folder = site.folder.join(folder);
-    std::fs::create_dir_all(folder.join("People")).expect("a folder");
-    std::fs::write(folder.join("People/000001-0001.ndjson.zst"), part).expect("a part");
-    std::fs::write(folder.join("manifest.json"), manifest.to_string()).expect("a manifest");
+    site.write(format!("{folder}/People/000001-0001.ndjson.zst"), part);
+    site.write(format!("{folder}/manifest.json"), manifest.to_string());
 }
 
 #[test]
 fn nothing_is_extra_if_an_entity_of_a_file_or_dump_was_rejected() {
     let site = target();
     let lines = [GOOD[0], BAD];
-    std::fs::write(site.folder.join("People.json"), format!("[{}]", lines.join(","))).expect("a file");
+    site.write("People.json", format!("[{}]", lines.join(",")));
     deletes_nothing(&site, "People.json", &[], 3);
     dump(&site, "dump", &lines);
     deletes_nothing(&site, "dump:dump", &[], 3);
@@ -75,8 +69,7 @@ fn nothing_is_extra_if_an_entity_of_a_file_or_dump_was_rejected() {
     // What can be read as a whole is enough to delete by.
     dump(&site, "whole", &GOOD[..1]);
     let deleting = ["copy", "dump:whole", &site.url, "--mode", "replace", "--delete-extra", "--yes"];
-    let output = site.run(&deleting);
-    assert!(output.status.success(), "{output:?}");
+    site.ends(&deleting, 0, &[]);
     assert_eq!(site.json(&["count", &site.url])["entities"], 1);
 }
 
@@ -104,14 +97,9 @@ fn what_is_not_understood_is_neither_counted_nor_deleted_as_if_it_were_not_there
 #[test]
 fn what_lies_in_a_folder_within_the_folder_is_neither_read_nor_taken_for_absent() {
     let site = target();
-    let list = format!("[{},{}]", GOOD[0], GOOD[2]);
-    for (file, content) in [("People.json", list.as_str()), ("older/People.json", "[]")] {
-        let path = site.folder.join("in").join(file);
-        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-        std::fs::write(path, content).expect("a file");
-    }
-    let output = site.run(&["copy", "in", "dump:out"]);
-    assert!(output.status.success(), "{output:?}");
+    site.write("in/People.json", format!("[{},{}]", GOOD[0], GOOD[2]));
+    site.write("in/older/People.json", "[]");
+    let output = site.ends(&["copy", "in", "dump:out"], 0, &[]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("older: not read: ") && !said.contains("People.json"), "{said}");
     assert_eq!(site.json(&["count", "dump:out"])["entities"], 2);
@@ -119,80 +107,41 @@ fn what_lies_in_a_folder_within_the_folder_is_neither_read_nor_taken_for_absent(
         deletes_nothing(&site, "in", more, 2);
     }
     for compared in [&["verify", "in", "dump:out"][..], &["copy", "in", "dump:other", "--verify"]] {
-        let output = site.run(compared);
-        assert_eq!(output.status.code(), Some(2), "{output:?}");
-        assert!(String::from_utf8_lossy(&output.stderr).contains("not read"), "{output:?}");
+        site.ends(compared, 2, &["not read"]);
     }
     // Only folders have nothing to read.
     std::fs::remove_file(site.folder.join("in/People.json")).expect("a file");
-    let output = site.run(&["copy", "in", "dump:third"]);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("in has no files to read"), "{output:?}");
-}
-
-#[test]
-fn thousands_of_entities_that_a_dump_lacks_are_deleted() {
-    let site = Site::sqlite();
-    let lines: String =
-        (0..3000).map(|n| format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"{n}\"}}\n")).collect();
-    std::fs::write(site.folder.join("People.json"), lines).expect("a file");
-    let output = site.run(&["copy", "People.json", &site.url]);
-    assert!(output.status.success(), "{output:?}");
-    dump(&site, "dump", &GOOD);
-    let deleting =
-        ["copy", "dump:dump", &site.url, "--mode", "replace", "--delete-extra", "--verify", "--yes"];
-    let output = site.run(&deleting);
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("2997 extra entities deleted"), "{output:?}");
-    assert_eq!(site.json(&["count", &site.url])["entities"], 3);
+    site.ends(&["copy", "in", "dump:third"], 2, &["in has no files to read"]);
 }
 
 #[test]
 fn a_table_is_deleted_only_if_the_source_says_that_it_lacks_it() {
     let site = target();
-    // The list is cut; the source answers for each table.
-    let from = source(|target| {
-        let answer = match target {
-            asked if asked.contains("comp=acl") => "<SignedIdentifiers/>",
-            asked if asked.contains("comp=properties") => "<StorageServiceProperties/>",
-            asked if asked.contains("/Tables") => "{\"value\":[{\"TableName\":\"Cities\"}]}",
-            _ => "{\"value\":[]}",
-        };
-        (String::new(), answer.as_bytes().to_vec())
-    });
     let deleting = ["--delete-extra-tables", "--yes", "--to-account", "devstoreaccount1"];
-    let output = site.run(&[&["copy", &from, &site.url][..], &deleting].concat());
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("FROM has the table People, but does not list it"), "{said}");
-    assert_eq!(site.json(&["count", &site.url])["entities"], 3);
-}
-
-#[test]
-fn a_table_that_the_source_has_got_since_the_first_look_is_not_deleted() {
-    let site = target();
-    let was_asked = AtomicBool::new(false);
-    let address = scripted(move |request| {
-        let asked = crate::support::scripted::target(request);
-        if asked.contains("/People") && !was_asked.swap(true, Ordering::SeqCst) {
-            let none =
-                r#"{"odata.error":{"code":"TableNotFound","message":{"lang":"en-US","value":"None."}}}"#;
-            return Some(answer("404 Not Found\r\nContent-Type: application/json", none));
-        }
-        let body = match &*asked {
-            asked if asked.contains("comp=acl") => "<SignedIdentifiers/>",
-            asked if asked.contains("comp=properties") => "<StorageServiceProperties/>",
-            asked if asked.contains("/Tables") && was_asked.load(Ordering::SeqCst) => {
-                "{\"value\":[{\"TableName\":\"Cities\"},{\"TableName\":\"People\"}]}"
+    // The list is cut; the source answers for each table. Or it has got the table since the first look.
+    for (is_new, status, told) in
+        [(false, 1, "FROM has the table People, but does not list it"), (true, 0, "")]
+    {
+        let was_asked = AtomicBool::new(false);
+        let from = connected(&scripted(move |request| {
+            let asked = crate::support::scripted::target(request);
+            if is_new && asked.contains("/People") && !was_asked.swap(true, Ordering::SeqCst) {
+                let none =
+                    r#"{"odata.error":{"code":"TableNotFound","message":{"lang":"en-US","value":"None."}}}"#;
+                return Some(answer("404 Not Found\r\nContent-Type: application/json", none));
             }
-            asked if asked.contains("/Tables") => "{\"value\":[{\"TableName\":\"Cities\"}]}",
-            _ => "{\"value\":[]}",
-        };
-        Some(answer("200 OK\r\nContent-Type: application/json", body))
-    });
-    let from = format!("AccountName=scripted;AccountKey={MASTER};TableEndpoint=http://{address}/scripted");
-    let deleting = ["--delete-extra-tables", "--yes", "--to-account", "devstoreaccount1"];
-    let output = site.run(&[&["copy", &from, &site.url][..], &deleting].concat());
-    assert!(output.status.success(), "{output:?}");
-    assert_eq!(site.json(&["count", &site.url])["entities"], 3);
+            let body = match &*asked {
+                asked if asked.contains("comp=acl") => "<SignedIdentifiers/>",
+                asked if asked.contains("comp=properties") => "<StorageServiceProperties/>",
+                asked if asked.contains("/Tables") && was_asked.load(Ordering::SeqCst) => {
+                    "{\"value\":[{\"TableName\":\"Cities\"},{\"TableName\":\"People\"}]}"
+                }
+                asked if asked.contains("/Tables") => "{\"value\":[{\"TableName\":\"Cities\"}]}",
+                _ => "{\"value\":[]}",
+            };
+            Some(json_answer(body))
+        }));
+        site.ends(&[&["copy", &from, &site.url][..], &deleting].concat(), status, &[told]);
+        assert_eq!(site.json(&["count", &site.url])["entities"], 3);
+    }
 }

@@ -73,12 +73,8 @@ fn run(url: &str) {
 }
 
 #[test]
-fn the_commands_of_the_document_work_on_sqlite() {
+fn the_commands_of_the_document_work() {
     run("sqlite://rowhouse.db");
-}
-
-#[test]
-fn the_commands_of_the_document_work_on_postgres() {
     run(&fresh_database());
 }
 

@@ -85,7 +85,7 @@ fn doubles_of_random_bits_come_through_every_format_and_path() {
         let (site, place) = (&served.site, served.connection_string());
         let types = members(&doubles, |name, _| format!("{name}=Double"));
         for (file, content) in files(&doubles) {
-            std::fs::write(site.folder.join(file), content).expect("a file");
+            site.write(file, content);
             let types = ["--type", &types];
             let more = if file == "Plain.csv" { &types[..] } else { &[] };
             let output =

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::copying::{Served, batch_rows, copy, equal, start, status_of};
-use super::deleting_extra::dump;
+use super::copying::{Served, batch_rows, copy, equal, filled, start};
+use super::deleting_extra::{GOOD, dump};
 use super::*;
 
 /// The parts of a table.
@@ -29,29 +29,24 @@ fn killed(site: &Site, from: &str, table: &str, more: &[&str]) {
 
 #[test]
 fn a_dump_that_is_begun_again_without_its_state_keeps_nothing_of_the_interrupted_one() {
-    let source = Served::new(Site::sqlite());
-    let client = source.client();
-    let table = client.table();
-    batch_rows(&client, &table, "a", 3000);
-    let (here, from) = (&source.site, source.connection_string());
+    let (source, name, from) = filled(Site::sqlite(), 3000);
+    let (here, client) = (&source.site, source.client());
+    let table = Table::new(&client, &name);
     killed(here, &from, &table.name, &["--rate-limit", "50"]);
     table.delete("a", "000001", Some("*")).expect(204);
     table.replace("a", "000002", &json!({ "N": "new" }), None).expect(204);
-    let state = here.folder.join("d/copy.state");
     let folder = here.folder.join("d");
     // The message tells what to remove; the state alone is not enough, and it does not matter where it is.
-    status_of(here, &["copy", &from, "dump:d"], 2, &["--resume", "remove this file", "folder of a dump"]);
-    parts(&folder)
-        .iter()
-        .filter(|path| path.is_file())
-        .for_each(|path| std::fs::remove_file(path).expect("a file"));
-    assert!(!state.exists());
+    here.ends(&["copy", &from, "dump:d"], 2, &["--resume", "remove this file", "folder of a dump"]);
+    let files = parts(&folder).into_iter().filter(|path| path.is_file());
+    files.for_each(|path| std::fs::remove_file(path).expect("a file"));
+    assert!(!folder.join("copy.state").exists());
     for more in [&[][..], &["--state", "other.state"], &["--state", "third.state", "--rejects", "r"]] {
-        let words = [table.name.as_str(), "parts of another copy", "remove them"];
-        status_of(here, &[&["copy", &from, "dump:d"], more].concat(), 2, &words);
+        let words = [name.as_str(), "parts of another copy", "remove them"];
+        here.ends(&[&["copy", &from, "dump:d"], more].concat(), 2, &words);
     }
     // Not even with the state of a copy that was refused.
-    status_of(here, &["copy", &from, "dump:d", "--resume"], 2, &["parts of another copy"]);
+    here.ends(&["copy", &from, "dump:d", "--resume"], 2, &["parts of another copy"]);
     assert!(!folder.join("manifest.json").exists());
     std::fs::remove_dir_all(&folder).expect("a folder");
     assert_eq!(copy(here, &from, "dump:d", &[])["copied"], 2999);
@@ -77,7 +72,7 @@ fn a_resumed_dump_tells_what_a_power_failure_has_taken_from_its_finished_parts()
     // A page of it, and a part of a page.
     for (length, word) in [(first_frame, "entities in all"), (whole.len() - 1, "is damaged")] {
         std::fs::write(&part, &whole[..length]).expect("a file");
-        status_of(here, &["copy", &from, "dump:d", "--resume"], 1, &[word, "as after a power failure"]);
+        here.ends(&["copy", &from, "dump:d", "--resume"], 1, &[word, "as after a power failure"]);
         assert!(!here.folder.join("d/manifest.json").exists());
     }
     std::fs::write(&part, &whole).expect("a file");
@@ -102,15 +97,14 @@ fn a_timestamp_in_the_future_is_rejected_by_databases_whatever_the_mode() {
         dump(&site, "dump", &lines.each_ref().map(String::as_str));
         for mode in ["insert", "skip", "merge", "replace"] {
             let arguments = ["copy", "dump:dump", &site.url, "--yes", "--mode", mode, "--rejects", "r"];
-            let output = site.run(&arguments);
-            assert_eq!(output.status.code(), Some(3), "{output:?}");
-            let rejects = std::fs::read_to_string(site.folder.join("r")).expect("a file");
+            site.ends(&arguments, 3, &[]);
+            let rejects = site.read("r");
             assert!(rejects.contains("its Timestamp lies in the future"), "{rejects}");
             assert_eq!(site.json(&["count", &site.url])["entities"], 1);
         }
         // Endpoints give entities their own, so a file on the way to one may have any.
         let target = Served::new(Site::sqlite());
-        std::fs::write(site.folder.join("People.ndjson"), lines.join("\n")).expect("a file");
+        site.write("People.ndjson", lines.join("\n"));
         assert_eq!(copy(&site, "People.ndjson", &target.connection_string(), &[])["copied"], 3);
     }
 }
@@ -118,22 +112,10 @@ fn a_timestamp_in_the_future_is_rejected_by_databases_whatever_the_mode() {
 #[test]
 fn a_version_behind_the_end_of_time_leaves_its_table_readable() {
     for site in Site::both() {
-        dump(
-            &site,
-            "dump",
-            &[r#"{"PartitionKey":"p","RowKey":"1","N":1}"#, r#"{"PartitionKey":"p","RowKey":"2"}"#],
-        );
-        let output = site.run(&["copy", "dump:dump", &site.url]);
-        assert!(output.status.success(), "{output:?}");
+        dump(&site, "dump", &GOOD[..2]);
+        site.ends(&["copy", "dump:dump", &site.url], 0, &[]);
         // A merge into the last version has stored this.
-        let change = "UPDATE entities SET modified = 3155378976000000000 WHERE rk = '1'";
-        match site.url.strip_prefix("sqlite://") {
-            Some(file) => {
-                let database = rusqlite::Connection::open(file).expect("a database");
-                database.execute_batch(change).expect("a change");
-            }
-            None => crate::support::postgres::execute(&site.url, change),
-        }
+        site.execute("UPDATE entities SET modified = 3155378976000000000 WHERE rk = '1'");
         let account = crate::support::server::development();
         let server = site.server(&["--accounts", &account.setting()]);
         let client = Client::path_style(server.address(), account);

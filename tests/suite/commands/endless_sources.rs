@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::copying::{copy, status_of};
+use super::copying::copy;
 use super::deleting_extra::dump;
 use super::files::most_memory;
 use super::*;
@@ -13,11 +13,14 @@ pub type ScriptedAnswer = (String, Vec<u8>);
 
 /// A server that answers by the target of a request; returns a connection string.
 pub fn source(script: impl Fn(&str) -> ScriptedAnswer + Send + Sync + 'static) -> String {
-    let address = scripted(move |request| {
+    connected(&scripted(move |request| {
         let (headers, body) = script(&target(request));
-        let head = format!("200 OK\r\n{headers}Content-Type: application/json");
-        Some(answer(&head, body))
-    });
+        Some(answer(&format!("200 OK\r\n{headers}Content-Type: application/json"), body))
+    }))
+}
+
+/// The connection string of such a server.
+pub fn connected(address: &str) -> String {
     format!("AccountName=scripted;AccountKey={MASTER};TableEndpoint=http://{address}/scripted")
 }
 
@@ -47,24 +50,25 @@ fn page(rows: &[&str]) -> Vec<u8> {
     format!("{{\"value\":[{}]}}", rows.iter().map(row).collect::<Vec<_>>().join(",")).into_bytes()
 }
 
-/// Demands that each command that reads entities fails.
-fn all_fail(from: &str, words: &[&str]) {
-    reading_fails(from, words);
-    status_of(&Site::sqlite(), &["delete-where", from, "People", "N eq 1", "--yes"], 1, words);
+/// A number that is another each time.
+fn counter() -> impl Fn() -> usize {
+    let number = AtomicUsize::new(0);
+    move || number.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The same without those that delete what they have read so far.
+/// Demands that each command that reads entities fails; those that delete may have deleted what they have read so far.
+#[track_caller]
 fn reading_fails(from: &str, words: &[&str]) {
     let site = Site::sqlite();
+    let words = &[&["People"], words].concat();
     let to = [site.url.as_str(), "--to-account", "devstoreaccount1"];
-    status_of(&site, &[&["copy", from], &to[..]].concat(), 1, words);
-    status_of(&site, &[&["verify", from], &to[..]].concat(), 1, words);
-    status_of(&site, &["count", from], 1, words);
+    site.ends(&[&["copy", from], &to[..]].concat(), 1, words);
+    site.ends(&[&["verify", from], &to[..]].concat(), 1, words);
+    site.ends(&["count", from], 1, words);
 }
 
 #[test]
-fn a_token_that_comes_again_ends_every_command() {
-    all_fail(&scripted_people(|_| (tokens("same"), page(&[]))), &["People", "continuation token again"]);
+fn what_comes_again_ends_every_command() {
     // In a circle, whose pages may differ.
     let circle = |target: &str| -> ScriptedAnswer {
         let next = match target {
@@ -74,26 +78,24 @@ fn a_token_that_comes_again_ends_every_command() {
         };
         (tokens(next), page(&[]))
     };
-    all_fail(&scripted_people(circle), &["People", "continuation token again"]);
-}
-
-#[test]
-fn keys_that_go_back_end_every_command() {
-    let number = AtomicUsize::new(0);
-    let fresh = move || tokens(&format!("n{}", number.fetch_add(1, Ordering::Relaxed)));
-    // The same page again with other tokens; and rows that have no order within a page.
-    reading_fails(&scripted_people(move |_| (fresh(), page(&["1", "2"]))), &["People", "order of keys"]);
-    all_fail(&scripted_people(|_| (String::new(), page(&["1", "3", "2"]))), &["People", "order of keys"]);
-    all_fail(&scripted_people(|_| (String::new(), page(&["1", "1"]))), &["People", "order of keys"]);
-}
-
-#[test]
-fn empty_pages_without_end_are_an_error() {
-    let number = AtomicUsize::new(0);
-    let from = scripted_people(move |_| {
-        (tokens(&format!("n{}", number.fetch_add(1, Ordering::Relaxed))), page(&[]))
-    });
-    status_of(&Site::sqlite(), &["count", &from], 1, &["People", "only empty pages"]);
+    for (from, words) in [
+        (scripted_people(|_| (tokens("same"), page(&[]))), "continuation token again"),
+        (scripted_people(circle), "continuation token again"),
+        // Rows that have no order within a page.
+        (scripted_people(|_| (String::new(), page(&["1", "3", "2"]))), "order of keys"),
+        (scripted_people(|_| (String::new(), page(&["1", "1"]))), "order of keys"),
+    ] {
+        reading_fails(&from, &[words]);
+        let deleting = ["delete-where", &from, "People", "N eq 1", "--yes"];
+        Site::sqlite().ends(&deleting, 1, &["People", words]);
+    }
+    // The same page again with other tokens.
+    let next = counter();
+    let from = scripted_people(move |_| (tokens(&format!("n{}", next())), page(&["1", "2"])));
+    reading_fails(&from, &["order of keys"]);
+    let next = counter();
+    let from = scripted_people(move |_| (tokens(&format!("n{}", next())), page(&[])));
+    Site::sqlite().ends(&["count", &from], 1, &["People", "only empty pages"]);
 }
 
 #[test]
@@ -101,15 +103,15 @@ fn a_list_of_tables_without_end_is_an_error() {
     let site = Site::sqlite();
     let again = "x-ms-continuation-NextTableName: again\r\n";
     let from = source(|_| (again.to_owned(), b"{\"value\":[{\"TableName\":\"People\"}]}".to_vec()));
-    status_of(&site, &["count", &from], 1, &["/Tables", "continuation token again"]);
-    let number = AtomicUsize::new(0);
+    site.ends(&["count", &from], 1, &["/Tables", "continuation token again"]);
+    let next = counter();
     let from = source(move |_| {
-        let page = number.fetch_add(1, Ordering::Relaxed);
+        let page = next();
         let names: Vec<_> = (0..20_000).map(|n| format!("{{\"TableName\":\"t{page}x{n}\"}}")).collect();
         let token = format!("x-ms-continuation-NextTableName: t{page}\r\n");
         (token, format!("{{\"value\":[{}]}}", names.join(",")).into_bytes())
     });
-    status_of(&site, &["count", &from], 1, &["tables, so the list may never end"]);
+    site.ends(&["count", &from], 1, &["tables, so the list may never end"]);
 }
 
 #[test]
@@ -127,13 +129,13 @@ fn a_page_of_things_that_are_no_entities_takes_no_more_memory_than_its_text() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("more than 10000 entities"), "{output:?}");
     assert!(most > 0 && most < 250 << 20, "{most} bytes");
     // Small pages of them without end.
-    let number = AtomicUsize::new(0);
+    let next = counter();
     let from = scripted_people(move |_| {
-        let token = tokens(&format!("n{}", number.fetch_add(1, Ordering::Relaxed)));
+        let token = tokens(&format!("n{}", next()));
         (token, b"{\"value\":[{},1,{}]}".to_vec())
     });
     let to = ["--to-account", "devstoreaccount1"];
-    status_of(&site, &[&["copy", &from, &site.url], &to[..]].concat(), 1, &["People", "no entities"]);
+    site.ends(&[&["copy", &from, &site.url], &to[..]].concat(), 1, &["People", "no entities"]);
 }
 
 #[test]
@@ -141,14 +143,23 @@ fn blank_lines_of_a_dump_are_no_entities_and_other_lines_without_keys_are_few() 
     let site = Site::sqlite();
     let entity = r#"{"PartitionKey":"p","RowKey":"1","N":1}"#;
     dump(&site, "blank", &[&vec![""; 100_000][..], &[entity], &vec!["  "; 100_000][..]].concat());
-    let output = site.run(&["copy", "dump:blank", &site.url, "--rejects", "r"]);
-    assert!(output.status.success(), "{output:?}");
+    site.ends(&["copy", "dump:blank", &site.url, "--rejects", "r"], 0, &[]);
     assert!(!site.folder.join("r").exists());
     assert_eq!(site.json(&["count", "dump:blank"])["entities"], 1);
     dump(&site, "other", &[&vec!["x"; 1_000_000][..], &[entity]].concat());
-    status_of(&site, &["copy", "dump:other", &site.url, "--rejects", "r"], 1, &["People", "no entities"]);
+    site.ends(&["copy", "dump:other", &site.url, "--rejects", "r"], 1, &["People", "no entities"]);
     assert!(std::fs::metadata(site.folder.join("r")).is_ok_and(|rejects| rejects.len() < 1 << 20));
-    status_of(&site, &["verify", "dump:other", &site.url], 1, &["People", "no entities"]);
+    site.ends(&["verify", "dump:other", &site.url], 1, &["People", "no entities"]);
+}
+
+/// The number that an option of a target has.
+fn number(target: &str, option: &str) -> Option<usize> {
+    let value = target.split(['?', '&']).find_map(|pair| pair.strip_prefix(option))?;
+    Some(value.parse().expect("a number"))
+}
+
+fn rows_asked(target: &str) -> usize {
+    number(target, "$top=").or(number(target, "%24top=")).unwrap_or(1000)
 }
 
 /// Azurite limits a page by its entities alone.
@@ -161,10 +172,7 @@ fn a_page_of_any_size_is_read_by_asking_for_fewer_entities() {
         if target.contains("Key%20gt") {
             return (String::new(), page(&[]));
         }
-        let option = |name: &str| target.split(['?', '&']).find_map(|pair| pair.strip_prefix(name));
-        let number = |text: &str| text.parse::<usize>().expect("a number");
-        let most = option("$top=").or(option("%24top=")).map_or(1000, number);
-        let first = option("NextRowKey=").map_or(0, number);
+        let (most, first) = (rows_asked(target), number(target, "NextRowKey=").unwrap_or(0));
         let end = ENTITIES.min(first + most);
         let properties = ["A", "B", "C", "D"].map(|name| format!(",\"{name}\":\"{text}\"")).concat();
         let entity = |row| format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"{row:03}\"{properties}}}");
@@ -199,10 +207,8 @@ fn a_full_page_without_a_token_is_no_end() {
                 && from.as_ref().is_none_or(|from| row >= from)
                 && below.as_ref().is_none_or(|below| row < below)
         };
-        let option = |name: &str| target.split(['?', '&']).find_map(|pair| pair.strip_prefix(name));
-        let most = option("$top=").or(option("%24top=")).map_or(1000, |most| most.parse().expect("a number"));
         let rows = (0..ENTITIES).map(|row| format!("{row:06}")).filter(is_asked);
-        let rows: Vec<String> = rows.take(most).collect();
+        let rows: Vec<String> = rows.take(rows_asked(target)).collect();
         (String::new(), page(&rows.iter().map(String::as_str).collect::<Vec<_>>()))
     });
     assert_eq!(copy(&site, &from, &site.url, &["--to-account", "devstoreaccount1"])["copied"], ENTITIES);
@@ -230,6 +236,6 @@ fn half_a_continuation_token_is_no_end() {
     ] {
         let body = br#"{"value":[{"PartitionKey":"a","RowKey":"1"}]}"#;
         let from = scripted_people(move |_| (token.to_owned(), body.to_vec()));
-        status_of(&site, &["count", &from], 1, &["half a continuation token"]);
+        site.ends(&["count", &from], 1, &["half a continuation token"]);
     }
 }

@@ -13,7 +13,7 @@ pub struct FaultyProxy {
 }
 
 /// What happens to a request.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum Fate {
     Answered,
     /// Answered by the proxy; the server does not see it.
@@ -28,21 +28,14 @@ enum Fate {
     EmptyPage,
 }
 
-const FATES: [Fate; 14] = [
-    Fate::Answered,
+const FAULTS: [Fate; 7] = [
     Fate::Refused("503 Service Unavailable"),
-    Fate::Answered,
-    Fate::Reset,
-    Fate::Answered,
-    Fate::AnswerLost,
-    Fate::Answered,
     Fate::Refused("429 Too Many Requests"),
-    Fate::Answered,
-    Fate::AnswerCut,
-    Fate::Answered,
-    Fate::EmptyPage,
-    Fate::Answered,
     Fate::Refused("500 Internal Server Error"),
+    Fate::Reset,
+    Fate::AnswerLost,
+    Fate::AnswerCut,
+    Fate::EmptyPage,
 ];
 
 /// Calls `meddle` before the first request with these words reaches the server.
@@ -66,10 +59,9 @@ impl FaultyProxy {
         let number = AtomicUsize::new(0);
         let address = scripted(move |request| {
             let mut chance = chance.fork(number.fetch_add(1, Ordering::Relaxed));
-            let fate = FATES[usize::try_from(chance.below(FATES.len() as u64)).expect("small")];
-            if !matches!(fate, Fate::Answered) {
-                counted.fetch_add(1, Ordering::Relaxed);
-            }
+            let drawn = usize::try_from(chance.below(2 * FAULTS.len() as u64)).expect("small");
+            let fate = FAULTS.get(drawn).copied().unwrap_or(Fate::Answered);
+            counted.fetch_add(u64::from(fate != Fate::Answered), Ordering::Relaxed);
             answered(&server, request, fate)
         });
         Self { address, faults }

@@ -1,14 +1,13 @@
 //! `rowhouse copy` under conditions that are not those of every day: full disks, other services,
 //! certificates, and writers at the wrong moment.
 
-use std::process::Command;
-
 use serde_json::json;
 
-use super::copying::{Served, batch_rows, connection_string, copy, equal, status_of};
+use super::copying::{Served, batch_rows, connection_string, copy, equal, filled};
 use super::cosmos_proxy::{COSMOS, as_cosmos};
 use super::faulty_proxy::meddling;
 use super::*;
+use crate::promises::chance::Chance;
 use crate::tls;
 
 #[test]
@@ -17,11 +16,12 @@ fn a_full_disk_ends_a_copy_that_goes_on_when_there_is_room() {
     let client = source.client();
     let table = client.table();
     // It does not compress to less than a half.
-    let text = |row: usize| (0..20).map(|n| format!("{:016x}", scattered(20 * row + n))).collect::<String>();
+    let mut chance = Chance::of("a full disk");
+    let mut text = || (0..20).map(|_| format!("{:016x}", chance.next())).collect::<String>();
     for start in (0..4000).step_by(100) {
         let mut batch = Batch::new();
         for row in start..start + 100 {
-            batch = batch.insert(&table, &with_keys("a", &format!("{row:06}"), json!({ "S": text(row) })));
+            batch = batch.insert(&table, &with_keys("a", &format!("{row:06}"), json!({ "S": text() })));
         }
         batch.commit(&client);
     }
@@ -29,48 +29,26 @@ fn a_full_disk_ends_a_copy_that_goes_on_when_there_is_room() {
     let name = source.account.name.as_str();
     let here = &source.site;
     for (to, named) in [("dump:full", "rowhouse: TO: full: "), ("sqlite://full.db", "")] {
-        // No file may grow beyond this, as on a disk without room; the signal for it is ignored.
-        let limited = "trap '' XFSZ; ulimit -f 300; exec \"$@\"";
-        let mut command = Command::new("sh");
-        command.args(["-c", limited, "sh", env!("CARGO_BIN_EXE_rowhouse"), "copy", &from, to]);
-        command.args([
-            "--to-account",
-            name,
-            "--state",
-            "full.state",
-            "--rejects",
-            "full.rejects",
-            "--concurrency",
-            "1",
-        ]);
-        let output = command.current_dir(&here.folder).output().expect("a shell");
+        let more = ["--to-account", name, "--state", "full.state", "--rejects", "full.rejects"];
+        let copying = [&["copy", &from, to, "--concurrency", "1"][..], &more].concat();
+        let output = without_room(&here.folder, 300, &copying).output().expect("a shell");
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains(named), "{output:?}");
         assert!(here.folder.join("full.state").exists(), "{output:?}");
-        let more = ["--to-account", name, "--state", "full.state", "--rejects", "full.rejects", "--resume"];
-        assert_eq!(copy(here, &from, to, &more)["rejected"], 0);
+        assert_eq!(copy(here, &from, to, &[&more[..], &["--resume"]].concat())["rejected"], 0);
         equal(here, &from, to, &["--to-account", name]);
     }
 }
 
-/// Numbers that look like chance.
-pub fn scattered(number: usize) -> u64 {
-    let mixed = (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
-}
-
 #[test]
 fn a_place_without_an_order_is_copied_compared_and_protected() {
-    let source = Served::new(Site::sqlite());
+    let (source, name, ordered) = filled(Site::sqlite(), 1300);
     let client = source.client();
-    let table = client.table();
-    batch_rows(&client, &table, "a", 1300);
+    let table = Table::new(&client, &name);
     for partition in 0..20 {
         table.seed(with_keys(&format!("p{partition:03}"), "only", json!({ "N": partition })));
     }
-    let ordered = source.connection_string();
-    let here = &source.site;
-    let name = source.account.name.as_str();
+    let (here, name) = (&source.site, source.account.name.as_str());
     as_cosmos(source.server.address(), || {
         let cosmos = connection_string(COSMOS, &source.account);
         for to in ["dump:sorted", "sqlite://sorted.db"] {
@@ -83,57 +61,45 @@ fn a_place_without_an_order_is_copied_compared_and_protected() {
         }
         let deleting = ["--to-account", name, "--mode", "replace", "--delete-extra", "--max-delete"];
         let asked = [&["copy", &cosmos, "sqlite://sorted.db"][..], &deleting, &["20"]].concat();
-        status_of(here, &asked, 2, &["delete 20 entities", "--yes"]);
+        here.ends(&asked, 2, &["delete 20 entities", "--yes"]);
         let sure = [&["copy", &cosmos, "sqlite://sorted.db"][..], &deleting, &["20", "--yes"]].concat();
-        status_of(here, &sure, 0, &["20 extra entities deleted"]);
+        here.ends(&sure, 0, &["20 extra entities deleted"]);
         equal(here, &ordered, "sqlite://sorted.db", &["--to-account", name]);
         // And the other way: what only Cosmos DB has.
         table.seed(with_keys("q", "extra", json!({ "N": 1 })));
         let back = ["copy", "sqlite://sorted.db", &cosmos, "--from-account", name];
-        status_of(
-            here,
-            &[&back[..], &deleting[2..], &["1", "--yes"]].concat(),
-            0,
-            &["1 extra entities deleted"],
-        );
+        here.ends(&[&back[..], &deleting[2..], &["1", "--yes"]].concat(), 0, &["1 extra entities deleted"]);
         table.get("q", "extra").expect(404);
-        status_of(here, &["copy", &cosmos, "dump:x", "--since", "2020-01-01"], 2, &["--since", "Cosmos"]);
+        here.ends(&["copy", &cosmos, "dump:x", "--since", "2020-01-01"], 2, &["--since", "Cosmos"]);
         // What Cosmos DB does not take is told before anything is written.
         let lines = format!(
             "{{\"PartitionKey\":\"z\",\"RowKey\":\"{}\"}}\n{{\"PartitionKey\":\"z\",\"RowKey\":\"1\",\"etag\":\"x\"}}\n\
              {{\"PartitionKey\":\"z\",\"RowKey\":\"2\"}}\n",
             "r".repeat(256)
         );
-        std::fs::write(here.folder.join("People.json"), lines).expect("a file");
-        status_of(
-            here,
-            &["copy", "People.json", &cosmos, "--dry-run"],
-            3,
-            &["256 bytes", "named etag", "2 cannot"],
-        );
-        status_of(here, &["copy", "People.json", &cosmos], 2, &["2 entities cannot", "--yes"]);
+        here.write("People.json", lines);
+        let words = ["256 bytes", "named etag", "2 cannot"];
+        here.ends(&["copy", "People.json", &cosmos, "--dry-run"], 3, &words);
+        here.ends(&["copy", "People.json", &cosmos], 2, &["2 entities cannot", "--yes"]);
         client.request("GET", "/People()").send().expect(404);
     });
 }
 
 #[test]
 fn a_write_that_comes_between_wins_over_a_deletion() {
-    for site in Site::both() {
-        let source = Served::new(site);
-        let client = source.client();
-        let table = client.table();
-        batch_rows(&client, &table, "a", 300);
-        let (same, name) = (client.same(), table.name.clone());
-        let between = move || {
-            Table::new(&same, &name).merge("a", "000007", &json!({ "Kept": true }), Some("*")).expect(204);
-        };
-        let address = meddling(source.server.address(), "DELETE http", between);
-        let place = connection_string(&address, &source.account);
-        let delete = ["delete-where", &place, &table.name, "N lt 200", "--yes", "--concurrency", "1"];
-        assert_eq!(source.site.json(&delete)["entities"], 199);
-        assert_eq!(table.entity("a", "000007")["Kept"], true);
-        assert_eq!(table.count(), 101);
-    }
+    let (source, name, _) = filled(Site::sqlite(), 300);
+    let client = source.client();
+    let table = Table::new(&client, &name);
+    let (same, name) = (client.same(), name.clone());
+    let between = move || {
+        Table::new(&same, &name).merge("a", "000007", &json!({ "Kept": true }), Some("*")).expect(204);
+    };
+    let address = meddling(source.server.address(), "DELETE http", between);
+    let place = connection_string(&address, &source.account);
+    let delete = ["delete-where", &place, &table.name, "N lt 200", "--yes", "--concurrency", "1"];
+    assert_eq!(source.site.json(&delete)["entities"], 199);
+    assert_eq!(table.entity("a", "000007")["Kept"], true);
+    assert_eq!(table.count(), 101);
 }
 
 #[test]
@@ -152,27 +118,9 @@ fn encrypted_endpoints_and_signatures_are_places_too() {
     let output = site.run_with(&["copy", &from, &site.url], &[("SSL_CERT_FILE", &authority)]);
     assert!(output.status.success(), "{output:?}");
     // The same with a signature that may only read one table.
-    let served = Served::new(Site::sqlite());
-    let client = served.client();
-    let table = client.table();
-    batch_rows(&client, &table, "a", 120);
-    let key = &served.account.keys[0];
-    let sas = [
-        "sas",
-        "table",
-        &table.name,
-        "--permissions",
-        "r",
-        "--expiry",
-        "1h",
-        "--account",
-        &served.account.name,
-    ];
-    let output =
-        served.site.run_with(&sas, &[("ROWHOUSE_ACCOUNTS", &format!("{}:{key}", served.account.name))]);
-    assert!(output.status.success(), "{output:?}");
-    let token = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let (served, name, place) = filled(Site::sqlite(), 120);
+    let token = Sas::table(&name, "r").query(&served.account);
     let from = format!("http://{}/{}?{token}", served.server.address(), served.account.name);
-    assert_eq!(copy(&served.site, &from, "dump:signed", &["--include", &table.name])["copied"], 120);
-    equal(&served.site, &served.connection_string(), "dump:signed", &[]);
+    assert_eq!(copy(&served.site, &from, "dump:signed", &["--include", &name])["copied"], 120);
+    equal(&served.site, &place, "dump:signed", &[]);
 }

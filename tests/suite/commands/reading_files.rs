@@ -28,7 +28,6 @@ impl Reading {
         std::fs::create_dir_all(&temporary).expect("a folder");
         let former = std::fs::read_dir(&temporary).expect("a folder").flatten();
         let former = former.map(|folder| folder.path()).collect();
-        write_large(site);
         // Under nohup, the tests ignore this signal, and their children would, too.
         let mut command = Command::new("env");
         command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_rowhouse")]);
@@ -50,34 +49,25 @@ impl Reading {
         });
     }
 
-    fn signal(&self, name: &str) {
-        let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
-        assert!(status.expect("kill").success());
-    }
-
     fn left(&self) -> usize {
         std::fs::read_dir(&self.temporary).expect("a folder").count()
     }
 }
 
 #[test]
-fn signals_end_the_reading_of_a_file() {
-    for signal in ["INT", "TERM", "HUP"] {
-        let site = Site::sqlite();
+fn signals_end_the_reading_of_a_file_and_what_a_killed_copy_has_left_is_removed() {
+    let site = Site::sqlite();
+    write_large(&site);
+    for name in ["INT", "TERM", "HUP"] {
         let reading = Reading::start(&site);
         reading.begun();
-        reading.signal(signal);
+        signal(&reading.child, name);
         let temporary = reading.temporary.clone();
         let output = reading.child.wait_with_output().expect("its end");
         assert_eq!(output.status.code(), Some(130), "{output:?}");
         assert_eq!(std::fs::read_dir(temporary).expect("a folder").count(), 0);
         assert!(!site.folder.join("out/manifest.json").exists());
     }
-}
-
-#[test]
-fn what_a_killed_copy_has_left_is_removed_by_the_next() {
-    let site = Site::sqlite();
     let mut killed = Reading::start(&site);
     killed.begun();
     killed.child.kill().expect("a signal");
@@ -87,9 +77,9 @@ fn what_a_killed_copy_has_left_is_removed_by_the_next() {
     let mut used = Reading::start(&site);
     used.begun();
     // It keeps its folder until it is killed.
-    used.signal("STOP");
+    signal(&used.child, "STOP");
     let before = used.left();
-    std::fs::write(site.folder.join("Small.json"), "[]").expect("a file");
+    site.write("Small.json", "[]");
     let temporary = used.temporary.display().to_string();
     let small = site.run_with(&["copy", "Small.json", "dump:small"], &[("TMPDIR", &temporary)]);
     let after = used.left();
@@ -102,30 +92,20 @@ fn what_a_killed_copy_has_left_is_removed_by_the_next() {
 #[test]
 fn a_file_of_something_else_than_entities_is_refused_before_it_fills_the_disk() {
     let site = Site::sqlite();
-    for (file, content) in
-        [("People.json", format!("[{}1]", "1,".repeat(100_000))), ("Cities.json", "{}\n".repeat(100_000))]
-    {
-        std::fs::write(site.folder.join(file), content).expect("a file");
-        let output = site.run(&["copy", file, "dump:out", "--rejects", "rejects.jsonl"]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("are no entities") && !site.folder.join("rejects.jsonl").exists(), "{said}");
-    }
-}
-
-#[test]
-fn an_entity_without_an_end_is_refused() {
-    let site = Site::sqlite();
     let endless = "x".repeat(33 << 20);
-    for (file, content) in [
-        ("People.json", format!("[{{\"PartitionKey\":\"a\",\"RowKey\":\"1\",\"S\":\"{endless}\"}}]")),
-        ("People.csv", format!("PartitionKey,RowKey,S\na,1,\"{endless}\"\n")),
+    for (file, content, told) in [
+        ("People.json", format!("[{}1]", "1,".repeat(100_000)), "are no entities"),
+        ("Cities.json", "{}\n".repeat(100_000), "are no entities"),
+        (
+            "Endless.json",
+            format!("[{{\"PartitionKey\":\"a\",\"RowKey\":\"1\",\"S\":\"{endless}\"}}]"),
+            "more than 33554432 bytes",
+        ),
+        ("Endless.csv", format!("PartitionKey,RowKey,S\na,1,\"{endless}\"\n"), "more than 33554432 bytes"),
     ] {
-        std::fs::write(site.folder.join(file), content).expect("a file");
-        let output = site.run(&["copy", file, "dump:out"]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("more than 33554432 bytes"), "{said}");
+        site.write(file, content);
+        site.ends(&["copy", file, "dump:out", "--rejects", "rejects.jsonl"], 1, &[told]);
+        assert!(!site.folder.join("rejects.jsonl").exists(), "{file}");
     }
 }
 
@@ -134,13 +114,8 @@ fn a_place_for_temporary_files_without_room_is_named() {
     let site = Site::sqlite();
     write_large(&site);
     std::fs::create_dir(site.folder.join("tmp")).expect("a folder");
-    // No file may grow beyond this, as on a disk without room; the signal for it is ignored.
-    let limited = "trap '' XFSZ; ulimit -f 1000; exec \"$@\"";
-    let mut command = Command::new("sh");
-    command.args(["-c", limited, "sh", env!("CARGO_BIN_EXE_rowhouse"), "copy", "People.json", "dump:out"]);
-    let output = command.current_dir(&site.folder).env("TMPDIR", "tmp").output().expect("a shell");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("temporary files in tmp: "), "{said}");
+    let mut command = without_room(&site.folder, 1000, &["copy", "People.json", "dump:out"]);
+    let output = command.env("TMPDIR", "tmp").output().expect("a shell");
+    failed(&output, &["temporary files in tmp: "]);
     assert_eq!(std::fs::read_dir(site.folder.join("tmp")).expect("a folder").count(), 0);
 }

@@ -1,9 +1,9 @@
 //! Copies that are resumed when the target has lost what they had written.
 
-use super::copying::{Served, batch_rows, connection_string, copy, equal, start, status_of};
+use super::copying::{Served, batch_rows, connection_string, copy, equal, start};
 use super::cosmos_proxy::{COSMOS, as_cosmos};
 use super::*;
-use crate::support::postgres::{execute, text};
+use crate::support::postgres::text;
 
 /// A source with a table of three pages, and one without entities.
 fn source() -> Served {
@@ -16,42 +16,39 @@ fn source() -> Served {
 }
 
 /// Kills a copy in its last page.
-fn interrupted(source: &Served, to: &str, is_last_page: impl Fn() -> bool) {
-    let more = ["--state", "s", "--concurrency", "1", "--rate-limit", "100"];
-    let mut child = start(&source.site, &source.connection_string(), to, &more);
+fn interrupted(here: &Site, from: &str, to: &str, more: &[&str], is_last_page: impl Fn() -> bool) {
+    let slow = ["--state", "s", "--concurrency", "1", "--rate-limit", "100"];
+    let mut child = start(here, from, to, &[&slow[..], more].concat());
     until("two pages", is_last_page);
     child.kill().expect("it runs");
     child.wait().expect("it ended");
-    assert!(source.site.folder.join("s").exists());
+    assert!(here.folder.join("s").exists());
 }
 
 /// Demands that the copy is not resumed, for a reason with this word.
 #[track_caller]
 fn refused(source: &Served, to: &str, word: &str) {
     let arguments = ["copy", &source.connection_string(), to, "--state", "s", "--resume"];
-    status_of(&source.site, &arguments, 2, &[word, "remove s, and start the copy again"]);
-}
-
-/// Changes a database that no server has open.
-fn change(url: &str, script: &str) {
-    match url.strip_prefix("sqlite://") {
-        Some(file) => {
-            rusqlite::Connection::open(file).and_then(|db| db.execute_batch(script)).expect("a change")
-        }
-        None => execute(url, script),
-    }
+    source.site.ends(&arguments, 2, &[word, "remove s, and start the copy again"]);
 }
 
 /// How far the marks in a database are.
-fn marked(url: &str) -> String {
+fn marked(target: &Site) -> String {
     let select = "SELECT coalesce(max(rk), '') FROM copy_marks";
-    match url.strip_prefix("sqlite://") {
+    match target.url.strip_prefix("sqlite://") {
         Some(file) => {
             let read = |db: rusqlite::Connection| db.query_row(select, [], |row| row.get(0));
             // It is busy at times.
             rusqlite::Connection::open(file).and_then(read).unwrap_or_default()
         }
-        None => text(url, select),
+        None => text(&target.url, select),
+    }
+}
+
+/// Removes the state of a copy.
+fn forget(here: &Site) {
+    for name in ["s", "s-wal", "s-shm"] {
+        let _ = std::fs::remove_file(here.folder.join(name));
     }
 }
 
@@ -61,14 +58,14 @@ fn a_copy_is_not_resumed_in_a_database_that_lacks_what_it_had_written() {
     for target in Site::both() {
         target.json(&["migrate"]);
         let (here, from, to) = (&source.site, source.connection_string(), target.url.as_str());
-        interrupted(&source, to, || marked(to).as_str() >= "001999");
+        interrupted(here, &from, to, &[], || marked(&target).as_str() >= "001999");
         let state = ["s", "s-wal"].map(|name| std::fs::read(here.folder.join(name)).expect("a state"));
         // As in a backup of an earlier time.
-        change(to, "UPDATE copy_marks SET rk = '0' || rk");
+        target.execute("UPDATE copy_marks SET rk = '0' || rk");
         refused(&source, to, "backup");
-        change(to, "UPDATE copy_marks SET rk = substr(rk, 2); UPDATE tables SET account = 'hidden'");
+        target.execute("UPDATE copy_marks SET rk = substr(rk, 2); UPDATE tables SET account = 'hidden'");
         refused(&source, to, "was deleted from TO");
-        change(to, &format!("UPDATE tables SET account = '{}'", source.account.name));
+        target.execute(&format!("UPDATE tables SET account = '{}'", source.account.name));
         // One table has no entities yet.
         assert_eq!(copy(here, &from, to, &["--state", "s", "--resume"])["copied"], 3000);
         equal(here, &from, to, &["--timestamps"]);
@@ -77,9 +74,7 @@ fn a_copy_is_not_resumed_in_a_database_that_lacks_what_it_had_written() {
             std::fs::write(here.folder.join(name), bytes).expect("a state");
         }
         refused(&source, to, "backup");
-        for name in ["s", "s-wal", "s-shm"] {
-            let _ = std::fs::remove_file(here.folder.join(name));
-        }
+        forget(here);
     }
 }
 
@@ -89,22 +84,17 @@ fn a_copy_of_a_place_without_an_order_is_not_resumed_in_a_backup_of_an_earlier_t
     let here = &source.site;
     as_cosmos(source.server.address(), || {
         let from = connection_string(COSMOS, &source.account);
-        for target in Site::both() {
-            target.json(&["migrate"]);
-            let to = target.url.as_str();
-            let more = ["--state", "s", "--concurrency", "1", "--rate-limit", "100"];
-            let to_account = ["--to-account", &source.account.name];
-            let mut child = start(here, &from, to, &[&more[..], &to_account].concat());
-            until("two pages", || marked(to).as_str() >= "00000000000000000001");
-            child.kill().expect("it runs");
-            child.wait().expect("it ended");
-            let resume = [&["copy", &from, to, "--state", "s", "--resume"][..], &to_account].concat();
-            change(to, "UPDATE copy_marks SET rk = '0' || rk");
-            status_of(here, &resume, 2, &["backup", "remove s, and start the copy again"]);
-            change(to, "UPDATE copy_marks SET rk = substr(rk, 2)");
-            status_of(here, &resume, 0, &["2 tables copied", "0 rejected"]);
-            equal(here, &source.connection_string(), to, &to_account);
-        }
+        let target = Site::postgres();
+        target.json(&["migrate"]);
+        let to = target.url.as_str();
+        let to_account = ["--to-account", source.account.name.as_str()];
+        interrupted(here, &from, to, &to_account, || marked(&target).as_str() >= "00000000000000000001");
+        let resume = [&["copy", &from, to, "--state", "s", "--resume"][..], &to_account].concat();
+        target.execute("UPDATE copy_marks SET rk = '0' || rk");
+        here.ends(&resume, 2, &["backup", "remove s, and start the copy again"]);
+        target.execute("UPDATE copy_marks SET rk = substr(rk, 2)");
+        here.ends(&resume, 0, &["2 tables copied", "0 rejected"]);
+        equal(here, &source.connection_string(), to, &to_account);
     });
 }
 
@@ -117,15 +107,13 @@ fn a_copy_is_not_resumed_on_a_server_whose_table_was_deleted() {
         let path = format!("/Orders(PartitionKey='a',RowKey='{row}')");
         client.request("GET", &path).unchecked().send().status == 200
     };
-    interrupted(&source, &to, || is_there("001999"));
+    interrupted(here, &from, &to, &[], || is_there("001999"));
     client.request("DELETE", "/Tables('Orders')").send().expect(204);
     refused(&source, &to, "Orders was deleted from TO");
     client.request("GET", "/Orders()").unchecked().send().expect(404);
     client.create_table("Orders").expect(201);
     refused(&source, &to, "Orders of TO was emptied");
-    for name in ["s", "s-wal", "s-shm"] {
-        let _ = std::fs::remove_file(here.folder.join(name));
-    }
+    forget(here);
     assert_eq!(copy(here, &from, &to, &["--state", "s"])["copied"], 3000);
     equal(here, &from, &to, &[]);
 }
@@ -135,26 +123,25 @@ fn a_complete_dump_of_another_copy_is_not_taken_for_that_of_this_one() {
     let here = Site::sqlite();
     for (file, row) in [("People.json", "1"), ("Others.json", "2")] {
         let entity = format!("[{{\"PartitionKey\":\"a\",\"RowKey\":\"{row}\",\"N\":1}}]");
-        std::fs::write(here.folder.join(file), entity).expect("a file");
+        here.write(file, entity);
     }
     copy(&here, "People.json", "dump:out", &[]);
     let again = ["copy", "People.json", "dump:out", "--resume"];
-    status_of(&here, &again, 0, &["is complete"]);
+    here.ends(&again, 0, &["is complete"]);
+    here.ends(&again[..3], 2, &["complete dump"]);
     let words = ["complete dump of another copy"];
-    status_of(&here, &["copy", "Others.json", "dump:out", "--table", "People", "--resume"], 2, &words);
-    status_of(&here, &[&again[..], &["--type", "N=Int64"]].concat(), 2, &words);
-    std::fs::write(here.folder.join("People.json"), "[]").expect("a file");
-    status_of(&here, &again, 2, &words);
+    here.ends(&["copy", "Others.json", "dump:out", "--table", "People", "--resume"], 2, &words);
+    here.ends(&[&again[..], &["--type", "N=Int64"]].concat(), 2, &words);
+    here.write("People.json", "[]");
+    here.ends(&again, 2, &words);
 }
 
 #[test]
 fn a_copy_that_reaches_nobody_leaves_no_state() {
     let here = Site::sqlite();
-    std::fs::write(here.folder.join("People.json"), "[{\"PartitionKey\":\"a\",\"RowKey\":\"1\"}]")
-        .expect("a file");
+    here.write("People.json", "[{\"PartitionKey\":\"a\",\"RowKey\":\"1\"}]");
     let nobody = "AccountName=a;AccountKey=AA==;TableEndpoint=http://127.0.0.1:1/a";
-    let output = here.run(&["copy", "People.json", nobody, "--state", "s"]);
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let output = here.ends(&["copy", "People.json", nobody, "--state", "s"], 1, &[]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!said.contains("--resume") && !here.folder.join("s").exists(), "{said}");
 }

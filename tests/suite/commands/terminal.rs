@@ -11,7 +11,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::json;
 
-use super::copying::{Served, batch_rows};
+use super::copying::{Served, batch_rows, filled};
 use super::*;
 use crate::operators::{ask, get, refused};
 use crate::support::http::Wire;
@@ -25,15 +25,11 @@ struct AtTerminal {
 
 impl AtTerminal {
     fn start(site: &Site, arguments: &[&str]) -> Self {
-        Self::start_with_output(site, arguments, Stdio::piped())
+        Self::start_with_output(site, arguments, Some(Stdio::piped()))
     }
 
-    /// The same with its output shown too.
-    fn start_all_shown(site: &Site, arguments: &[&str]) -> Self {
-        Self::start_with_output(site, arguments, None)
-    }
-
-    fn start_with_output(site: &Site, arguments: &[&str], output: impl Into<Option<Stdio>>) -> Self {
+    /// Without a place of its own, the output is shown too.
+    fn start_with_output(site: &Site, arguments: &[&str], output: Option<Stdio>) -> Self {
         let near =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
         grantpt(&near).and_then(|()| unlockpt(&near)).expect("a terminal");
@@ -46,7 +42,7 @@ impl AtTerminal {
         command
             .env_remove("NO_COLOR")
             .stdin(far.try_clone().expect("a file"))
-            .stdout(output.into().unwrap_or_else(|| far.try_clone().expect("a file").into()))
+            .stdout(output.unwrap_or_else(|| far.try_clone().expect("a file").into()))
             .stderr(far);
         let child = command.spawn().expect("the binary runs");
         // The far end closes with the command, and with it the reader.
@@ -93,7 +89,7 @@ fn a_server_at_a_terminal_shows_an_address_that_opens_its_console() {
     let site = Site::sqlite();
     let arguments =
         ["serve", "--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:", "--until-stdin-closes"];
-    let servers = [(); 2].map(|()| AtTerminal::start_all_shown(&site, &arguments));
+    let servers = [(); 2].map(|()| AtTerminal::start_with_output(&site, &arguments, None));
     let printed = servers.each_ref().map(|server| {
         until_some("the address of the console", || {
             let shown = server.shown();
@@ -165,58 +161,40 @@ fn a_copy_at_a_terminal_shows_a_bar_for_each_table() {
 
 #[test]
 fn a_copy_without_bars_is_quiet_at_a_terminal_too() {
-    let source = Served::new(Site::sqlite());
-    let client = source.client();
-    batch_rows(&client, &client.table(), "a", 200);
-    let from = source.connection_string();
+    let (source, _, from) = filled(Site::sqlite(), 200);
     for form in ["plain", "json"] {
-        let to = format!("dump:{form}");
-        let (status, shown, printed) =
-            AtTerminal::start(&source.site, &["copy", &from, &to, "--progress", form]).end();
+        let arguments = ["copy", &from, &format!("dump:{form}"), "--progress", form];
+        let (status, shown, printed) = AtTerminal::start(&source.site, &arguments).end();
         assert_eq!((status, shown.as_str()), (Some(0), ""), "{printed}");
     }
 }
 
 #[test]
 fn changes_are_asked_about_at_a_terminal() {
-    let source = Served::new(Site::sqlite());
-    let client = source.client();
-    let table = client.table();
-    batch_rows(&client, &table, "a", 100);
-    let from = source.connection_string();
+    let (source, name, from) = filled(Site::sqlite(), 100);
     let target = Served::new(Site::sqlite());
     let there = target.client();
-    there.create_table(&table.name).expect(201);
-    let kept = Table::new(&there, &table.name);
+    there.create_table(&name).expect(201);
+    let kept = Table::new(&there, &name);
     kept.seed(with_keys("a", "000007", json!({ "N": -1 })));
     let to = target.connection_string();
     let arguments = ["copy", &from, &to, "--mode", "replace"];
     for (answer, status, value) in [("\n", 2, -1), ("n\n", 2, -1), ("yes\n", 0, 7)] {
         let mut command = AtTerminal::start(&source.site, &arguments);
-        until("the question", || command.shown().contains(&format!("of {}. Go on? [y/N] ", table.name)));
+        until("the question", || command.shown().contains(&format!("of {name}. Go on? [y/N] ")));
         command.types(answer);
         let (found, shown, _) = command.end();
         assert_eq!(found, Some(status), "{shown}");
         assert_eq!(kept.entity("a", "000007")["N"], value);
     }
-}
-
-#[test]
-fn a_signal_ends_a_question() {
-    let source = Served::new(Site::sqlite());
-    let client = source.client();
-    let table = client.table();
-    batch_rows(&client, &table, "a", 100);
-    let from = source.connection_string();
-    let arguments = ["delete-where", &from, &table.name, "N lt 50"];
-    let command = AtTerminal::start(&source.site, &arguments);
+    // A signal ends the question.
+    let command = AtTerminal::start(&source.site, &["delete-where", &from, &name, "N lt 50"]);
     until("the question", || command.shown().contains("Go on? [y/N] "));
-    let signal = Command::new("kill").args(["-INT", &command.child.id().to_string()]).status();
-    assert!(signal.expect("kill").success());
+    signal(&command.child, "INT");
     let (found, shown, _) = command.end();
     assert_eq!(found, Some(130), "{shown}");
     assert!(shown.contains("nothing was done"), "{shown}");
-    assert_eq!(table.count(), 100);
+    assert_eq!(Table::new(&source.client(), &name).count(), 100);
 }
 
 #[test]
