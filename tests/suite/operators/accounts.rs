@@ -24,11 +24,6 @@ fn server(site: &Site) -> (Process, Wire) {
 fn accounts_are_added_disabled_rotated_and_removed_while_servers_run() {
     let site = Site::postgres();
     let (server, admin) = server(&site);
-    let other = site.server(&[]);
-    let now = |account: &Account, key: usize, expected: u16| {
-        assert_eq!(status(&server, account, key), expected, "at once");
-        until("a change by the other server", || status(&other, account, key) == expected);
-    };
     assert_eq!(done(&call(&admin, "GET", "/accounts", ""), 200), json!([]));
     let added = done(&post(&admin, "/accounts", &json!({ "name": "myaccount" })), 201);
     let mut account = account_of(&added);
@@ -39,32 +34,30 @@ fn accounts_are_added_disabled_rotated_and_removed_while_servers_run() {
         let string = string.as_str().expect("text");
         assert!(string.contains(key.as_str()) && string.ends_with(&endpoint), "{string}");
     }
-    [0, 1].into_iter().for_each(|key| now(&account, key, 200));
+    // Each change holds at once.
+    let statuses = |account: &Account| [0, 1].map(|key| status(&server, account, key));
+    assert_eq!(statuses(&account), [200, 200]);
     let path = |verb: &str| format!("/accounts/myaccount{verb}");
     let disabled = done(&call(&admin, "POST", &path("/disable"), ""), 200);
     assert_eq!(disabled, json!({ "name": "myaccount", "disabled": true }));
-    now(&account, 0, 403);
+    assert_eq!(statuses(&account), [403, 403]);
     assert_eq!(done(&call(&admin, "GET", &path(""), ""), 200)["disabled"], true);
     assert_eq!(done(&call(&admin, "POST", &path("/enable"), "{}"), 200)["disabled"], false);
-    now(&account, 0, 200);
     let old = account.clone();
     for slot in [1, 2] {
         let rotated = done(&post(&admin, &path("/rotate"), &json!({ "slot": slot })), 200);
         assert_eq!((&rotated["name"], &rotated["slot"]), (&json!("myaccount"), &json!(slot)));
         account.keys[slot - 1] = rotated["key"].as_str().expect("a key").into();
-        now(&account, slot - 1, 200);
-        now(&old, slot - 1, 403);
+        assert_eq!(statuses(&account), [200, 200]);
     }
-    now(&account, 0, 200);
+    assert_eq!(statuses(&old), [403, 403]);
     // As the commands print them, and they see the same.
     let listed = done(&call(&admin, "GET", "/accounts", ""), 200);
     assert_eq!(listed, site.json(&["account", "list"]));
     assert_eq!(done(&call(&admin, "GET", &path(""), ""), 200), listed[0]);
     assert_eq!(done(&call(&admin, "DELETE", &path(""), ""), 200), json!({ "removed": "myaccount" }));
-    now(&account, 0, 404);
-    for key in account.keys.iter().chain(&old.keys) {
-        assert!([&server, &other].iter().all(|server| !server.log().contains(key.as_str())));
-    }
+    assert_eq!(statuses(&account), [404, 404]);
+    assert!(account.keys.iter().chain(&old.keys).all(|key| !server.log().contains(key.as_str())));
     audits(&server, "DELETE /accounts/{name}", "200", "myaccount");
 }
 
@@ -81,10 +74,7 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
     let before = site.json(&["account", "list"]);
     for body in [
         "",
-        "{",
         "null",
-        "{}",
-        r#"{"name":1}"#,
         r#"{"name":"abc","name":"abc"}"#,
         r#"{"name":"abc","key":"AAAA"}"#,
         r#"{"name":"abc","keys":["AAAA"]}"#,
@@ -161,8 +151,7 @@ fn only_who_has_a_token_changes_accounts() {
     let admin = admin_of(&server);
     assert_eq!(done(&get(&admin, "/accounts"), 200)[0]["name"], "myaccount");
     refused(&post(&admin, "/accounts", &json!({ "name": "another" })), 401, "Unauthorized");
-    refused(&post(&admin, "/accounts/myaccount/rotate", &json!({ "slot": 1 })), 401, "Unauthorized");
-    for (verb, path) in [("POST", "/disable"), ("POST", "/enable"), ("DELETE", "")] {
+    for (verb, path) in [("POST", "/rotate"), ("POST", "/disable"), ("POST", "/enable"), ("DELETE", "")] {
         refused(&call(&admin, verb, &format!("/accounts/myaccount{path}"), ""), 401, "Unauthorized");
     }
     drop(server);

@@ -29,8 +29,7 @@ fn cut(stream: TcpStream) {
 }
 
 fn in_flight(admin: &Wire) -> f64 {
-    let page = String::from_utf8(call(admin, "GET", "/metrics", "").body).expect("text");
-    sample(&page, "rowhouse_requests_in_flight")
+    metric(admin, "rowhouse_requests_in_flight")
 }
 
 /// The line of the audit that has all of this.

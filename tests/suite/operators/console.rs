@@ -66,9 +66,7 @@ fn the_files_are_open_and_strict_about_what_a_page_may_do() {
 fn everything_but_the_files_needs_the_token() {
     let (server, admin, _) = console("sqlite::memory:", &[]);
     let account = &account(1).name;
-    let paths =
-        ["/console/api/session", "/requests", "/history", &format!("/service/{account}/Tables"), "/nothing"];
-    for path in paths {
+    for path in ["/console/api/session", "/requests", "/history", &format!("/service/{account}/Tables")] {
         let raw = get(&admin, path);
         refused(&raw, 401, "Unauthorized");
         assert!(!header(&raw, "x-ms-request-id").is_empty());
@@ -158,11 +156,14 @@ fn operators_use_the_service_as_clients_do() {
         let stranger = client.request("GET", "/Tables").auth(Auth::Header(format!("Bearer {TOKEN}")));
         assert!([401, 403].contains(&stranger.send().status));
         let log = server.log();
-        for action in ["CreateTable", "InsertEntity", "MergeEntity", "EntityGroupTransaction", "DeleteEntity"]
-        {
-            let line = log.lines().find(|line| line.contains("audit") && line.contains(action));
-            let line = line.unwrap_or_else(|| panic!("{action} in {log}"));
-            assert!(line.contains("admin token") && line.contains(&name), "{line}");
+        let actions =
+            ["CreateTable", "InsertEntity", "MergeEntity", "EntityGroupTransaction", "DeleteEntity"];
+        for action in actions {
+            let parts = ["audit", action, "admin token", &name];
+            assert!(
+                log.lines().any(|line| parts.iter().all(|part| line.contains(part))),
+                "{action} in {log}"
+            );
         }
         assert!(!log.contains("QueryEntities"), "what reads is not audited: {log}");
         assert!(!log.contains(TOKEN) && !log.contains("p&'"), "{log}");
@@ -176,19 +177,11 @@ fn a_read_only_console_changes_nothing() {
     client.create_table(&name).expect(201);
     let at = |path: &str| format!("/service/{}/{path}", client.account.name);
     assert_eq!(done(&call(&admin, "GET", "/console/api/session", ""), 200)["readOnly"], true);
-    let entity = json!({ "PartitionKey": "p", "RowKey": "r" });
     let other = fresh_name();
     let key = format!("{name}(PartitionKey='p',RowKey='r')");
-    for (verb, path, body) in [
-        ("POST", at("Tables"), json!({ "TableName": other })),
-        ("POST", at(&name), entity.clone()),
-        ("PUT", at(&key), json!({})),
-        ("PATCH", at(&key), json!({})),
-    ] {
-        let raw = json_asked(&admin, verb, &path, "", &body);
-        assert_eq!(raw.status, 403, "{verb} {path}: {raw:?}");
-        assert_eq!(json_of(&raw)["odata.error"]["code"], "AuthorizationPermissionMismatch");
-    }
+    let raw = json_asked(&admin, "POST", &at("Tables"), "", &json!({ "TableName": other }));
+    assert_eq!(raw.status, 403, "{raw:?}");
+    assert_eq!(json_of(&raw)["odata.error"]["code"], "AuthorizationPermissionMismatch");
     assert_eq!(asked(&admin, "DELETE", &at(&format!("Tables('{name}')")), "", "").status, 403);
     // Tunnelled.
     let tunnel = "X-HTTP-Method: MERGE\r\n";
@@ -203,9 +196,8 @@ fn a_read_only_console_changes_nothing() {
     let told = log.lines().find(|line| is_told(line)).unwrap_or_else(|| panic!("no line in {log}"));
     assert!(told.contains("status=403") && told.contains("ReadOnly"), "{told}");
     refused(&call(&admin, "POST", "/accounts", r#"{"name":"abc"}"#), 409, "NoMasterKey");
-    assert!(client.get("/Tables").expect_json().to_string().contains(&name));
-    assert!(!client.get("/Tables").expect_json().to_string().contains(&other));
-    drop(server);
+    let tables = client.get("/Tables").expect_json().to_string();
+    assert!(tables.contains(&name) && !tables.contains(&other), "{tables}");
 }
 
 #[test]
@@ -222,9 +214,6 @@ fn bodies_are_limited_as_on_the_tables_port() {
     // More than other routes take.
     assert!(entity.to_string().len() > 256 * 1024);
     assert_eq!(json_asked(&admin, "POST", &path, "", &entity).status, 201);
-    let declared = format!("Authorization: Bearer {TOKEN}\r\nContent-Length: 4194305\r\n");
-    let raw = ask(&admin, "POST", &path, &declared);
-    assert_eq!(raw.status, 413, "{raw:?}");
     refused(&call(&admin, "POST", "/explain", &"x".repeat(256 * 1024 + 1)), 413, "BodyTooLarge");
 }
 
@@ -254,44 +243,18 @@ fn the_last_requests_are_shown_without_secrets() {
     assert!(!text.contains(signature) && !text.contains(&client.account.keys[0]), "{text}");
     // Only what is new.
     let last = shown["last"].as_u64().expect("a number");
-    let path = format!("/requests?after={last}");
-    assert_eq!(done(&call(&admin, "GET", &path, ""), 200)["requests"], json!([]));
     client.get("/Tables").expect(200);
-    let more = done(&call(&admin, "GET", &path, ""), 200);
-    assert_eq!(more["requests"][0]["operation"], "QueryTables");
-    assert_eq!(more["requests"][0]["fromOperator"], false);
-    assert_eq!(more["last"], last + 1);
-    let (last, path) = (last + 1, format!("/requests?after={}", last + 1));
     assert_eq!(call(&admin, "GET", &format!("/service/{}/Tables", client.account.name), "").status, 200);
-    let more = done(&call(&admin, "GET", &path, ""), 200);
-    assert_eq!(more["requests"][0]["fromOperator"], true);
+    let more = done(&call(&admin, "GET", &format!("/requests?after={last}"), ""), 200);
+    let [by_client, by_operator] = [0, 1].map(|at: usize| &more["requests"][at]);
+    assert_eq!((&by_client["operation"], &by_client["fromOperator"]), (&json!("QueryTables"), &json!(false)));
+    assert_eq!((&by_operator["fromOperator"], &more["last"]), (&json!(true), &json!(last + 2)));
     // As of a server before a restart.
     let far = done(&call(&admin, "GET", "/requests?after=1000000", ""), 200);
-    assert_eq!((&far["requests"], &far["last"]), (&json!([]), &json!(last + 1)));
+    assert_eq!((&far["requests"], &far["last"]), (&json!([]), &json!(last + 2)));
     for query in ["after=x", "limit=0", "limit=501", "after=-1", "limit=%zz"] {
         refused(&call(&admin, "GET", &format!("/requests?{query}"), ""), 400, "BadRequest");
     }
-}
-
-#[test]
-fn the_ring_of_requests_is_bounded() {
-    let (_server, admin, client) = console("sqlite::memory:", &[]);
-    let kept = done(&call(&admin, "GET", "/requests", ""), 200)["kept"].as_u64().expect("a number");
-    for _ in 0..kept + 10 {
-        client.get("/Tables").expect(200);
-    }
-    let (mut after, mut seen) = (0, Vec::new());
-    loop {
-        let page = done(&call(&admin, "GET", &format!("/requests?after={after}&limit=500"), ""), 200);
-        let ids: Vec<u64> =
-            page["requests"].as_array().expect("a list").iter().filter_map(|r| r["id"].as_u64()).collect();
-        if ids.is_empty() {
-            break;
-        }
-        seen.extend(ids);
-        after = page["last"].as_u64().expect("a number");
-    }
-    assert_eq!(seen, (11..=kept + 10).collect::<Vec<_>>());
 }
 
 #[test]
@@ -313,122 +276,80 @@ fn the_history_has_a_point_for_every_ten_seconds() {
     assert_eq!((&table["table"], &table["points"][0]["entities"]), (&json!(name), &json!(0)), "{shown}");
 }
 
-/// Rows and entries that clients' queries have read by an index.
-fn read_by_index(admin: &Wire) -> f64 {
-    let metrics = asked(admin, "GET", "/metrics", "", "");
-    sample(&String::from_utf8_lossy(&metrics.body), "rowhouse_filter_rows_examined_total{by=\"index\"}")
-}
-
-#[test]
-fn the_index_that_a_query_would_use_is_named() {
-    for database in both() {
-        let (_server, admin, client) = console(&database, &[]);
-        let table = client.table();
-        // More entries than a page looks up.
-        for start in (0..4100).step_by(100) {
-            let mut batch = Batch::new();
-            for row in start..start + 100 {
-                let properties = json!({ "N": row, "S": format!("s{row}"), "M": row });
-                batch = batch.insert(&table, &with_keys("p", &format!("{row:06}"), properties));
-            }
-            batch.commit(&client);
-        }
-        let account = client.account.name.as_str();
-        for (property, kind) in [("N", "number"), ("S", "text")] {
-            let wanted =
-                json!({ "account": account, "table": table.name, "property": property, "kind": kind });
-            done(&call(&admin, "POST", "/indexes", &wanted.to_string()), 201);
-        }
-        let is_ready = || {
-            let listed = done(&call(&admin, "GET", "/indexes", ""), 200);
-            listed.as_array().is_some_and(|all| all.iter().all(|index| index["state"] == "ready"))
-        };
-        until("the indexes", is_ready);
-        let (number, text) =
-            (json!({ "property": "N", "kind": "number" }), json!({ "property": "S", "kind": "text" }));
-        let (by_n, by_s, by_both) = (json!([number]), json!([text]), json!([number, text]));
-        for (filter, access, index, passed_over) in [
-            ("N eq 7", "index", &by_n, &Value::Null),
-            ("PartitionKey ge 'a' and N ge 4000 and S eq 's4007'", "index", &by_s, &Value::Null),
-            ("N eq 7 or S eq 's9'", "index", &by_both, &Value::Null),
-            ("N ge 0", "scan", &Value::Null, &by_n),
-            ("PartitionKey eq 'p' and N eq 7", "partition", &Value::Null, &Value::Null),
-            ("M eq 7", "scan", &Value::Null, &Value::Null),
-        ] {
-            let before = read_by_index(&admin);
-            for measure in [false, true] {
-                let asked =
-                    json!({ "account": account, "table": table.name, "filter": filter, "measure": measure });
-                let shown = done(&call(&admin, "POST", "/explain", &asked.to_string()), 200);
-                assert_eq!(
-                    (&shown["access"], &shown["index"], &shown["indexPassedOver"]),
-                    (&json!(access), index, passed_over),
-                    "{filter}: {shown}"
-                );
-                if measure && access == "index" {
-                    assert!(shown["cost"]["rowsLookedAt"].as_u64() < Some(10), "{filter}: {shown}");
-                }
-            }
-            assert_eq!(read_by_index(&admin), before, "explaining is no query of a client");
-            // The server does as it was said.
-            table.filter(filter).expect(200);
-            assert_eq!(read_by_index(&admin) > before, access == "index", "{filter}");
-        }
-    }
-}
-
+/// Each measured, with what it reads and what the server then does.
 #[test]
 fn a_query_is_explained_and_measured() {
     let (_server, admin, client) = console("sqlite::memory:", &[]);
-    let table = client.table();
-    for at in 0..30 {
-        let properties = json!({ "N": at });
-        table.insert(&with_keys(&format!("p{}", at % 3), &format!("{at:03}"), properties)).expect(201);
+    let (account, table) = (client.account.name.as_str(), client.table());
+    // More entries than a page looks up.
+    for start in (0..4100).step_by(100) {
+        let mut batch = Batch::new();
+        for row in start..start + 100 {
+            let properties = json!({ "N": row, "S": format!("s{row}"), "M": row });
+            batch = batch.insert(&table, &with_keys("p", &format!("{row:06}"), properties));
+        }
+        batch.commit(&client);
     }
-    let explain = |filter: &str| {
-        let body =
-            json!({ "account": client.account.name, "table": table.name, "filter": filter, "measure": true });
-        done(&call(&admin, "POST", "/explain", &body.to_string()), 200)
-    };
-    for (filter, access, looked_at, returned) in [
-        ("PartitionKey eq 'p1' and RowKey eq '001'", "point", 1, 1),
-        ("PartitionKey eq 'p1'", "partition", 10, 10),
-        ("PartitionKey eq 'p1' and N lt 10", "partition", 10, 3),
-        ("PartitionKey ge 'p1'", "range", 20, 20),
-        ("N eq 7", "scan", 30, 1),
-        ("PartitionKey eq 'a' and PartitionKey eq 'b'", "nothing", 0, 0),
-    ] {
-        let shown = explain(filter);
-        assert_eq!(shown["access"], access, "{filter}: {shown}");
-        let cost = &shown["cost"];
-        assert_eq!(
-            (&cost["rowsLookedAt"], &cost["rowsReturned"]),
-            (&json!(looked_at), &json!(returned)),
-            "{filter}: {cost}"
-        );
-        assert_eq!(cost["rowsLookedAtIsExact"], true);
+    for row in 0..10 {
+        table.seed(with_keys("q", &format!("{row:06}"), json!({ "M": row })));
     }
-    assert_eq!(explain("N eq 7")["residual"], "N eq 7");
-    let newest = json!({
-        "account": client.account.name, "table": table.name, "filter": "PartitionKey ge 'p1' and N lt 27",
-        "orderby": "PartitionKey desc,RowKey desc", "top": 2, "measure": true,
+    for (property, kind) in [("N", "number"), ("S", "text")] {
+        let wanted = json!({ "account": account, "table": table.name, "property": property, "kind": kind });
+        done(&call(&admin, "POST", "/indexes", &wanted.to_string()), 201);
+    }
+    until("the indexes", || {
+        let listed = done(&call(&admin, "GET", "/indexes", ""), 200);
+        (0..2).all(|at: usize| listed[at]["state"] == "ready")
     });
-    let shown = done(&call(&admin, "POST", "/explain", &newest.to_string()), 200);
+    let explain = |more: Value| {
+        let mut body = json!({ "account": account, "table": table.name, "measure": true });
+        more.as_object().expect("members").iter().for_each(|(name, value)| body[name] = value.clone());
+        call(&admin, "POST", "/explain", &body.to_string())
+    };
+    let (number, text) =
+        (json!({ "property": "N", "kind": "number" }), json!({ "property": "S", "kind": "text" }));
+    let (none, by_n, by_both) = (Value::Null, json!([number]), json!([number, text]));
+    for (filter, access, index, passed_over, cost) in [
+        ("PartitionKey eq 'q' and RowKey eq '000001'", "point", &none, &none, Some((1, 1))),
+        ("PartitionKey eq 'q' and M lt 3", "partition", &none, &none, Some((10, 3))),
+        ("PartitionKey gt 'p'", "range", &none, &none, Some((10, 10))),
+        ("PartitionKey eq 'a' and PartitionKey eq 'b'", "nothing", &none, &none, Some((0, 0))),
+        ("N eq 7 or S eq 's9'", "index", &by_both, &none, Some((4, 2))),
+        ("N ge 0", "scan", &none, &by_n, None),
+        ("M eq 7", "scan", &none, &none, None),
+    ] {
+        let before = read_by_index(&admin);
+        let shown = done(&explain(json!({ "filter": filter })), 200);
+        let found = (&shown["access"], &shown["index"], &shown["indexPassedOver"]);
+        assert_eq!(found, (&json!(access), index, passed_over), "{filter}: {shown}");
+        if let Some(cost) = cost {
+            let rows = ["rowsLookedAt", "rowsReturned"].map(|name| shown["cost"][name].clone());
+            assert_eq!(rows, [cost.0, cost.1], "{filter}: {shown}");
+        }
+        assert_eq!(read_by_index(&admin), before, "explaining is no query of a client");
+        table.filter(filter).expect(200);
+        assert_eq!(
+            read_by_index(&admin) > before,
+            access == "index",
+            "the server does as it was said: {filter}"
+        );
+    }
+    assert_eq!(done(&explain(json!({ "filter": "M eq 7" })), 200)["residual"], "M eq 7");
+    let newest = json!({ "filter": "PartitionKey ge 'p' and M lt 9", "orderby": "PartitionKey desc,RowKey desc", "top": 2 });
+    let shown = done(&explain(newest), 200);
     assert!(shown["summary"].as_str().expect("words").contains("descending"), "{shown}");
-    // 029 is passed over, 026 and 023 are returned.
+    // 9 is passed over, 8 and 7 are returned.
     let cost = &shown["cost"];
     assert_eq!((&cost["rowsLookedAt"], &cost["rowsReturned"]), (&json!(3), &json!(2)), "{cost}");
-    let refuse = |body: Value, status, code| {
-        refused(&call(&admin, "POST", "/explain", &body.to_string()), status, code);
-    };
-    let account = &client.account.name;
-    refuse(json!({ "account": account, "table": table.name, "filter": "N eq" }), 400, "InvalidInput");
-    refuse(json!({ "account": account, "table": "x", "filter": "" }), 400, "OutOfRangeInput");
-    refuse(json!({ "account": "nobody", "table": table.name }), 404, "AccountNotFound");
-    let gone = json!({ "account": account, "table": fresh_name(), "measure": true });
-    refuse(gone, 404, "TableNotFound");
-    refuse(json!({ "account": account, "table": table.name, "unknown": 1 }), 400, "BadRequest");
-    refuse(json!({ "account": account, "table": table.name, "top": 1001 }), 400, "InvalidInput");
-    let many = vec!["N eq 1"; 1001].join(" or ");
-    refuse(json!({ "account": account, "table": table.name, "filter": many }), 400, "InvalidInput");
+    for (wrong, status, code) in [
+        (json!({ "filter": "N eq" }), 400, "InvalidInput"),
+        (json!({ "table": "x", "filter": "" }), 400, "OutOfRangeInput"),
+        (json!({ "account": "nobody" }), 404, "AccountNotFound"),
+        (json!({ "table": fresh_name() }), 404, "TableNotFound"),
+        (json!({ "unknown": 1 }), 400, "BadRequest"),
+        (json!({ "top": 1001 }), 400, "InvalidInput"),
+        (json!({ "filter": vec!["N eq 1"; 1001].join(" or ") }), 400, "InvalidInput"),
+    ] {
+        refused(&explain(wrong), status, code);
+    }
 }

@@ -66,21 +66,11 @@ fn sorted(mut entities: Vec<Value>, property: &str) -> Vec<Value> {
 fn a_property_with_an_index_orders_pages_in_both_directions() {
     for site in sites() {
         let t = Table::new(&site.client, &site.table);
-        for filter in [
-            "",
-            "N ge 3",
-            "N ge 3 and N lt 9 and Name ne 'n80'",
-            "not (N ge 3)",
-            "PartitionKey eq 'b'",
-            "PartitionKey ge 'b' and RowKey lt '30'",
-            "Name eq 'n80' or Name eq 'n81'",
-            "startswith(Name,'n8') and N gt 2",
-            "PartitionKey eq 'a' and PartitionKey eq 'b'",
-        ] {
+        for filter in ["", "not (N ge 3)", "startswith(Name,'n8') and N gt 2"] {
             let filter = format!("$filter={}", escape(filter));
             for property in ["N", "Name", "Timestamp"] {
                 let expected = sorted(t.pages(&filter).concat(), property);
-                for top in ["", "&$top=1", "&$top=3", "&$top=1000"] {
+                for top in ["", "&$top=3"] {
                     let ascending = t.pages(&format!("$orderby={property}&{filter}{top}")).concat();
                     assert_eq!(keys_of(&ascending), keys_of(&expected), "{property} {filter}{top}");
                     let mut descending =
@@ -94,32 +84,30 @@ fn a_property_with_an_index_orders_pages_in_both_directions() {
         assert_eq!(selected.len(), 2);
         assert!(selected.iter().all(|row| row["N"] == 11 && row["Name"].is_null()), "{selected:?}");
         assert_eq!(rows(t.query("?$orderby=N&$top=0").expect_json()), Vec::<Value>::new());
+        // A query in a batch is ordered too.
+        let url = site.client.url(&format!("{}?$orderby=Name%20desc&$top=2", t.set()));
+        let answer = BatchAnswer::of(post(&site.client, query_batch(&url)).send());
+        let found = rows(serde_json::from_str(&answer.parts[0].body).expect("a feed"));
+        assert_eq!(row_keys(&found), "04,05");
     }
 }
 
 #[test]
 fn a_sas_with_a_range_of_keys_has_the_order_of_keys_alone() {
-    type Bound = (Option<&'static str>, Option<&'static str>);
-    let ranges: [(Bound, Bound); 5] = [
-        ((Some("b"), None), (Some("b"), None)),
-        ((Some("b"), Some("09")), (Some("b"), Some("25"))),
-        ((Some("b"), None), (None, None)),
-        ((None, None), (Some("b"), None)),
-        ((Some("e"), None), (Some("f"), None)),
-    ];
     for site in sites() {
         let t = Table::new(&site.client, &site.table);
         let token = next_page(&t.query("?$orderby=N&$top=20")).expect("there is more");
-        for (start, end) in ranges {
+        for (start, end) in [
+            ((Some("b"), Some("09")), (Some("b"), Some("25"))),
+            ((Some("b"), None), (None, None)),
+            ((None, None), (Some("b"), None)),
+        ] {
             let bearer = Sas::table(&t.name, "r").range(start, end).of(&site.client);
             let there = Table::new(&bearer, &t.name);
             // Its tokens would tell keys and values of entities outside the range.
-            for options in
-                ["?$orderby=N", "?$orderby=N%20desc&$top=2", "?$orderby=N&$filter=RowKey%20ge%20''"]
-            {
-                there.query(options).refused(NOT_IMPLEMENTED);
+            for options in ["", "%20desc&$top=2", "&$filter=RowKey%20ge%20''", &token] {
+                there.query(&format!("?$orderby=N{options}")).refused(NOT_IMPLEMENTED);
             }
-            there.query(&format!("?$orderby=N{token}")).refused(NOT_IMPLEMENTED);
             let options = "$orderby=PartitionKey%20desc,RowKey%20desc&$top=2";
             let mut inside = keys_of(&there.pages("").concat());
             inside.reverse();
@@ -135,49 +123,26 @@ fn a_sas_with_a_range_of_keys_has_the_order_of_keys_alone() {
 fn a_token_belongs_to_its_order() {
     for site in sites() {
         let t = Table::new(&site.client, &site.table);
-        let token =
-            |options: &str| next_page(&t.query(&format!("?$top=2&{options}"))).expect("there is more");
-        let options = [
+        let orders = [
             "",
             "$orderby=PartitionKey%20desc,RowKey%20desc",
             "$orderby=N",
             "$orderby=N%20desc",
             "$orderby=Name",
         ];
-        for of in options {
-            for to in options {
-                let answer = t.query(&format!("?{to}{}", token(of)));
-                if of == to {
-                    answer.expect(200)
-                } else {
-                    answer.refused(INVALID_INPUT)
-                };
+        for of in orders {
+            let token = next_page(&t.query(&format!("?$top=2&{of}"))).expect("there is more");
+            for to in orders {
+                let answer = t.query(&format!("?{to}{token}"));
+                let _ = if of == to { answer.expect(200) } else { answer.refused(INVALID_INPUT) };
             }
         }
-        // Another partition's row, a number that is none, another kind of value.
-        let forged = |text: &str| {
-            let made = rowhouse::protocol::plan::page::token(text);
-            t.query(&format!("?$orderby=N&NextPartitionKey={made}&NextRowKey=1!0!")).refused(INVALID_INPUT);
-        };
-        ["\0\0", "\0\x001\0a\0\0p", "\0\x001\0a\0n7ff8000000000000\0p", "\0\0x\0a\0\0p"]
-            .into_iter()
-            .for_each(forged);
-    }
-}
-
-#[test]
-fn a_page_in_another_order_does_not_begin_at_keys() {
-    for site in sites() {
-        let t = Table::new(&site.client, &site.table);
-        for order in ["PartitionKey%20desc,RowKey%20desc", "N", "N%20desc"] {
-            for keys in
-                ["NextPartitionKey=p", "NextPartitionKey=p&NextRowKey=", "NextPartitionKey=p&NextRowKey=1"]
-            {
-                t.query(&format!("?$orderby={order}&{keys}")).refused(INVALID_INPUT);
-            }
-            t.query(&format!("?$orderby={order}&NextPartitionKey=&NextRowKey=")).expect(200);
+        // Neither keys nor a number that is none begin a page in the order of an index.
+        let no_number = rowhouse::protocol::plan::page::token("\0\x001\0a\0n7ff8000000000000\0p");
+        for partition in ["p", &no_number] {
+            let page = format!("?$orderby=N&NextPartitionKey={partition}&NextRowKey=1!0!");
+            t.query(&page).refused(INVALID_INPUT);
         }
-        t.query("?$orderby=PartitionKey,RowKey&NextPartitionKey=p&NextRowKey=1").expect(200);
     }
 }
 
@@ -185,7 +150,7 @@ fn a_page_in_another_order_does_not_begin_at_keys() {
 fn an_order_without_an_index_is_refused_and_the_missing_index_is_named() {
     for site in sites() {
         let t = Table::new(&site.client, &site.table);
-        for order in ["Missing", "Missing%20desc", "n", "N,Name", "N%20desc,RowKey%20desc"] {
+        for order in ["Missing", "n", "N,Name", "N%20desc,RowKey%20desc"] {
             t.query(&format!("?$orderby={order}")).refused(NOT_IMPLEMENTED);
         }
         let explain = |order: &str| {
@@ -198,21 +163,7 @@ fn an_order_without_an_index_is_refused_and_the_missing_index_is_named() {
         let command = format!("rowhouse index create {} Missing --account {}", t.name, account(1).name);
         assert!(refused["advice"].as_str().is_some_and(|advice| advice.contains(&command)), "{refused}");
         let found = explain("N desc");
-        assert_eq!(
-            (&found["access"], &found["index"][0]["property"]),
-            (&json!("order"), &json!("N")),
-            "{found}"
-        );
-    }
-}
-
-#[test]
-fn a_query_in_a_batch_is_ordered_too() {
-    for site in sites() {
-        let t = Table::new(&site.client, &site.table);
-        let url = site.client.url(&format!("{}?$orderby=Name%20desc&$top=2", t.set()));
-        let answer = BatchAnswer::of(post(&site.client, query_batch(&url)).send());
-        let found = rows(serde_json::from_str(&answer.parts[0].body).expect("a feed"));
-        assert_eq!(row_keys(&found), "04,05");
+        let order = (&found["access"], &found["index"][0]["property"]);
+        assert_eq!(order, (&json!("order"), &json!("N")), "{found}");
     }
 }

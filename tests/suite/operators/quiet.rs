@@ -27,6 +27,12 @@ fn of_failures_that_are_alike_one_a_second_is_a_warning() {
     let client = server.client();
     let begun = Instant::now();
     (0..300).for_each(|_| drop(client.get("/Tables")));
+    // The same holds for operators who are refused.
+    let stranger = "GET /metrics HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer wrong\r\n\r\n";
+    (0..100).for_each(|_| assert_eq!(admin.exchange("GET", stranger.as_bytes()).status, 401));
+    let told = lines(&server.log(), "WARN", "the admin listener refused a request").len();
+    let most = begun.elapsed().as_secs() as usize + 2;
+    assert!((1..=most).contains(&told), "{told} of at most {most}");
     until("a warning that tells of all before it", || {
         client.get("/Tables");
         let log = server.log();
@@ -40,26 +46,6 @@ fn of_failures_that_are_alike_one_a_second_is_a_warning() {
     assert!(warnings.len() <= seconds + 2, "{} in {seconds} s", warnings.len());
     assert_eq!(warnings.len() + others.len(), failed, "nothing is lost at debug");
     assert!(!others.is_empty() && warnings.iter().all(|line| line.contains("ServerBusy")));
-}
-
-#[test]
-fn of_operators_who_are_refused_one_a_second_is_a_warning() {
-    let (server, admin) = server("sqlite::memory:", &[]);
-    let begun = Instant::now();
-    let stranger = "GET /metrics HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer wrong\r\n\r\n";
-    let refuse = || assert_eq!(admin.exchange("GET", stranger.as_bytes()).status, 401);
-    (0..100).for_each(|_| refuse());
-    let mut refused = 100;
-    until("a warning that tells of all before it", || {
-        refuse();
-        refused += 1;
-        let log = server.log();
-        let warnings = lines(&log, "WARN", "the admin listener refused a request");
-        warnings.len() > 1 && left_out(&warnings) + warnings.len() == refused
-    });
-    let (log, seconds) = (server.log(), begun.elapsed().as_secs() as usize);
-    let warnings = lines(&log, "WARN", "the admin listener refused a request").len();
-    assert!(warnings <= seconds + 2, "{warnings} in {seconds} s");
 }
 
 #[test]
@@ -79,10 +65,7 @@ fn a_database_that_is_away_is_told_of_once_a_second() {
     let (server, _admin) = server(&url, &[]);
     let client = server.client();
     let t = client.table();
-    let name = url.split('?').next().and_then(|url| url.rsplit('/').next()).expect("a name").to_owned();
-    execute(server_url(), &format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false"));
-    let cut = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'");
-    execute(server_url(), &cut);
+    let allow_again = cut_off(&url);
     let (begun, failed) = (Instant::now(), AtomicUsize::new(0));
     let lasts = || {
         begun.elapsed() < Duration::from_secs(3)
@@ -99,7 +82,7 @@ fn a_database_that_is_away_is_told_of_once_a_second() {
     std::thread::scope(|scope| (0..8).for_each(|_| drop(scope.spawn(fails))));
     let failed = failed.into_inner();
     let seconds = begun.elapsed().as_secs() as usize;
-    execute(server_url(), &format!("ALTER DATABASE {name} ALLOW_CONNECTIONS true"));
+    allow_again();
     let log = server.log();
     assert!(failed > 50, "{failed}");
     for words in ["request failed", "a statement failed", "refused a statement", "cannot connect"] {

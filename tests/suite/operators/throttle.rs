@@ -2,9 +2,9 @@
 
 use std::cell::RefCell;
 
+use super::accounts::ADMIN;
 use super::*;
 use crate::commands::{Site, account_of, status};
-use crate::support::client::Account;
 
 const OVER: Refusal = (503, "ServerBusy", "Operations per second is over the account limit.");
 
@@ -21,15 +21,12 @@ fn too_soon(client: &Client, ask: impl Fn() -> Answer) -> Answer {
 
 #[test]
 fn an_account_that_asks_too_much_is_refused_and_no_other() {
-    let accounts: Vec<Account> = (1..=3).map(account).collect();
-    let setting: Vec<String> = accounts.iter().map(Account::setting).collect();
-    let setting = setting.join(";");
-    let arguments = ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
-    let more =
-        ["--database-url", "sqlite::memory:", "--accounts", &setting, "--max-requests-per-second", "1"];
-    let server = Process::spawn(fresh_folder(), &[&arguments[..], &more].concat(), &[]);
+    let site = Site { folder: fresh_folder(), url: "sqlite::memory:".into() };
+    let setting = [1, 2, 3].map(|number| account(number).setting()).join(";");
+    let limited = ["--admin-listen", "127.0.0.1:0", "--max-requests-per-second", "1"];
+    let server = site.server(&[&limited[..], &["--accounts", &setting]].concat());
     let admin = admin_of(&server);
-    let [one, two, three] = [0, 1, 2].map(|at| Client::path_style(server.address(), accounts[at].clone()));
+    let [one, two, three] = [1, 2, 3].map(|number| Client::path_style(server.address(), account(number)));
     let refused = too_soon(&one, || one.get("/Tables"));
     assert_eq!(refused.header("retry-after"), Some("1"));
     refused.refused(OVER);
@@ -60,33 +57,18 @@ fn an_account_that_asks_too_much_is_refused_and_no_other() {
 }
 
 #[test]
-fn without_the_setting_nobody_is_refused() {
-    let (server, admin) = server("sqlite::memory:", &[]);
-    let client = server.client();
-    for _ in 0..200 {
-        client.get("/Tables").expect(200);
-    }
-    assert_eq!(sample(&metrics(&admin), "rowhouse_requests_throttled_total"), 0.0);
-}
-
-#[test]
 fn an_account_is_limited_by_command_and_by_operators_while_servers_run() {
     let site = Site::postgres();
-    let accounts: Vec<Account> = (1..=2).map(account).collect();
-    let setting: Vec<String> = accounts.iter().map(Account::setting).collect();
-    let admin = ["--admin-listen", "127.0.0.1:0", "--admin-token", TOKEN];
-    let server = site.server(&[&admin[..], &["--accounts", &setting.join(";")]].concat());
+    let setting = [1, 2].map(|number| account(number).setting()).join(";");
+    let server = site.server(&[&ADMIN[..], &["--accounts", &setting]].concat());
     let admin = admin_of(&server);
-    let [one, two] = [0, 1].map(|at| Client::path_style(server.address(), accounts[at].clone()));
-    let is_limited = |client: &Client| {
-        let answers: Vec<u16> =
-            (0..20).map(|_| client.request("GET", "/Tables").unchecked().send().status).collect();
-        answers.contains(&503)
-    };
+    let [one, two] = [1, 2].map(|number| Client::path_style(server.address(), account(number)));
+    let is_limited =
+        |client: &Client| (0..20).any(|_| client.request("GET", "/Tables").unchecked().send().status == 503);
     assert!(!is_limited(&one) && !is_limited(&two));
 
     // By command, which servers follow. Of the settings, too.
-    let name = accounts[0].name.as_str();
+    let name = one.account.name.as_str();
     let limited = site.json(&["account", "limit", name, "--requests-per-second", "1"]);
     assert_eq!(limited, json!({ "name": name, "requestsPerSecond": 1 }));
     until("the limit", || is_limited(&one));
@@ -106,9 +88,7 @@ fn an_account_is_limited_by_command_and_by_operators_while_servers_run() {
     assert_eq!(answer, json!({ "name": "myaccount", "requestsPerSecond": 1 }));
     assert!(is_limited(&three));
     assert_eq!(site.json(&["account", "list"])[0]["requestsPerSecond"], 1);
-    assert_eq!(done(&call(&admin, "GET", "/accounts/myaccount", ""), 200)["requestsPerSecond"], 1);
-    let listed = String::from_utf8(site.run(&["account", "list"]).stdout).expect("text");
-    assert!(listed.contains("at most 1 requests a second"), "{listed}");
+    site.ends(&["account", "list"], 0, &["at most 1 requests a second"]);
     done(&put("myaccount", r#"{"requestsPerSecond":null}"#), 200);
     assert!(!is_limited(&three));
 
