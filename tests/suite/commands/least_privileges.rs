@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::checking::{check, finds};
 use super::*;
 use crate::support::postgres::{Writer, execute};
 use crate::support::server::account;
@@ -15,14 +16,6 @@ fn sites() -> (Site, Writer, Site) {
     (owner, writer, site)
 }
 
-/// What a check finds under a name.
-fn finding(site: &Site, name: &str, arguments: &[&str]) -> Value {
-    let output = site.run(&[&["check", "--json"], arguments].concat());
-    let checked: Value = serde_json::from_slice(&output.stdout).expect("findings");
-    let all = checked["checks"].as_array().expect("findings");
-    all.iter().find(|found| found["name"] == name).expect("it is checked").clone()
-}
-
 #[test]
 fn a_server_starts_and_serves_on_what_the_owner_has_migrated() {
     let (_owner, _writer, site) = sites();
@@ -32,12 +25,9 @@ fn a_server_starts_and_serves_on_what_the_owner_has_migrated() {
     assert_eq!(checked["ok"], true, "{checked}");
     let server = site.server(&[]);
     let client = Client::path_style(server.address(), added.clone());
-    let table = client.table();
-    for row in 0..20 {
-        table.seed(with_keys("p", &format!("{row:02}"), json!({ "N": row })));
-    }
-    assert_eq!(table.matching_rows("N eq 7"), "07");
-    let kept = client.table();
+    let (table, kept) = (client.table(), client.table());
+    table.seed(with_keys("p", "r", json!({ "N": 7 })));
+    assert_eq!(table.matching_rows("N eq 7"), "r");
     kept.seed(with_keys("p", "r", json!({ "N": 1 })));
     let rule = ["--account", "myaccount", "--after", "1s", "--every", "1s"];
     site.json(&[&["expire", "set", &table.name], &rule[..]].concat());
@@ -62,30 +52,25 @@ fn a_role_that_may_not_read_the_version_is_refused_and_no_version_is_made_up() {
     let (owner, writer, site) = sites();
     execute(&owner.url, &format!("REVOKE SELECT ON _sqlx_migrations FROM {}", writer.role));
     site.fails(&["migrate"], &["_sqlx_migrations"]);
-    let found = finding(&site, "privileges", &[]);
-    assert_eq!(found["found"], "missing: SELECT on _sqlx_migrations");
-    let found = finding(&site, "schema", &[]);
-    assert_eq!(found["ok"], false, "{found}");
-    assert!(found["found"].as_str().expect("text").contains("may not be read"), "{found}");
+    let told = check(&site, &[]);
+    finds(&told, "privileges", "problem", &["missing: SELECT on _sqlx_migrations\n"]);
+    finds(&told, "schema", "problem", &["may not be read"]);
     // The role of the migrations may.
     let migrating = ["--migrate-url", owner.url.as_str()];
     assert_eq!(site.json(&[&["migrate"], &migrating[..]].concat())["schema"], migrations());
-    for name in ["privileges", "schema"] {
-        assert_eq!(finding(&site, name, &migrating)["ok"], true, "{name}");
-    }
-    let server = site.server(&[&["--accounts", &account(1).setting()], &migrating[..]].concat());
+    let told = check(&site, &migrating);
+    ["privileges", "schema"].iter().for_each(|name| finds(&told, name, "ok", &[]));
+    let (server, _) = site.served(&migrating);
     assert_eq!(status(&server, &account(1), 0), 200);
 }
 
 #[test]
 fn a_schema_that_is_not_current_is_not_served_without_the_right_to_migrate_it() {
-    let (owner, _writer, site) = sites();
-    execute(
-        &owner.url,
-        "DELETE FROM _sqlx_migrations WHERE version = (SELECT max(version) FROM _sqlx_migrations)",
-    );
+    let (owner, writer, site) = sites();
+    let last = "SELECT max(version) FROM _sqlx_migrations";
+    execute(&owner.url, &format!("DELETE FROM _sqlx_migrations WHERE version = ({last})"));
     site.fails(&["account", "add", "myaccount"], &["cannot migrate", "permission denied"]);
-    let found = finding(&site, "schema", &[]);
-    assert_eq!(found["ok"], false, "{found}");
-    assert!(found["found"].as_str().expect("text").contains("may not create tables"), "{found}");
+    let words = ["may not create tables", &writer.role, "--migrate-url"];
+    finds(&check(&site, &[]), "schema", "problem", &words);
+    finds(&check(&site, &["--migrate-url", &owner.url]), "schema", "ok", &[]);
 }
