@@ -14,17 +14,15 @@ fn accounts_are_added_listed_rotated_disabled_and_removed() {
         site.json(&["migrate"]);
         assert_eq!(site.json(&["account", "list"]), json!([]));
         let added = site.json(&["account", "add", "myaccount"]);
-        let keys =
-            [0, 1].map(|at| STANDARD.decode(added["keys"][at].as_str().expect("a key")).expect("base64"));
-        assert_eq!(keys.each_ref().map(Vec::len), [64, 64]);
+        let keys = account_of(&added).keys;
+        assert_eq!(keys.each_ref().map(|key| STANDARD.decode(key).expect("base64").len()), [64, 64]);
         assert_ne!(keys[0], keys[1]);
-        let connect = added["connectionString"].as_str().expect("a connection string");
         let expected = format!(
             "DefaultEndpointsProtocol=http;AccountName=myaccount;AccountKey={};\
              TableEndpoint=http://127.0.0.1:10002/myaccount;",
-            added["keys"][0].as_str().expect("a key")
+            keys[0]
         );
-        assert_eq!(connect, expected);
+        assert_eq!(added["connectionString"], expected);
         site.fails(&["account", "add", "myaccount"], &["myaccount", "already"]);
         site.fails(&["account", "add", "My"], &["\"My\"", "3 to 24"]);
         let before = site.json(&["account", "list"]);
@@ -66,27 +64,18 @@ fn only_adding_makes_a_database() {
     }
     let sas = ["sas", "account", "--permissions", "r", "--expiry", "1h", "--account", "myaccount"];
     site.fails(&sas, &["there is no file"]);
+    site.fails(
+        &["account", "add", "myaccount", "--database-url", "sqlite::memory:"],
+        &["--database-url", "memory"],
+    );
     assert!(std::fs::read_dir(&site.folder).expect("a folder").next().is_none(), "nothing was made");
     site.json(&["account", "add", "myaccount"]);
     assert_eq!(site.json(&["account", "list"])[0]["name"], "myaccount");
 }
 
-#[test]
-fn keys_that_clients_have_already_can_be_kept() {
-    let site = Site::sqlite();
-    let given = account(1);
-    std::fs::write(site.folder.join("keys"), given.keys.join("\n")).expect("the folder is writable");
-    let added = site.json(&["account", "add", &given.name, "--keys-file", "keys"]);
-    assert_eq!(account_of(&added).keys, given.keys);
-    std::fs::write(site.folder.join("keys"), &given.keys[0]).expect("the folder is writable");
-    site.fails(&["account", "add", "another", "--keys-file", "keys"], &["--keys-file", "two keys"]);
-    let server = site.server(&[]);
-    assert_eq!([0, 1].map(|key| status(&server, &given, key)), [200, 200]);
-}
-
 /// Two replicas on PostgreSQL; SQLite has but one server.
 fn replicas(site: &Site) -> Vec<Process> {
-    (0..if site.url.starts_with("sqlite") { 1 } else { 2 }).map(|_| site.server(&[])).collect()
+    (0..if site.is_sqlite() { 1 } else { 2 }).map(|_| site.server(&[])).collect()
 }
 
 #[test]
@@ -111,9 +100,8 @@ fn a_disabled_account_is_refused() {
         for server in &servers {
             let client = Client::path_style(server.address(), later.clone());
             client.request("GET", "/Tables").unchecked().send().turned_away(ACCOUNT_DISABLED);
-            let token = Sas::account("sco", "rwdlau").query(&later);
-            client
-                .bearing(&token)
+            let bearer = client.bearing(&Sas::account("sco", "rwdlau").query(&later));
+            bearer
                 .request("GET", "/Tables")
                 .auth(Auth::None)
                 .unchecked()
@@ -146,26 +134,20 @@ fn accounts_of_the_settings_win_over_those_of_the_database() {
     assert_eq!(status(&server, &given, 0), 200);
 }
 
-#[test]
-fn without_a_master_key_the_accounts_of_the_database_are_not_served() {
-    let site = Site::sqlite();
-    let stored = account_of(&site.json(&["account", "add", "myaccount"]));
+/// A server without a master key, and with account 1.
+fn keyless(site: &Site) -> Process {
     let setting = account(1).setting();
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--database-url", &site.url, "--accounts", &setting];
-    let server = Process::spawn(fresh_folder(), &arguments, &[]);
-    assert_eq!(status(&server, &stored, 0), 404);
+    Process::spawn(fresh_folder(), &arguments, &[])
 }
 
 #[test]
-fn without_a_master_key_the_accounts_of_the_database_are_not_read() {
+fn without_a_master_key_the_accounts_of_the_database_are_neither_served_nor_read() {
     let site = Site::postgres();
-    site.json(&["migrate"]);
+    let stored = account_of(&site.json(&["account", "add", "myaccount"]));
+    assert_eq!(status(&keyless(&site), &stored, 0), 404);
     execute(&site.url, "DROP TABLE accounts");
-    let given = account(1);
-    let setting = given.setting();
-    let arguments = ["serve", "--listen", "127.0.0.1:0", "--database-url", &site.url, "--accounts", &setting];
-    let server = Process::spawn(fresh_folder(), &arguments, &[]);
-    assert_eq!(status(&server, &given, 0), 200);
+    assert_eq!(status(&keyless(&site), &account(1), 0), 200);
     not_started(&site.run(&["serve", "--listen", "127.0.0.1:0"]), &["accounts"]);
 }
 
@@ -202,45 +184,47 @@ fn of_keys_that_were_rotated_at_once_one_is_valid() {
 }
 
 #[test]
-fn with_a_master_key_there_is_no_development_account() {
-    let server = Site::sqlite().server(&[]);
-    let said = server.announced.join("\n");
-    assert!(!said.contains("devstoreaccount1"), "{said}");
-    assert_eq!(status(&server, &crate::process::development(), 0), 404);
-}
-
-#[test]
 fn another_master_key_is_refused_by_servers_and_commands() {
     for site in Site::both() {
         site.json(&["account", "add", "myaccount"]);
-        let other = [("ROWHOUSE_MASTER_KEY", OTHER_MASTER)];
-        for arguments in [
-            &["serve", "--listen", "127.0.0.1:0"][..],
-            &["account", "add", "another"],
-            &["account", "rotate", "myaccount", "--key", "1"],
-        ] {
+        let serve = ["serve", "--listen", "127.0.0.1:0"];
+        let add = ["account", "add", "another"];
+        let rotate = ["account", "rotate", "myaccount", "--key", "1"];
+        for arguments in [&serve[..], &add, &rotate] {
+            let other = [("ROWHOUSE_MASTER_KEY", OTHER_MASTER)];
             not_started(&site.run_with(arguments, &other), &["open the keys", "in the database"]);
         }
-        for arguments in
-            [&["account", "add", "another"][..], &["account", "rotate", "myaccount", "--key", "1"]]
-        {
-            failed(&site.run_with(arguments, &[]), &["--master-key", "required"]);
-            failed(
-                &site.run_with(arguments, &[("ROWHOUSE_MASTER_KEY", "AAAA")]),
-                &["--master-key", "32 bytes"],
-            );
-            let nowhere = [("ROWHOUSE_MASTER_KEY_FILE", "nowhere")];
-            failed(&site.run_with(arguments, &nowhere), &["--master-key-file nowhere"]);
+        for (variables, words) in [
+            (&[][..], ["--master-key", "required"]),
+            (&[("ROWHOUSE_MASTER_KEY", "AAAA")], ["--master-key", "32 bytes"]),
+            (&[("ROWHOUSE_MASTER_KEY_FILE", "nowhere")], ["--master-key-file nowhere", ""]),
+        ] {
+            failed(&site.run_with(&add, variables), &words);
+            failed(&site.run_with(&rotate, variables), &words);
         }
     }
 }
 
 #[test]
-fn the_master_key_may_stand_in_a_file() {
+fn keys_and_the_master_key_may_stand_in_files() {
     let site = Site::sqlite();
-    std::fs::write(site.folder.join("master.key"), format!("{MASTER}\n")).expect("the folder is writable");
+    site.write("master.key", format!("{MASTER}\n"));
     let added = site.run_with(&["account", "add", "abc", "--json", "--master-key-file", "master.key"], &[]);
-    assert_eq!(status(&site.server(&[]), &account_of(&printed(&added)), 0), 200);
+    let added = account_of(&printed(&added));
+    // Keys that clients have already can be kept.
+    let given = account(1);
+    site.write("keys", given.keys.join("\n"));
+    let kept = site.json(&["account", "add", &given.name, "--keys-file", "keys"]);
+    assert_eq!(account_of(&kept).keys, given.keys);
+    site.write("keys", &given.keys[0]);
+    site.fails(&["account", "add", "another", "--keys-file", "keys"], &["--keys-file", "two keys"]);
+    let server = site.server(&[]);
+    let statuses =
+        [(&added, 0), (&given, 0), (&given, 1)].map(|(account, key)| status(&server, account, key));
+    assert_eq!(statuses, [200; 3]);
+    // With a master key there is no development account.
+    assert!(!server.announced.join("\n").contains("devstoreaccount1"), "{:?}", server.announced);
+    assert_eq!(status(&server, &crate::process::development(), 0), 404);
 }
 
 #[test]
@@ -257,7 +241,7 @@ fn no_key_is_at_rest_in_the_file() {
 }
 
 #[test]
-fn no_key_is_at_rest_in_postgres_and_altered_ones_are_noticed() {
+fn no_key_is_at_rest_in_postgres_and_moved_ones_are_noticed() {
     let site = Site::postgres();
     let account = account_of(&site.json(&["account", "add", "myaccount"]));
     let row = text(&site.url, "SELECT encode(key1, 'hex') || encode(key2, 'hex') FROM accounts");
@@ -267,29 +251,11 @@ fn no_key_is_at_rest_in_postgres_and_altered_ones_are_noticed() {
         let hex: String = STANDARD.decode(key).expect("base64").iter().map(|b| format!("{b:02x}")).collect();
         assert!(!row.contains(&hex[..16]));
     }
-    let other = account_of(&site.json(&["account", "add", "another"]));
-    let server = site.server(&[]);
     // Who can write to the database must not be able to pass keys around.
-    execute(
-        &site.url,
-        "UPDATE accounts SET key1 = (SELECT key1 FROM accounts WHERE name = 'another') WHERE name = 'myaccount'; \
-         UPDATE account_changes SET changes = changes + 1",
-    );
-    until("a moved key", || server.log().contains("does not open a key"));
-    let statuses = [0, 1].map(|key| (status(&server, &account, key), status(&server, &other, key)));
-    assert_eq!(statuses, [(200, 200); 2], "what it had goes on");
-    let stolen = Account { name: "myaccount".into(), keys: other.keys.clone() };
-    assert_eq!(status(&server, &stolen, 0), 403);
+    site.json(&["account", "add", "another"]);
+    let stolen = "(SELECT key1 FROM accounts WHERE name = 'another')";
+    execute(&site.url, &format!("UPDATE accounts SET key1 = {stolen} WHERE name = 'myaccount'"));
     not_started(&site.run(&["serve", "--listen", "127.0.0.1:0"]), &["--master-key", "myaccount"]);
-    site.json(&["account", "remove", "myaccount"]);
-    execute(&site.url, "UPDATE accounts SET key2 = set_byte(key2, 40, get_byte(key2, 40) # 1)");
-    not_started(&site.run(&["serve", "--listen", "127.0.0.1:0"]), &["--master-key", "another"]);
-}
-
-#[test]
-fn accounts_in_memory_are_refused() {
-    let site = Site { folder: fresh_folder(), url: "sqlite::memory:".into() };
-    site.fails(&["account", "add", "myaccount"], &["--database-url", "memory"]);
 }
 
 /// A key that nobody has seen is lost.

@@ -30,43 +30,35 @@ fn decoded(query: &str) -> Vec<(String, String)> {
     query.split('&').filter_map(|pair| pair.split_once('=')).map(|(n, v)| (n.to_owned(), value(v))).collect()
 }
 
-/// Demands the signature that the tests' own writing of the protocol makes.
+/// Demands these fields, and the signature that the tests' own writing of the protocol makes.
 #[track_caller]
-fn signed_as_documented(of: &Account, query: &str) {
-    let fields = decoded(query);
-    let (signature, rest): (Vec<_>, Vec<_>) = fields.iter().partition(|(name, _)| name == "sig");
-    let expected = Sas::from_fields(rest.iter().map(|(n, v)| (n.as_str(), v.as_str()))).signature(of);
-    assert_eq!(signature[0].1, expected, "{query}");
+fn has_fields(of: &Account, query: &str, expected: &[(&str, &str)]) {
+    let mut fields = decoded(query);
+    let signature = fields.pop().expect("a signature");
+    let shown: Vec<(&str, &str)> =
+        fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(shown, expected);
+    let expected = Sas::from_fields(shown.into_iter()).signature(of);
+    assert_eq!(signature, ("sig".into(), expected), "{query}");
 }
 
 #[test]
-fn every_field_is_signed_as_documented() {
+fn each_option_is_a_signed_field() {
     let of = account(1);
-    let all = ["--start", "2020-01-01", "--expiry", "2099-01-01T00:00:00Z", "--ip", "10.0.0.1-10.0.0.9"];
-    let all = [&all[..], &["--protocol", "https,http"]].concat();
-    for version in ["2015-04-05", "2019-02-02", "2020-12-06"] {
-        let all = [&all[..], &["--sas-version", version]].concat();
-        let range = ["--start-pk", "a", "--start-rk", "b'&", "--end-pk", "ü", "--end-rk", "d+"];
-        let table =
-            [&["table", "People", "--permissions", "daru", "--policy", "readers"], &range[..], &all].concat();
-        let query = token(&of, &table);
-        signed_as_documented(&of, &query);
-        let names: Vec<String> = decoded(&query).into_iter().map(|(name, _)| name).collect();
-        assert_eq!(
-            names,
-            ["sv", "tn", "si", "spk", "srk", "epk", "erk", "st", "se", "sp", "sip", "spr", "sig"]
-        );
-        let account = ["account", "--permissions", "luwr", "--services", "qt", "--resource-types", "oc"];
-        let query = token(&of, &[&account[..], &all].concat());
-        signed_as_documented(&of, &query);
-        let value = |name: &str| decoded(&query).into_iter().find(|(n, _)| n == name).map(|(_, value)| value);
-        assert_eq!(value("sp").as_deref(), Some("rwlu"), "in the service's order");
-        assert_eq!((value("ss").as_deref(), value("srt").as_deref()), (Some("qt"), Some("co")));
-    }
-    for version in ["2012-02-12", "2015-02-21"] {
-        let old = ["table", "People", "--permissions", "r", "--expiry", "1h", "--sas-version", version];
-        signed_as_documented(&of, &token(&of, &old));
-    }
+    let times = ["--start", "2020-01-01", "--expiry", "2099-01-01T00:00:00Z"];
+    let source = ["--ip", "10.0.0.1-10.0.0.9", "--protocol", "https,http", "--sas-version", "2019-02-02"];
+    let range = ["--start-pk", "a", "--start-rk", "b'&", "--end-pk", "ü", "--end-rk", "d+"];
+    let table = ["table", "People", "--permissions", "daru", "--policy", "readers"];
+    let restrictions = [("sip", "10.0.0.1-10.0.0.9"), ("spr", "https,http")];
+    let period = [("st", "2020-01-01"), ("se", "2099-01-01T00:00:00Z")];
+    let of_table = [("sv", "2019-02-02"), ("tn", "People"), ("si", "readers")];
+    let keys = [("spk", "a"), ("srk", "b'&"), ("epk", "ü"), ("erk", "d+")];
+    let expected = [&of_table[..], &keys, &period, &[("sp", "raud")], &restrictions].concat();
+    has_fields(&of, &token(&of, &[&table[..], &range, &times, &source].concat()), &expected);
+    let account = ["account", "--permissions", "luwr", "--services", "qt", "--resource-types", "oc"];
+    let of_account = [("sv", "2019-02-02"), ("ss", "qt"), ("srt", "co")];
+    let expected = [&of_account[..], &period, &[("sp", "rwlu")], &restrictions].concat();
+    has_fields(&of, &token(&of, &[&account[..], &times, &source].concat()), &expected);
 }
 
 #[test]
@@ -89,43 +81,31 @@ fn a_url_can_be_asked_as_it_is_and_allows_what_was_said() {
 }
 
 #[test]
-fn a_url_of_a_server_with_a_certificate_is_encrypted() {
-    let arguments =
-        ["table", "People", "--permissions", "r", "--expiry", "1h", "--url", "--listen", "127.0.0.1:9"];
-    for (variables, scheme) in [(&[][..], "http"), (&[("ROWHOUSE_TLS_CERT", "server.crt")], "https")] {
-        let output = sas(&arguments, variables);
-        let url = String::from_utf8_lossy(&output.stdout);
-        assert!(url.starts_with(&format!("{scheme}://127.0.0.1:9/")), "{output:?}");
-    }
-}
-
-#[test]
-fn a_connection_string_names_the_address_too() {
-    let arguments = ["table", "People", "--permissions", "r", "--expiry", "1h", "--url"];
-    let at = |more: &[&str], variables: &[(&str, &str)]| {
-        let output = sas(&[&arguments[..], more].concat(), variables);
-        assert!(output.status.success(), "{output:?}");
-        let url = String::from_utf8(output.stdout).expect("text");
-        url.split('?').next().unwrap_or_default().to_owned()
-    };
+fn a_url_begins_with_the_endpoint_of_the_settings() {
+    let table = ["table", "People", "--permissions", "r", "--expiry", "1h", "--url"];
     let of = |rest: &str| format!("AccountName=abc;AccountKey=AAAA;{rest}");
-    let by_path = of("TableEndpoint=https://h.example:8/abc/;");
-    let by_host = of("EndpointSuffix=h.example");
-    assert_eq!(at(&["--connection-string", &by_path], &[]), "https://h.example:8/abc/People");
-    assert_eq!(at(&["--connection-string", &by_host], &[]), "https://abc.table.h.example/People");
-    assert_eq!(at(&["--connection-string", &of("")], &[]), "http://127.0.0.1:10002/abc/People");
-    let endpoint = ["--connection-string", &by_path, "--endpoint", "http://other"];
-    assert_eq!(at(&endpoint, &[]), "http://other/abc/People");
-    let development = ["--connection-string", "UseDevelopmentStorage=true"];
-    assert_eq!(at(&development, &[]), "http://127.0.0.1:10002/devstoreaccount1/People");
-    // A flag wins over variables that say the same in another way.
+    let (by_path, by_host) = (of("TableEndpoint=https://h.example:8/abc/;"), of("EndpointSuffix=h.example"));
     let string = [("ROWHOUSE_CONNECTION_STRING", by_path.as_str())];
     let pair = [("ROWHOUSE_ACCOUNT", "xyz"), ("ROWHOUSE_ACCOUNT_KEY", "AAAA")];
-    let key = ["--account", "xyz", "--key", "AAAA"];
-    assert_eq!(at(&key, &string), "http://127.0.0.1:10002/xyz/People");
-    assert_eq!(at(&["--connection-string", &by_path], &pair), "https://h.example:8/abc/People");
-    let url = ["account", "--permissions", "r", "--expiry", "1h", "--url", "--connection-string", &by_host];
-    let output = sas(&url, &[]);
+    let certificate = [("ROWHOUSE_TLS_CERT", "server.crt")];
+    for (more, variables, expected) in [
+        (&["--listen", "127.0.0.1:9"][..], &[][..], "http://127.0.0.1:9/devstoreaccount1/People"),
+        (&["--listen", "127.0.0.1:9"], &certificate, "https://127.0.0.1:9/devstoreaccount1/People"),
+        (&["--connection-string", &by_path], &[], "https://h.example:8/abc/People"),
+        (&["--connection-string", &by_host], &[], "https://abc.table.h.example/People"),
+        (&["--connection-string", &of("")], &[], "http://127.0.0.1:10002/abc/People"),
+        (&["--connection-string", &by_path, "--endpoint", "http://other"], &[], "http://other/abc/People"),
+        // A flag wins over variables that say the same in another way.
+        (&["--account", "xyz", "--key", "AAAA"], &string, "http://127.0.0.1:10002/xyz/People"),
+        (&["--connection-string", &by_path], &pair, "https://h.example:8/abc/People"),
+    ] {
+        let output = sas(&[&table[..], more].concat(), variables);
+        let url = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(url.split('?').next(), Some(expected), "{output:?}");
+    }
+    let account =
+        ["account", "--permissions", "r", "--expiry", "1h", "--url", "--connection-string", &by_host];
+    let output = sas(&account, &[]);
     assert!(output.stdout.starts_with(b"https://abc.table.h.example/?sv="), "{output:?}");
 }
 
@@ -155,17 +135,20 @@ fn the_key_comes_from_arguments_files_settings_or_the_database() {
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).expect("text").trim_end().to_owned()
     };
-    assert_eq!(told(&["--account", &of.name, "--key", &of.keys[0]], &[]), expected);
-    assert_eq!(told(&["--connection-string", &connection], &[]), expected);
-    assert_eq!(told(&[], &[("ROWHOUSE_CONNECTION_STRING", &connection)]), expected);
-    assert_eq!(told(&["--accounts", &setting], &[]), expected);
-    assert_eq!(told(&["--account", &of.name], &[("ROWHOUSE_ACCOUNTS", &more)]), expected);
+    for (arguments, variables) in [
+        (&["--account", &of.name, "--key", &of.keys[0]][..], &[][..]),
+        (&["--connection-string", &connection], &[]),
+        (&[], &[("ROWHOUSE_CONNECTION_STRING", connection.as_str())]),
+        (&["--accounts", &setting], &[]),
+        (&["--account", &of.name], &[("ROWHOUSE_ACCOUNTS", &more)]),
+    ] {
+        assert_eq!(told(arguments, variables), expected, "{arguments:?}");
+    }
     assert_eq!(told(&["--accounts", &setting, "--key-slot", "2"], &[]), token(&second, &expiry));
     let site = Site::sqlite();
-    let key_file = site.folder.join("key");
-    std::fs::write(&key_file, &of.keys[0]).expect("the folder is writable");
-    let key_file = key_file.to_str().expect("a path");
-    assert_eq!(told(&["--account", &of.name, "--key-file", key_file], &[]), expected);
+    site.write("key", &of.keys[0]);
+    let key_file = site.folder.join("key").display().to_string();
+    assert_eq!(told(&["--account", &of.name, "--key-file", &key_file], &[]), expected);
     for site in Site::both() {
         let stored = account_of(&site.json(&["account", "add", "stored"]));
         let arguments = [&["sas"], &expiry[..], &["--account", "stored"]].concat();
@@ -177,67 +160,57 @@ fn the_key_comes_from_arguments_files_settings_or_the_database() {
 
 #[test]
 fn what_no_server_would_take_is_not_signed() {
+    let of_account = ["account", "--permissions", "r", "--expiry", "1h"];
     let string = ["--connection-string", "AccountName=abc;AccountKey=AAAA"];
-    for (arguments, words) in [
-        (&["table", "People", "--permissions", "r"][..], "expiry"),
-        (&["table", "People", "--expiry", "1h"], "permissions"),
-        (&["table", "P", "--permissions", "r", "--expiry", "1h"], "table"),
-        (&["table", "People", "--permissions", "x", "--expiry", "1h"], "raud"),
-        (&["table", "People", "--permissions", "r", "--expiry", "soon"], "soon"),
-        (&["table", "People", "--permissions", "r", "--expiry", "99999999999999d"], "days"),
-        (&["table", "People", "--permissions", "r", "--expiry", "1h", "--start", "2h"], "expire"),
-        (&["table", "People", "--permissions", "r", "--expiry", "1h", "--start-rk", "r"], "partition key"),
-        (&["table", "People", "--permissions", "r", "--expiry", "1h", "--ip", "x"], "IP"),
-        (&["table", "People", "--permissions", "r", "--expiry", "1h", "--protocol", "http"], "https"),
-        (&["table", "People", "--permissions", "r", "--expiry", "1h", "--sas-version", "1"], "version"),
-        (&["account", "--permissions", "r", "--expiry", "1h", "--services", "b"], "services"),
-        (&["account", "--permissions", "r", "--expiry", "1h", "--resource-types", "x"], "resource types"),
-        (&["account", "--permissions", "r", "--expiry", "1h", "--key", "AAAA"], "--account"),
-        (&["account", "--permissions", "r", "--expiry", "1h", "--account", "x", "--key", "%"], "base64"),
-        (&["account", "--permissions", "r", "--expiry", "1h", "--connection-string", "x"], "AccountName"),
-        (&["account", "--permissions", "r", "--expiry", "1h", "--account", "nobody"], "nobody"),
-        (
-            &[&["account", "--permissions", "r", "--expiry", "1h", "--key", "AAAA"], &string[..]].concat(),
-            "--connection-string and --key",
-        ),
-        (
-            &[&["account", "--permissions", "r", "--expiry", "1h", "--account", "xyz"], &string[..]].concat(),
-            "the account abc, not for xyz",
-        ),
-        (
-            &[&["account", "--permissions", "r", "--expiry", "1h", "--key-slot", "1"], &string[..]].concat(),
-            "--key-slot",
-        ),
+    let of_string = |more: [&'static str; 2]| [&string[..], &more].concat();
+    assert!(sas(&[&of_account[..], &string].concat(), &[]).status.success());
+    for (more, words) in [
+        (vec!["--services", "b"], "services"),
+        (vec!["--start", "2h"], "expire"),
+        (vec!["--key", "AAAA"], "--account"),
+        (vec!["--account", "x", "--key", "%"], "base64"),
+        (vec!["--connection-string", "x"], "AccountName"),
+        (vec!["--account", "nobody"], "nobody"),
+        (of_string(["--key", "AAAA"]), "--connection-string and --key"),
+        (of_string(["--account", "xyz"]), "the account abc, not for xyz"),
+        (of_string(["--key-slot", "1"]), "--key-slot"),
     ] {
-        let output = sas(arguments, &[]);
+        let output = sas(&[&of_account[..], &more].concat(), &[]);
         assert_eq!(String::from_utf8_lossy(&output.stdout), "");
         failed(&output, &[words]);
+    }
+    let of_table = ["table", "People", "--permissions", "r", "--expiry", "1h"];
+    for (changed, words) in [
+        (of_table[..4].to_vec(), "expiry"),
+        ([&of_table[..], &["--start-rk", "r"]].concat(), "partition key"),
+        ([&of_table[..5], &["99999999999999d"]].concat(), "days"),
+    ] {
+        failed(&sas(&changed, &[]), &[words]);
     }
 }
 
 #[test]
 fn a_token_is_inspected_and_judged() {
     let of = account(1);
-    let made = token(&of, &["table", "People", "--permissions", "ra", "--expiry", "1h", "--start-pk", "a"]);
+    let made = token(&of, &["table", "People", "--permissions", "ra", "--expiry", "1h"]);
     let variables = [("ROWHOUSE_ACCOUNT", of.name.as_str()), ("ROWHOUSE_ACCOUNT_KEY", of.keys[0].as_str())];
-    let inspect = |arguments: &[&str]| sas(&[&["inspect"], arguments].concat(), &variables);
-    let fine = inspect(&[&made, "--json", "--method", "POST"]);
-    assert!(fine.status.success(), "{fine:?}");
-    let shown: serde_json::Value = serde_json::from_slice(&fine.stdout).expect("JSON");
-    assert_eq!((&shown["valid"], &shown["signedBy"]), (&json!(true), &json!(1)));
-    assert_eq!(shown["action"], json!({ "name": "insert an entity", "allowed": true }));
-    let text = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
-    let url = format!("http://h/{}/People(PartitionKey='a',RowKey='r')?{made}", of.name);
-    let denied = inspect(&[&url, "--method", "DELETE"]);
-    assert!(
-        !denied.status.success() && text(&denied).contains("Does not allow to delete an entity"),
-        "{denied:?}"
-    );
-    let forged = inspect(&[&made.replace("sp=ra", "sp=raud")]);
-    assert!(!forged.status.success(), "{forged:?}");
-    assert!(text(&forged).contains("the signature fits none of the keys"), "{forged:?}");
-    for output in [&fine, &denied, &forged] {
+    let inspect = |arguments: &[&str]| {
+        let output = sas(&[&["inspect"], arguments].concat(), &variables);
         assert!(!format!("{output:?}").contains(&of.keys[0]), "{output:?}");
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (is_fine, shown) = inspect(&[&made, "--json", "--method", "POST"]);
+    let shown: Value = serde_json::from_str(&shown).expect("JSON");
+    assert_eq!((is_fine, &shown["valid"], &shown["signedBy"]), (true, &json!(true), &json!(1)));
+    assert_eq!(shown["action"], json!({ "name": "insert an entity", "allowed": true }));
+    let url = format!("http://h/{}/People(PartitionKey='a',RowKey='r')?{made}", of.name);
+    let forged = made.replace("sp=ra", "sp=raud");
+    for (arguments, told) in [
+        (&[url.as_str(), "--method", "DELETE"][..], "Does not allow to delete an entity"),
+        (&[&forged], "the signature fits none of the keys"),
+        (&["nothing"], ""),
+    ] {
+        let (is_fine, shown) = inspect(arguments);
+        assert!(!is_fine && shown.contains(told), "{shown}");
     }
-    assert!(!inspect(&["nothing"]).status.success());
 }
