@@ -5,7 +5,7 @@ use serde_json::json;
 use sqlx::{Connection as _, Executor as _, PgConnection};
 
 use super::*;
-use crate::operators::{admin_of, call, done, json_of, refused, sample};
+use crate::operators::{admin_of, call, done, json_of, metric, refused};
 use crate::support::clock::JumpingClock;
 use crate::support::http::Wire;
 use crate::support::postgres::{LOCK_WAITERS, text};
@@ -62,6 +62,17 @@ fn entities_expire_at_the_date_that_they_carry_or_by_their_age() {
             table.seed(dated("text", json!(at(-3600)), None));
             table.seed(dated("long", json!("5"), Some("Edm.Int64")));
         }
+        // An index finds them.
+        let indexed = client.table();
+        for n in 0..30 {
+            let expires = at(if n % 3 == 0 { -60 } else { 3600 });
+            let expires = json!({ "Expires@odata.type": date, "Expires": expires });
+            indexed.seed(with_keys(&format!("p{n:02}"), "r", expires));
+        }
+        indexed.seed(with_keys("none", "r", json!({})));
+        for property in ["Expires", "Timestamp"] {
+            site.json(&["index", "create", &indexed.name, property, "--account", "acct0001", "--yes"]);
+        }
         // In other partitions, which a spread table has in other buckets.
         for n in 0..40 {
             let expires = json!({ "Expires@odata.type": date, "Expires": at(-n) });
@@ -75,95 +86,29 @@ fn entities_expire_at_the_date_that_they_carry_or_by_their_age() {
         until("the end of a pass", || rules(&site)[0]["sweptUntil"].is_string());
         assert_eq!(rules(&site)[0]["expired"], 42);
         until("the metrics", || {
-            let metrics = call(&admin, "GET", "/metrics", "");
-            let metrics = String::from_utf8(metrics.body).expect("text");
-            sample(&metrics, "rowhouse_expired_entities_total") == 42.0
-                && sample(&metrics, "rowhouse_expiry_tables") == 1.0
-                && sample(&metrics, "rowhouse_expiry_lag_seconds") < 60.0
+            metric(&admin, "rowhouse_expired_entities_total") == 42.0
+                && metric(&admin, "rowhouse_expiry_tables") == 1.0
+                && metric(&admin, "rowhouse_expiry_lag_seconds") < 60.0
         });
-        set(&site, &t.name, &["--after", "1s", "--every", "1s"]);
-        until("the others, by their age", || t.count() == 0);
-        assert_eq!(untouched.count(), 5, "tables without a rule are left alone");
-        let mistake = ["expire", "set", &t.name, "--after", "soon", "--account", "acct0001"];
-        site.fails(&mistake, &["soon", "30d"]);
-        site.json(&["expire", "clear", &t.name, "--account", "acct0001"]);
-        assert_eq!(rules(&site), Vec::<Value>::new());
-        site.fails(&["expire", "clear", &t.name, "--account", "acct0001"], &[&t.name]);
-    }
-}
-
-#[test]
-fn an_index_finds_what_has_expired() {
-    for (site, more) in sites() {
-        let (_server, admin, client) = served(&site, more);
-        let t = client.table();
-        let date = Some("Edm.DateTime");
-        for n in 0..30 {
-            let expires = at(if n % 3 == 0 { -60 } else { 3600 });
-            t.seed(with_keys(
-                &format!("p{n:02}"),
-                "r",
-                json!({ "Expires@odata.type": date, "Expires": expires }),
-            ));
+        set(&site, &indexed.name, &["--at", "Expires", "--every", "1s"]);
+        until("what has expired, by the index", || indexed.count() == 21);
+        for table in [&t, &indexed] {
+            set(&site, &table.name, &["--after", "1s", "--every", "1s"]);
         }
-        t.seed(with_keys("none", "r", json!({})));
-        for property in ["Expires", "Timestamp"] {
-            site.json(&["index", "create", &t.name, property, "--account", "acct0001", "--yes"]);
-        }
-        set(&site, &t.name, &["--at", "Expires", "--every", "1s"]);
-        until("what has expired", || t.count() == 21);
-        set(&site, &t.name, &["--after", "1s", "--every", "1s"]);
-        until("the rest, by its age", || t.count() == 0);
-        // Both were read: the database counts with a delay.
+        until("the others, by their age", || t.count() == 0 && indexed.count() == 0);
+        // Both indexes were read: the database counts with a delay.
         until("the uses", || {
             let indexes = json_of(&call(&admin, "GET", "/indexes", ""));
             indexes.as_array().expect("a list").iter().all(|index| index["uses"].as_u64() > Some(0))
         });
-    }
-}
-
-#[test]
-fn an_entity_whose_time_is_extended_is_never_lost() {
-    for (site, more) in sites() {
-        let (server, _, client) = served(&site, more);
-        let t = client.table();
-        let entities = 150;
-        for n in 0..entities {
-            let expires = json!({ "Expires@odata.type": "Edm.DateTime", "Expires": at(4 + 3 * (n % 6)) });
-            t.seed(with_keys(&format!("p{}", n % 5), &n.to_string(), expires));
+        assert_eq!(untouched.count(), 5, "tables without a rule are left alone");
+        let mistake = ["expire", "set", &t.name, "--after", "soon", "--account", "acct0001"];
+        site.fails(&mistake, &["soon", "30d"]);
+        for table in [&t, &indexed] {
+            site.json(&["expire", "clear", &table.name, "--account", "acct0001"]);
         }
-        set(&site, &t.name, &["--at", "Expires", "--every", "1s"]);
-        let extended = json!({ "Expires@odata.type": "Edm.DateTime", "Expires": at(3600) });
-        // Several clients extend, many entities about when they expire; some come too late.
-        let kept: Vec<i64> = std::thread::scope(|scope| {
-            let worker = |which: i64| {
-                let (server, name, extended) = (&server, &t.name, &extended);
-                scope.spawn(move || {
-                    let client = server.client();
-                    let t = Table::new(&client, name);
-                    let mut kept = Vec::new();
-                    for n in (which..entities).step_by(3) {
-                        pace(Duration::from_millis(150));
-                        let answer = t.merge(&format!("p{}", n % 5), &n.to_string(), extended, Some("*"));
-                        assert!([204, 404].contains(&answer.status), "{answer:?}");
-                        if answer.status == 204 {
-                            kept.push(n);
-                        }
-                    }
-                    kept
-                })
-            };
-            let workers: Vec<_> = (0..3).map(worker).collect();
-            workers.into_iter().flat_map(|worker| worker.join().expect("a worker")).collect()
-        });
-        println!("{} of {entities} were extended", kept.len());
-        until("the others", || t.count() == kept.len());
-        // A pass that began after that has looked at all of them.
-        let since = at(0);
-        until("another pass", || rules(&site)[0]["sweptUntil"].as_str().is_some_and(|until| *until > *since));
-        for n in kept {
-            t.get(&format!("p{}", n % 5), &n.to_string()).expect(200);
-        }
+        assert_eq!(rules(&site), Vec::<Value>::new());
+        site.fails(&["expire", "clear", &t.name, "--account", "acct0001"], &[&t.name]);
     }
 }
 
@@ -182,32 +127,14 @@ fn a_sweep_goes_on_after_its_server_has_ended() {
             batch.commit(&client);
         }
         // A second server beside the first, where the database takes one.
-        let second = (!site.url.starts_with("sqlite")).then(|| served(&site, more));
+        let second = (!site.is_sqlite()).then(|| served(&site, more));
         set(&site, &t.name, &["--at", "Expires", "--every", "1s"]);
         until("the first step", || rules(&site)[0]["expired"].as_u64().is_some_and(|expired| expired > 0));
         drop(first);
-        let (other, client) = match second {
-            Some((server, _, client)) => (server, client),
-            None => {
-                let (server, _, client) = served(&site, more);
-                (server, client)
-            }
-        };
+        let (_other, _, client) = second.unwrap_or_else(|| served(&site, more));
         let t = Table::new(&client, &t.name);
         until("the rest", || t.count() == 0);
         assert!(rules(&site)[0]["expired"].as_u64().is_some_and(|expired| expired <= 3000));
-        drop(other);
-    }
-}
-
-/// Changes what is stored.
-fn change(site: &Site, text: &str) {
-    match site.url.strip_prefix("sqlite://") {
-        Some(file) => {
-            let database = rusqlite::Connection::open(file).expect("the file opens");
-            database.execute_batch(text).expect("rows change");
-        }
-        None => crate::support::postgres::execute(&site.url, text),
     }
 }
 
@@ -219,9 +146,9 @@ fn what_a_clock_ahead_has_stored_delays_nothing() {
         set(&site, &t.name, &["--at", "Expires", "--every", "1s"]);
         until("the end of a pass", || rules(&site)[0]["sweptUntil"].is_string());
         drop(server);
-        change(&site, "UPDATE expiry SET due = due + 36000000000, clean = clean + 36000000000");
-        if !site.url.starts_with("sqlite") {
-            change(&site, "UPDATE upkeep_lease SET holder = holder + 1, until = until + 36000000000");
+        site.execute("UPDATE expiry SET due = due + 36000000000, clean = clean + 36000000000");
+        if !site.is_sqlite() {
+            site.execute("UPDATE upkeep_lease SET holder = holder + 1, until = until + 36000000000");
         }
         assert_eq!(rules(&site)[0]["behindSeconds"].as_u64().map(|behind| behind < 3600), Some(true));
         let (_server, _, client) = served(&site, &[]);
@@ -238,12 +165,11 @@ fn what_a_clock_ahead_has_stored_delays_nothing() {
 fn a_server_whose_clock_was_ahead_expires_nothing_early() {
     for site in Site::both() {
         let Some(clock) = JumpingClock::new(&site.folder) else { return };
-        let account = account(1);
-        let accounts = ["--accounts", &account.setting()];
-        let arguments = ["serve", "--listen", "127.0.0.1:0", "--database-url", &site.url];
-        let server =
-            Process::spawn(fresh_folder(), &[&arguments[..], &accounts].concat(), &clock.variables());
-        let client = Client::path_style(server.address(), account);
+        let setting = account(1).setting();
+        let arguments =
+            ["serve", "--listen", "127.0.0.1:0", "--database-url", &site.url, "--accounts", &setting];
+        let server = Process::spawn(fresh_folder(), &arguments, &clock.variables());
+        let client = server.client();
         let t = client.table();
         let date = Some("Edm.DateTime");
         t.seed(with_keys("p", "before", json!({})));

@@ -5,9 +5,10 @@ use std::process::{Child, Command, Stdio};
 use rusqlite::Connection;
 use serde_json::json;
 
-use super::indexing::HeldTransaction;
+use super::copying::batch_rows;
+use super::indexing::{HeldTransaction, filled};
 use super::*;
-use crate::operators::{TOKEN, admin_of, call, done, sample};
+use crate::operators::{TOKEN, admin_of, call, done, read_by_index};
 use crate::support::http::Wire;
 use crate::support::postgres::{Writer, text};
 use crate::support::server::account;
@@ -37,9 +38,7 @@ impl SlowBuilds {
         server.client().create_table(&table).expect(201);
         let Some(file) = file_of(&site) else {
             let client = server.client();
-            let filled = Table::new(&client, &table);
-            (0..10)
-                .for_each(|row| drop(filled.seed(with_keys("p", &format!("{row:06}"), json!({ "N": row })))));
+            batch_rows(&client, &Table::new(&client, &table), "p", 10);
             let held = Some(HeldTransaction::begin(&site.url));
             return Self { site, server, table, held };
         };
@@ -171,12 +170,6 @@ fn file_of(site: &Site) -> Option<PathBuf> {
     site.url.strip_prefix("sqlite://").map(PathBuf::from)
 }
 
-/// Rows that a server has looked up by index.
-fn by_index(server: &Process) -> f64 {
-    let metrics = call(&admin_of(server), "GET", "/metrics", "");
-    sample(&String::from_utf8_lossy(&metrics.body), "rowhouse_filter_rows_examined_total{by=\"index\"}")
-}
-
 /// A number that a query returns, of either database.
 fn number(site: &Site, on_sqlite: &str, on_postgres: &str) -> i64 {
     match file_of(site) {
@@ -202,33 +195,17 @@ fn rows_about_indexes(site: &Site) -> i64 {
     number(site, all, all)
 }
 
-/// The index is dropped, or its table is deleted, while it is built.
 #[test]
-fn a_build_that_is_cancelled_leaves_nothing_and_may_begin_again() {
-    for (mut slow, deletes_table) in
-        [false, true].into_iter().flat_map(|deletes| SlowBuilds::both().map(|slow| (slow, deletes)))
-    {
-        let number = slow.begin_build();
-        if deletes_table {
-            slow.server.client().delete_table(&slow.table).expect(204);
-        } else {
-            slow.drop_index(number);
-        }
+fn a_build_whose_table_is_deleted_leaves_nothing() {
+    for mut slow in SlowBuilds::both() {
+        slow.begin_build();
+        slow.server.client().delete_table(&slow.table).expect(204);
         assert_eq!(slow.list(), json!([]));
         drop(slow.held.take());
         until("the removal", || slow.is_clean());
         slow.log_is_calm();
-        if deletes_table {
-            slow.server.client().create_table(&slow.table).expect(201);
-            assert_eq!((slow.list(), slow.found("N eq 7")), (json!([]), String::new()));
-            continue;
-        }
-        assert_eq!(slow.found("N eq 7"), "000007");
-        let again = slow.ask_for_index();
-        until("the index", || slow.list()[0]["state"] == "ready");
-        assert_eq!((slow.list()[0]["id"].as_i64(), indexes_in(&slow.site)), (Some(again), 1));
-        assert_eq!(slow.found("N eq 7"), "000007");
-        assert!(by_index(&slow.server) > 0.0);
+        slow.server.client().create_table(&slow.table).expect(201);
+        assert_eq!((slow.list(), slow.found("N eq 7")), (json!([]), String::new()));
     }
 }
 
@@ -240,8 +217,7 @@ fn a_command_cancels_the_build_of_a_server_on_sqlite() {
     let creating = slow.index_command("create", &["--kind", "number", "--yes"]);
     until("the index", || rows_about_indexes(&slow.site) == 1);
     slow.stop_in_build();
-    let interrupted = Command::new("kill").args(["-s", "INT", &creating.id().to_string()]).status();
-    assert!(interrupted.is_ok_and(|status| status.success()));
+    signal(&creating, "INT");
     let ended = slow.cancelled_by(creating);
     failed(&ended, &["interrupted; the index is dropped"]);
     until("the removal", || slow.is_clean());
@@ -250,6 +226,12 @@ fn a_command_cancels_the_build_of_a_server_on_sqlite() {
     let ended = slow.cancelled_by(slow.index_command("drop", &["--json"]));
     assert_eq!(printed(&ended)["removed"], true);
     Table::new(&slow.server.client(), &slow.table).seed(with_keys("q", "r", json!({ "N": 7 })));
+    // It may begin again.
+    let again = slow.ask_for_index();
+    until("the index", || slow.list()[0]["state"] == "ready");
+    assert_eq!((slow.list()[0]["id"].as_i64(), indexes_in(&slow.site)), (Some(again), 1));
+    assert_eq!(slow.found("N eq 7"), "000007,r");
+    assert!(read_by_index(&slow.admin()) > 0.0);
 }
 
 /// Whether a session is at a build, asked of PostgreSQL as a role that sees all sessions.
@@ -326,7 +308,7 @@ fn a_server_that_was_killed_in_a_build_on_sqlite_builds_the_index_after_its_rest
     until("the index", || slow.list()[0]["state"] == "ready");
     assert_eq!((slow.list()[0]["id"].as_i64(), indexes_in(&slow.site)), (Some(number), 1));
     assert_eq!(slow.found("N eq 299999"), "299999");
-    assert!(by_index(&slow.server) > 0.0);
+    assert!(read_by_index(&slow.admin()) > 0.0);
     let SlowBuilds { site, server, .. } = slow;
     drop(server);
     let db = Connection::open(file_of(&site).expect("a file")).expect("the database");
@@ -338,37 +320,27 @@ fn a_server_that_was_killed_in_a_build_on_sqlite_builds_the_index_after_its_rest
 fn a_backup_has_the_indexes_and_finishes_those_that_were_not_complete() {
     let site = Site::sqlite();
     let server = serve(&site);
-    let table = fresh_name();
-    let here = server.client();
-    here.create_table(&table).expect(201);
-    let filled = Table::new(&here, &table);
-    for row in 0..20 {
-        filled.seed(with_keys("p", &format!("{row:02}"), json!({ "N": row, "S": format!("s{row}") })));
-    }
+    let table = filled(&server.client(), 20).name;
     let made = site.json(&["index", "create", &table, "N", "--account", &account(1).name, "--yes"]);
     assert_eq!(made["state"], "ready");
     drop(server);
     // As if the server had been stopped before it built this one.
-    let db = Connection::open(file_of(&site).expect("a file")).expect("the database");
-    let unbuilt = "INSERT INTO property_indexes SELECT 77, table_no, 'S', 'text', 0, created FROM tables";
-    db.execute_batch(unbuilt).expect("a row");
-    drop(db);
+    site.execute("INSERT INTO property_indexes SELECT 77, table_no, 'S', 'text', 0, created FROM tables");
     site.json(&["backup", "copy.db"]);
     let url = format!("sqlite://{}", site.folder.join("copy.db").display());
     let restored = Site { folder: fresh_folder(), url };
     assert_eq!((indexes_in(&restored), rows_about_indexes(&restored)), (1, 2));
     let server = serve(&restored);
-    assert_eq!(found(&server, &table, "N eq 7"), "07");
-    assert!(by_index(&server) > 0.0, "it is used at once");
-    let ready = |listed: Value| {
-        listed
-            .as_array()
-            .is_some_and(|all| all.len() == 2 && all.iter().all(|index| index["state"] == "ready"))
-    };
-    until("the other", || ready(done(&call(&admin_of(&server), "GET", "/indexes", ""), 200)));
-    let before = by_index(&server);
-    assert_eq!(found(&server, &table, "S eq 's7'"), "07");
-    assert!(by_index(&server) > before);
+    let admin = admin_of(&server);
+    assert_eq!(found(&server, &table, "N eq 7"), "0007");
+    let by_first = read_by_index(&admin);
+    assert!(by_first > 0.0, "it is used at once");
+    until("the other", || {
+        let listed = done(&call(&admin, "GET", "/indexes", ""), 200);
+        (0..2).all(|at: usize| listed[at]["state"] == "ready")
+    });
+    assert_eq!(found(&server, &table, "S eq 's7'"), "0007");
+    assert!(read_by_index(&admin) > by_first);
 }
 
 #[test]
@@ -382,33 +354,26 @@ fn the_secondary_uses_the_indexes_of_the_replica() {
     for name in [&indexed_there, &indexed_here] {
         for client in [&primary, &replica] {
             client.create_table(name).expect(201);
-            let table = Table::new(client, name);
-            (0..20)
-                .for_each(|row| drop(table.seed(with_keys("p", &format!("{row:02}"), json!({ "N": row })))));
+            batch_rows(client, &Table::new(client, name), "p", 20);
         }
     }
     for (site, name) in [(&there, &indexed_there), (&here, &indexed_here)] {
         site.json(&["index", "create", name, "N", "--account", &account(1).name]);
     }
-    let reads = |client: &Client, name: &str| Table::new(client, name).matching_rows("N eq 7");
+    // Whether a query of a table reads an index.
+    let is_narrowed = |client: &Client, name: &str| {
+        let before = read_by_index(&admin_of(&front));
+        assert_eq!(Table::new(client, name).matching_rows("N eq 7"), "000007");
+        read_by_index(&admin_of(&front)) > before
+    };
     // Each has the index of the one table, and not of the other.
     for (client, with, without) in
         [(&secondary, &indexed_there, &indexed_here), (&primary, &indexed_here, &indexed_there)]
     {
-        until("the index is used", || {
-            let before = by_index(&front);
-            assert_eq!(reads(client, with), "07");
-            by_index(&front) > before
-        });
-        let before = by_index(&front);
-        assert_eq!(reads(client, without), "07");
-        assert_eq!(by_index(&front), before);
+        until("the index is used", || is_narrowed(client, with));
+        assert!(!is_narrowed(client, without));
     }
     // It is dropped there.
     there.json(&["index", "drop", &indexed_there, "N", "--account", &account(1).name]);
-    until("the index is not used", || {
-        let before = by_index(&front);
-        assert_eq!(reads(&secondary, &indexed_there), "07");
-        by_index(&front) == before
-    });
+    until("the index is not used", || !is_narrowed(&secondary, &indexed_there));
 }

@@ -3,13 +3,13 @@
 use serde_json::json;
 
 use super::*;
-use crate::operators::{admin_of, ask};
-use crate::support::postgres::{as_role, execute, text, try_execute};
+use crate::operators::{TOKEN, admin_of, read_by_index};
+use crate::support::postgres::{Writer, execute, text, try_execute};
 use crate::support::server::account;
 
 const ROWS: usize = 40;
 
-fn filled<'a>(client: &'a Client, rows: usize) -> Table<'a> {
+pub(super) fn filled<'a>(client: &'a Client, rows: usize) -> Table<'a> {
     let table = client.table();
     for number in 0..rows {
         let properties = json!({ "N": number, "S": format!("s{number}"), "Größe": number % 5 });
@@ -18,24 +18,10 @@ fn filled<'a>(client: &'a Client, rows: usize) -> Table<'a> {
     table
 }
 
-/// Row keys of a filtered query.
-fn found(table: &Table<'_>, filter: &str) -> String {
-    table.matching_rows(filter)
-}
-
-/// Rows that a server has looked up by index.
-fn by_index(server: &Process) -> u64 {
-    let metrics = String::from_utf8(ask(&admin_of(server), "GET", "/metrics", "").body).expect("text");
-    let line =
-        metrics.lines().find(|line| line.starts_with("rowhouse_filter_rows_examined_total{by=\"index\"}"));
-    line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).expect("a number")
-}
-
 /// Two servers on PostgreSQL; one on a SQLite file, which can have no other.
 fn servers(site: &Site) -> Vec<Process> {
-    let accounts = account(1).setting();
-    let server = || site.server(&["--accounts", &accounts, "--admin-listen", "127.0.0.1:0"]);
-    (0..if site.url.starts_with("sqlite") { 1 } else { 2 }).map(|_| server()).collect()
+    let server = || site.served(&["--admin-listen", "127.0.0.1:0", "--admin-token", TOKEN]).0;
+    (0..if site.is_sqlite() { 1 } else { 2 }).map(|_| server()).collect()
 }
 
 #[test]
@@ -56,17 +42,17 @@ fn every_server_follows_what_a_command_makes_and_drops() {
         for (server, client) in servers.iter().zip(&clients) {
             let table = Table::new(client, &name);
             until("the index is used", || {
-                assert_eq!(found(&table, "S eq 's7'"), "0007");
-                by_index(server) > 0
+                assert_eq!(table.matching_rows("S eq 's7'"), "0007");
+                read_by_index(&admin_of(server)) > 0.0
             });
-            assert_eq!(found(&table, "Größe ge 4 and N lt 10"), "0004,0009");
+            assert_eq!(table.matching_rows("Größe ge 4 and N lt 10"), "0004,0009");
         }
         let listed = index("list", &[]);
         assert_eq!(listed.as_array().map(Vec::len), Some(2), "{listed}");
         assert!(listed[0]["bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{listed}");
         assert_eq!(index("drop", &["S"])["removed"], true);
         assert_eq!(index("list", &[])[0]["property"], "Größe");
-        assert_eq!(found(&table, "S eq 's7'"), "0007");
+        assert_eq!(table.matching_rows("S eq 's7'"), "0007");
     }
 }
 
@@ -97,36 +83,22 @@ fn a_database_without_a_server_gets_indexes_too() {
 }
 
 #[test]
-fn what_the_database_says_of_an_index_that_it_refuses_is_shown() {
-    let site = Site::postgres();
-    let (server, client) = site.served(&[]);
-    let name = filled(&client, 1).name;
+fn an_index_that_cannot_be_made_or_would_keep_writes_waiting_is_refused_with_its_reason() {
+    let [file, owner] = Site::both();
+    let [(held, in_file), (server, in_database)] = [&file, &owner].map(|site| site.served(&[]));
+    let [one, other] = [&in_file, &in_database].map(|client| filled(client, 1).name);
     drop(server);
-    let role = format!("no_owner_{}", std::process::id());
-    let create = format!(
-        "CREATE ROLE {role} LOGIN PASSWORD 'p'; GRANT ALL ON SCHEMA public TO {role}; \
-         GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}; GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {role}"
-    );
-    execute(&site.url, &create);
-    let mut limited = Site::sqlite();
-    limited.url = as_role(&site.url, &role);
-    let account = account(1).name;
-    let create = ["index", "create", &name, "N", "--account", &account];
-    limited.fails(&create, &["refuses to make the index", "must be owner of table entities"]);
-    assert_eq!(site.json(&["index", "list"]), json!([]));
-    execute(&site.url, &format!("DROP OWNED BY {role}; DROP ROLE {role}"));
-}
-
-#[test]
-fn a_file_that_a_server_has_is_not_built_in_without_asking() {
-    let site = Site::sqlite();
-    let (_server, client) = site.served(&[]);
-    let name = filled(&client, 1).name;
-    site.fails(
-        &["index", "create", &name, "N", "--account", &account(1).name],
-        &["all writes wait", "--yes"],
-    );
-    assert_eq!(site.json(&["index", "list"]), json!([]));
+    let writer = Writer::of(&owner.url);
+    let limited = Site { folder: fresh_folder(), url: writer.url.clone() };
+    for (site, table, words) in [
+        (&limited, &other, ["refuses to make the index", "must be owner of table entities"]),
+        // A server has this file.
+        (&file, &one, ["all writes wait", "--yes"]),
+    ] {
+        site.fails(&["index", "create", table, "N", "--account", &account(1).name], &words);
+        assert_eq!(site.json(&["index", "list"]), json!([]));
+    }
+    drop(held);
 }
 
 /// A transaction on PostgreSQL that has written something: builds wait for it.
@@ -202,30 +174,17 @@ fn an_index_that_the_database_has_lost_is_told_and_does_no_harm() {
         let client = server.client();
         let table = filled(&client, ROWS);
         site.json(&["index", "create", &table.name, "N", "--account", &account(1).name, "--yes"]);
-        let fine = site.run(&["check", "--json"]);
-        assert!(!String::from_utf8_lossy(&fine.stdout).contains("not in the database"), "{fine:?}");
-        if let Some(file) = site.url.strip_prefix("sqlite://") {
-            let db = rusqlite::Connection::open(file).expect("the file");
-            let name: String = db
-                .query_row(
-                    "SELECT name FROM sqlite_schema WHERE name LIKE 'property_index_%' AND type = 'index'",
-                    [],
-                    |row| row.get(0),
-                )
-                .expect("an index");
-            db.execute_batch(&format!("DROP INDEX {name}")).expect("it is there");
-        } else {
-            let name =
-                text(&site.url, "SELECT relname::text FROM pg_class WHERE relname LIKE 'property_index_%_0'");
-            execute(&site.url, &format!("DROP INDEX {name}"));
-        }
+        let told = || String::from_utf8_lossy(&site.run(&["check", "--json"]).stdout).into_owned();
+        assert!(!told().contains("not in the database"), "{}", told());
+        let number = &site.json(&["index", "list"])[0]["id"];
+        let bucket = if site.is_sqlite() { "" } else { "_0" };
+        site.execute(&format!("DROP INDEX property_index_{number}{bucket}"));
         until("the index is not asked", || {
-            let before = by_index(&server);
-            assert_eq!(found(&table, "N eq 7"), "0007");
-            by_index(&server) == before
+            let before = read_by_index(&admin_of(&server));
+            assert_eq!(table.matching_rows("N eq 7"), "0007");
+            read_by_index(&admin_of(&server)) == before
         });
-        let told = site.run(&["check", "--json"]);
-        let told = String::from_utf8_lossy(&told.stdout).into_owned();
-        assert!(told.contains(&format!("{} over N (number)", table.name.to_lowercase())), "{told}");
+        let lost = format!("{} over N (number)", table.name.to_lowercase());
+        assert!(told().contains(&lost), "{}", told());
     }
 }
