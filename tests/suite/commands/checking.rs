@@ -7,7 +7,7 @@ use crate::support::postgres::{as_role, execute};
 use crate::support::server::account;
 use crate::tls::fixture;
 
-/// What a check has found; its text counts as many problems as its JSON, and its status tells whether there are any.
+/// What a check has found. Its text has as many problems as its JSON, and its status tells whether it has any.
 #[track_caller]
 pub fn check_with(site: &Site, arguments: &[&str], variables: &[(&str, &str)]) -> Value {
     let output = site.run_with(&[&["check", "--json"], arguments].concat(), variables);
@@ -30,7 +30,7 @@ pub fn all(told: &Value) -> &Vec<Value> {
     told["checks"].as_array().expect("findings")
 }
 
-/// Demands a finding of this name, which is `ok`, a `warning` or a `problem`, whose text and advice have these words.
+/// Demands a finding of this name, which is `ok`, a `warning` or a `problem`, with words of its text and advice.
 #[track_caller]
 pub fn finds(told: &Value, name: &str, verdict: &str, words: &[&str]) {
     let found = all(told).iter().find(|found| found["name"] == name);

@@ -44,7 +44,7 @@ pub fn filled(site: Site, rows: usize) -> (Served, String, String) {
     let served = Served::new(site);
     let client = served.client();
     let table = client.table();
-    batch_rows(&client, &table, "a", rows);
+    batch_rows(&table, "a", rows);
     let (name, place) = (table.name.clone(), served.connection_string());
     (served, name, place)
 }
@@ -55,7 +55,7 @@ pub fn connection_string(address: &str, account: &Account) -> String {
 }
 
 /// Entities with every type and awkward keys.
-pub fn seed(client: &Client, table: &Table<'_>) {
+pub fn seed(table: &Table<'_>) {
     table.seed(json!({
         "PartitionKey": "it's", "RowKey": "a b+c%20&d=é'😀",
         "S": "x\"\\\u{1}\u{0}y", "Empty": "", "B": true, "I": -5, "D": 3.0, "D2": 1.5e-7, "D3": 1e300,
@@ -71,20 +71,14 @@ pub fn seed(client: &Client, table: &Table<'_>) {
         table.seed(with_keys(key, "r", json!({})));
         table.seed(with_keys("keys", key, json!({})));
     }
-    batch_rows(client, table, "many", 2500);
+    batch_rows(table, "many", 2500);
     for partition in 0..30 {
         table.seed(with_keys(&format!("p{partition:03}"), "only", json!({ "N": partition })));
     }
 }
 
-pub fn batch_rows(client: &Client, table: &Table<'_>, partition: &str, rows: usize) {
-    for start in (0..rows).step_by(100) {
-        let mut batch = Batch::new();
-        for row in start..rows.min(start + 100) {
-            batch = batch.insert(table, &with_keys(partition, &format!("{row:06}"), json!({ "N": row })));
-        }
-        batch.commit(client);
-    }
+pub fn batch_rows(table: &Table<'_>, partition: &str, rows: usize) {
+    table.seed_many((0..rows).map(|row| with_keys(partition, &format!("{row:06}"), json!({ "N": row }))));
 }
 
 #[track_caller]
@@ -139,7 +133,7 @@ fn copies_are_equal_in_every_direction() {
     let source = Served::new(Site::sqlite());
     let client = source.client();
     let table = client.table();
-    seed(&client, &table);
+    seed(&table);
     client.create_table("Emptytable").expect(201);
     put_settings(&client, &table.name);
     let from = source.connection_string();
@@ -217,9 +211,9 @@ fn a_killed_copy_is_resumed_without_loss() {
     let source = Served::new(Site::sqlite());
     let client = source.client();
     let tables = [client.table(), client.table()];
-    batch_rows(&client, &tables[0], "a", 6000);
+    batch_rows(&tables[0], "a", 6000);
     for partition in 0..6 {
-        batch_rows(&client, &tables[1], &format!("p{partition}"), 700);
+        batch_rows(&tables[1], &format!("p{partition}"), 700);
     }
     let from = source.connection_string();
     let name = &source.account.name;
@@ -376,8 +370,8 @@ fn a_table_is_restored_under_another_name_at_a_limited_rate_with_accounts() {
         let server = from.server(&[]);
         let client = Client::path_style(server.address(), added.clone());
         let [table, other] = [client.table(), client.table()];
-        batch_rows(&client, &table, "a", 300);
-        batch_rows(&client, &other, "a", 200);
+        batch_rows(&table, "a", 300);
+        batch_rows(&other, "a", 200);
         drop(server);
         let begun = std::time::Instant::now();
         let rename = format!("{}=Restored", table.name);

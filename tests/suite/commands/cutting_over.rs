@@ -34,7 +34,7 @@ fn the_documented_cut_over_carries_policies_and_cors_rules_that_change_meanwhile
         let client = source.client();
         let [kept, emptied, dropped] = [client.table(), client.table(), client.table()];
         for table in [&kept, &emptied, &dropped] {
-            batch_rows(&client, table, "a", 120);
+            batch_rows(table, "a", 120);
             put(&client, &acl_path(&table.name), &acl("first"));
         }
         put(&client, CORS_PATH, &cors("http://first.example"));
@@ -56,7 +56,7 @@ fn the_documented_cut_over_carries_policies_and_cors_rules_that_change_meanwhile
         assert!(settings(&there, CORS_PATH).contains("first.example"));
         // Meanwhile policies and rules change, and a table is made.
         let made = client.table();
-        batch_rows(&client, &made, "a", 10);
+        batch_rows(&made, "a", 10);
         put(&client, &acl_path(&made.name), &acl("made"));
         put(&client, &acl_path(&kept.name), &acl("second"));
         put(&client, CORS_PATH, &cors("http://second.example"));
@@ -179,7 +179,7 @@ fn what_would_be_changed_and_deleted_is_counted_and_limited_before_anything_is_d
         let (source, name, from) = filled(site, 50);
         let client = source.client();
         let dropped = client.table();
-        batch_rows(&client, &dropped, "a", 20);
+        batch_rows(&dropped, "a", 20);
         let target = Served::new(Site::sqlite());
         let (here, to) = (&source.site, target.connection_string());
         copy(here, &from, &to, &[]);

@@ -142,8 +142,10 @@ fn doubtful_rows_are_read_or_rejected_one_by_one() {
         ("People.csv", "PartitionKey,RowKey\na,1\na,2,3\n", &[""][..], 1),
         (
             "People.json",
-            r#"[{"PartitionKey":"a","RowKey":"1","A":1,"A":2},{"PartitionKey":"a","RowKey":"2","N":123456789012345678901234567890},
-            {"PartitionKey":"a","RowKey":"3","N":9223372036854775808},{"PartitionKey":"a","RowKey":"4","N":9223372036854775807}]"#,
+            r#"[{"PartitionKey":"a","RowKey":"1","A":1,"A":2},
+            {"PartitionKey":"a","RowKey":"2","N":123456789012345678901234567890},
+            {"PartitionKey":"a","RowKey":"3","N":9223372036854775808},
+            {"PartitionKey":"a","RowKey":"4","N":9223372036854775807}]"#,
             &[
                 "A stands twice",
                 "N: 123456789012345678901234567890 is beyond Int64",

@@ -61,8 +61,8 @@ fn a_resumed_dump_tells_what_a_power_failure_has_taken_from_its_finished_parts()
         client.create_table(name).expect(201);
     }
     let [first, second] = ["Afirst", "Bsecond"].map(|name| Table::new(&client, name));
-    batch_rows(&client, &first, "a", 1000);
-    batch_rows(&client, &second, "b", 3000);
+    batch_rows(&first, "a", 1000);
+    batch_rows(&second, "b", 3000);
     let (here, from) = (&source.site, source.connection_string());
     killed(here, &from, "Bsecond", &["--concurrency", "1", "--rate-limit", "100"]);
     let part = parts(&here.folder.join("d/Afirst")).remove(0);

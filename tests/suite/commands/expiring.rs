@@ -118,13 +118,8 @@ fn a_sweep_goes_on_after_its_server_has_ended() {
         let (first, _, client) = served(&site, more);
         let t = client.table();
         let past = json!({ "Expires@odata.type": "Edm.DateTime", "Expires": at(-9) });
-        for partition in 0..30 {
-            let mut batch = Batch::new();
-            for row in 0..100 {
-                batch =
-                    batch.insert(&t, &with_keys(&format!("p{partition}"), &row.to_string(), past.clone()));
-            }
-            batch.commit(&client);
+        for partition in (0..30).map(|number| format!("p{number}")) {
+            t.seed_many((0..100).map(|row| with_keys(&partition, &row.to_string(), past.clone())));
         }
         // A second server beside the first, where the database takes one.
         let second = (!site.is_sqlite()).then(|| served(&site, more));

@@ -38,7 +38,7 @@ impl SlowBuilds {
         server.client().create_table(&table).expect(201);
         let Some(file) = file_of(&site) else {
             let client = server.client();
-            batch_rows(&client, &Table::new(&client, &table), "p", 10);
+            batch_rows(&Table::new(&client, &table), "p", 10);
             let held = Some(HeldTransaction::begin(&site.url));
             return Self { site, server, table, held };
         };
@@ -354,7 +354,7 @@ fn the_secondary_uses_the_indexes_of_the_replica() {
     for name in [&indexed_there, &indexed_here] {
         for client in [&primary, &replica] {
             client.create_table(name).expect(201);
-            batch_rows(client, &Table::new(client, name), "p", 20);
+            batch_rows(&Table::new(client, name), "p", 20);
         }
     }
     for (site, name) in [(&there, &indexed_there), (&here, &indexed_here)] {

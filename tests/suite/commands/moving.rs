@@ -18,13 +18,7 @@ fn a_full_disk_ends_a_copy_that_goes_on_when_there_is_room() {
     // It does not compress to less than a half.
     let mut chance = Chance::of("a full disk");
     let mut text = || (0..20).map(|_| format!("{:016x}", chance.next())).collect::<String>();
-    for start in (0..4000).step_by(100) {
-        let mut batch = Batch::new();
-        for row in start..start + 100 {
-            batch = batch.insert(&table, &with_keys("a", &format!("{row:06}"), json!({ "S": text() })));
-        }
-        batch.commit(&client);
-    }
+    table.seed_many((0..4000).map(|row| with_keys("a", &format!("{row:06}"), json!({ "S": text() }))));
     let from = source.connection_string();
     let name = source.account.name.as_str();
     let here = &source.site;
@@ -107,7 +101,7 @@ fn encrypted_endpoints_and_signatures_are_places_too() {
     let (server, _folder) = tls::server(&[]);
     let client = tls::client(&server);
     let table = client.table();
-    batch_rows(&client, &table, "a", 120);
+    batch_rows(&table, "a", 120);
     let site = Site::sqlite();
     let account = crate::support::server::account(1);
     let plain = connection_string(server.address(), &account);

@@ -11,7 +11,7 @@ fn source() -> Served {
     let client = source.client();
     client.create_table("Empty").expect(201);
     client.create_table("Orders").expect(201);
-    batch_rows(&client, &Table::new(&client, "Orders"), "a", 3000);
+    batch_rows(&Table::new(&client, "Orders"), "a", 3000);
     source
 }
 

@@ -121,8 +121,8 @@ fn a_copy_at_a_terminal_shows_a_bar_for_each_table() {
     let source = Served::new(Site::sqlite());
     let client = source.client();
     let tables = [client.table(), client.table()];
-    batch_rows(&client, &tables[0], "a", 4000);
-    batch_rows(&client, &tables[1], "b", 1500);
+    batch_rows(&tables[0], "a", 4000);
+    batch_rows(&tables[1], "b", 1500);
     // One entity differs there, and is rejected.
     let target = Served::new(Site::sqlite());
     let there = target.client();

@@ -20,8 +20,8 @@ fn large_tables_are_estimated_and_counted_exactly_on_request() {
     let admin = admin_of(&server);
     let (small, large) = (client.table(), client.table());
     small.seed(with_keys("p", "r", json!({})));
-    (0..10).for_each(|number| batch_rows(&client, &large, &format!("p{number}"), 1000));
-    batch_rows(&client, &large, "p10", 300);
+    (0..10).for_each(|number| batch_rows(&large, &format!("p{number}"), 1000));
+    batch_rows(&large, "p10", 300);
     let total = |name: &str| {
         let listed = done(&call(&admin, "GET", "/tables?account=acct0001", ""), 200);
         let tables = listed["tables"].as_array().expect("tables").clone();

@@ -182,7 +182,7 @@ fn a_table_that_is_deleted_while_it_is_copied_does_not_end_the_copy() {
     let source = Served::new(Site::sqlite());
     let client = source.client();
     let tables = [client.table(), client.table()];
-    tables.iter().for_each(|table| batch_rows(&client, table, "a", 600));
+    tables.iter().for_each(|table| batch_rows(table, "a", 600));
     let dropped = tables[0].name.clone();
     let from = gateway(&source, move |request, _| {
         let line = request.lines().next().unwrap_or_default();

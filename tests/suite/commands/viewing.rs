@@ -249,8 +249,8 @@ fn a_view_shows_its_table_alone_until_it_is_deleted() {
 fn a_sample_looks_into_many_partitions_and_a_full_pass_at_everything() {
     for viewed in Viewed::all() {
         let t = viewed.client.table();
-        batch_rows(&viewed.client, &t, "a", 1100);
-        batch_rows(&viewed.client, &t, "c", 40);
+        batch_rows(&t, "a", 1100);
+        batch_rows(&t, "c", 40);
         t.seed(with_keys("b", "0", json!({ "Second": 0 })));
         t.seed(with_keys("c", "1", json!({ "Hidden": 1 })));
         t.seed(with_keys("d", "0", json!({ "Fourth": 0 })));

@@ -282,17 +282,9 @@ fn a_query_is_explained_and_measured() {
     let (_server, admin, client) = console("sqlite::memory:", &[]);
     let (account, table) = (client.account.name.as_str(), client.table());
     // More entries than a page looks up.
-    for start in (0..4100).step_by(100) {
-        let mut batch = Batch::new();
-        for row in start..start + 100 {
-            let properties = json!({ "N": row, "S": format!("s{row}"), "M": row });
-            batch = batch.insert(&table, &with_keys("p", &format!("{row:06}"), properties));
-        }
-        batch.commit(&client);
-    }
-    for row in 0..10 {
-        table.seed(with_keys("q", &format!("{row:06}"), json!({ "M": row })));
-    }
+    let indexed = |row: usize| json!({ "N": row, "S": format!("s{row}"), "M": row });
+    table.seed_many((0..4100).map(|row| with_keys("p", &format!("{row:06}"), indexed(row))));
+    table.seed_many((0..10).map(|row| with_keys("q", &format!("{row:06}"), json!({ "M": row }))));
     for (property, kind) in [("N", "number"), ("S", "text")] {
         let wanted = json!({ "account": account, "table": table.name, "property": property, "kind": kind });
         done(&call(&admin, "POST", "/indexes", &wanted.to_string()), 201);
@@ -335,7 +327,8 @@ fn a_query_is_explained_and_measured() {
         );
     }
     assert_eq!(done(&explain(json!({ "filter": "M eq 7" })), 200)["residual"], "M eq 7");
-    let newest = json!({ "filter": "PartitionKey ge 'p' and M lt 9", "orderby": "PartitionKey desc,RowKey desc", "top": 2 });
+    let descending = "PartitionKey desc,RowKey desc";
+    let newest = json!({ "filter": "PartitionKey ge 'p' and M lt 9", "orderby": descending, "top": 2 });
     let shown = done(&explain(newest), 200);
     assert!(shown["summary"].as_str().expect("words").contains("descending"), "{shown}");
     // 9 is passed over, 8 and 7 are returned.

@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use serde_json::{Value, json};
 
 use super::answer::Answer;
+use super::batch::Batch;
 use super::client::{Client, Request};
 use super::encode::{entity_path, escape};
 
@@ -19,6 +20,15 @@ impl<'a> Table<'a> {
     /// Names a table that exists, or one that does not.
     pub fn new(client: &'a Client, name: impl Into<String>) -> Self {
         Self { client, name: name.into() }
+    }
+
+    /// Inserts entities of one partition, a hundred in each transaction.
+    pub fn seed_many(&self, entities: impl IntoIterator<Item = Value>) {
+        let entities: Vec<Value> = entities.into_iter().collect();
+        for part in entities.chunks(100) {
+            let batch = part.iter().fold(Batch::new(), |batch, entity| batch.insert(self, entity));
+            batch.commit(self.client);
+        }
     }
 
     /// Path of the entity set.
