@@ -39,6 +39,28 @@ const LETTERS: [&str; 30] = [
     "x-ms-version",
 ];
 
+/// Errors of operations that speak XML, and of the front door where no JSON was asked for.
+const XML: [&str; 3] = [
+    "<?xml version=\"1.0\" encoding=\"utf-8\"?><m:error \
+     xmlns:m=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\"><m:code>",
+    "</m:code><m:message xml:lang=\"en-US\">",
+    "</m:message></m:error>",
+];
+/// Errors of the table layer.
+const TABLE_XML: [&str; 3] = [
+    "<?xml version=\"1.0\" encoding=\"utf-8\"?><error \
+     xmlns=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\"><code>",
+    "</code><message xml:lang=\"en-US\">",
+    "</message></error>",
+];
+/// The oldest form, which the front end has where a version is missing or is none.
+const FRONT_END: [&str; 3] = [
+    "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\" standalone=\"yes\"?>\r\n\
+     <error xmlns=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\">\r\n  <code>",
+    "</code>\r\n  <message xml:lang=\"en-US\">",
+    "</message>\r\n</error>",
+];
+
 /// What the request asked for, as far as the answer has to repeat it.
 #[derive(Debug, Clone, Default)]
 pub struct Asked {
@@ -162,9 +184,9 @@ impl Answer {
         assert_eq!(self.need("Content-Type"), kind, "{self}");
         let is_old = self.asked.version.is_none() && !self.asked.line.starts_with("OPTIONS ");
         let (found_code, found_message) = match json {
-            _ if is_old => self.front_end_error(),
+            _ if is_old => self.error_in(FRONT_END),
             true => self.odata_error(),
-            false => self.xml_error(),
+            false => self.error_in(XML),
         };
         assert_eq!((found_code.as_str(), found_message.as_str()), (code, message), "{self}");
         self
@@ -176,7 +198,7 @@ impl Answer {
         assert_eq!(self.status, status, "{self}");
         assert_eq!(self.need("x-ms-error-code"), code, "{self}");
         assert_eq!(self.need("Content-Type"), "application/xml", "{self}");
-        let (found_code, found_message) = self.xml_error();
+        let (found_code, found_message) = self.error_in(XML);
         assert_eq!((found_code.as_str(), found_message.as_str()), (code, message), "{self}");
         self
     }
@@ -202,21 +224,7 @@ impl Answer {
         for name in ["Cache-Control", "X-Content-Type-Options", "x-ms-error-code"] {
             assert_eq!(self.header(name), None, "{name} {self}");
         }
-        assert_eq!(self.front_end_error(), (code.to_owned(), message.to_owned()), "{self}");
-    }
-
-    /// Code and first line of the message of an error in the oldest form, which the front end has
-    /// where a version is missing or is none.
-    #[track_caller]
-    fn front_end_error(&self) -> (String, String) {
-        let head = "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\" standalone=\"yes\"?>\r\n\
-             <error xmlns=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\">\r\n  <code>";
-        let parts = self.text().strip_prefix(head).and_then(|rest| {
-            let (code, rest) = rest.split_once("</code>\r\n  <message xml:lang=\"en-US\">")?;
-            Some((code, rest.strip_suffix("</message>\r\n</error>")?))
-        });
-        let (code, whole) = parts.unwrap_or_else(|| panic!("not the form of this error: {self}"));
-        (code.to_owned(), self.first_line(whole))
+        assert_eq!(self.error_in(FRONT_END), (code.to_owned(), message.to_owned()), "{self}");
     }
 
     /// Demands an error of the table layer in the XML that it has since 2013-08-15.
@@ -224,15 +232,20 @@ impl Answer {
     pub fn refused_in_table_xml(self, (status, code, message): Refusal) -> Self {
         assert_eq!(self.status, status, "{self}");
         assert_eq!(self.need("Content-Type"), "application/xml;charset=utf-8", "{self}");
-        let head = format!(
-            "<?xml version=\"1.0\" encoding=\"utf-8\"?><error \
-             xmlns=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\"><code>{code}</code>\
-             <message xml:lang=\"en-US\">"
-        );
-        let whole = self.text().strip_prefix(&head).and_then(|rest| rest.strip_suffix("</message></error>"));
-        let whole = whole.unwrap_or_else(|| panic!("not the form of this error: {self}"));
-        assert_eq!(self.first_line(whole), message, "{self}");
+        assert_eq!(self.error_in(TABLE_XML), (code.to_owned(), message.to_owned()), "{self}");
         self
+    }
+
+    /// Code and first line of the message of an error in a form: what stands before the code, between the two, and
+    /// after the message.
+    #[track_caller]
+    fn error_in(&self, [before, between, after]: [&str; 3]) -> (String, String) {
+        let parts = self.text().strip_prefix(before).and_then(|rest| {
+            let (code, rest) = rest.split_once(between)?;
+            Some((code, rest.strip_suffix(after)?))
+        });
+        let (code, whole) = parts.unwrap_or_else(|| panic!("not the form of this error: {self}"));
+        (code.to_owned(), self.first_line(whole))
     }
 
     /// Code and first line of the message of a JSON error, whose form is
@@ -253,18 +266,6 @@ impl Answer {
         let head = &form[..form.find("\"value\"").expect("the form has a value")];
         assert!(self.text().starts_with(head), "members out of order: {self}");
         (code, self.first_line(&whole))
-    }
-
-    #[track_caller]
-    fn xml_error(&self) -> (String, String) {
-        let text = self.text();
-        let head = "<?xml version=\"1.0\" encoding=\"utf-8\"?><m:error xmlns:m=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\"><m:code>";
-        let parts = text.strip_prefix(head).and_then(|rest| {
-            let (code, rest) = rest.split_once("</m:code><m:message xml:lang=\"en-US\">")?;
-            Some((code, rest.strip_suffix("</m:message></m:error>")?))
-        });
-        let (code, whole) = parts.unwrap_or_else(|| panic!("not the form of an XML error: {self}"));
-        (code.to_owned(), self.first_line(whole))
     }
 
     /// Splits `Text\nRequestId:…\nTime:…` and checks the last two lines.
