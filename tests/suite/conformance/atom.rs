@@ -1,6 +1,6 @@
 //! What clients do that know only Atom (protocol §4.6).
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::atom::*;
 use crate::support::*;
@@ -15,7 +15,6 @@ cases! {
     before_2011_every_update_needs_a_condition, deleting_needs_a_condition_in_every_version,
     queries_filter_and_page, selected_properties_are_printed_alone,
     properties_are_in_ordinal_order_after_an_update, keys_with_special_characters_are_addressed,
-    what_atom_wrote_json_reads_and_the_other_way_round,
 }
 
 fn all() -> impl Iterator<Item = Option<&'static str>> {
@@ -394,16 +393,4 @@ fn keys_with_special_characters_are_addressed(client: &Client) {
         let element = format!("<d:RowKey>{row}</d:RowKey>");
         assert!(entry.contains(&element) || row.is_empty(), "{entry}");
     }
-}
-
-fn what_atom_wrote_json_reads_and_the_other_way_round(client: &Client) {
-    let t = client.table();
-    t.seed_one(json!({ "L@odata.type": "Edm.Int64", "L": "5", "S": "<&>" }));
-    let entry = get(&t, Some("2012-02-12"));
-    assert_eq!(properties(&entry), "<d:L m:type=\"Edm.Int64\">5</d:L><d:S>&lt;&amp;&gt;</d:S>");
-    let request =
-        sending(client, Some("2012-02-12"), "MERGE", &t.path("p", "r"), "<d:X m:type=\"Edm.Int32\">1</d:X>");
-    request.send().expect(204);
-    let found: Value = t.properties();
-    assert_eq!(found, json!({ "L@odata.type": "Edm.Int64", "L": "5", "S": "<&>", "X": 1 }));
 }

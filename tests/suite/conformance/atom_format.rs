@@ -12,8 +12,7 @@ cases! {
     errors_follow_what_was_asked, front_door_errors_have_prefixes_in_every_named_version,
     bodies_are_what_their_content_type_says, a_body_without_a_content_type_is_looked_at,
     what_is_no_entry_is_refused, bad_values_are_refused, keys_are_needed_once_and_must_be_text,
-    document_types_are_refused, deep_nesting_is_refused, a_great_many_properties_are_refused,
-    markup_inside_values_is_refused, prefixes_do_not_matter, foreign_namespaces_are_refused,
+    a_great_many_properties_are_refused, prefixes_do_not_matter, foreign_namespaces_are_refused,
     tables_need_a_name, signatures_work_for_old_clients,
 }
 
@@ -261,48 +260,12 @@ fn keys_are_needed_once_and_must_be_text(client: &Client) {
     assert_eq!(t.count(), 0);
 }
 
-fn document_types_are_refused(client: &Client) {
-    let t = client.table();
-    let good = entry(&(keys("p", "r") + "<d:A>&a;</d:A>"));
-    let with = |kind: &str| good.replacen("?>", &format!("?>{kind}"), 1);
-    all_refused(
-        &t,
-        &[
-            with("<!DOCTYPE entry>"),
-            with("<!DOCTYPE entry [<!ENTITY a \"x\">]>"),
-            with("<!DOCTYPE entry [<!ENTITY a SYSTEM \"file:///etc/passwd\">]>"),
-            with("<!DOCTYPE entry [<!ENTITY b \"xxxx\"><!ENTITY a \"&b;&b;&b;&b;\">]>"),
-            with(""),
-        ],
-    );
-}
-
 fn a_great_many_properties_are_refused(client: &Client) {
     let t = client.table();
     let many = |count: i32| -> String { (0..count).map(|i| format!("<d:a{i}>1</d:a{i}>")).collect() };
     refused(send_raw(&t, entry(&(keys("p", "r") + &many(253)))), Some("2012-02-12"), TOO_MANY_PROPERTIES);
     refused(send_raw(&t, entry(&(keys("p", "r") + &many(150_000)))), Some("2012-02-12"), BAD_BODY);
     assert_eq!(t.count(), 0);
-}
-
-fn deep_nesting_is_refused(client: &Client) {
-    let t = client.table();
-    let deep = |depth: usize| format!("{}{}", "<a>".repeat(depth), "</a>".repeat(depth));
-    let wide = "<d:A>1</d:A>".repeat(50_000);
-    all_refused(
-        &t,
-        &[
-            deep(100_000),
-            "<a>".repeat(200_000),
-            entry(&format!("{}<d:A>{}</d:A>", keys("p", "r"), deep(1_000))),
-            entry(&(keys("p", "r") + &wide)),
-        ],
-    );
-}
-
-fn markup_inside_values_is_refused(client: &Client) {
-    let t = client.table();
-    all_refused(&t, &[entry(&(keys("p", "r") + "<d:A>x<d:B>y</d:B></d:A>"))]);
 }
 
 fn prefixes_do_not_matter(client: &Client) {

@@ -171,6 +171,8 @@ fn a_signature_of_another_request_is_turned_away(client: &Client) {
     with("GET", &t.set()).expect(200);
     with("GET", "/Tables").turned_away(NOT_AUTHENTICATED);
     with("DELETE", &t.set()).turned_away(NOT_AUTHENTICATED);
+    let later = client.request("GET", &t.set()).date(Some(http_date(60))).auth(Auth::Header(stolen.clone()));
+    later.send().turned_away(NOT_AUTHENTICATED);
 }
 
 fn shared_key_covers_the_verb_and_the_content_type(client: &Client) {

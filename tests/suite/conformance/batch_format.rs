@@ -10,16 +10,13 @@ cases! {
     a_delete_is_answered_to_the_byte, a_failure_is_answered_to_the_byte,
     a_missing_table_is_answered_without_cache_control, a_content_id_inside_the_request_is_echoed_second,
     a_content_id_of_a_read_stands_behind_the_type, a_content_id_of_the_part_is_not_echoed,
-    parts_come_in_the_order_of_the_request, bare_line_feeds_are_read, mixed_line_ends_are_read,
-    header_names_are_read_in_any_case_and_order, inner_addresses_are_absolute_path_only_or_of_another_host,
+    parts_come_in_the_order_of_the_request, inner_addresses_are_absolute_path_only_or_of_another_host,
     a_path_without_the_account_is_read, a_key_that_looks_like_an_address_is_no_address,
     a_change_set_of_a_part_with_nothing_in_it_fails, parts_with_nothing_in_them_do_not_count,
     inner_queries_are_read_but_not_repeated, a_wrong_or_missing_inner_length_does_not_matter,
-    blank_lines_after_a_delete_do_not_matter, a_quoted_boundary_is_read,
-    a_preamble_and_an_epilogue_are_skipped, a_closing_delimiter_without_its_dashes_is_read,
-    a_percent_sign_in_a_body_is_a_percent_sign, a_boundary_inside_a_value_is_a_value,
-    a_tunnelled_verb_inside_is_executed, an_empty_change_set_succeeds_without_parts,
-    one_get_is_answered_directly, one_get_of_a_missing_entity_fails_inside,
+    a_percent_sign_in_a_body_is_a_percent_sign, a_tunnelled_verb_inside_is_executed,
+    an_empty_change_set_succeeds_without_parts, one_get_is_answered_directly,
+    one_get_of_a_missing_entity_fails_inside,
 }
 
 /// The part with its ETag and the address of the account replaced.
@@ -171,45 +168,6 @@ fn parts_come_in_the_order_of_the_request(client: &Client) {
     assert!(answer.parts[2].need("Location").ends_with("RowKey='b')"));
 }
 
-fn bare_line_feeds_are_read(client: &Client) {
-    let t = client.table();
-    t.seed_rows("p", ["d"]);
-    Batch::with_bare_line_feeds()
-        .insert(&t, &with_keys("p", "1", json!({ "A": 1 })))
-        .delete(&t, "p", "d", "*")
-        .write("MERGE", &t, ("p", "2"), &json!({ "A": 2 }), None)
-        .commit(client);
-    assert_eq!(t.matching_rows("A ge 1"), "1,2");
-}
-
-fn mixed_line_ends_are_read(client: &Client) {
-    let t = client.table();
-    let batch =
-        Batch::new().insert(&t, &with_keys("p", "1", json!({}))).insert(&t, &with_keys("p", "2", json!({})));
-    let body = batch.body();
-    let mixed: String = body
-        .split_inclusive("\r\n")
-        .enumerate()
-        .map(|(i, line)| if i % 2 == 0 { line.replace("\r\n", "\n") } else { line.to_owned() })
-        .collect();
-    assert_eq!(BatchAnswer::of(post(client, mixed).send()).parts.len(), 2);
-    assert_eq!(t.count(), 2);
-}
-
-fn header_names_are_read_in_any_case_and_order(client: &Client) {
-    let t = client.table();
-    let entity = with_keys("p", "r", json!({})).to_string();
-    let body = format!(
-        "--batch_b\r\ncontent-type: multipart/mixed; boundary=changeset_c\r\n\r\n--changeset_c\r\n\
-         content-transfer-encoding: binary\r\nCONTENT-TYPE: application/http\r\n\r\n\
-         POST {} HTTP/1.1\r\nDataserviceversion: 3.0\r\nX-Ms-Version: 2019-02-02\r\nprefer: return-no-content\r\n\
-         content-type: application/json\r\n\r\n{entity}\r\n--changeset_c--\r\n--batch_b--\r\n",
-        client.url(&t.set())
-    );
-    let answer = BatchAnswer::of(post(client, body).send());
-    assert_eq!(answer.parts[0].need("Preference-Applied"), "return-no-content");
-}
-
 fn inner_addresses_are_absolute_path_only_or_of_another_host(client: &Client) {
     let t = client.table();
     let set = t.set();
@@ -307,58 +265,10 @@ fn a_wrong_or_missing_inner_length_does_not_matter(client: &Client) {
     assert_eq!(t.matching_rows("A eq 1"), "0,1,2");
 }
 
-fn blank_lines_after_a_delete_do_not_matter(client: &Client) {
-    let t = client.table();
-    for blanks in ["", "\r\n", "\r\n\r\n\r\n"] {
-        t.seed_rows("p", ["r"]);
-        let body = format!(
-            "--batch_b\r\nContent-Type: multipart/mixed; boundary=changeset_c\r\n\r\n--changeset_c\r\n\
-             Content-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n\
-             DELETE {} HTTP/1.1\r\nIf-Match: *\r\n\r\n{blanks}--changeset_c--\r\n\r\n--batch_b--",
-            client.url(&t.path("p", "r"))
-        );
-        assert_eq!(BatchAnswer::of(post(client, body).send()).parts[0].status, 204, "{blanks:?}");
-        assert_eq!(t.count(), 0);
-    }
-}
-
-fn a_quoted_boundary_is_read(client: &Client) {
-    let t = client.table();
-    let body = Batch::new().insert(&t, &with_keys("p", "r", json!({}))).body();
-    let body = body.replace("boundary=changeset_c", "boundary=\"changeset_c\"");
-    let kind = "multipart/mixed; charset=\"utf-8\"; boundary=\"batch_b\"";
-    let request = post(client, body).header("Content-Type", kind);
-    assert_eq!(BatchAnswer::of(request.send()).parts[0].status, 204);
-}
-
-fn a_preamble_and_an_epilogue_are_skipped(client: &Client) {
-    let t = client.table();
-    let body = Batch::new().insert(&t, &with_keys("p", "r", json!({}))).body();
-    let answer = BatchAnswer::of(post(client, format!("\r\n{body}\r\nfarewell\r\n")).send());
-    assert_eq!(answer.parts[0].status, 204);
-}
-
-/// As the retired SDK for Rust ends its batches (protocol §8.2, tolerances of known clients).
-fn a_closing_delimiter_without_its_dashes_is_read(client: &Client) {
-    let t = client.table();
-    let body = Batch::with_bare_line_feeds().insert(&t, &with_keys("p", "r", json!({}))).body();
-    let cut = body.trim_end().strip_suffix("--").expect("it closes");
-    let answer = BatchAnswer::of(post(client, format!("{cut}\n")).send());
-    assert_eq!(answer.parts[0].status, 204);
-    assert_eq!(t.count(), 1);
-}
-
 fn a_percent_sign_in_a_body_is_a_percent_sign(client: &Client) {
     let t = client.table();
     Batch::new().insert(&t, &with_keys("100%", "50%25", json!({ "S": "%41 % %%" }))).commit(client);
     assert_eq!(t.entity("100%", "50%25")["S"], "%41 % %%");
-}
-
-fn a_boundary_inside_a_value_is_a_value(client: &Client) {
-    let t = client.table();
-    let text = "x--changeset_c--\r\n--other\r\n-- batch_b";
-    Batch::new().insert(&t, &with_keys("p", "r", json!({ "S": text }))).commit(client);
-    assert_eq!(t.properties(), json!({ "S": text }));
 }
 
 fn a_tunnelled_verb_inside_is_executed(client: &Client) {

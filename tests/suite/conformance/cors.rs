@@ -7,12 +7,11 @@ use crate::support::*;
 cases! {
     a_preflight_that_matches_is_granted, a_preflight_needs_no_credentials,
     a_preflight_without_a_match_is_refused, a_preflight_needs_origin_and_method,
-    the_first_rule_that_matches_wins, headers_match_by_name_and_prefix_without_case,
-    a_preflight_works_for_every_resource, answers_name_the_origin_that_may_read_them,
-    answers_for_anyone_carry_a_star, exposed_headers_are_those_that_were_sent, errors_carry_the_headers_too,
-    other_origins_are_served_without_the_headers, answers_vary_on_gets_where_rules_exist,
-    a_get_without_an_origin_is_answered_as_one_by_anyone, without_rules_nothing_is_added,
-    changed_rules_take_effect,
+    headers_match_by_name_and_prefix_without_case, a_preflight_works_for_every_resource,
+    answers_name_the_origin_that_may_read_them, exposed_headers_are_those_that_were_sent,
+    errors_carry_the_headers_too, other_origins_are_served_without_the_headers,
+    answers_vary_on_gets_where_rules_exist, a_get_without_an_origin_is_answered_as_one_by_anyone,
+    without_rules_nothing_is_added, changed_rules_take_effect,
 }
 
 /// Methods, origins, allowed and exposed headers, age.
@@ -113,22 +112,6 @@ fn a_preflight_needs_origin_and_method(client: &Client) {
     request.send().turned_away(CORS_HEADER);
 }
 
-fn the_first_rule_that_matches_wins(client: &Client) {
-    set(
-        client,
-        &[("GET", "http://a", "x-a", "", 1), ("GET", "http://a", "x-b", "", 2), ("GET,PUT", "*", "*", "", 3)],
-    );
-    let age = |method: &str, headers: &str| {
-        let answer = preflight(client, "http://a", method, headers).expect(200);
-        answer.need("Access-Control-Max-Age").to_owned()
-    };
-    assert_eq!(age("GET", ""), "1");
-    assert_eq!(age("GET", "x-a"), "1");
-    assert_eq!(age("GET", "x-b"), "2");
-    assert_eq!(age("GET", "x-a,x-b"), "3");
-    assert_eq!(age("PUT", ""), "3");
-}
-
 fn headers_match_by_name_and_prefix_without_case(client: &Client) {
     set(client, &[("GET", "*", "X-Ms-Meta-*,accept", "", 1)]);
     for (headers, granted) in [
@@ -164,13 +147,6 @@ fn answers_name_the_origin_that_may_read_them(client: &Client) {
     assert_eq!(answer.need(GRANT), "http://a");
     let answer = t.on("DELETE", "p", "r").if_match(Some("*")).header("Origin", "http://a").send().expect(204);
     assert_eq!(answer.header(GRANT), None, "the method is not allowed: {answer}");
-}
-
-fn answers_for_anyone_carry_a_star(client: &Client) {
-    set(client, &[("GET", "*", "", "", 1)]);
-    let answer = client.request("GET", "/Tables").header("Origin", "http://b").send().expect(200);
-    assert_eq!(answer.need(GRANT), "*");
-    assert_eq!(answer.header("Access-Control-Allow-Credentials"), None, "{answer}");
 }
 
 fn exposed_headers_are_those_that_were_sent(client: &Client) {

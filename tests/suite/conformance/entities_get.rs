@@ -9,7 +9,7 @@ cases! {
     get_of_an_overlong_key_finds_nothing, get_selects_properties, get_selects_what_is_missing_as_null,
     get_honours_format, get_ignores_top, get_finds_only_what_the_filter_admits,
     a_filter_of_a_get_that_cannot_be_parsed_is_refused, get_without_metadata_still_has_the_etag_header,
-    get_takes_no_notice_of_if_match, a_read_sees_the_last_write, get_carries_no_continuation,
+    get_takes_no_notice_of_if_match, get_carries_no_continuation,
 }
 
 fn get_answers_with_etag_and_entity(client: &Client) {
@@ -133,15 +133,6 @@ fn get_takes_no_notice_of_if_match(client: &Client) {
     let t = client.table();
     t.seed_one(json!({ "A": 1 }));
     t.on("GET", "p", "r").header("If-Match", "*").send().expect(200);
-}
-
-fn a_read_sees_the_last_write(client: &Client) {
-    let t = client.table();
-    t.seed_one(json!({ "N": 0 }));
-    for n in 1..=30 {
-        t.replace("p", "r", &json!({ "N": n }), Some("*")).expect(204);
-        assert_eq!(t.properties(), json!({ "N": n }));
-    }
 }
 
 fn get_carries_no_continuation(client: &Client) {

@@ -10,7 +10,6 @@ cases! {
     an_entity_holds_252_properties, the_union_of_a_merge_holds_252_properties,
     nulls_do_not_count_as_properties, a_property_name_has_255_characters, a_string_has_32768_utf16_units,
     a_binary_has_65536_bytes, a_key_has_1024_utf16_units, an_entity_has_one_mebibyte,
-    a_merge_is_held_to_one_mebibyte, an_entity_too_large_fails_its_change_set,
     an_entity_too_large_is_that_because_of_one_property_too,
     a_merge_is_judged_by_what_was_sent_before_the_union, a_body_over_four_mebibytes_is_refused,
     a_chunked_body_over_four_mebibytes_is_refused, a_filter_may_hold_many_comparisons,
@@ -126,24 +125,6 @@ fn an_entity_has_one_mebibyte(client: &Client) {
     t.replace("p", "r", &over, Some("*")).refused(ENTITY_TOO_LARGE);
     t.replace("p", "s", &over, None).refused(ENTITY_TOO_LARGE);
     assert_eq!(t.properties(), filling(1024 * 1024));
-}
-
-fn a_merge_is_held_to_one_mebibyte(client: &Client) {
-    let t = client.table();
-    t.seed_one(filling(1024 * 1024));
-    t.merge("p", "r", &json!({ "Straw": 1 }), Some("*")).refused(ENTITY_TOO_LARGE);
-    t.merge("p", "r", &json!({ "Straw": 1 }), None).refused(ENTITY_TOO_LARGE);
-    assert_eq!(t.properties().get("Straw"), None);
-}
-
-fn an_entity_too_large_fails_its_change_set(client: &Client) {
-    let t = client.table();
-    let answer = Batch::new()
-        .insert(&t, &with_keys("p", "1", json!({})))
-        .insert(&t, &with_keys("p", "r", filling(1024 * 1024 + 1)))
-        .send(client);
-    answer.refused(1, ENTITY_TOO_LARGE);
-    assert_eq!(t.count(), 0);
 }
 
 fn an_entity_too_large_is_that_because_of_one_property_too(client: &Client) {

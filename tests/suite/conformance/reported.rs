@@ -7,10 +7,8 @@ use crate::support::*;
 
 cases! {
     the_sdk_for_ruby_sets_and_gets_policies, the_sdk_for_php_begins_a_page_at_keys,
-    the_sdk_for_php_sets_no_service_properties, storage_explorer_sends_an_empty_row_token,
-    a_table_is_created_without_a_type, fast_azure_storage_reads_with_a_filter,
-    a_poller_sends_the_etag_that_it_has, the_client_for_haskell_sends_every_option,
-    the_sdk_for_cpp_sets_policies_with_a_sas_of_the_table, cloudstub_asks_for_what_cannot_exist,
+    the_sdk_for_php_sets_no_service_properties, a_poller_sends_the_etag_that_it_has,
+    the_client_for_haskell_sends_every_option, the_sdk_for_cpp_sets_policies_with_a_sas_of_the_table,
 }
 
 /// The headers that a request of the suite has by itself.
@@ -76,57 +74,6 @@ fn the_sdk_for_php_sets_no_service_properties(client: &Client) {
     put.body(body).send().refused_in_xml(XML_DOCUMENT);
 }
 
-fn storage_explorer_sends_an_empty_row_token(client: &Client) {
-    const EXPLORER: [(&str, &str); 5] = [
-        ("accept", "application/json;odata=fullmetadata"),
-        ("DataServiceVersion", "3.0"),
-        ("x-ms-version", "2019-02-02"),
-        ("x-ms-client-request-id", "2fd3c3b8-7a1e-4f6f-9cbb-4ce4b1bff5ca"),
-        ("User-Agent", "Microsoft Azure Storage Explorer, 1.23.0, win32, azsdk-js-data-tables/13.0.1"),
-    ];
-    let t = client.table();
-    t.seed_rows("user", ["1"]);
-    let page = |end: &str| {
-        let path = format!("/{}()?$top=1000&NextPartitionKey=1!8!dXNlcg--{end}", t.name);
-        sent(client, "GET", &path, &EXPLORER).send()
-    };
-    page("&NextRowKey=").refused(INVALID_INPUT);
-    assert_eq!(row_keys(&rows(page("").expect(200).json())), "1");
-}
-
-fn a_table_is_created_without_a_type(client: &Client) {
-    const NET: [(&str, &str); 4] = [
-        ("Accept", "application/json;odata=minimalmetadata"),
-        ("DataServiceVersion", "3.0"),
-        ("Prefer", "return-no-content"),
-        ("x-ms-version", "2020-12-06"),
-    ];
-    let name = fresh_name();
-    let body = json!({ "TableName": name }).to_string();
-    for body in [body.as_str(), ""] {
-        let answer = sent(client, "POST", "/Tables", &NET).body(body).send().refused(NO_CONTENT_TYPE);
-        assert_eq!(
-            (answer.header("Cache-Control"), answer.header("Preference-Applied")),
-            (None, None),
-            "{answer}"
-        );
-    }
-    client.delete_table(&name).refused(NOT_FOUND);
-}
-
-fn fast_azure_storage_reads_with_a_filter(client: &Client) {
-    const FAST: [(&str, &str); 2] =
-        [("accept", "application/json;odata=fullmetadata"), ("x-ms-version", "2014-02-14")];
-    let t = client.table();
-    t.seed_one(json!({ "count": 42 }));
-    let get = |filter: &str| {
-        let path = format!("{}?$filter={}", t.path("p", "r"), escape(filter));
-        sent(client, "GET", &path, &FAST).send()
-    };
-    assert_eq!(get("count eq 42").expect(200).json()["count"], 42);
-    get("count eq 41").refused(NOT_FOUND);
-}
-
 fn a_poller_sends_the_etag_that_it_has(client: &Client) {
     let t = client.table();
     let etag = t.seed_one(json!({ "A": 1 }));
@@ -162,38 +109,4 @@ fn the_sdk_for_cpp_sets_policies_with_a_sas_of_the_table(client: &Client) {
     // A letter that is missing is another matter.
     let blind = Sas::table(&t.name, "a").of(client);
     sent(&blind, "GET", &t.set(), &headers).send().refused(PERMISSION);
-}
-
-fn cloudstub_asks_for_what_cannot_exist(client: &Client) {
-    const STUB: [(&str, &str); 3] = [
-        ("Accept", "application/json;odata=minimalmetadata"),
-        ("x-ms-version", "2020-12-06"),
-        ("DataServiceVersion", "3.0"),
-    ];
-    let t = client.table();
-    let send = |verb: &str, path: &str| sent(client, verb, path, &STUB);
-    for key in ["%23", "%3F", "%C2%80", "%C2%9F"] {
-        let path = format!("/{}(PartitionKey='p{key}',RowKey='r')", t.name);
-        assert_eq!(send("GET", &path).send().refused(NOT_FOUND).need("Cache-Control"), "no-cache");
-        for verb in ["PUT", "PATCH", "DELETE"] {
-            let request = send(verb, &path).header("If-Match", "*");
-            let request = if verb == "DELETE" { request } else { request.json(&json!({})) };
-            assert_eq!(request.send().refused(OUT_OF_RANGE).need("Cache-Control"), "no-cache");
-        }
-    }
-    for name in ["1abc", "my-table", "tables", "ab", &"a".repeat(64)] {
-        send("DELETE", &format!("/Tables('{name}')")).send().refused(NOT_FOUND);
-    }
-    send("GET", "/Tables?$filter=filter%20eq%20not%20valid").send().refused(NOT_IMPLEMENTED);
-    send("GET", "/Tables?$filter=filter%20eq%20not%20valid&$top=-1").send().refused(INVALID_INPUT);
-    let old = r#"{"PartitionKey":"p","RowKey":"r","D@odata.type":"Edm.DateTime","D":"1600-01-01T00:00:00Z"}"#;
-    for body in [r#"{"PartitionKey":"p#","RowKey":"r"}"#, old] {
-        let insert = send("POST", &t.set()).header("Prefer", "return-no-content").raw_json(body);
-        let answer = insert.send().expect_error_code(400, "OutOfRangeInput");
-        assert_eq!(
-            (answer.header("Cache-Control"), answer.header("Preference-Applied")),
-            (None, None),
-            "{answer}"
-        );
-    }
 }

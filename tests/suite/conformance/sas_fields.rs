@@ -7,11 +7,10 @@ use crate::support::*;
 
 cases! {
     a_signature_that_is_none_is_refused, encrypted_connections_may_be_demanded,
-    the_source_address_may_be_restricted, restrictions_before_their_version_are_refused,
-    fields_given_twice_are_refused, fields_of_other_services_are_refused, contradictory_fields_are_refused,
-    row_bounds_need_their_partition, versions_that_had_no_signatures_are_refused,
-    other_parameters_are_not_signed, a_flaw_of_another_parameter_is_told_to_whoever_signed,
-    a_signature_does_not_help_a_bad_key, refusals_speak_the_language_of_the_client,
+    the_source_address_may_be_restricted, fields_that_have_no_place_are_refused,
+    fields_given_twice_are_refused, other_parameters_are_not_signed,
+    a_flaw_of_another_parameter_is_told_to_whoever_signed, a_signature_does_not_help_a_bad_key,
+    refusals_speak_the_language_of_the_client,
 }
 
 /// A table with an entity and everything that a signature can have.
@@ -34,7 +33,9 @@ fn a_signature_that_is_none_is_refused(client: &Client) {
     let right = sas.signature(&client.account);
     let short = &right[..right.len() - 4];
     let zeros = format!("{}=", "A".repeat(43));
-    for signature in ["", "x", "====", "AAAA", short, &zeros, &right.to_lowercase()] {
+    // The last letter of base64 has bits that mean nothing: the next letter differs in them alone.
+    let aliased = format!("{}{}=", &right[..42], char::from(right.as_bytes()[42] + 1));
+    for signature in ["", "x", "====", "AAAA", short, &zeros, &right.to_lowercase(), &aliased] {
         read(client, &t, &sas.query_signed(signature)).turned_away(NOT_AUTHENTICATED);
     }
 }
@@ -67,13 +68,40 @@ fn the_source_address_may_be_restricted(client: &Client) {
     }
 }
 
-fn restrictions_before_their_version_are_refused(client: &Client) {
-    let t = client.table();
-    t.seed_one(json!({}));
-    // What older versions do not sign must not look as if it restricted anything.
-    for (name, value) in [("spr", "https,http"), ("sip", "127.0.0.1")] {
-        let sas = Sas::table(&t.name, "r").set("sv", "2014-02-14").set(name, value);
-        read(client, &t, &sas.query(&client.account)).turned_away(NOT_AUTHENTICATED);
+fn fields_that_have_no_place_are_refused(client: &Client) {
+    let (t, sas) = full(client);
+    let (table, account) = (Sas::table(&t.name, "r"), Sas::account("o", "r"));
+    for (sas, name, values) in [
+        // Fields of signatures for accounts and for tables.
+        (&sas, "ss", &["t"][..]),
+        (&sas, "srt", &["sco"]),
+        (&sas, "ses", &["x"]),
+        (&account, "tn", &[t.name.as_str()]),
+        (&account, "spk", &["p"]),
+        (&account, "epk", &["p"]),
+        (&account, "si", &["id"]),
+        // Rows without their partition.
+        (&table, "srk", &["r"]),
+        (&table, "erk", &["r"]),
+        // Versions without such signatures, or that do not sign the restriction.
+        (&table, "sv", &["2009-09-19", "2011-08-18", "x", "2019", "2019-02-30", ""]),
+        (&account, "sv", &["2014-02-14"]),
+        (&table.clone().set("sv", "2014-02-14"), "spr", &["https,http"]),
+        (&table.clone().set("sv", "2014-02-14"), "sip", &["127.0.0.1"]),
+    ] {
+        for value in values {
+            let query = sas.clone().set(name, value).query(&client.account);
+            read(client, &t, &query).turned_away(NOT_AUTHENTICATED);
+        }
+    }
+    let neither = sas.clone().without("tn").query(&client.account);
+    read(client, &t, &neither).turned_away(NOT_AUTHENTICATED);
+    // Those of other services, and those of another kind, beside what is signed.
+    let query = sas.query(&client.account);
+    let others =
+        ["sr", "sdd", "rscc", "rscd", "skoid", "sktid", "skt", "ske", "sks", "skv"].map(|name| (name, "x"));
+    for (name, value) in others.into_iter().chain([("ss", "t"), ("srt", "sco"), ("ses", "x")]) {
+        read(client, &t, &format!("{query}&{name}={value}")).turned_away(NOT_AUTHENTICATED);
     }
 }
 
@@ -88,50 +116,6 @@ fn fields_given_twice_are_refused(client: &Client) {
     for other in ["sp=raud", "se=2099-01-01", "tn=other", "spk=", "sig=AAAA"] {
         read(client, &t, &format!("{query}&{other}")).turned_away(NOT_AUTHENTICATED);
     }
-}
-
-fn fields_of_other_services_are_refused(client: &Client) {
-    let (t, sas) = full(client);
-    let query = sas.query(&client.account);
-    for name in ["sr", "sdd", "rscc", "rscd", "skoid", "sktid", "skt", "ske", "sks", "skv"] {
-        read(client, &t, &format!("{query}&{name}=x")).turned_away(NOT_AUTHENTICATED);
-    }
-}
-
-fn contradictory_fields_are_refused(client: &Client) {
-    let (t, sas) = full(client);
-    for (name, value) in [("ss", "t"), ("srt", "sco"), ("ses", "x")] {
-        let query = format!("{}&{name}={value}", sas.query(&client.account));
-        read(client, &t, &query).turned_away(NOT_AUTHENTICATED);
-        let query = sas.clone().set(name, value).query(&client.account);
-        read(client, &t, &query).turned_away(NOT_AUTHENTICATED);
-    }
-    let neither = sas.clone().without("tn").query(&client.account);
-    read(client, &t, &neither).turned_away(NOT_AUTHENTICATED);
-    for (name, value) in [("tn", t.name.as_str()), ("spk", "p"), ("epk", "p"), ("si", "id")] {
-        let query = Sas::account("o", "r").set(name, value).query(&client.account);
-        read(client, &t, &query).turned_away(NOT_AUTHENTICATED);
-    }
-}
-
-fn row_bounds_need_their_partition(client: &Client) {
-    let t = client.table();
-    t.seed_one(json!({}));
-    for name in ["srk", "erk"] {
-        let query = Sas::table(&t.name, "r").set(name, "r").query(&client.account);
-        read(client, &t, &query).turned_away(NOT_AUTHENTICATED);
-    }
-}
-
-fn versions_that_had_no_signatures_are_refused(client: &Client) {
-    let t = client.table();
-    t.seed_one(json!({}));
-    for version in ["2009-09-19", "2011-08-18", "x", "2019", "2019-02-30", ""] {
-        let sas = Sas::table(&t.name, "r").set("sv", version);
-        read(client, &t, &sas.query(&client.account)).turned_away(NOT_AUTHENTICATED);
-    }
-    let sas = Sas::account("o", "r").set("sv", "2014-02-14");
-    read(client, &t, &sas.query(&client.account)).turned_away(NOT_AUTHENTICATED);
 }
 
 fn other_parameters_are_not_signed(client: &Client) {

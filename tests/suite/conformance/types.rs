@@ -6,9 +6,8 @@ use serde_json::json;
 cases! {
     strings_come_back_exactly, a_string_with_u0000_comes_back, values_print_as_the_service_prints_them,
     doubles_read_back_as_the_same_number, datetimes_are_converted_to_utc,
-    a_datetime_before_1601_is_out_of_range, a_property_may_change_its_type_between_entities,
-    types_survive_a_merge_of_other_properties, property_names_are_identifiers,
-    property_names_that_are_no_identifiers_are_refused,
+    a_datetime_before_1601_is_out_of_range, types_survive_a_merge_of_other_properties,
+    property_names_are_identifiers, property_names_that_are_no_identifiers_are_refused,
 }
 
 /// Inserts the property `P` with each input, written as it is, and demands the
@@ -202,15 +201,6 @@ fn a_datetime_before_1601_is_out_of_range(client: &Client) {
         t.insert(&entity).expect_error(400, "OutOfRangeInput", &message);
     }
     assert_eq!(t.count(), 0);
-}
-
-fn a_property_may_change_its_type_between_entities(client: &Client) {
-    let t = client.table();
-    t.seed(with_keys("p", "1", json!({ "P": 1 })));
-    t.seed(with_keys("p", "2", json!({ "P": "one" })));
-    t.seed(with_keys("p", "3", json!({ "P": true })));
-    let values: Vec<_> = t.matches("PartitionKey eq 'p'").iter().map(|e| e["P"].clone()).collect();
-    assert_eq!(values, [json!(1), json!("one"), json!(true)]);
 }
 
 fn types_survive_a_merge_of_other_properties(client: &Client) {
