@@ -39,23 +39,15 @@ const EXPLANATIONS: [&str; 6] = [
 ];
 
 #[test]
-fn the_log_says_what_should_have_been_signed() {
-    let server = server(&["--explain-errors", "--log-format", "json"]);
-    let seen = refusals(&server);
-    let log = server.log();
-    for explanation in EXPLANATIONS {
-        assert!(log.contains(explanation), "{explanation} in {log}");
-    }
-    assert!(!seen.contains("none of the account's keys") && !seen.contains("is neither"), "{seen}");
-    assert!(!log.contains(&account(1).keys[0]) && !log.contains("AAAA"), "no key, no signature: {log}");
-}
-
-#[test]
-fn without_the_option_nothing_is_said() {
-    let server = server(&["--log-format", "json"]);
-    refusals(&server);
-    let log = server.log();
-    for explanation in EXPLANATIONS {
-        assert!(!log.contains(explanation), "{log}");
+fn the_log_says_what_should_have_been_signed_if_it_is_told_to() {
+    for (options, explains) in [(&["--explain-errors"][..], true), (&[], false)] {
+        let server = server(&[&["--log-format", "json"], options].concat());
+        let seen = refusals(&server);
+        let log = server.log();
+        for explanation in EXPLANATIONS {
+            assert_eq!(log.contains(explanation), explains, "{explanation} in {log}");
+        }
+        assert!(!seen.contains("none of the account's keys") && !seen.contains("is neither"), "{seen}");
+        assert!(!log.contains(&account(1).keys[0]) && !log.contains("AAAA"), "no key, no signature: {log}");
     }
 }

@@ -105,52 +105,25 @@ fn ordered_errors_are_those_of_the_service() {
         let stale = "W/\"datetime'2012-06-15T22%3A51%3A44.9662825Z'\"";
         let missing = Table::new(&client, "missing");
         // What the service answers by itself, and a request that only a rule fails.
-        type Asking<'a> = Box<dyn Fn() -> Request<'a> + 'a>;
-        let cases: Vec<(&str, &str, Asking, Asking)> = vec![
-            (
-                "InsertEntity",
-                "EntityAlreadyExists",
-                Box::new(|| t.inserting(&entity("r"))),
-                Box::new(|| t.inserting(&entity("new"))),
-            ),
-            (
-                "InsertEntity",
-                "TableNotFound",
-                Box::new(|| missing.inserting(&entity("r"))),
-                Box::new(|| t.inserting(&entity("new"))),
-            ),
-            (
-                "UpdateEntity",
-                "UpdateConditionNotSatisfied",
-                Box::new(|| t.on("PUT", "p", "r").json(&json!({})).if_match(Some(stale))),
-                Box::new(|| t.on("PUT", "p", "r").json(&json!({})).if_match(Some(&etag))),
-            ),
-            (
-                "DeleteEntity",
-                "ResourceNotFound",
-                Box::new(|| t.on("DELETE", "p", "none").if_match(Some("*"))),
-                Box::new(|| t.on("DELETE", "p", "r").if_match(Some("*"))),
-            ),
-            (
-                "GetEntity",
-                "ResourceNotFound",
-                Box::new(|| t.on("GET", "p", "none").level("fullmetadata")),
-                Box::new(|| t.on("GET", "p", "r").level("fullmetadata")),
-            ),
-            (
-                "QueryEntities",
-                "AuthenticationFailed",
-                Box::new(|| {
-                    client.request("GET", &t.set()).auth(Auth::Header("SharedKey acct0001:AAAA".into()))
-                }),
-                Box::new(|| client.request("GET", &t.set())),
-            ),
+        let update = |etag| t.on("PUT", "p", "r").json(&json!({})).if_match(Some(etag));
+        let delete = |row| t.on("DELETE", "p", row).if_match(Some("*"));
+        let read = |row| t.on("GET", "p", row).level("fullmetadata");
+        let query = || client.request("GET", &t.set());
+        let forged = Auth::Header("SharedKey acct0001:AAAA".into());
+        let new = || t.inserting(&entity("new"));
+        let cases = [
+            ("InsertEntity", "EntityAlreadyExists", t.inserting(&entity("r")), new()),
+            ("InsertEntity", "TableNotFound", missing.inserting(&entity("r")), new()),
+            ("UpdateEntity", "UpdateConditionNotSatisfied", update(stale), update(&etag)),
+            ("DeleteEntity", "ResourceNotFound", delete("none"), delete("r")),
+            ("GetEntity", "ResourceNotFound", read("none"), read("r")),
+            ("QueryEntities", "AuthenticationFailed", query().auth(forged), query()),
         ];
         for (operation, code, real, ordered) in cases {
             put(&admin, json!([on(operation, json!({ "error": code }))]));
-            let found = form(&ordered().send());
+            let found = form(&ordered.send());
             assert_eq!(counts(&admin), [(1, 1)], "{operation} {code}");
-            assert_eq!(found, form(&real().send()), "{operation}");
+            assert_eq!(found, form(&real.send()), "{operation}");
         }
         t.get("p", "new").refused(NOT_FOUND);
         assert_eq!(t.properties(), json!({ "N": 1 }));

@@ -98,14 +98,6 @@ fn a_mistake_is_refused_in_one_line() {
 }
 
 #[test]
-fn a_key_is_not_repeated_in_the_refusal() {
-    let folder = fresh_folder();
-    let output = run(&folder, &["serve", "--accounts", "BAD:c2VjcmV0c2VjcmV0"], &[]);
-    assert!(!String::from_utf8_lossy(&output.stderr).contains("c2VjcmV0"), "{output:?}");
-    std::fs::remove_dir_all(folder).expect("the folder can go");
-}
-
-#[test]
 fn a_database_that_cannot_be_reached_is_refused_in_one_line() {
     let url = "postgres://someone:secret@127.0.0.1:1/none";
     refuses_to_start(&["serve", "--listen", "127.0.0.1:0", "--database-url", url], &[], &[]);
@@ -128,60 +120,6 @@ fn a_misspelt_parameter_of_a_database_url_is_refused_without_its_value() {
         assert!(!told.contains("open-sesame"), "{told}");
     }
     std::fs::remove_dir_all(folder).expect("the folder can go");
-}
-
-#[test]
-fn all_mistakes_are_told_at_once() {
-    let folder = fresh_folder();
-    let arguments = [
-        "--listen",
-        "nowhere",
-        "--accounts",
-        "x",
-        "--database-url",
-        "mysql://x",
-        "--workers",
-        "0",
-        "--log",
-        "a=b=c",
-    ];
-    let output =
-        run(&folder, &arguments, &[("ROWHOUSE_TABLE_SPREAD", "65"), ("ROWHOUSE_MASTER_KEY", "AAAA")]);
-    assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    for flag in [
-        "--listen",
-        "--accounts",
-        "--database-url",
-        "--workers",
-        "ROWHOUSE_TABLE_SPREAD",
-        "--master-key",
-        "--log",
-    ] {
-        assert_eq!(said.lines().filter(|line| line.contains(flag)).count(), 1, "{flag} in {said}");
-    }
-    assert_eq!(said.lines().count(), 7, "{said}");
-    std::fs::remove_dir_all(folder).expect("the folder can go");
-}
-
-#[test]
-fn the_development_account_needs_leave_to_be_reached_by_others() {
-    for listen in ["0.0.0.0:0", "[::]:0"] {
-        let words = ["--listen", "--accounts", "--allow-development-account"];
-        refuses_to_start(&["serve", "--listen", listen, "--database-url", "sqlite::memory:"], &[], &words);
-    }
-    let taken = std::net::TcpListener::bind("0.0.0.0:0").expect("a free port");
-    let address = taken.local_addr().expect("it listens").to_string();
-    // With leave, or with accounts, the start gets as far as the port.
-    let accounts = account(1).setting();
-    for (name, value) in [
-        ("ROWHOUSE_ALLOW_DEVELOPMENT_ACCOUNT", "true"),
-        ("ROWHOUSE_ACCOUNTS", accounts.as_str()),
-        ("ROWHOUSE_MASTER_KEY", "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="),
-    ] {
-        let arguments = ["serve", "--listen", &address, "--database-url", "sqlite::memory:"];
-        refuses_to_start(&arguments, &[(name, value)], &["cannot listen"]);
-    }
 }
 
 #[test]
@@ -303,10 +241,11 @@ fn a_request_in_flight_is_finished_before_the_end() {
     }
 }
 
+/// `serve` is what is meant without a command.
 #[test]
 fn the_development_account_serves_when_there_is_no_other_and_is_announced() {
     let folder = fresh_folder();
-    let arguments = ["serve", "--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:"];
+    let arguments = ["--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:"];
     let server = Process::spawn(folder, &arguments, &[]);
     let said = server.announced.join("\n");
     assert!(said.starts_with("Rowhouse is ready at http://127.0.0.1:"), "{said}");
@@ -337,13 +276,6 @@ fn the_development_account_is_gone_when_there_is_another() {
     }
     let stranger = Client::path_style(server.address(), development());
     assert_eq!(stranger.get("/Tables").status, 404);
-}
-
-#[test]
-fn serve_is_what_is_meant_without_a_command() {
-    let arguments = ["--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:"];
-    let server = Process::spawn(fresh_folder(), &arguments, &[]);
-    Client::path_style(server.address(), development()).table();
 }
 
 #[test]
@@ -446,14 +378,4 @@ fn two_replicas_start_at_once_on_one_fresh_database() {
     t.insert(&with_keys("p", "s", json!({}))).refused(NO_TABLE);
     other.create_table(&t.name).expect(201);
     assert_eq!(t.count(), 0);
-}
-
-#[test]
-fn a_crash_of_the_tests_leaves_no_server_behind() {
-    let server = server(&fresh_folder());
-    let pid = server.pid;
-    let there = || Path::new(&format!("/proc/{pid}")).exists();
-    assert!(!Path::new("/proc/self").exists() || there());
-    drop(server);
-    assert!(!there());
 }

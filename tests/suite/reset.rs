@@ -55,17 +55,6 @@ fn set_policy(t: &Table, id: &str) {
     request.header("Content-Type", "application/xml").body(policy).send().expect(204);
 }
 
-fn allow_origin(client: &Client, origin: &str) {
-    let body = format!(
-        "<StorageServiceProperties><Cors><CorsRule><AllowedMethods>GET</AllowedMethods>\
-         <AllowedOrigins>{origin}</AllowedOrigins><AllowedHeaders></AllowedHeaders>\
-         <ExposedHeaders></ExposedHeaders><MaxAgeInSeconds>1</MaxAgeInSeconds></CorsRule></Cors>\
-         </StorageServiceProperties>"
-    );
-    let request = client.request("PUT", "/?restype=service&comp=properties");
-    request.header("Accept", "application/xml").body(body).send().expect(202);
-}
-
 /// Whether pages of this origin may read the list of tables.
 fn is_allowed(client: &Client, origin: &str) -> bool {
     let answer = client.request("GET", "/Tables").header("Origin", origin).send().expect(200);
@@ -81,7 +70,7 @@ fn what_is_stored_comes_back_and_nothing_stale_is_served() {
         t.insert(&with_keys("p", "r", json!({ "N": 1, "L@odata.type": "Edm.Int64", "L": "2" }))).expect(201);
         t.seed_rows("q", ["a", "b", "c"]);
         set_policy(&t, "before");
-        allow_origin(&client, "http://before");
+        client.allow_origin("http://before");
         let before = seen(&client);
         let name = snapshot(&admin, "");
         for _ in 0..2 {
@@ -91,7 +80,7 @@ fn what_is_stored_comes_back_and_nothing_stale_is_served() {
             client.table().seed_rows("p", ["x"]);
             t.seed_rows("p", ["new"]);
             set_policy(&t, "after");
-            allow_origin(&client, "http://after");
+            client.allow_origin("http://after");
             assert!(is_allowed(&client, "http://after") && !is_allowed(&client, "http://before"));
             let restored = done(&post(&admin, &format!("/test/snapshots/{name}/restore")));
             assert_eq!(restored, json!({ "status": "restored" }));

@@ -50,6 +50,18 @@ pub struct Client {
 }
 
 impl Client {
+    /// Sets one CORS rule: pages of this origin may read.
+    #[track_caller]
+    pub fn allow_origin(&self, origin: &str) {
+        let body = format!(
+            "<StorageServiceProperties><Cors><CorsRule><AllowedMethods>GET</AllowedMethods>\
+             <AllowedOrigins>{origin}</AllowedOrigins><AllowedHeaders/><ExposedHeaders/>\
+             <MaxAgeInSeconds>1</MaxAgeInSeconds></CorsRule></Cors></StorageServiceProperties>"
+        );
+        let request = self.request("PUT", "/?restype=service&comp=properties");
+        request.header("Accept", "application/xml").body(body).send().expect(202);
+    }
+
     /// A client of any server.
     pub fn new(address: String, host: String, root: String, account: Account) -> Self {
         Self { wire: Wire::new(address), host, root, token: None, account }
