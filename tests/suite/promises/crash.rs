@@ -298,19 +298,9 @@ fn strike(kind: u64, site: &mut Site, cluster: Option<&mut Cluster>) -> &'static
 /// All entities of a partition, with their ETags.
 fn everything(table: &Table, partition: &str) -> BTreeMap<String, (String, serde_json::Value)> {
     let filter = escape(&format!("PartitionKey eq '{partition}'"));
-    let mut found = BTreeMap::new();
-    let mut next = String::new();
-    loop {
-        let path = format!("/{}()?$filter={filter}{next}", table.name);
-        let answer = table.client.request("GET", &path).level("fullmetadata").send().expect(200);
-        for row in rows(answer.json()) {
-            let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
-            found.insert(text("RowKey"), (text("odata.etag"), row.clone()));
-        }
-        let key = |which: &str| answer.header(&format!("x-ms-continuation-Next{which}"));
-        let (Some(pk), Some(rk)) = (key("PartitionKey"), key("RowKey")) else { return found };
-        next = format!("&NextPartitionKey={}&NextRowKey={}", escape(pk), escape(rk));
-    }
+    let text = |row: &serde_json::Value, name: &str| row[name].as_str().unwrap_or_default().to_owned();
+    let found = table.pages(&format!("$filter={filter}")).concat().into_iter();
+    found.map(|row| (text(&row, "RowKey"), (text(&row, "odata.etag"), row))).collect()
 }
 
 /// Demands that what was acknowledged is there, and that what was refused is not.

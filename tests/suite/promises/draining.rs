@@ -19,7 +19,7 @@ use crate::support::*;
 
 const CLIENTS: usize = 6;
 /// Requests of a rolling restart, in which each server is replaced twice or more.
-const REQUESTS: usize = 10_000;
+const REQUESTS: usize = 2_000;
 /// How often the balancer asks whether servers are ready.
 const PROBES: Duration = Duration::from_millis(100);
 
@@ -57,20 +57,14 @@ fn a_draining_server_answers_and_asks_its_clients_to_leave() {
 }
 
 #[test]
-fn draining_ends_by_itself() {
-    let (server, _) = server("sqlite::memory:", &["--drain-seconds", "1"]);
-    server.client().table();
-    server.signal("TERM");
-    server.ends_well();
-    assert!(server.log().contains("draining"), "{}", server.log());
-}
-
-#[test]
-fn sigint_ends_a_server_without_draining() {
-    let (server, _) = server("sqlite::memory:", &["--drain-seconds", "3600"]);
-    server.client().table();
-    server.signal("INT");
-    server.ends_well();
+fn draining_ends_by_itself_and_sigint_ends_a_server_without_it() {
+    for (signal, seconds, drains) in [("TERM", "1", true), ("INT", "3600", false)] {
+        let (server, _) = server("sqlite::memory:", &["--drain-seconds", seconds]);
+        server.client().table();
+        server.signal(signal);
+        server.ends_well();
+        assert_eq!(server.log().contains("draining"), drains, "{}", server.log());
+    }
 }
 
 /// A server as its balancer knows it.

@@ -18,8 +18,8 @@ use crate::support::*;
 
 /// Few, so that those that wait for the frozen node are missed by the others.
 const CONNECTIONS: usize = 4;
-const BEFORE: Duration = Duration::from_secs(5);
-const FROZEN: Duration = Duration::from_secs(30);
+const BEFORE: Duration = Duration::from_secs(2);
+const FROZEN: Duration = Duration::from_secs(15);
 
 fn metric(site: &Site, name: &str) -> f64 {
     sample(&metrics(&site.admin()), name)

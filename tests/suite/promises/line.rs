@@ -6,7 +6,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use crate::support::client::Request;
-use crate::support::http::Raw;
+use crate::support::http::{Raw, parse_head};
 
 /// How long an answer may take. A server that is gone closes its connections, so
 /// that this is for one that hangs.
@@ -110,7 +110,7 @@ pub fn read(stream: &mut TcpStream) -> Option<Raw> {
 /// Reads the next answer; what has come after it stays in the buffer.
 pub fn read_next(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Raw> {
     let (mut raw, used) = loop {
-        if let Some(found) = head(buffer) {
+        if let Some(found) = parse_head(buffer) {
             break found;
         }
         fill(stream, buffer)?;
@@ -125,16 +125,6 @@ pub fn read_next(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Raw> {
     raw.body = buffer[used..used + length].to_vec();
     buffer.drain(..used + length);
     Some(raw)
-}
-
-fn head(buffer: &[u8]) -> Option<(Raw, usize)> {
-    let mut slots = [httparse::EMPTY_HEADER; 64];
-    let mut parsed = httparse::Response::new(&mut slots);
-    let httparse::Status::Complete(used) = parsed.parse(buffer).expect("an HTTP answer") else { return None };
-    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
-    let headers = parsed.headers.iter().map(|h| (h.name.to_owned(), text(h.value))).collect();
-    let reason = parsed.reason.unwrap_or_default().to_owned();
-    Some((Raw { status: parsed.code?, reason, headers, body: Vec::new() }, used))
 }
 
 fn fill(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<()> {

@@ -1,7 +1,6 @@
 //! What users stake their data on: nothing acknowledged is lost, nothing is seen
 //! out of order or by halves, and no trouble outlives its cause.
 
-mod authorization;
 pub mod chance;
 mod clocks;
 mod cluster;
@@ -20,7 +19,6 @@ mod outages;
 mod overload;
 mod pair;
 mod respread;
-mod rolling;
 mod sharded;
 mod silence;
 pub mod site;

@@ -33,6 +33,20 @@ fn run(url: &str, table: &str, more: &[&str]) -> Output {
     command(url, table, more).output().expect("it runs")
 }
 
+/// Runs another command for the account.
+fn rowhouse(url: &str, words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rowhouse"));
+    command.args(words).args(["--account", &server::account(1).name, "--database-url", url]);
+    command.output().expect("it runs")
+}
+
+/// What it prints if it succeeds.
+fn printed(url: &str, words: &[&str]) -> String {
+    let output = rowhouse(url, words);
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 fn respread(url: &str, table: &str, spread: &str) {
     let output = run(url, table, &[spread]);
     assert!(output.status.success(), "{output:?}");
@@ -172,38 +186,6 @@ fn descending_pages_leave_nothing_out_while_the_spread_changes() {
             changes.join().expect("the spread changed");
         });
         leaves_nothing(&url);
-    }
-}
-
-/// A table has no index while its spread changes, so no pages in the order of one either.
-#[test]
-fn pages_by_a_property_are_there_before_and_after_the_spread_changes() {
-    for (kind, url) in databases() {
-        let account = server::account(1).name;
-        let site = Site::start(&url, &["--extended-queries", &account]);
-        let client = site.client();
-        let table = client.table();
-        seed(&table, SEEDED);
-        let rowhouse = |words: &[&str]| {
-            let words = [words, &["--account", &account, "--database-url", &url]].concat();
-            let output = Command::new(env!("CARGO_BIN_EXE_rowhouse")).args(&words).output().expect("it runs");
-            assert!(output.status.success(), "{kind}: {words:?}: {output:?}");
-        };
-        let newest_first = || {
-            let options = "$orderby=N%20desc&$top=700";
-            until("the index is known", || table.query(&format!("?{options}")).status == 200);
-            let found = table.pages(options).concat();
-            assert!(found.iter().map(|entity| &entity["N"]).eq((0..SEEDED).rev().collect::<Vec<_>>().iter()));
-        };
-        rowhouse(&["index", "create", &table.name, "N"]);
-        newest_first();
-        rowhouse(&["index", "drop", &table.name, "N"]);
-        hold_in_the_middle(&url, &table.name);
-        until("the index is gone", || table.query("?$orderby=N").status == 501);
-        respread(&url, &table.name, "8");
-        table.query("?$orderby=N").refused(NOT_IMPLEMENTED);
-        rowhouse(&["index", "create", &table.name, "N"]);
-        newest_first();
     }
 }
 
@@ -434,14 +416,7 @@ fn a_table_that_is_deleted_meanwhile_and_comes_back_can_go_on() {
         table.seed(with_keys("during", "1", json!({ "V": 1 })));
         client.delete_table(&table.name).expect(204);
         assert!(refused(&url, &table.name, &["8"], 1).contains("there is no table"));
-        let of_table = |verb: &str, more: &[&str]| {
-            let account = server::account(1).name;
-            let words = [&["table", verb, &table.name, "--account", &account, "--database-url", &url], more];
-            let output = Command::new(env!("CARGO_BIN_EXE_rowhouse")).args(words.concat()).output();
-            let output = output.expect("it runs");
-            assert!(output.status.success(), "{kind}: {output:?}");
-        };
-        of_table("undelete", &[]);
+        printed(&url, &["table", "undelete", &table.name]);
         table.seed(with_keys("after", "1", json!({ "V": 1 })));
         assert_eq!(table.count(), 302, "{kind}");
         until("the finding", || checked(&url).contains(&format!("/{} is being changed", table.name)));
@@ -449,10 +424,10 @@ fn a_table_that_is_deleted_meanwhile_and_comes_back_can_go_on() {
         assert_eq!(table.count(), 302, "{kind}");
         leaves_nothing(&url);
         // If it is purged, both layouts are.
-        of_table("respread", &["2"]);
+        respread(&url, &table.name, "2");
         hold_in_the_middle(&url, &table.name);
         client.delete_table(&table.name).expect(204);
-        of_table("purge", &["--yes"]);
+        printed(&url, &["table", "purge", &table.name, "--yes"]);
         until("the purge", || text(&url, "SELECT count(*)::text FROM entities") == "0");
         leaves_nothing(&url);
     }
@@ -460,41 +435,34 @@ fn a_table_that_is_deleted_meanwhile_and_comes_back_can_go_on() {
 
 #[test]
 fn what_cannot_follow_is_refused_and_what_can_follows() {
-    let url = fresh_database();
-    let site = Site::start(&url, &[]);
+    let (url, account) = (fresh_database(), server::account(1).name);
+    let site = Site::start(&url, &["--extended-queries", &account]);
     let client = site.client();
     let table = client.table();
     table.seed(with_keys("p", "1", json!({ "V": 1 })));
-    let account = server::account(1).name;
-    let rowhouse = |words: &[&str]| {
-        let words = [words, &["--account", &account, "--database-url", &url]].concat();
-        let output = Command::new(env!("CARGO_BIN_EXE_rowhouse")).args(&words).output().expect("it runs");
-        assert!(output.status.success(), "{words:?}: {output:?}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
     let name = table.name.as_str();
-    rowhouse(&["index", "create", name, "V"]);
+    printed(&url, &["index", "create", name, "V"]);
     assert!(refused(&url, name, &["8"], 1).contains("property index"));
-    rowhouse(&["index", "drop", name, "V"]);
-    execute(&url, &rowhouse(&["view", "sql", name]));
+    printed(&url, &["index", "drop", name, "V"]);
+    execute(&url, &printed(&url, &["view", "sql", name]));
     assert!(refused(&url, name, &["8"], 1).contains(&format!("SQL view {account}.")));
     execute(&url, &format!("DROP VIEW {account}.\"{name}\""));
-    rowhouse(&["expire", "set", name, "--after", "1000d"]);
+    printed(&url, &["expire", "set", name, "--after", "1000d"]);
     hold_in_the_middle(&url, name);
     for late in [["index", "create", name, "V"], ["view", "sql", name, "--json"]] {
-        let words = [&late[..], &["--account", &account, "--database-url", &url]].concat();
-        let output = Command::new(env!("CARGO_BIN_EXE_rowhouse")).args(&words).output().expect("it runs");
+        let output = rowhouse(&url, &late);
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(told.contains("`rowhouse table respread` is done"), "{told}");
     }
-    assert!(rowhouse(&["expire", "list"]).contains(name), "the rule stays");
+    assert!(printed(&url, &["expire", "list"]).contains(name), "the rule stays");
     let done: Value = serde_json::from_slice(&run(&url, name, &["8", "--json"]).stdout).expect("JSON");
     assert_eq!((&done["changed"], &done["copied"], &done["compared"]), (&json!(true), &json!(1), &json!(1)));
     let done: Value = serde_json::from_slice(&run(&url, name, &["8", "--json"]).stdout).expect("JSON");
     assert_eq!(done["changed"], false);
-    assert!(rowhouse(&["expire", "list"]).contains(name), "the rule has followed");
-    rowhouse(&["index", "create", name, "V"]);
-    assert_eq!(table.matches("V eq 1").len(), 1);
+    assert!(printed(&url, &["expire", "list"]).contains(name), "the rule has followed");
+    printed(&url, &["index", "create", name, "V"]);
+    until("the index is known", || table.query("?$orderby=V%20desc").status == 200);
+    assert_eq!(table.pages("$orderby=V%20desc").concat().len(), 1);
 }
 
 #[test]

@@ -134,32 +134,24 @@ pub fn port(url: &str) -> &str {
 }
 
 #[test]
-fn a_worker_that_dies_is_felt_by_its_own_buckets_alone() {
+fn a_worker_that_dies_or_freezes_is_felt_by_its_own_buckets_alone() {
     let Some((mut cluster, nodes)) = is_there(distributed()) else { return };
-    for spread in SPREADS {
-        let site = Site::start(&nodes.coordinator, &["--table-spread", spread]);
-        let written = storm(&format!("a worker dies, spread {spread}"), &site, || {
-            cluster.kill(1);
-            work_for(Duration::from_secs(2));
-            cluster.start_again(1);
-            work_for(Duration::from_secs(1));
-        });
-        only_felt_by(port(&nodes.workers[0]), &placed(&nodes, written));
-    }
-}
-
-#[test]
-fn a_worker_that_freezes_is_felt_by_its_own_buckets_alone() {
-    let Some((mut cluster, nodes)) = is_there(distributed()) else { return };
-    for spread in SPREADS {
-        let site = Site::start(&nodes.coordinator, &["--table-spread", spread]);
-        let written = storm(&format!("a worker freezes, spread {spread}"), &site, || {
-            cluster.freeze(2);
-            work_for(Duration::from_secs(4));
-            cluster.thaw(2);
-            work_for(Duration::from_secs(1));
-        });
-        only_felt_by(port(&nodes.workers[1]), &placed(&nodes, written));
+    type Order = fn(&mut PrivateCluster, usize);
+    let faults: [(&str, usize, Order, Order); 2] = [
+        ("dies", 1, PrivateCluster::kill, PrivateCluster::start_again),
+        ("freezes", 2, PrivateCluster::freeze, PrivateCluster::thaw),
+    ];
+    for (what, worker, leave, come_back) in faults {
+        for spread in SPREADS {
+            let site = Site::start(&nodes.coordinator, &["--table-spread", spread]);
+            let written = storm(&format!("a worker {what}, spread {spread}"), &site, || {
+                leave(&mut cluster, worker);
+                work_for(Duration::from_secs(3));
+                come_back(&mut cluster, worker);
+                work_for(Duration::from_secs(1));
+            });
+            only_felt_by(port(&nodes.workers[worker - 1]), &placed(&nodes, written));
+        }
     }
 }
 

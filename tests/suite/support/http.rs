@@ -129,7 +129,8 @@ fn read_head(stream: &mut impl Read, buffer: &mut Vec<u8>) -> Option<(Raw, usize
     }
 }
 
-fn parse_head(buffer: &[u8]) -> Option<(Raw, usize)> {
+/// The head that a buffer begins with, and its length; `None` as long as it is not whole.
+pub fn parse_head(buffer: &[u8]) -> Option<(Raw, usize)> {
     let mut slots = [httparse::EMPTY_HEADER; 64];
     let mut parsed = httparse::Response::new(&mut slots);
     match parsed.parse(buffer) {

@@ -83,17 +83,6 @@ fn chunks_that_make_no_sense_are_refused() {
     assert_eq!(table.count(), 0);
 }
 
-#[test]
-fn a_body_in_chunks_is_as_good_as_any() {
-    let client = site().client();
-    let table = client.table();
-    let body = small(&table).split_once("\r\n\r\n").expect("a body").1.to_owned();
-    let pieces: String = body.chars().map(|c| format!("1;x=y\r\n{c}\r\n")).collect();
-    let raw = answer_to(&client, chunked(&table, &format!("{pieces}0\r\n\r\n")).as_bytes());
-    assert_eq!(raw.status, 201, "{raw:?}");
-    assert_eq!(table.count(), 1);
-}
-
 /// Sends a body in chunks without end; the answer, after which the server has to
 /// hang up, since it is the only one who can put an end to this.
 fn without_end(client: &Client, head: &str) -> Raw {
@@ -164,20 +153,4 @@ fn a_body_that_breaks_off_is_as_if_it_had_never_come() {
     }
     assert_eq!(table.count(), 0);
     is_well(&client);
-}
-
-#[test]
-fn requests_in_a_row_are_answered_in_their_order() {
-    let client = site().client();
-    let table = client.table();
-    let many = 50;
-    let rows = (0..many).map(|n| insert(&table, &with_keys("p", &format!("{n:02}"), json!({}))));
-    let text: String = rows.collect();
-    let mut stream = client.wire().connect();
-    stream.write_all(text.as_bytes()).expect("the server listens");
-    let mut buffer = Vec::new();
-    for n in 0..many {
-        let raw = read_next(&mut stream, &mut buffer).expect("an answer to each");
-        assert_eq!((raw.status, raw.json()["RowKey"].as_str()), (201, Some(format!("{n:02}").as_str())));
-    }
 }

@@ -1,7 +1,6 @@
 //! Bytes that no client would send: each is answered, by no 5xx, and the server
 //! goes on.
 
-mod bodies;
 mod heads;
 mod lengths;
 mod pipelines;

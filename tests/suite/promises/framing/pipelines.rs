@@ -38,15 +38,6 @@ fn answered(t: &Table, verbs: &[&str]) -> usize {
     verbs.len()
 }
 
-#[test]
-fn each_of_many_reads_is_answered() {
-    let client = site().client();
-    let t = client.table();
-    t.seed_one(json!({ "A": 1 }));
-    assert_eq!(answered(&t, &["GET"; 40]), 40);
-    is_well(&client);
-}
-
 /// actix mixes them up if it reads a request before it has written the answer to the one before.
 #[test]
 fn no_answer_is_taken_for_another() {
