@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use rowhouse::protocol::model::{EdmValue, Key, PageOrder, TableName};
+use rowhouse::protocol::model::{EdmValue, Key, PageOrder};
 use rowhouse::protocol::odata::{self, Grammar};
 use rowhouse::protocol::plan::filter::{Subject, predicate};
 use rowhouse::protocol::plan::{Predicate, Scan, Span, Write, WriteKind};
 use rowhouse::store::postgres::{PgOptions, PgStore};
 use sqlx::{Connection, PgConnection};
 
-use super::contract::{fill, table, walk, write};
+use super::contract::{TestTable, table, write};
 use crate::support::postgres::fresh_database;
 
 /// Characters of one property.
@@ -18,9 +18,7 @@ const GRAMMAR: Grammar = Grammar { max_comparisons: 100, extended: false };
 
 /// A store over a new database, and a connection that sees its sessions.
 struct Watched {
-    store: PgStore,
-    account: String,
-    table: TableName,
+    table: TestTable<Box<PgStore>>,
     admin: PgConnection,
 }
 
@@ -28,14 +26,14 @@ impl Watched {
     async fn with(entities: Vec<Write>) -> Self {
         let url = fresh_database();
         let store = PgStore::connect(PgOptions::new(&url)).await.expect("a store");
-        let (account, table) = table(&store).await;
-        fill(&store, &account, &table, entities).await;
-        Self { store, account, table, admin: PgConnection::connect(&url).await.expect("a connection") }
+        let table = table(Box::new(store)).await;
+        table.fill(entities).await;
+        Self { table, admin: PgConnection::connect(&url).await.expect("a connection") }
     }
 
     /// The keys that the pages of a scan have, and the number of pages.
     async fn keys(&self, scan: &Scan) -> (Vec<Key>, usize) {
-        let pages = walk(&self.store, &self.account, &self.table, scan).await;
+        let pages = self.table.walk(scan).await;
         let count = pages.len();
         (pages.into_iter().flatten().map(|entity| entity.key).collect(), count)
     }

@@ -389,20 +389,20 @@ async fn a_deleted_table_whose_record_is_locked_delays_no_other() {
     let mut options = PgOptions::new(&url);
     options.operation_timeout = Duration::from_secs(2);
     let store = PgStore::connect(options).await.expect("a store");
-    let (account, table) = table(&store).await;
-    let stuck = delete(&store, &account, &table).await;
+    let table = table(&store).await;
+    let stuck = delete(&table).await;
     let mut others = Vec::new();
     for text in ["Back", "Gone"] {
-        let other = name(text);
-        store.create_table(other.in_account(&account), now()).await.expect("a table");
-        others.push(delete(&store, &account, &other).await);
+        let other = table.named(text);
+        other.create().await.expect("a table");
+        others.push(delete(&other).await);
     }
     let mut holder = PgConnection::connect(&url).await.expect("a connection");
     let lock = format!("BEGIN; SELECT FROM deleted_tables WHERE table_no = {} FOR UPDATE", stuck.table_no);
     holder.execute(sqlx::AssertSqlSafe(lock)).await.expect("a lock");
     assert!(is_done(&undelete(&store, &others[0], "Back").await));
     assert_eq!(store.purge_deleted(&others[1], now()).await, Ok(true));
-    let failure = store.undelete(&stuck, &table, now()).await.expect_err("its record is locked");
+    let failure = store.undelete(&stuck, &table.name, now()).await.expect_err("its record is locked");
     assert!(matches!(failure, Failure::Fault(Fault::Busy | Fault::Timeout)), "{failure:?}");
     holder.execute("ROLLBACK").await.expect("the lock goes");
     assert!(is_done(&undelete(&store, &stuck, "People").await));
