@@ -17,6 +17,8 @@ use rowhouse::store::{Entities, Failure, StoreResult, Tables};
 ///
 /// Every case runs on one store of each database. Other stores of a database differ in how statements reach it, or in
 /// how it holds entities: `writes of` and `entities of` stamp the cases that depend on that, with fewer random filters.
+/// Cases of indexes need a database each: an index costs every write of its database, and a build waits for all
+/// transactions.
 macro_rules! contract {
     ($name:ident, $open:path) => {
         mod $name {
@@ -48,14 +50,42 @@ macro_rules! contract {
             crate::store::contract::contract!(@stamp $open, merges: limits_of_the_union);
         }
     };
+    (indexes of $name:ident, $open:path) => {
+        mod $name {
+            crate::store::contract::contract!(@indexes $open);
+            crate::store::contract::contract!(
+                @stamp $open,
+                indexes: narrowed_is_eval, indexes_are_limited;
+                ordered: ordered_is_sorted_eval, an_order_without_its_index_is_refused
+            );
+        }
+    };
+    (indexed entities of $name:ident, $open:path) => {
+        mod $name {
+            crate::store::contract::contract!(@indexes $open);
+            crate::store::contract::contract!(
+                @stamp $open,
+                indexes: narrowed_is_eval_for_some_filters;
+                ordered: ordered_is_sorted_eval_for_some_filters
+            );
+        }
+    };
+    (@indexes $open:path) => {
+        crate::store::contract::contract!(
+            @stamp $open,
+            indexes: indexes_follow_writes, dense_filters_walk, a_deleted_table_takes_its_indexes_along;
+            ordered: long_keys_are_ordered_and_told_apart, a_page_is_full_or_the_last,
+                what_cannot_be_sorted_in_time_is_read_in_the_order_of_the_index
+        );
+    };
     (@writes $open:path) => {
         crate::store::contract::contract!(
             @stamp $open,
             tables: deleted_tables_are_empty_when_recreated;
             writes: every_state, missing_table_first, versions_only_grow, merges_lose_nothing, one_insert_wins;
             merges: any_into_any;
-            groups: all_or_nothing, mixed_group, group_errors, crossing_groups, groups_of_upserts,
-                upserts_beside_deletes, upserts_tell_what_they_made, groups_of_merges;
+            groups: all_or_nothing, any_group, crossing_groups, groups_of_upserts, upserts_beside_deletes,
+                groups_of_merges;
             values: stored_unaltered;
             loads: the_last_version_has_none_behind_it;
             reset: whoever_asks_meanwhile_sees_one_state

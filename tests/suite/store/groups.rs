@@ -4,13 +4,12 @@ use std::cell::Cell;
 
 use futures_util::future::join_all;
 use rowhouse::error::Code;
-use rowhouse::protocol::codec::stored::decode;
 use rowhouse::protocol::model::entity::Properties;
-use rowhouse::protocol::model::{EdmValue, IfMatch, Key, Stored};
+use rowhouse::protocol::model::{EdmValue, IfMatch, Key, Stored, Ticks};
 use rowhouse::protocol::plan::{Write, WriteKind, decide};
 use rowhouse::store::Failure;
 
-use super::contract::{insert, now, number, table, write};
+use super::contract::{TestTable, insert, now, number, table, write};
 use super::writes::is_as_decided;
 use crate::support::store::AnyStore;
 
@@ -74,49 +73,61 @@ pub async fn upserts_beside_deletes<B: AnyStore>(store: &B) {
     tokio::join!(join_all(upserts), join_all(deletes));
 }
 
-pub async fn mixed_group<B: AnyStore>(store: &B) {
+/// Groups of any writes on any state do what `decide` says, or nothing: then the first refusal is reported.
+pub async fn any_group<B: AnyStore>(store: &B) {
     let table = table(store).await;
-    table.fill(["b", "d", "f"].map(|rk| insert("p", rk)).to_vec()).await;
-    let group = [
-        write(WriteKind::Merge(IfMatch::Any), "p", "f", number("M", 6)),
-        write(WriteKind::Insert, "p", "e", number("N", 5)),
-        write(DELETE, "p", "d", vec![]),
-        write(UPSERT, "p", "b", number("N", 2)),
-        write(WriteKind::Merge(IfMatch::Absent), "p", "a", number("N", 1)),
-    ];
-    let written = table.transact(&group).await.unwrap();
-    assert_eq!(
-        written.iter().map(|w| w.modified.is_some()).collect::<Vec<_>>(),
-        [true, true, false, true, true]
-    );
-    let rows = table.all().await;
-    let keys: Vec<&str> = rows.iter().map(|row| row.key.row.as_str()).collect();
-    assert_eq!(keys, ["a", "b", "e", "f"]);
-    for (one, written) in group.iter().zip(&written).filter(|(_, w)| w.modified.is_some()) {
-        let stored = rows.iter().find(|row| row.key == one.key).unwrap();
-        assert_eq!(Some(stored.modified), written.modified);
+    let past = now();
+    for round in 0..24 {
+        let mut group = Vec::new();
+        for n in 0..8 {
+            let rk = ((round * 5 + n * 7) % 12).to_string();
+            let found = table.get(&Key::new("p", rk.as_str())).await.unwrap();
+            let conditions = [IfMatch::Any, IfMatch::Version(found.as_ref().map(|found| found.modified))];
+            let condition = conditions[(round + n) % 2];
+            let kind = match (found.is_some(), (round + n) % 5) {
+                (true, 0) => WriteKind::Delete(condition),
+                (true, 1) => WriteKind::Replace(condition),
+                (true, 2) => WriteKind::Merge(condition),
+                (false, 0 | 1) => WriteKind::Insert,
+                (_, 3) => UPSERT,
+                _ => MERGE,
+            };
+            group.push(write(kind, "p", &rk, number(["N", "M"][n % 2], round as i32)));
+        }
+        // What some groups are refused for, in the middle; the last one would be refused as well.
+        let stale = IfMatch::Version(Some(past));
+        let refused = [WriteKind::Merge(stale), WriteKind::Delete(IfMatch::Version(None))];
+        if round % 3 == 2 {
+            group[round % 7].kind = refused[round % 2];
+            group[7].kind = WriteKind::Merge(stale);
+        }
+        let at = if round % 2 == 0 { past } else { now() };
+        check_group(&table, &group, at).await;
     }
-    let merged = &rows[3].properties;
-    assert_eq!(decode(merged).unwrap().len(), 2);
 }
 
-pub async fn group_errors<B: AnyStore>(store: &B) {
-    let table = table(store).await;
-    table.fill(vec![insert("p", "a")]).await;
-    let stale = WriteKind::Merge(IfMatch::Version(Some(now())));
-    for (failing, code) in [
-        (write(WriteKind::Merge(IfMatch::Any), "p", "x", vec![]), Code::ResourceNotFound),
-        (write(DELETE, "p", "x", vec![]), Code::ResourceNotFound),
-        (write(stale, "p", "a", vec![]), Code::UpdateConditionNotSatisfied),
-        (write(WriteKind::Delete(IfMatch::Version(None)), "p", "a", vec![]), Code::ConditionNotMet),
-        (insert("p", "a"), Code::EntityAlreadyExists),
-    ] {
-        let group = [insert("p", "n"), failing, write(DELETE, "p", "missing", vec![])];
-        let Err(Failure::Refused(error)) = table.transact(&group).await else {
-            panic!("a failing group went through")
-        };
-        assert_eq!((error.code, error.index), (code, Some(1)));
-        assert_eq!(table.get(&Key::new("p", "n")).await.unwrap(), None);
+/// Writes a group at a time, and compares with `decide`.
+async fn check_group<B: AnyStore>(table: &TestTable<&B>, group: &[Write], at: Ticks) {
+    let look = async || -> Vec<Option<Stored>> {
+        let found = join_all(group.iter().map(|write| table.get(&write.key))).await;
+        found.into_iter().map(Result::unwrap).collect()
+    };
+    let before = look().await;
+    let done = table.store.transact(table.place(), group, at).await;
+    let after = look().await;
+    let decided = group.iter().zip(&before).map(|(write, before)| decide(write, before.as_ref(), at));
+    match (decided.enumerate().find_map(|(n, decided)| Some((n, decided.err()?))), done) {
+        (None, Ok(written)) => {
+            let states = before.iter().zip(&after);
+            for ((write, written), (before, after)) in group.iter().zip(written).zip(states) {
+                is_as_decided(write, before.as_ref(), at, Ok(written), after.as_ref());
+            }
+        }
+        (Some((n, expected)), Err(Failure::Refused(error))) => {
+            assert_eq!((error.code, error.index), (expected.code, Some(n)));
+            assert!(before == after, "a refused group left something");
+        }
+        (expected, done) => panic!("expected {expected:?}, got {done:?}"),
     }
 }
 
@@ -153,32 +164,6 @@ pub async fn groups_of_upserts<B: AnyStore>(store: &B) {
     }
 }
 
-/// Some rows are there, in versions that clocks have not come to, and some are not.
-pub async fn upserts_tell_what_they_made<B: AnyStore>(store: &B) {
-    let table = table(store).await;
-    let early = now();
-    for rk in ["b", "d"] {
-        table.write(&insert("p", rk)).await.unwrap();
-    }
-    let older = table.all().await;
-    let group: Vec<Write> = [("c", 1), ("b", 2), ("d", 3), ("a", 4)]
-        .map(|(rk, n)| write(UPSERT, "p", rk, number("N", n)))
-        .to_vec();
-    let written = store.transact(table.place(), &group, early).await.unwrap();
-    let rows = table.all().await;
-    assert_eq!(rows.len(), group.len());
-    for (one, written) in group.iter().zip(&written) {
-        let stored = rows.iter().find(|row| row.key == one.key).unwrap();
-        assert_eq!(Some(stored.modified), written.modified, "{:?}", one.key);
-        assert_eq!(decode(&stored.properties), decode(one.properties.stored()));
-        assert!(older.iter().all(|old| old.key != one.key || old.modified < stored.modified));
-    }
-    table.delete().await.unwrap();
-    let failure = table.transact(&group[..1]).await;
-    let Err(Failure::Refused(error)) = failure else { panic!("{failure:?}") };
-    assert_eq!(error.code, Code::TableNotFound);
-}
-
 /// Of some of these a database may say that what is stored has to be looked at.
 pub async fn groups_of_merges<B: AnyStore>(store: &B) {
     let numbers =
@@ -194,22 +179,6 @@ pub async fn groups_of_merges<B: AnyStore>(store: &B) {
     for (pk, stored, sent) in cases {
         table.write(&write(WriteKind::Insert, pk, "b", stored)).await.unwrap();
         let group = ["c", "b", "a"].map(|rk| write(MERGE, pk, rk, sent.clone()));
-        let look = async || -> Vec<Option<Stored>> {
-            let found = join_all(group.iter().map(|write| table.get(&write.key))).await;
-            found.into_iter().map(Result::unwrap).collect()
-        };
-        let (at, before) = (now(), look().await);
-        let done = store.transact(table.place(), &group, at).await;
-        let after = look().await;
-        let Ok(written) = done else {
-            let Err(Failure::Refused(error)) = done else { panic!("{pk}: {done:?}") };
-            assert_eq!((pk, error.index), ("wide", Some(1)));
-            assert_eq!(error.code, decide(&group[1], before[1].as_ref(), at).unwrap_err().code);
-            assert!(before == after);
-            continue;
-        };
-        for n in 0..group.len() {
-            is_as_decided(&group[n], before[n].as_ref(), at, Ok(written[n]), after[n].as_ref());
-        }
+        check_group(&table, &group, now()).await;
     }
 }

@@ -13,7 +13,7 @@ use rowhouse::store::postgres::PgStore;
 use rowhouse::store::sqlite::{Location, SqliteOptions, SqliteStore};
 use rowhouse::store::{AddedIndex, BuiltIndex, IndexState, MAX_TABLE_INDEXES, NewIndex, StoredIndex};
 
-use super::contract::{TestTable, compare, everything, insert, now, number, refusal, table, write};
+use super::contract::{TestTable, compare, contract, everything, insert, now, number, refusal, table, write};
 use super::meaning::{Decoded, fill_at_random, holds};
 use super::postgres::open;
 use super::values;
@@ -25,33 +25,6 @@ use crate::support::until_async;
 const NAMES: [&str; 3] = ["A", "B", "Größe"];
 const ENTITIES: usize = 300;
 const FILTERS: usize = 60;
-
-/// Stamps cases for one store: all of them on one store of each database. Each case has a database of its own: an index
-/// costs every write of its database, and a build waits for all transactions.
-macro_rules! indexed {
-    ($name:ident, $open:path) => {
-        indexed!(
-            @stamp $name, $open, narrowed_is_eval indexes_follow_writes dense_filters_walk indexes_are_limited
-            a_deleted_table_takes_its_indexes_along
-        );
-    };
-    (entities of $name:ident, $open:path) => {
-        indexed!(
-            @stamp $name, $open, narrowed_is_eval_for_some_filters indexes_follow_writes dense_filters_walk
-            a_deleted_table_takes_its_indexes_along
-        );
-    };
-    (@stamp $name:ident, $open:path, $($case:ident)+) => {
-        mod $name {
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $case() {
-                    super::$case(&$open().await).await;
-                }
-            )+
-        }
-    };
-}
 
 pub(super) async fn memory() -> SqliteStore {
     SqliteStore::open(&SqliteOptions::new(Location::Memory)).expect("a store")
@@ -76,14 +49,23 @@ pub(super) async fn partitioned() -> PgStore {
     open(&url, 8).await
 }
 
-indexed!(in_memory, super::memory);
-indexed!(entities of in_a_file, super::file);
-indexed!(on_plain_tables, super::plain);
-indexed!(entities of on_plain_tables_with_spread, super::spread);
-indexed!(entities of on_hash_partitions_with_spread, super::partitioned);
-indexed!(@stamp in_one_bucket_of_sqlite, super::file, other_literals_of_dense_filters_walk);
-indexed!(@stamp in_one_bucket_of_postgres, super::plain, other_literals_of_dense_filters_walk);
-indexed!(@stamp in_several_buckets, super::spread, wider_ranges_than_dense_ones_walk);
+contract!(indexes of in_memory, super::memory);
+contract!(indexed entities of in_a_file, super::file);
+contract!(indexes of on_plain_tables, super::plain);
+contract!(indexed entities of on_plain_tables_with_spread, super::spread);
+contract!(indexed entities of on_hash_partitions_with_spread, super::partitioned);
+
+mod in_one_bucket_of_sqlite {
+    crate::store::contract::contract!(@stamp super::file, indexes: other_literals_of_dense_filters_walk);
+}
+
+mod in_one_bucket_of_postgres {
+    crate::store::contract::contract!(@stamp super::plain, indexes: other_literals_of_dense_filters_walk);
+}
+
+mod in_several_buckets {
+    crate::store::contract::contract!(@stamp super::spread, indexes: wider_ranges_than_dense_ones_walk);
+}
 
 /// Values that often meet in comparisons, and the ones at the limits of indexes.
 fn value() -> impl Strategy<Value = EdmValue> {
@@ -189,7 +171,7 @@ pub async fn narrowed_is_eval<B: AnyStore>(store: &B) {
 
 /// For stores that look up the same entries as another one, over several buckets.
 pub async fn narrowed_is_eval_for_some_filters<B: AnyStore>(store: &B) {
-    narrowed_is_eval_for(store, FILTERS / 4).await;
+    narrowed_is_eval_for(store, FILTERS / 3).await;
 }
 
 async fn narrowed_is_eval_for<B: AnyStore>(store: &B, filters: usize) {

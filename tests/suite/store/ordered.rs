@@ -14,7 +14,7 @@ use rowhouse::store::Entities;
 use rowhouse::store::postgres::PgStore;
 
 use super::contract::{TestTable, compare, insert, number, partition, refusal, scan, table, write};
-use super::indexes::{file, filled, index, memory, partitioned, plain, predicate, spread};
+use super::indexes::{filled, index, partitioned, plain, predicate, spread};
 use super::meaning::{Decoded, holds};
 use super::pages::{fill_large, is_any_of};
 use super::postgres::open;
@@ -23,41 +23,15 @@ use crate::support::nodes;
 use crate::support::postgres::{execute, fresh_database};
 use crate::support::store::AnyStore;
 
-/// Stamps cases for one store, as for narrowed pages.
-macro_rules! ordered {
-    ($name:ident, $open:path) => {
-        ordered!(
-            @stamp $name, $open, ordered_is_sorted_eval long_keys_are_ordered_and_told_apart
-            an_order_without_its_index_is_refused a_page_is_full_or_the_last
-            what_cannot_be_sorted_in_time_is_read_in_the_order_of_the_index
-        );
-    };
-    (entities of $name:ident, $open:path) => {
-        ordered!(
-            @stamp $name, $open, ordered_is_sorted_eval_for_some_filters long_keys_are_ordered_and_told_apart
-            a_page_is_full_or_the_last what_cannot_be_sorted_in_time_is_read_in_the_order_of_the_index
-        );
-    };
-    (@stamp $name:ident, $open:path, $($case:ident)+) => {
-        mod $name {
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $case() {
-                    super::$case(&$open().await).await;
-                }
-            )+
-        }
-    };
+mod distributed {
+    crate::store::contract::contract!(
+        @stamp super::distributed,
+        ordered: ordered_is_sorted_eval_for_some_filters, long_keys_are_ordered_and_told_apart,
+            a_page_is_full_or_the_last
+    );
 }
 
-ordered!(in_memory, super::memory);
-ordered!(entities of in_a_file, super::file);
-ordered!(on_plain_tables, super::plain);
-ordered!(entities of on_plain_tables_with_spread, super::spread);
-ordered!(entities of on_hash_partitions_with_spread, super::partitioned);
-ordered!(entities of distributed, super::distributed);
-
-/// Of its own, as for narrowed pages.
+/// A database of its own, as indexes need.
 async fn distributed() -> PgStore {
     let url = nodes::distributed().map_or_else(fresh_stand_in, |nodes| nodes.coordinator);
     open(&url, 8).await
@@ -322,7 +296,7 @@ async fn a_late_page_has_more_than_its_first_match() {
             let properties = [number("N", n), number("M", n % 5)].concat();
             write(WriteKind::Insert, &(n % 30).to_string(), &n.to_string(), properties)
         };
-        table.fill((0..3000).map(of)).await;
+        table.fill((0..1500).map(of)).await;
         let index = index(&table, "N", IndexKind::Number).await;
         for order in [PageOrder::Ascending, PageOrder::Descending] {
             let everything = ordered(&index, order, Some(&without_m()), vec![Span::everything()]);
