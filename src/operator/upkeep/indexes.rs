@@ -98,12 +98,12 @@ mod tests {
         let table = TableName::parse("People").unwrap();
         let place = table.in_account("account");
         store.create_table(place, Ticks::now()).await.unwrap();
-        for property in ["Stuck", "Other"] {
+        for property in ["Broken", "Other"] {
             let new = NewIndex { table: place, property, kind: IndexKind::Number };
             let added = store.add_index(new, Ticks::now()).await.unwrap();
             assert!(matches!(added, AddedIndex::Added(_)), "{added:?}");
         }
-        let refuse = "CREATE TRIGGER refuse BEFORE UPDATE ON property_indexes WHEN NEW.property = 'Stuck'
+        let refuse = "CREATE TRIGGER refuse BEFORE UPDATE ON property_indexes WHEN NEW.property = 'Broken'
                       BEGIN SELECT RAISE(ABORT, 'refused'); END";
         store.execute(refuse).await;
         let store = Store::Sqlite(store);
@@ -113,7 +113,7 @@ mod tests {
         let listed = store.indexes().await.unwrap();
         let states: Vec<_> =
             listed.iter().map(|stored| (stored.index.property.as_str(), stored.state)).collect();
-        assert!(states.contains(&("Stuck", IndexState::Building)), "{states:?}");
+        assert!(states.contains(&("Broken", IndexState::Building)), "{states:?}");
         assert!(states.contains(&("Other", IndexState::Ready)), "{states:?}");
         assert_eq!(builds.failed.current().len(), 1);
     }
