@@ -16,15 +16,17 @@ use rowhouse::protocol::auth::{self, AccountSet};
 use rowhouse::protocol::codec::atom::{read as atom_read, write as atom_write};
 use rowhouse::protocol::codec::feed::{Feed, FeedForm};
 use rowhouse::protocol::codec::json::{read as json_read, write as json_write};
+use rowhouse::protocol::codec::uri::escape;
 use rowhouse::protocol::codec::{multipart, stored};
 use rowhouse::protocol::model::entity::StoredProperties;
 use rowhouse::protocol::model::{Key, Stored, Ticks};
 use rowhouse::protocol::odata::{self, Grammar};
+use rowhouse::protocol::plan;
 use rowhouse::protocol::plan::filter::{Subject, predicate};
 use rowhouse::protocol::plan::predicate::Prepared;
 use rowhouse::protocol::request::operation::Context;
-use rowhouse::protocol::request::options::NO_OPTIONS;
-use rowhouse::protocol::request::{self, Head, Target, target};
+use rowhouse::protocol::request::options::{NO_OPTIONS, Options};
+use rowhouse::protocol::request::{self, Head, RequestKind, Target, target};
 
 const FILTER: &str = "PartitionKey eq 'Jones' and RowKey ge 'A' and RowKey lt 'B' and (Age gt 30 or not (Active eq true)) \
                       and Seen ge datetime'2026-01-01T00:00:00Z' and Total ne 12L";
@@ -209,5 +211,73 @@ fn signatures(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(micro, filters, json, atom, batches, signatures);
+/// Accepted queries that take long to plan. The names say what is repeated as often as a filter may compare.
+fn long_queries() -> Vec<(&'static str, String)> {
+    let repeat = |count: usize, separator: &str, part: &dyn Fn(usize) -> String| {
+        (0..count).map(part).collect::<Vec<_>>().join(separator)
+    };
+    let long = |n: usize| format!("{}{n:04}", "x".repeat(90));
+    let filter = |text: String| format!("$filter={}", escape(&text));
+    vec![
+        ("RowKey ne", filter(repeat(1000, " and ", &|n| format!("RowKey ne 'r{n:04}'")))),
+        ("PartitionKey ne", filter(repeat(1000, " and ", &|n| format!("PartitionKey ne 'p{n:04}'")))),
+        ("long PartitionKey ne", filter(repeat(900, " and ", &|n| format!("PartitionKey ne '{}'", long(n))))),
+        ("long PartitionKey eq", filter(repeat(900, " or ", &|n| format!("PartitionKey eq '{}'", long(n))))),
+        (
+            "pairs of ne",
+            filter(repeat(500, " and ", &|n| format!("(PartitionKey ne 'p{n:04}' or RowKey gt 'r{n:04}')"))),
+        ),
+        (
+            "keys",
+            filter(repeat(500, " or ", &|n| format!("(PartitionKey eq 'p{n:04}' and RowKey eq 'r{n:04}')"))),
+        ),
+        (
+            "and of or",
+            filter(repeat(31, " and ", &|a| {
+                format!(
+                    "({})",
+                    repeat(32, " or ", &|b| format!("PartitionKey eq 'p{:04}'", (a * 7 + b * 3) % 64))
+                )
+            })),
+        ),
+        (
+            "or of and of ne",
+            filter(repeat(31, " or ", &|a| {
+                format!("({})", repeat(32, " and ", &|b| format!("PartitionKey ne 'p{a:04}{b:04}'")))
+            })),
+        ),
+        ("partitions and rows", {
+            let partitions = repeat(500, " or ", &|n| format!("PartitionKey eq 'p{n:04}'"));
+            filter(format!(
+                "({partitions}) and {}",
+                repeat(500, " and ", &|n| format!("RowKey ne 'r{n:04}'"))
+            ))
+        }),
+        ("not", filter(repeat(1000, " and ", &|n| format!("not (PartitionKey eq 'p{n:04}')")))),
+        ("properties", filter(repeat(1000, " or ", &|n| format!("Property{n:04} eq {n}")))),
+        ("$select", format!("$select={}", repeat(252, ",", &|n| format!("{}{n:03}", "P".repeat(58))))),
+    ]
+}
+
+/// What a serving thread does before the database: at most 2 ms, whatever is accepted.
+fn planning(c: &mut Criterion) {
+    let mut group = c.benchmark_group("plan");
+    for (name, query) in long_queries() {
+        let head = Head { query: query.into(), ..head("GET", "/People()", &[]) };
+        let target = resolve(&head);
+        group.bench_function(name, |b| {
+            b.iter(|| {
+                let options = Options::parse(&head.query).expect("options");
+                let context = Context { options: &options, ..without_options(black_box(&head), b"") };
+                match request::read(&context, &target).expect("an accepted query").wanted {
+                    RequestKind::One(operation) => plan::plan(operation).expect("a plan"),
+                    RequestKind::Batch(_) => unreachable!("the address is that of a table"),
+                }
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(micro, filters, json, atom, batches, signatures, planning);
 criterion_main!(micro);
