@@ -38,7 +38,7 @@ fn has_fields(of: &Account, query: &str, expected: &[(&str, &str)]) {
     let shown: Vec<(&str, &str)> =
         fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(shown, expected);
-    let expected = Sas::from_fields(shown.into_iter()).signature(of);
+    let expected = Sas::from_fields(shown).signature(of);
     assert_eq!(signature, ("sig".into(), expected), "{query}");
 }
 

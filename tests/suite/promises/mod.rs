@@ -1,6 +1,7 @@
 //! What users stake their data on: nothing acknowledged is lost, nothing is seen
 //! out of order or by halves, and no trouble outlives its cause.
 
+mod authorization;
 pub mod chance;
 mod clocks;
 mod cluster;
