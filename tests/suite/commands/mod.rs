@@ -161,16 +161,22 @@ impl Drop for Site {
     }
 }
 
+/// The messages of a command, without the progress that it reports every few seconds.
+fn messages(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    said.split_inclusive('\n').filter(|line| !line.contains(" tables read, ")).collect()
+}
+
 #[track_caller]
 pub fn printed(output: &Output) -> Value {
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(messages(output), "");
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
 #[track_caller]
 pub fn failed(output: &Output, words: &[&str]) {
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = messages(output);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert_eq!(said.lines().count(), 1, "one line is enough: {said}");
     for word in words {

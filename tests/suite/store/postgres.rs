@@ -325,9 +325,8 @@ async fn sessions_have_the_settings_that_statements_and_promises_need_whatever_t
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_are_read_while_no_write_can_end() {
     let url = fresh_database();
-    // Writers that gave up would never be seen to wait together.
-    let mut options = patient(&url);
-    options.max_connections = 4;
+    let mut options = PgOptions::new(&url);
+    (options.max_connections, options.acquire_timeout) = (4, Duration::from_secs(60));
     let table = table(Arc::new(PgStore::connect(options).await.unwrap())).await;
     table.write(&insert("p", "r")).await.unwrap();
     execute(

@@ -29,7 +29,7 @@ pub use encode::{escape, printed_entity_path};
 pub use refusals::*;
 pub use sas::Sas;
 pub use table::{Table, custom, keys_of, keys_shown, next_page, row_keys, rows, with_keys};
-pub use wait::{pace, pace_async, until, until_async, until_some, work_for};
+pub use wait::{pace, pace_async, until, until_after, until_async, until_some, work_for};
 
 /// Stamps cases, functions that take a client, into a test for each backend.
 macro_rules! cases {

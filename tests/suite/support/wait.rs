@@ -16,13 +16,24 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Waits until there is something, and returns it.
 #[track_caller]
-pub fn until_some<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+pub fn until_some<T>(what: &str, find: impl FnMut() -> Option<T>) -> T {
+    until_some_within(PATIENCE, what, find)
+}
+
+/// Waits until it is so, for an event that comes only after the server has waited for this time itself.
+#[track_caller]
+pub fn until_after(server_waits: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
+    until_some_within(server_waits + PATIENCE, what, || is_so().then_some(()));
+}
+
+#[track_caller]
+fn until_some_within<T>(limit: Duration, what: &str, mut find: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + limit;
     loop {
         if let Some(found) = find() {
             return found;
         }
-        assert!(Instant::now() < deadline, "{what}: nothing within {PATIENCE:?}");
+        assert!(Instant::now() < deadline, "{what}: nothing within {limit:?}");
         std::thread::sleep(PAUSE);
     }
 }
