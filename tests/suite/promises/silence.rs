@@ -73,7 +73,7 @@ fn a_silent_database_is_busy_until_it_answers() {
                 let may_be_done = round == 0 && !reads.contains(&name) && is_unknown(&raw);
                 assert!(is_busy(&raw) || may_be_done, "{name}, round {round}: {raw:?}");
             }
-            assert_eq!(ready(&site), 503);
+            assert_eq!(ready(&site), 503, "round {round}");
         }
         proxy.let_pass(Traffic::Free);
         let begun = Instant::now();
@@ -82,8 +82,10 @@ fn a_silent_database_is_busy_until_it_answers() {
         let any = client.request("GET", "/Tables");
         until_well(&mut line, &any);
         println!("recovered after {:?}", begun.elapsed());
-        assert_eq!(ready(&site), 200);
-        assert!(sessions(&database, "true") <= MAX_SESSIONS + 5, "sessions pile up");
+        // The probe of readiness may meet a session of its own that was opened into the silence.
+        until("the server is ready", || ready(&site) == 200);
+        let count = sessions(&database, "true");
+        assert!(count <= MAX_SESSIONS + 5, "{count} sessions pile up");
         until("given up sessions go", || sessions(&database, "true") <= MAX_SESSIONS);
         until("given up statements end", || sessions(&database, "state <> 'idle'") == 0);
         if table.get("p", "r").status == 404 {
