@@ -5,12 +5,15 @@ use std::collections::HashMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Subcommand, ValueEnum};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::database::{DatabaseArguments, read_lasting};
 use super::endpoint::{EndpointSettings, connection_string};
 use super::output::{Done, Problem, aligned, block_on};
-use crate::operator::{accounts, to_json};
+use crate::operator::accounts;
+use crate::operator::reports::{
+    AccountLimit, AccountQueries, AccountReport, AccountSwitch, RemovedAccount, RotatedKey,
+};
 use crate::protocol::auth::seal::{KeySlot, MasterKeys};
 use crate::protocol::model::Ticks;
 use crate::server::config::{Database, MasterKeySettings};
@@ -203,7 +206,7 @@ pub(crate) fn run(command: &AccountCommand) -> Done {
         AccountCommand::Reseal(arguments) => reseal(arguments),
         AccountCommand::Remove(NameArguments { name, database }) => {
             block_on(async { Ok(accounts::remove(&open(database).await?, name).await?) })?;
-            database.form.print(&format!("Removed the account {name}."), &json!({ "removed": name }))
+            database.form.print(&format!("Removed the account {name}."), &RemovedAccount { removed: name })
         }
     }
 }
@@ -274,7 +277,7 @@ fn rotate(arguments: &RotateArguments) -> Done {
             "Made a new key {number} of the account {name}. It is not shown again.\n\
              Key {number}: {key}\nConnection string: {connect}"
         ),
-        &json!({ "name": name, "slot": number, "key": key, "connectionString": connect }),
+        &RotatedKey { name, slot: number, key: &key, connection_string: connect.clone() },
     )
 }
 
@@ -282,9 +285,7 @@ fn set_disabled(arguments: &NameArguments, disabled: bool) -> Done {
     let NameArguments { name, database } = arguments;
     block_on(async { Ok(accounts::set_disabled(&open(database).await?, name, disabled).await?) })?;
     let done = if disabled { "Disabled" } else { "Enabled" };
-    database
-        .form
-        .print(&format!("{done} the account {name}."), &json!({ "name": name, "disabled": disabled }))
+    database.form.print(&format!("{done} the account {name}."), &AccountSwitch { name, disabled })
 }
 
 fn limit(arguments: &LimitArguments) -> Done {
@@ -294,7 +295,7 @@ fn limit(arguments: &LimitArguments) -> Done {
         Some(limit) => format!("Limited the account {name} to {limit} requests a second on each server."),
         None => format!("Removed the limit of the account {name}."),
     };
-    database.form.print(&text, &json!({ "name": name, "requestsPerSecond": requests_per_second }))
+    database.form.print(&text, &AccountLimit { name, requests_per_second: *requests_per_second })
 }
 
 fn set_queries(arguments: &QueriesArguments) -> Done {
@@ -303,7 +304,7 @@ fn set_queries(arguments: &QueriesArguments) -> Done {
     block_on(async { Ok(accounts::set_queries(&open(database).await?, name, extended).await?) })?;
     let verb = if extended { "may" } else { "may not" };
     let text = format!("Clients of the account {name} {verb} use extended queries.");
-    database.form.print(&text, &json!({ "name": name, "extended": extended }))
+    database.form.print(&text, &AccountQueries { name, extended })
 }
 
 fn reseal(arguments: &ResealArguments) -> Done {
@@ -328,7 +329,7 @@ fn list(database: &DatabaseArguments) -> Done {
         if lines.is_empty() { "There are no accounts in the database.".into() } else { aligned(&lines) };
     database
         .form
-        .print(&text, &found.iter().map(|account| to_json::account(account, &options)).collect::<Value>())
+        .print(&text, &found.iter().map(|account| AccountReport::new(account, &options)).collect::<Vec<_>>())
 }
 
 fn columns(account: &StoredAccount, options: &HashMap<String, AccountOptions>) -> [String; 3] {

@@ -1,13 +1,14 @@
 //! `rowhouse table deleted`, `undelete` and `purge`: deleted tables that are kept for a time.
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::database::{DatabaseArguments, TableDatabase};
 use super::output::{aligned, block_on, interruption};
 use super::transfer::{TransferEnd, confirmed};
+use crate::operator::OperatorError;
 use crate::operator::deleted::{self, DeletedChoice, MAX_LISTED, UndeletedTable};
-use crate::operator::{OperatorError, to_json};
+use crate::operator::reports::{DeletedTableReport, UndeletedTableReport};
 use crate::protocol::model::{TableName, Ticks};
 use crate::store::{DeletedScan, DeletedTable, TableSize};
 
@@ -104,7 +105,8 @@ pub(super) fn list(arguments: &DeletedArguments) -> Result<(), TransferEnd> {
     if more {
         text.push_str(&format!("\nThere are more than these {MAX_LISTED}."));
     }
-    let listed: Value = tables.iter().map(|(table, size)| to_json::deleted_table(table, *size)).collect();
+    let report = |(table, size): &(DeletedTable, Option<TableSize>)| DeletedTableReport::new(table, *size);
+    let listed: Vec<_> = tables.iter().map(report).collect();
     Ok(database.form.print(&text, &json!({ "tables": listed, "more": more }))?)
 }
 
@@ -135,16 +137,16 @@ pub(super) fn undelete(arguments: &UndeleteArguments) -> Result<(), TransferEnd>
         let found = deleted::find(&store, &of.account, &name, arguments.deleted.choice()).await?;
         Ok(deleted::undelete(&store, found, new_name, Ticks::now()).await?)
     })?;
-    let value = to_json::undeleted_table(&undeleted);
-    let text = described_return(&undeleted, value["indexes"].as_u64().unwrap_or_default());
-    of.database.form.print(&text, &value)?;
+    let report = UndeletedTableReport::new(&undeleted);
+    let text = described_return(&undeleted, report.indexes);
+    of.database.form.print(&text, &report)?;
     match warnings(&undeleted) {
         Some(text) => Err(TransferEnd::Failed(text)),
         None => Ok(()),
     }
 }
 
-fn described_return(undeleted: &UndeletedTable, indexes: u64) -> String {
+fn described_return(undeleted: &UndeletedTable, indexes: usize) -> String {
     let mut text = format!("The table {} is back.", undeleted.name);
     if indexes > 0 {
         text.push_str(&format!(" Servers build its indexes again: {indexes}."));
@@ -200,5 +202,5 @@ pub(super) fn purge(arguments: &PurgeArguments) -> Result<(), TransferEnd> {
         ));
     }
     let text = format!("The table {} is being purged, with {held}.", found.name);
-    Ok(of.database.form.print(&text, &to_json::deleted_table(&found, size))?)
+    Ok(of.database.form.print(&text, &DeletedTableReport::new(&found, size))?)
 }

@@ -1,12 +1,12 @@
 //! `rowhouse expire …`: rules by which entities are deleted some time after they were written.
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
 
 use super::database::{DatabaseArguments, TableDatabase};
 use super::output::{Done, aligned, block_on};
 use crate::operator::expiry::{self, NewRule};
-use crate::operator::{OperatorError, durations, to_json};
+use crate::operator::reports::{ExpiryReport, NamedTable};
+use crate::operator::{OperatorError, durations};
 use crate::protocol::model::Ticks;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
 use crate::store::TableExpiry;
@@ -70,7 +70,7 @@ pub(crate) fn run(command: &ExpireCommand) -> Done {
         ExpireCommand::List(arguments) => list(arguments),
         ExpireCommand::Clear(ClearArguments { table, of }) => {
             block_on(async { Ok(expiry::clear(&of.database.open().await?, &of.account, table).await?) })?;
-            let cleared = json!({ "account": of.account, "table": table });
+            let cleared = NamedTable { account: &of.account, table };
             of.database.form.print(&format!("The entities of {table} stay."), &cleared)
         }
     }
@@ -93,7 +93,7 @@ fn set(arguments: &SetArguments) -> Done {
     };
     let every = durations::display(set.rule.pause);
     let text = format!("The entities of {table} expire {when}; servers look every {every}.");
-    of.database.form.print(&text, &to_json::expiry(&set, now))
+    of.database.form.print(&text, &ExpiryReport::new(&set, now))
 }
 
 fn list(arguments: &ExpiryListArguments) -> Done {
@@ -105,7 +105,7 @@ fn list(arguments: &ExpiryListArguments) -> Done {
     let now = Ticks::now();
     let lines: Vec<_> = rules.iter().map(|rule| columns(rule, now)).collect();
     let text = if lines.is_empty() { "No entities expire.".into() } else { aligned(&lines) };
-    database.form.print(&text, &rules.iter().map(|rule| to_json::expiry(rule, now)).collect::<Value>())
+    database.form.print(&text, &rules.iter().map(|rule| ExpiryReport::new(rule, now)).collect::<Vec<_>>())
 }
 
 fn columns(of: &TableExpiry, now: Ticks) -> [String; 2] {

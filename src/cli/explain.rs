@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use serde_json::Value;
 
 use super::output::{Done, OutputForm, Problem, block_on};
 use crate::error::Error;
@@ -11,7 +10,7 @@ use crate::operator::indexes::IndexCatalog;
 use crate::protocol::odata::Grammar;
 use crate::server::config::{AccountSettings, DatabaseSettings, Mistakes, QuerySettings};
 use crate::server::database;
-use crate::service::{ExplainRequest, explain_query};
+use crate::service::{ExplainRequest, ExplainedQuery, NamedIndex, explain_query};
 use crate::store::Store;
 
 /// The arguments of `rowhouse explain`.
@@ -68,7 +67,7 @@ async fn explain(
     arguments: &ExplainArguments,
     account: &str,
     is_given: bool,
-) -> Result<Value, Error> {
+) -> Result<ExplainedQuery, Error> {
     /// As many as a server may allow.
     const MAX_COMPARISONS: usize = 10_000;
     let request = ExplainRequest {
@@ -88,48 +87,40 @@ async fn explain(
 }
 
 /// Returns the names of indexes for people; `None` if there are none.
-fn index_names(indexes: &Value) -> Option<String> {
-    let name = |index: &Value| Some(format!("{} ({})", index["property"].as_str()?, index["kind"].as_str()?));
-    let names: Vec<String> = indexes.as_array()?.iter().filter_map(name).collect();
-    Some(names.join(", "))
+fn index_names(indexes: Option<&[NamedIndex]>) -> Option<String> {
+    let name = |NamedIndex { property, kind }: &NamedIndex| format!("{property} ({kind})");
+    Some(indexes?.iter().map(name).collect::<Vec<_>>().join(", "))
 }
 
 /// Returns the explanation for people.
-fn text(explained: &Value) -> String {
-    let word = |name: &str| explained[name].as_str().unwrap_or_default();
-    let mut text = word("summary").to_owned();
-    let verb = if explained["index"].is_null() { "Reads" } else { "Within" };
-    let spans = explained["spans"].as_array().map_or(&[][..], Vec::as_slice);
-    for span in spans {
-        let _ = write!(text, "\n{verb}: {}", span["words"].as_str().unwrap_or_default());
+fn text(explained: &ExplainedQuery) -> String {
+    let mut text = explained.summary.clone();
+    let verb = if explained.index.is_none() { "Reads" } else { "Within" };
+    for span in &explained.spans {
+        let _ = write!(text, "\n{verb}: {}", span.words);
     }
-    if explained["spanCount"].as_u64() > Some(spans.len() as u64) {
-        let _ = write!(text, "\n{verb}: … {} ranges in all", explained["spanCount"]);
+    if explained.span_count > explained.spans.len() {
+        let _ = write!(text, "\n{verb}: … {} ranges in all", explained.span_count);
     }
-    if let Some(names) = index_names(&explained["index"]) {
+    if let Some(names) = index_names(explained.index.as_deref()) {
         let _ = write!(text, "\nIndex: {names}");
     }
-    if let Some(names) = index_names(&explained["indexPassedOver"]) {
+    if let Some(names) = index_names(explained.index_passed_over.as_deref()) {
         let _ = write!(text, "\nIndex: none, since {names} would name too many entities");
     }
-    if !word("residual").is_empty() {
-        let _ = write!(text, "\nCompares: {}", word("residual"));
+    if let Some(residual) = &explained.residual {
+        let _ = write!(text, "\nCompares: {residual}");
     }
-    if let Some(advice) = explained["advice"].as_str() {
+    if let Some(advice) = &explained.advice {
         let _ = write!(text, "\n{advice}");
     }
-    let cost = &explained["cost"];
-    if cost.is_null() {
-        return text;
-    }
-    let at_least = if cost["rowsLookedAtIsExact"] == true { "" } else { "at least " };
-    let more = if cost["more"] == true { "; there are more pages" } else { "" };
+    let Some(cost) = &explained.cost else { return text };
+    let at_least = if cost.rows_looked_at_is_exact { "" } else { "at least " };
+    let more = if cost.more { "; there are more pages" } else { "" };
     let _ = write!(
         text,
         "\nA page: {} entities of {at_least}{} that were examined, in {:.1} ms{more}",
-        cost["rowsReturned"],
-        cost["rowsLookedAt"],
-        cost["milliseconds"].as_f64().unwrap_or_default(),
+        cost.rows_returned, cost.rows_looked_at, cost.milliseconds,
     );
     text
 }

@@ -4,13 +4,14 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _, stderr, stdin};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::database::{DatabaseArguments, read_lasting};
 use super::output::{Done, Problem, aligned, block_on, interruption};
 use super::suggest::{SuggestArguments, suggest};
+use crate::operator::OperatorError;
 use crate::operator::indexes::{self, IndexRequest};
-use crate::operator::{OperatorError, to_json};
+use crate::operator::reports::IndexReport;
 use crate::protocol::model::Ticks;
 use crate::server::config::Database;
 use crate::server::database::{self, DatabaseError};
@@ -142,7 +143,7 @@ fn create(arguments: &CreateIndexArguments) -> Done {
     })?;
     let text =
         format!("Made the index {} in {:.1} s.", described(&stored, figures), begun.elapsed().as_secs_f64());
-    index.database.form.print(&text, &to_json::index(&stored, figures))
+    index.database.form.print(&text, &IndexReport::new(&stored, figures))
 }
 
 /// Asks before the writes of a server have to wait.
@@ -244,8 +245,8 @@ fn list(arguments: &ListIndexArguments) -> Done {
     })?;
     let lines = found.iter().map(|(stored, figures)| columns(stored, *figures)).collect::<Vec<_>>();
     let text = if lines.is_empty() { "There are no indexes.".into() } else { aligned(&lines) };
-    let values: Vec<Value> = found.iter().map(|(stored, figures)| to_json::index(stored, *figures)).collect();
-    arguments.database.form.print(&text, &Value::Array(values))
+    let report = |(stored, figures): &(StoredIndex, IndexFigures)| IndexReport::new(stored, *figures);
+    arguments.database.form.print(&text, &found.iter().map(report).collect::<Vec<_>>())
 }
 
 fn described(stored: &StoredIndex, figures: IndexFigures) -> String {

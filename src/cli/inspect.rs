@@ -3,18 +3,16 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-use clap::Args;
-use serde_json::Value;
-
 use super::output::{Done, OutputForm, Problem, block_on};
 use super::signer::KeyArguments;
 use crate::error::Error;
-use crate::protocol::auth::explain_sas::SasQuestion;
+use crate::protocol::auth::explain_sas::{SasField, SasProblem, SasQuestion, SasReport, SasScope};
 use crate::protocol::auth::sas::Use;
 use crate::protocol::codec::policies::Policy;
 use crate::protocol::model::{TableName, Ticks};
 use crate::server::database;
 use crate::service::stored_policies;
+use clap::Args;
 
 /// The arguments of `rowhouse sas inspect`.
 #[derive(Debug, Args)]
@@ -47,7 +45,7 @@ pub(crate) fn run(arguments: &InspectArguments) -> Done {
     if is_fine { Ok(()) } else { Err(Problem("the token is refused".into())) }
 }
 
-async fn inspect(arguments: &InspectArguments) -> Done<(bool, Value)> {
+async fn inspect(arguments: &InspectArguments) -> Done<(bool, SasReport)> {
     let signer = arguments.key.signer().await?;
     let url = arguments.url.as_str();
     let question = SasQuestion::new(url, Some(&signer.account), |_| false);
@@ -62,7 +60,7 @@ async fn inspect(arguments: &InspectArguments) -> Done<(bool, Value)> {
     let secure = !arguments.http && !url.starts_with("http:");
     let usage = Use { now: Ticks::now(), secure, peer: arguments.address };
     let inspection = question.inspect(claim, &[signer.key], &policies, &usage).map_err(flaw)?;
-    Ok((inspection.is_fine(), inspection.to_json()))
+    Ok((inspection.is_fine(), inspection.report()))
 }
 
 async fn policies(arguments: &InspectArguments, account: &str, table: &TableName) -> Done<Vec<Policy>> {
@@ -77,30 +75,23 @@ fn flaw(error: Error) -> Problem {
 }
 
 /// Returns the inspection for people.
-fn text(inspection: &Value) -> String {
-    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let mut text = format!("A SAS for the {} {}", word(&inspection["kind"]), word(&inspection["account"]));
-    if inspection["kind"] == "table" {
-        text = format!("A SAS for a table of the account {}", word(&inspection["account"]));
-    }
-    for field in list(&inspection["fields"]) {
-        let (name, value, meaning) = (word(&field["name"]), word(&field["value"]), word(&field["meaning"]));
+fn text(inspection: &SasReport) -> String {
+    let of_table = if inspection.kind == SasScope::Table { "a table of " } else { "" };
+    let mut text = format!("A SAS for {of_table}the account {}", inspection.account);
+    for SasField { name, value, meaning } in &inspection.fields {
         let _ = write!(text, "\n{name}={value}: {meaning}");
     }
-    let _ = write!(text, "\nSigned text: {}", inspection["stringToSign"]);
-    for problem in list(&inspection["problems"]) {
-        let _ = write!(text, "\nRefused: {}: {}", word(&problem["code"]), word(&problem["message"]));
+    let _ = write!(text, "\nSigned text: {:?}", inspection.string_to_sign);
+    for SasProblem { code, message } in &inspection.problems {
+        let _ = write!(text, "\nRefused: {code}: {message}");
     }
-    let action = &inspection["action"];
-    match action["allowed"].as_bool() {
-        Some(true) => text += &format!("\nAllows to {}", word(&action["name"])),
-        Some(false) => {
-            text += &format!("\nDoes not allow to {}: {}", word(&action["name"]), word(&action["message"]));
-        }
-        None => {}
+    if let Some(action) = &inspection.action {
+        text += &match &action.problem {
+            None => format!("\nAllows to {}", action.name),
+            Some(problem) => format!("\nDoes not allow to {}: {}", action.name, problem.message),
+        };
     }
-    if inspection["valid"] == true {
+    if inspection.valid {
         text += "\nValid now";
     }
     text

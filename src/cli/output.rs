@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::{self, ErrorKind, Write as _};
 
 use clap::Args;
-use serde_json::Value;
+use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// The output format.
@@ -17,9 +17,10 @@ pub(crate) struct OutputForm {
 
 impl OutputForm {
     /// Prints the text, or with `--json` the value on one line.
-    pub(crate) fn print(self, text: &str, value: &Value) -> Done {
+    pub(crate) fn print(self, text: &str, value: &impl Serialize) -> Done {
+        let json = serde_json::to_string(value)?;
         let mut out = std::io::stdout().lock();
-        let written = if self.json { writeln!(out, "{value}") } else { writeln!(out, "{}", printable(text)) };
+        let written = if self.json { writeln!(out, "{json}") } else { writeln!(out, "{}", printable(text)) };
         self::written(written.and_then(|()| out.flush()))
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::indexes::IndexCatalog;
@@ -30,8 +31,9 @@ const SHORTEST_PAUSE: i64 = TICKS_PER_SECOND;
 const PAUSE_PART: i64 = 50;
 
 /// A rule as operators write it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Args, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(inline)]
 pub(crate) struct NewRule {
     /// Age at which entities expire, since their Timestamp, such as 90s, 15m, 12h, 30d or 4w
     #[arg(long, value_name = "DURATION", required_unless_present = "at", conflicts_with_all = ["at", "plus"])]
@@ -40,7 +42,7 @@ pub(crate) struct NewRule {
     /// stay
     #[arg(long, value_name = "PROPERTY")]
     pub at: Option<String>,
-    /// Duration to add to the time of --at
+    /// Duration to add to the time of that property
     #[arg(long, value_name = "DURATION", requires = "at")]
     pub plus: Option<String>,
     /// Minimum time between the starts of two passes over the table [default: a fiftieth of the age, 1m to

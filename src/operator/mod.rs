@@ -9,7 +9,7 @@ pub(crate) mod durations;
 mod error;
 pub(crate) mod expiry;
 pub(crate) mod indexes;
-pub(crate) mod to_json;
+pub(crate) mod reports;
 pub(crate) mod totals;
 pub(crate) mod upkeep;
 pub(crate) mod views;

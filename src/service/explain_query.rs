@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use serde::Deserialize;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Code, Error, Result};
 use crate::operator::indexes::IndexCatalog;
@@ -25,16 +25,19 @@ const MAX_SHOWN: usize = 20;
 const MAX_COUNTED: u64 = 100_000;
 
 /// A query to explain.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(inline)]
 pub(crate) struct ExplainRequest {
     pub account: String,
     pub table: String,
     pub filter: Option<String>,
     pub select: Option<String>,
+    /// As in $orderby.
     pub orderby: Option<String>,
+    #[schemars(range(min = 1, max = 1000))]
     pub top: Option<u32>,
-    /// Whether to read a page and report what it costs.
+    /// Whether to read a page and report its cost.
     #[serde(default)]
     pub measure: bool,
 }
@@ -56,13 +59,74 @@ struct QueryCost {
     narrowed_by: Option<usize>,
 }
 
+/// How the server answers a query.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(crate) struct ExplainedQuery {
+    pub access: KeyAccess,
+    pub summary: String,
+    /// The number of ranges.
+    pub span_count: usize,
+    /// The first 20 ranges.
+    pub spans: Vec<ExplainedSpan>,
+    /// The filter that is compared with each entity of the ranges.
+    pub residual: Option<String>,
+    /// The indexes that name the entities to read.
+    pub index: Option<Vec<NamedIndex>>,
+    /// Indexes that would name too many entities.
+    pub index_passed_over: Option<Vec<NamedIndex>>,
+    /// What an operator can do if clients are refused the query.
+    pub advice: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<PageCost>,
+}
+
+/// A range of keys; null for an open end.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Span")]
+pub(crate) struct ExplainedSpan {
+    from: Option<ExplainedBound>,
+    to: Option<ExplainedBound>,
+    pub words: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Bound")]
+struct ExplainedBound {
+    partition_key: String,
+    row_key: String,
+    inclusive: bool,
+}
+
+/// An index by its property and kind.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct NamedIndex {
+    pub property: String,
+    pub kind: &'static str,
+}
+
+/// The cost of one page.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(crate) struct PageCost {
+    pub rows_returned: u64,
+    pub rows_looked_at: u64,
+    pub rows_looked_at_is_exact: bool,
+    pub milliseconds: f64,
+    /// Whether there are more pages.
+    pub more: bool,
+}
+
 /// Explains a query, by the indexes of the store. `grammar` is that of the account's clients.
 pub(crate) async fn explain_query(
     store: &Store,
     indexes: &IndexCatalog,
     grammar: Grammar,
     request: &ExplainRequest,
-) -> Result<Value> {
+) -> Result<ExplainedQuery> {
     let table = TableName::parse(&request.table)?;
     let is_refused = scan(request, &table, grammar).is_err();
     let mut scan = scan(request, &table, Grammar { extended: true, ..grammar })?;
@@ -80,45 +144,43 @@ pub(crate) async fn explain_query(
     let access = if used.is_some() { KeyAccess::Index } else { KeyAccess::of(&scan) };
     let passed_over = scan.indexed.first().filter(|_| used.is_none());
     let mut explained = explained(&scan, access);
-    let order_index =
-        scan.by.as_ref().and_then(|by| by.index.as_deref()).map(|index| json!([to_json(index)]));
-    explained["index"] = used.map(properties).or(order_index).into();
-    explained["indexPassedOver"] = passed_over.map(properties).into();
-    explained["advice"] = is_refused.then(|| advice(&request.account)).into();
-    if let Some(cost) = cost {
-        explained["cost"] = json!({
-            "rowsReturned": cost.returned,
-            "rowsLookedAt": cost.looked_at,
-            "rowsLookedAtIsExact": cost.is_exact,
-            "milliseconds": cost.took.as_secs_f64() * 1000.0,
-            "more": cost.more,
-        });
-    }
+    let order_index = scan.by.as_ref().and_then(|by| by.index.as_deref());
+    explained.index = used.map(names_of).or_else(|| order_index.map(|index| vec![name_of(index)]));
+    explained.index_passed_over = passed_over.map(names_of);
+    explained.advice = is_refused.then(|| advice(&request.account));
+    explained.cost = cost.map(|cost| PageCost {
+        rows_returned: cost.returned,
+        rows_looked_at: cost.looked_at,
+        rows_looked_at_is_exact: cost.is_exact,
+        milliseconds: cost.took.as_secs_f64() * 1000.0,
+        more: cost.more,
+    });
     Ok(explained)
 }
 
 /// What is known of a query without reading anything.
-fn explained(scan: &Scan, access: KeyAccess) -> Value {
+fn explained(scan: &Scan, access: KeyAccess) -> ExplainedQuery {
     let spans = scan.spans.iter().take(MAX_SHOWN).map(|span| {
         let (from, to) = strategy::bounds(span);
-        json!({ "from": from.map(bound_to_json), "to": to.map(bound_to_json), "words": strategy::words(span) })
+        ExplainedSpan { from: from.map(bound), to: to.map(bound), words: strategy::words(span) }
     });
-    json!({
-        "access": access.name(),
-        "summary": access.summary(scan.residual.is_some(), scan.order),
-        "spanCount": scan.spans.len(),
-        "spans": spans.collect::<Vec<_>>(),
-        "residual": scan.residual.as_ref().map(strategy::filter_text),
-        "index": null,
-        "indexPassedOver": null,
-        "advice": null,
-    })
+    ExplainedQuery {
+        access,
+        summary: access.summary(scan.residual.is_some(), scan.order),
+        span_count: scan.spans.len(),
+        spans: spans.collect(),
+        residual: scan.residual.as_ref().map(strategy::filter_text),
+        index: None,
+        index_passed_over: None,
+        advice: None,
+        cost: None,
+    }
 }
 
 /// The explanation of an order that is refused.
-fn refused(scan: &Scan, error: &Error) -> Value {
+fn refused(scan: &Scan, error: &Error) -> ExplainedQuery {
     let mut explained = explained(scan, KeyAccess::Refused);
-    explained["advice"] = format!("Refused: {}.", error.why.as_deref().unwrap_or(error.text())).into();
+    explained.advice = Some(format!("Refused: {}.", error.why.as_deref().unwrap_or(error.text())));
     explained
 }
 
@@ -130,15 +192,15 @@ fn advice(account: &str) -> String {
     )
 }
 
-/// The properties of the indexes that a choice reads, each once.
-fn properties(choice: &IndexChoice) -> Value {
+/// The indexes that a choice reads, each once.
+fn names_of(choice: &IndexChoice) -> Vec<NamedIndex> {
     let mut indexes: Vec<_> = choice.ranges.iter().map(|range| &range.index).collect();
     indexes.dedup_by_key(|index| index.index_no);
-    indexes.into_iter().map(|index| to_json(index)).collect()
+    indexes.into_iter().map(|index| name_of(index)).collect()
 }
 
-fn to_json(index: &PropertyIndex) -> Value {
-    json!({ "property": index.property, "kind": index.kind.name() })
+fn name_of(index: &PropertyIndex) -> NamedIndex {
+    NamedIndex { property: index.property.clone(), kind: index.kind.name() }
 }
 
 /// Asks the store which choice of indexes it would use. It looks up entries as for a page, but
@@ -152,9 +214,9 @@ async fn narrowed_by(store: &Store, table: TableRef<'_>, scan: &Scan) -> Result<
     Ok(end.narrowed_by)
 }
 
-fn bound_to_json(bound: SpanBound) -> Value {
-    let row = bound.row.unwrap_or_default();
-    json!({ "partitionKey": bound.partition, "rowKey": row, "inclusive": bound.is_inclusive })
+fn bound(bound: SpanBound) -> ExplainedBound {
+    let SpanBound { partition, row, is_inclusive } = bound;
+    ExplainedBound { partition_key: partition, row_key: row.unwrap_or_default(), inclusive: is_inclusive }
 }
 
 /// Returns the scan of the query, with the permission of an operator who only reads.

@@ -32,12 +32,15 @@ pub(crate) use client_limits::{BodyMemory, Limits, Share};
 pub(crate) use clock::VersionClock;
 pub(crate) use cors::{CorsHeaders, actual as cors_headers};
 pub(crate) use explain_error::EXPLANATIONS;
-pub(crate) use explain_query::{ExplainRequest, explain_query};
-#[cfg(feature = "testing")]
+pub(crate) use explain_query::{ExplainRequest, ExplainedQuery, NamedIndex, explain_query};
+#[cfg_attr(
+    not(feature = "testing"),
+    expect(unreachable_pub, reason = "only rowhouse::testing exports it")
+)]
 pub use fault_rules::FaultRule;
-pub(crate) use fault_rules::FaultRules;
 #[cfg(feature = "testing")]
 pub(crate) use fault_rules::Moment;
+pub(crate) use fault_rules::{FaultRuleCount, FaultRules};
 pub(crate) use issuer::Issuer;
 pub(crate) use pipeline::MAX_OPERATION_TIME;
 pub(crate) use recent::{KEPT, RecentRequest, RecentRequests};

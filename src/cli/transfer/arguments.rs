@@ -316,25 +316,26 @@ pub(crate) fn confirmed(question: &str, is_sure: bool) -> Result<(), TransferEnd
     if !stdin().is_terminal() || !stderr().is_terminal() {
         return Err(TransferEnd::Usage(format!("{question}; confirm with --yes")));
     }
-    write!(stderr().lock(), "rowhouse: {}. Go on? [y/N] ", printable(question))?;
-    match line()?.map(|line| line.trim().to_ascii_lowercase()).as_deref() {
+    match ask(question)?.map(|line| line.trim().to_ascii_lowercase()).as_deref() {
         Some("y" | "yes") => Ok(()),
         Some(_) => Err(TransferEnd::Usage("nothing was done".into())),
         None => Err(TransferEnd::Interrupted("interrupted; nothing was done".into())),
     }
 }
 
-/// Reads a line of standard input; `None` if a signal comes first.
-fn line() -> std::io::Result<Option<String>> {
+/// Asks a question, and reads a line of standard input; `None` if a signal comes first.
+fn ask(question: &str) -> std::io::Result<Option<String>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (sender, receiver) = oneshot::channel();
-    // Signals do not end the read of a line; it ends with the process.
-    std::thread::spawn(move || {
-        let mut line = String::new();
-        sender.send(stdin().lock().read_line(&mut line).map(|_| line))
-    });
     runtime.block_on(async {
+        // Before the question is seen: a signal is an answer to it.
         let interrupted = interruption()?;
+        write!(stderr().lock(), "rowhouse: {}. Go on? [y/N] ", printable(question))?;
+        // Signals do not end the read of a line; it ends with the process.
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            sender.send(stdin().lock().read_line(&mut line).map(|_| line))
+        });
         tokio::select! {
             line = receiver => line.map_err(std::io::Error::other)?.map(Some),
             () = interrupted => Ok(None),

@@ -4,6 +4,7 @@
 mod catalog;
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub(crate) use catalog::IndexCatalog;
@@ -24,8 +25,9 @@ const RESPREAD: &str = "the number of buckets of the table is being changed: cre
      `rowhouse table respread` is done";
 
 /// The property of a table that an index is for.
-#[derive(Debug, Args, Deserialize)]
+#[derive(Debug, Args, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "NewIndex")]
+#[schemars(inline)]
 pub(crate) struct IndexRequest {
     /// The table
     pub table: String,
@@ -37,6 +39,7 @@ pub(crate) struct IndexRequest {
     /// Kind of the index: text, number, time, guid, boolean or timestamp [default: the kind of the values in
     /// the first entities]
     #[arg(long, value_parser = known_kind)]
+    #[schemars(extend("enum" = IndexKind::ALL.map(IndexKind::name)))]
     kind: Option<String>,
 }
 

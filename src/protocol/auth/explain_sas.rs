@@ -1,7 +1,8 @@
 //! What a SAS says, field by field, and every reason to refuse it, for people who debug one. It never
 //! reveals a key, nor how a wrong signature would have to be.
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::accounts::AccountKey;
 use super::permissions::{Action, Identity, allows};
@@ -160,36 +161,80 @@ fn action_of(method: &str, resource: &Resource, is_acl: bool) -> Option<Action> 
     })
 }
 
+/// An inspection as operators see it.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(crate) struct SasReport {
+    pub account: String,
+    pub kind: SasScope,
+    pub fields: Vec<SasField>,
+    pub string_to_sign: String,
+    /// The key that signed the SAS: 1, 2, or null for none.
+    pub signed_by: Option<usize>,
+    pub valid: bool,
+    pub problems: Vec<SasProblem>,
+    /// The request that was asked about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action: Option<ActionReport>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(crate) enum SasScope {
+    Table,
+    Account,
+}
+
+/// A field of a SAS.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct SasField {
+    pub name: String,
+    pub value: String,
+    pub meaning: String,
+}
+
+/// A reason to refuse a SAS.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct SasProblem {
+    pub code: &'static str,
+    pub message: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub(crate) struct ActionReport {
+    pub name: &'static str,
+    pub allowed: bool,
+    /// Why the request is refused.
+    #[serde(flatten)]
+    pub problem: Option<SasProblem>,
+}
+
 impl SasInspection {
-    /// Returns the inspection as JSON.
-    pub(crate) fn to_json(&self) -> Value {
-        let fields: Vec<Value> = self
-            .claim
-            .fields()
-            .map(|(name, value)| json!({ "name": name, "value": value, "meaning": meaning(name, value) }))
-            .collect();
-        let problems: Vec<Value> = self.findings.problems.iter().map(problem).collect();
-        let mut value = json!({
-            "account": self.account,
-            "kind": if self.claim.is_of_table() { "table" } else { "account" },
-            "fields": fields,
-            "stringToSign": self.claim.string_to_sign(&self.account),
-            "signedBy": self.findings.signed_by.map(|key| key + 1),
-            "valid": problems.is_empty(),
-            "problems": problems,
-        });
-        if let Some(action) = &self.action {
-            value["action"] = match &action.verdict {
-                Ok(()) => json!({ "name": words_of(action.action), "allowed": true }),
-                Err(error) => {
-                    let mut refused = problem(error);
-                    refused["name"] = words_of(action.action).into();
-                    refused["allowed"] = false.into();
-                    refused
-                }
-            };
+    /// Returns the inspection as operators see it.
+    pub(crate) fn report(&self) -> SasReport {
+        let field = |(name, value): (&str, &str)| SasField {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            meaning: meaning(name, value),
+        };
+        let problems: Vec<_> = self.findings.problems.iter().map(problem).collect();
+        SasReport {
+            account: self.account.clone(),
+            kind: if self.claim.is_of_table() { SasScope::Table } else { SasScope::Account },
+            fields: self.claim.fields().map(field).collect(),
+            string_to_sign: self.claim.string_to_sign(&self.account),
+            signed_by: self.findings.signed_by.map(|key| key + 1),
+            valid: problems.is_empty(),
+            problems,
+            action: self.action.as_ref().map(|action| ActionReport {
+                name: words_of(action.action),
+                allowed: action.verdict.is_ok(),
+                problem: action.verdict.as_ref().err().map(problem),
+            }),
         }
-        value
     }
 
     /// Whether the SAS is valid now and allows the request, if there is one.
@@ -198,8 +243,9 @@ impl SasInspection {
     }
 }
 
-fn problem(error: &Error) -> Value {
-    json!({ "code": error.code.facts().code, "message": error.why.as_deref().unwrap_or(error.text()) })
+fn problem(error: &Error) -> SasProblem {
+    let message = error.why.as_deref().unwrap_or(error.text()).to_owned();
+    SasProblem { code: error.code.facts().code, message }
 }
 
 const fn words_of(action: Action) -> &'static str {
@@ -273,6 +319,8 @@ fn letters(value: &str, known: &[(char, &str)]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
     use crate::protocol::auth::issue::{Grant, SasSubject};
     use crate::protocol::model::Ticks;
@@ -305,7 +353,8 @@ mod tests {
         let question = SasQuestion { method: method.map(str::to_owned), ..question };
         let now = Ticks::parse("2026-01-02T00:00:00Z").unwrap();
         let usage = Use { now, secure, peer: peer.map(|peer| peer.parse().unwrap()) };
-        question.inspect(question.claim().unwrap(), &[key()], &[], &usage).unwrap().to_json()
+        let inspection = question.inspect(question.claim().unwrap(), &[key()], &[], &usage).unwrap();
+        serde_json::to_value(inspection.report()).unwrap()
     }
 
     #[test]

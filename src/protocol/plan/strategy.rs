@@ -1,5 +1,8 @@
 //! How a query will be answered, in words, for people who wonder why it is slow.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::predicate::{Field, Predicate};
 use super::scan::Scan;
 use super::span::Span;
@@ -7,7 +10,9 @@ use crate::protocol::model::lexical::{format_double, format_guid};
 use crate::protocol::model::{CaseFold, EdmValue, Key, PageOrder, TextTest};
 
 /// What is read of the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "Access")]
 pub(crate) enum KeyAccess {
     /// No key can satisfy the filter.
     Nothing,
@@ -48,20 +53,6 @@ impl KeyAccess {
             _ if all(|span| span.partition().is_some()) => Self::Partition,
             [span] if *span == Span::everything() => Self::Scan,
             _ => Self::Range,
-        }
-    }
-
-    /// Returns the name for programs.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Nothing => "nothing",
-            Self::Point => "point",
-            Self::Partition => "partition",
-            Self::Range => "range",
-            Self::Scan => "scan",
-            Self::Index => "index",
-            Self::Order => "order",
-            Self::Refused => "refused",
         }
     }
 

@@ -1,13 +1,14 @@
-//! What the server says of itself: `/livez`, `/readyz`, `/metrics`, `/version` and `/openapi.json`.
+//! What the server says of itself: `/livez`, `/readyz`, `/metrics` and `/version`.
 
 use std::time::Duration;
 
 use actix_web::http::header;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use tokio::time::timeout;
 
 use super::call::{Call, weight_of};
-use super::reply::{Outcome, Refusal, Reply};
+use super::reply::{Outcome, Refusal, Reply, Status};
 use crate::observe::metrics::text::MetricsFormat;
 use crate::observe::metrics::{process, text};
 use crate::store::Store;
@@ -15,38 +16,44 @@ use crate::store::Store;
 /// Timeout for the database to answer.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The OpenAPI description of all routes, maintained by hand.
-pub(crate) const OPENAPI: &str = include_str!("openapi.json");
+/// The kind of a database.
+#[derive(Clone, Copy, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(crate) enum DatabaseKind {
+    Postgres,
+    Sqlite,
+}
 
-/// Returns the kind of a database.
-pub(crate) const fn database(store: &Store) -> &'static str {
-    match store {
-        Store::Postgres(_) => "postgres",
-        Store::Sqlite(_) => "sqlite",
+impl DatabaseKind {
+    pub(crate) const fn of(store: &Store) -> Self {
+        match store {
+            Store::Postgres(_) => Self::Postgres,
+            Store::Sqlite(_) => Self::Sqlite,
+        }
     }
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(crate) struct VersionReport {
+    name: &'static str,
+    version: &'static str,
+    database: DatabaseKind,
+    uptime_seconds: f64,
 }
 
 /// Answers with name, version, database and uptime.
 pub(crate) async fn version(call: &Call<'_>) -> Outcome {
-    Ok(Reply::json(
-        200,
-        &json!({
-            "name": "rowhouse",
-            "version": env!("CARGO_PKG_VERSION"),
-            "database": database(call.store()),
-            "uptimeSeconds": process::uptime(),
-        }),
-    ))
-}
-
-/// Answers with the OpenAPI description.
-pub(crate) async fn openapi(_: &Call<'_>) -> Outcome {
-    Ok(Reply::text("application/json", OPENAPI))
+    let (name, version) = ("rowhouse", env!("CARGO_PKG_VERSION"));
+    let (database, uptime_seconds) = (DatabaseKind::of(call.store()), process::uptime());
+    Ok(Reply::json(200, &VersionReport { name, version, database, uptime_seconds }))
 }
 
 /// Liveness: answers while the process runs.
 pub(crate) async fn live(_: &Call<'_>) -> Outcome {
-    Ok(Reply::json(200, &json!({ "status": "live" })))
+    Ok(Reply::json(200, &Status { status: "live" }))
 }
 
 /// Readiness: the database answers and the server is not shutting down.
@@ -58,7 +65,7 @@ pub(crate) async fn ready(call: &Call<'_>) -> Outcome {
         return Err(Refusal::new(503, "Stopping", "The server finishes what it has begun and stops."));
     }
     match timeout(DATABASE_TIMEOUT, call.store().answers()).await {
-        Ok(Ok(())) => Ok(Reply::json(200, &json!({ "status": "ready" }))),
+        Ok(Ok(())) => Ok(Reply::json(200, &Status { status: "ready" })),
         _ => Err(Refusal::new(503, "DatabaseUnavailable", "The database does not answer.")),
     }
 }

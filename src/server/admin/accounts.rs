@@ -5,46 +5,68 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::call::Call;
 use super::call::{CALL_TIMEOUT, within};
 use super::reply::Outcome;
 use super::reply::{Refusal, Reply};
+use crate::operator::OperatorError;
 use crate::operator::accounts::{self, Follower};
-use crate::operator::{OperatorError, to_json};
+use crate::operator::reports::{
+    AccountLimit, AccountQueries, AccountReport, AccountSwitch, RemovedAccount, RotatedKey,
+};
 use crate::protocol::auth::accounts::connection_string;
 use crate::protocol::auth::seal::{KeySlot, MasterKeys};
 use crate::protocol::model::Ticks;
 use crate::protocol::request::target::Accounts as _;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Added {
+#[schemars(inline)]
+pub(super) struct AddAccount {
+    #[schemars(regex(pattern = "^[a-z0-9]{3,24}$"))]
     name: String,
-    /// In base64. If absent, new keys are made.
+    /// Keys that clients already have, of 1 to 1024 bytes, in base64. If absent, the server generates new keys.
     keys: Option<[String; 2]>,
 }
 
-#[derive(Deserialize)]
+/// A new account, with its keys in base64.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(super) struct AddedAccount<'a> {
+    name: &'a str,
+    keys: &'a [String; 2],
+    /// For clients on the server's machine.
+    connection_strings: [String; 2],
+}
+
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Rotated {
+#[schemars(inline)]
+pub(super) struct RotateKey {
     /// 1 or 2.
+    #[schemars(range(min = 1, max = 2))]
     slot: u8,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct AccountLimits {
-    /// `null` removes the limit.
+#[schemars(inline)]
+pub(super) struct AccountLimits {
+    /// Null removes the limit, so that the limit of the settings applies.
     #[serde(deserialize_with = "Option::deserialize")]
+    #[schemars(required, range(min = 1, max = 1_000_000), extend("type" = ["integer", "null"]))]
     requests_per_second: Option<u32>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct AccountQueries {
+#[schemars(inline)]
+pub(super) struct ChosenQueries {
+    /// Whether clients of the account may use extended queries.
     extended: bool,
 }
 
@@ -60,7 +82,10 @@ pub(crate) async fn list(call: &Call<'_>) -> Outcome {
     master(call)?;
     let found = within(CALL_TIMEOUT, accounts::list(call.store())).await?;
     let options = within(CALL_TIMEOUT, accounts::options(call.store())).await?;
-    Ok(Reply::json(200, &found.iter().map(|account| to_json::account(account, &options)).collect::<Value>()))
+    Ok(Reply::json(
+        200,
+        &found.iter().map(|account| AccountReport::new(account, &options)).collect::<Vec<_>>(),
+    ))
 }
 
 /// Shows one account, without its keys.
@@ -72,7 +97,7 @@ pub(crate) async fn read(call: &Call<'_>) -> Outcome {
     stored(call, call.parameter("name"))?;
     let found = within(CALL_TIMEOUT, accounts::find(call.store(), call.parameter("name"))).await?;
     let options = within(CALL_TIMEOUT, accounts::options(call.store())).await?;
-    Ok(Reply::json(200, &to_json::account(&found, &options)))
+    Ok(Reply::json(200, &AccountReport::new(&found, &options)))
 }
 
 /// Adds an account, and returns its keys, this once.
@@ -81,7 +106,7 @@ pub(crate) async fn read(call: &Call<'_>) -> Outcome {
 /// 400 for an invalid account; 409 for a name that is taken, in the database or in the settings,
 /// without a master key, or if it does not decrypt the stored accounts; errors of the database.
 pub(crate) async fn add(call: &Call<'_>) -> Outcome {
-    let Added { name, keys } = call.document()?;
+    let AddAccount { name, keys } = call.document()?;
     call.subject.get_or_init(|| name.clone());
     let master = stored(call, &name)?;
     let keys = keys.map(|[first, second]| Some([decoded(&first)?, decoded(&second)?]));
@@ -91,8 +116,8 @@ pub(crate) async fn add(call: &Call<'_>) -> Outcome {
     let now = Ticks::now();
     let added = accounts::add(call.store(), master, &name, keys.flatten(), now);
     let added = changed(call, added).await?;
-    let strings = added.keys.each_ref().map(|key| connection(call, &name, key));
-    Ok(Reply::json(201, &json!({ "name": name, "keys": added.keys, "connectionStrings": strings })))
+    let connection_strings = added.keys.each_ref().map(|key| connection(call, &name, key));
+    Ok(Reply::json(201, &AddedAccount { name: &name, keys: &added.keys, connection_strings }))
 }
 
 /// Makes a new key in one slot, and returns it, this once. The other key keeps working.
@@ -100,7 +125,7 @@ pub(crate) async fn add(call: &Call<'_>) -> Outcome {
 /// # Errors
 /// As [`read`]; 400 for an invalid slot.
 pub(crate) async fn rotate(call: &Call<'_>) -> Outcome {
-    let Rotated { slot: number } = call.document()?;
+    let RotateKey { slot: number } = call.document()?;
     let name = call.parameter("name");
     let master = stored(call, name)?;
     let slot = match number {
@@ -111,8 +136,8 @@ pub(crate) async fn rotate(call: &Call<'_>) -> Outcome {
     let now = Ticks::now();
     let rotated = accounts::rotate(call.store(), master, name, slot, now);
     let key = changed(call, rotated).await?;
-    let string = connection(call, name, &key);
-    Ok(Reply::json(200, &json!({ "name": name, "slot": number, "key": key, "connectionString": string })))
+    let connection_string = connection(call, name, &key);
+    Ok(Reply::json(200, &RotatedKey { name, slot: number, key: &key, connection_string }))
 }
 
 /// Disables or enables an account. Its keys and tables stay.
@@ -122,7 +147,7 @@ pub(crate) async fn set_disabled(call: &Call<'_>, disabled: bool) -> Outcome {
     stored(call, name)?;
     let change = accounts::set_disabled(call.store(), name, disabled);
     changed(call, change).await?;
-    Ok(Reply::json(200, &json!({ "name": name, "disabled": disabled })))
+    Ok(Reply::json(200, &AccountSwitch { name, disabled }))
 }
 
 /// Shows the limit of an account, in requests per second on each server. The account may be one of
@@ -133,8 +158,8 @@ pub(crate) async fn set_disabled(call: &Call<'_>, disabled: bool) -> Outcome {
 pub(crate) async fn read_limits(call: &Call<'_>) -> Outcome {
     let name = served(call)?;
     let options = within(CALL_TIMEOUT, accounts::options(call.store())).await?;
-    let limit = options.get(name).and_then(|options| options.requests_per_second);
-    Ok(Reply::json(200, &json!({ "name": name, "requestsPerSecond": limit })))
+    let requests_per_second = options.get(name).and_then(|options| options.requests_per_second);
+    Ok(Reply::json(200, &AccountLimit { name, requests_per_second }))
 }
 
 /// Sets the limit of an account, or removes it so that the limit of the settings applies.
@@ -146,7 +171,7 @@ pub(crate) async fn set_limits(call: &Call<'_>) -> Outcome {
     let name = served(call)?;
     let change = accounts::limit(call.store(), name, requests_per_second);
     changed(call, change).await?;
-    Ok(Reply::json(200, &json!({ "name": name, "requestsPerSecond": requests_per_second })))
+    Ok(Reply::json(200, &AccountLimit { name, requests_per_second }))
 }
 
 /// Shows whether this server answers extended queries of an account, which may be one of the settings.
@@ -156,7 +181,7 @@ pub(crate) async fn set_limits(call: &Call<'_>) -> Outcome {
 pub(crate) fn read_queries(call: &Call<'_>) -> Outcome {
     let name = served(call)?;
     let extended = follower(call).accounts().has_extended_queries(name);
-    Ok(Reply::json(200, &json!({ "name": name, "extended": extended })))
+    Ok(Reply::json(200, &AccountQueries { name, extended }))
 }
 
 /// Sets whether an account has extended queries.
@@ -164,10 +189,10 @@ pub(crate) fn read_queries(call: &Call<'_>) -> Outcome {
 /// # Errors
 /// As [`read_queries`]; 400 for another body; errors of the database.
 pub(crate) async fn set_queries(call: &Call<'_>) -> Outcome {
-    let AccountQueries { extended } = call.document()?;
+    let ChosenQueries { extended } = call.document()?;
     let name = served(call)?;
     changed(call, accounts::set_queries(call.store(), name, extended)).await?;
-    Ok(Reply::json(200, &json!({ "name": name, "extended": extended })))
+    Ok(Reply::json(200, &AccountQueries { name, extended }))
 }
 
 /// Returns the account that the call names, which must be one of the settings or of the database.
@@ -185,7 +210,7 @@ pub(crate) async fn remove(call: &Call<'_>) -> Outcome {
     let name = call.parameter("name");
     stored(call, name)?;
     changed(call, accounts::remove(call.store(), name)).await?;
-    Ok(Reply::json(200, &json!({ "removed": name })))
+    Ok(Reply::json(200, &RemovedAccount { removed: name }))
 }
 
 /// Returns the connection string for clients on this machine.

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use super::call::Call;
 use super::guard::Admission;
 use super::reply::Refusal;
-use super::routes::Route;
+use super::route::Route;
 use crate::observe::metrics::OperationLabel;
 use crate::service::Observed;
 

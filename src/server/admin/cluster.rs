@@ -1,14 +1,13 @@
 //! `/cluster`: the nodes of a Citus cluster, and how this server uses them.
 
 use chrono::{DateTime, SecondsFormat};
-use serde_json::{Value, json};
 
 use super::call::Call;
 use super::call::{CALL_TIMEOUT, within};
 use super::reply::Outcome;
 use super::reply::{Refusal, Reply};
 use crate::observe::metrics::METRICS;
-use crate::operator::to_json;
+use crate::operator::reports::{ClusterReport, ClusterUse};
 use crate::store::postgres::StartError;
 
 /// Answers with the nodes; `null` where the database is a single server.
@@ -19,23 +18,19 @@ pub(crate) async fn status(call: &Call<'_>) -> Outcome {
     // It opens a connection of its own.
     let _permit = call.admin.permit().await?;
     let found = within(CALL_TIMEOUT, call.store().cluster()).await?;
-    let cluster = found.map_or(Value::Null, |cluster| {
-        let mut value = to_json::cluster(&cluster);
-        value["server"] = of_this_server();
-        value
-    });
-    Ok(Reply::json(200, &cluster))
+    let report = found.map(|cluster| ClusterReport::new(&cluster, use_of_nodes()));
+    Ok(Reply::json(200, &report))
 }
 
-/// What the metrics say, too.
-fn of_this_server() -> Value {
+/// Reads the metrics of this server.
+fn use_of_nodes() -> ClusterUse {
     let read = Some(METRICS.bucket_map_read.get()).filter(|read| *read > 0);
     let read = read.and_then(|seconds| DateTime::from_timestamp(seconds, 0));
-    json!({
-        "silentNodes": METRICS.open_breakers.get(),
-        "substitutedLanes": METRICS.substituted_lanes.get(),
-        "bucketMapRead": read.map(|read| read.to_rfc3339_opts(SecondsFormat::Secs, true)),
-    })
+    ClusterUse {
+        silent_nodes: METRICS.open_breakers.get(),
+        substituted_lanes: METRICS.substituted_lanes.get(),
+        bucket_map_read: read.map(|read| read.to_rfc3339_opts(SecondsFormat::Secs, true)),
+    }
 }
 
 impl From<StartError> for Refusal {

@@ -2,14 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use serde::Deserialize;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::call::Call;
 use super::call::{CALL_TIMEOUT, within};
 use super::reply::Outcome;
 use super::reply::{Refusal, Reply};
-use crate::operator::{OperatorError, deleted, durations, table_name, to_json};
+use crate::operator::reports::{DeletedTableReport, UndeletedTableReport};
+use crate::operator::{OperatorError, deleted, durations, table_name};
 use crate::protocol::model::Ticks;
 use crate::store::{DeletedScan, DeletedTable};
 
@@ -20,13 +21,31 @@ const SAMPLE: u32 = 10_000;
 /// After this time the remaining tables are listed without their sizes.
 const TIME_FOR_SIZES: Duration = Duration::from_secs(5);
 
-/// How a table is brought back.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct UndeleteRequest {
-    /// The name, if it is to have another than its last one.
+#[schemars(inline)]
+pub(super) struct UndeleteRequest {
+    /// A free name, if the table is not to have its last one.
     #[serde(rename = "as")]
     name: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(super) struct DeletedTablesReport {
+    /// How long this server keeps tables that are deleted now: 7d for example, 0s for not at all.
+    keep_deleted: String,
+    tables: Vec<DeletedTableReport>,
+    /// Whether there are more deleted tables.
+    more: bool,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(inline)]
+pub(super) struct PurgedTable {
+    /// The number of the table.
+    purged: i64,
 }
 
 /// Lists the last deleted tables of the account that the query names, or of all, with their sizes.
@@ -48,10 +67,10 @@ pub(crate) async fn list(call: &Call<'_>) -> Outcome {
             true => within(CALL_TIMEOUT, store.deleted_size(table.table_no, SAMPLE)).await.unwrap_or(None),
             false => None,
         };
-        tables.push(to_json::deleted_table(table, size));
+        tables.push(DeletedTableReport::new(table, size));
     }
-    let keep = durations::display(call.admin.service.keep_deleted);
-    Ok(Reply::json(200, &json!({ "keepDeleted": keep, "tables": tables, "more": has_more })))
+    let keep_deleted = durations::display(call.admin.service.keep_deleted);
+    Ok(Reply::json(200, &DeletedTablesReport { keep_deleted, tables, more: has_more }))
 }
 
 /// Brings a deleted table back, under the name that the body has as `as`, or under its last one.
@@ -65,7 +84,7 @@ pub(crate) async fn undelete(call: &Call<'_>) -> Outcome {
     let table = found(call).await?;
     let undeleted = deleted::undelete(call.store(), table, name, Ticks::now()).await?;
     call.admin.service.follower.follow_own_change(call.store()).await;
-    Ok(Reply::json(200, &to_json::undeleted_table(&undeleted)))
+    Ok(Reply::json(200, &UndeletedTableReport::new(&undeleted)))
 }
 
 /// Has a deleted table purged from now on.
@@ -75,7 +94,7 @@ pub(crate) async fn undelete(call: &Call<'_>) -> Outcome {
 pub(crate) async fn purge(call: &Call<'_>) -> Outcome {
     let table = found(call).await?;
     deleted::purge(call.store(), &table, Ticks::now()).await?;
-    Ok(Reply::json(200, &json!({ "purged": table.table_no })))
+    Ok(Reply::json(200, &PurgedTable { purged: table.table_no }))
 }
 
 /// The deleted table that the path names, for the audit too.

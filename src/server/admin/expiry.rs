@@ -1,13 +1,11 @@
 //! `/expiry`: lists, sets and clears the rules by which entities expire, like `rowhouse expire`.
 
-use serde_json::{Value, json};
-
 use super::call::Call;
 use super::call::{CALL_TIMEOUT, within};
 use super::reply::Outcome;
 use super::reply::Reply;
 use crate::operator::expiry::{self, NewRule};
-use crate::operator::to_json;
+use crate::operator::reports::{ExpiryReport, NamedTable};
 use crate::protocol::model::Ticks;
 
 /// Lists the rules of an account, or of all accounts.
@@ -18,7 +16,7 @@ pub(crate) async fn list(call: &Call<'_>) -> Outcome {
     let account = call.queried_account()?;
     let rules = within(CALL_TIMEOUT, call.store().expiries(account.as_deref())).await?;
     let now = Ticks::now();
-    Ok(Reply::json(200, &rules.iter().map(|rule| to_json::expiry(rule, now)).collect::<Value>()))
+    Ok(Reply::json(200, &rules.iter().map(|rule| ExpiryReport::new(rule, now)).collect::<Vec<_>>()))
 }
 
 /// Sets the rule of a table.
@@ -30,7 +28,7 @@ pub(crate) async fn set(call: &Call<'_>) -> Outcome {
     let (account, table) = call.table()?;
     let now = Ticks::now();
     let set = within(CALL_TIMEOUT, expiry::set(call.store(), account, table, &rule, now)).await?;
-    Ok(Reply::json(200, &to_json::expiry(&set, now)))
+    Ok(Reply::json(200, &ExpiryReport::new(&set, now)))
 }
 
 /// Removes the rule of a table.
@@ -40,5 +38,5 @@ pub(crate) async fn set(call: &Call<'_>) -> Outcome {
 pub(crate) async fn clear(call: &Call<'_>) -> Outcome {
     let (account, table) = call.table()?;
     within(CALL_TIMEOUT, expiry::clear(call.store(), account, table)).await?;
-    Ok(Reply::json(200, &json!({ "account": account, "table": table })))
+    Ok(Reply::json(200, &NamedTable { account, table }))
 }

@@ -1,10 +1,18 @@
 //! `/test/faults`: the faults that a test orders, in test mode only.
 
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::call::Call;
 use super::reply::Outcome;
 use super::reply::{Refusal, Reply};
+use crate::service::FaultRuleCount;
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "FaultRules")]
+pub(super) struct FaultRuleList {
+    rules: Vec<FaultRuleCount>,
+}
 
 /// Lists the rules with their counts.
 ///
@@ -12,7 +20,7 @@ use super::reply::{Refusal, Reply};
 /// 400 for a parameter: there is none.
 pub(crate) fn list(call: &Call<'_>) -> Outcome {
     if call.query.is_empty() {
-        return Ok(Reply::json(200, &json!({ "rules": call.admin.service.fault_rules.list() })));
+        return Ok(Reply::json(200, &FaultRuleList { rules: call.admin.service.fault_rules.list() }));
     }
     Err(Refusal::bad_request("/test/faults has no parameters: its rules are those of the server"))
 }

@@ -4,11 +4,12 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use crate::observe::metrics::METRICS;
 use crate::observe::metrics::requests::RequestTotals;
+use crate::operator::reports::Time;
 use crate::protocol::model::Ticks;
 use crate::store::TableSize;
 
@@ -32,15 +33,35 @@ struct RequestHistory {
     points: VecDeque<HistoryPoint>,
 }
 
-/// What happened in one step.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(super) struct HistoryReport {
+    seconds_per_point: u64,
+    /// At most 360.
+    points: Vec<HistoryPoint>,
+    /// At most 100.
+    tables: Vec<TableSizes>,
+}
+
+/// The size of a table over time.
+#[derive(Serialize, JsonSchema)]
+struct TableSizes {
+    account: String,
+    table: String,
+    /// At most 360.
+    points: Vec<SizePoint>,
+}
+
+/// The requests of one step.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct HistoryPoint {
     /// The end of the step.
-    time: String,
+    time: Time,
     requests: u64,
     errors: ErrorClasses,
-    /// Milliseconds; `None` without requests.
+    /// Milliseconds; null without requests.
     p50: Option<f64>,
     p99: Option<f64>,
     /// Mean time that a request waited for the database.
@@ -48,7 +69,8 @@ struct HistoryPoint {
 }
 
 /// The numbers of requests with an error.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+#[schemars(inline)]
 struct ErrorClasses {
     client: u64,
     server: u64,
@@ -59,9 +81,9 @@ struct TableHistory {
     points: VecDeque<SizePoint>,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 struct SizePoint {
-    time: String,
+    time: Time,
     entities: u64,
     bytes: u64,
     complete: bool,
@@ -90,7 +112,7 @@ impl History {
         }
         table.measured = now;
         let TableSize { entities, bytes, complete } = size;
-        let time = Ticks::now().to_canonical();
+        let time = Time(Ticks::now());
         push(&mut table.points, SizePoint { time, entities, bytes, complete });
     }
 
@@ -113,18 +135,16 @@ impl History {
     }
 
     /// All points, the oldest first.
-    pub(super) fn to_json(&self) -> Value {
-        let points: Vec<HistoryPoint> = locked(&self.requests).points.iter().cloned().collect();
+    pub(super) fn report(&self) -> HistoryReport {
+        let points = locked(&self.requests).points.iter().cloned().collect();
         let sizes = locked(&self.sizes);
         let mut tables: Vec<_> = sizes.iter().collect();
         tables.sort_unstable_by_key(|(key, _)| *key);
-        let tables: Vec<_> = tables
-            .iter()
-            .map(|((account, table), history)| {
-                json!({ "account": account, "table": table, "points": history.points })
-            })
-            .collect();
-        json!({ "secondsPerPoint": STEP.as_secs(), "points": points, "tables": tables })
+        let tables = tables.into_iter().map(|((account, table), history)| {
+            let points = history.points.iter().cloned().collect();
+            TableSizes { account: account.clone(), table: table.clone(), points }
+        });
+        HistoryReport { seconds_per_point: STEP.as_secs(), points, tables: tables.collect() }
     }
 }
 
@@ -145,7 +165,7 @@ fn point(before: &RequestTotals, now: &RequestTotals) -> HistoryPoint {
     let milliseconds = |micros: f64| micros / 1000.0;
     let database = now.database.saturating_sub(before.database) as f64;
     HistoryPoint {
-        time: Ticks::now().to_canonical(),
+        time: Time(Ticks::now()),
         requests,
         errors: ErrorClasses {
             client: now.client_errors.saturating_sub(before.client_errors),

@@ -1,25 +1,53 @@
 //! `/indexes`: lists, makes and drops property indexes, like `rowhouse index`.
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::call::Call;
 use super::reply::Outcome;
 use super::reply::Reply;
+use super::route::QueryField;
 use crate::observe::metrics::METRICS;
-use crate::observe::metrics::scans::ScannedProperty;
+use crate::observe::metrics::scans::{ScanCost, ScannedProperty};
+use crate::operator::OperatorError;
 use crate::operator::indexes::{self, IndexRequest};
-use crate::operator::{OperatorError, to_json};
+use crate::operator::reports::IndexReport;
 use crate::protocol::model::Ticks;
-use crate::store::StoredIndex;
+use crate::protocol::plan::index::IndexKind;
+use crate::store::{IndexFigures, StoredIndex};
+
+pub(super) const QUERY: &[QueryField] = &[
+    QueryField::text("account", "Only indexes of this account."),
+    QueryField::text("table", "Only indexes of tables of this name."),
+];
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(inline)]
+pub(super) struct DroppedIndex {
+    /// The number of the index.
+    dropped: i64,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct IndexSuggestion {
+    account: String,
+    /// In lower case.
+    table: String,
+    property: String,
+    #[schemars(extend("enum" = IndexKind::ALL.map(IndexKind::name)))]
+    kind: &'static str,
+    pages: u64,
+    /// The approximate number of rows that were examined.
+    examined: u64,
+    returned: u64,
+}
 
 /// Lists the indexes of the account and table that the query names, or all.
 pub(crate) async fn list(call: &Call<'_>) -> Outcome {
     let (account, table) = (call.query("account")?, call.query("table")?);
     let found = indexes::list(call.store(), account.as_deref(), table.as_deref()).await?;
-    Ok(Reply::json(
-        200,
-        &found.iter().map(|(stored, figures)| to_json::index(stored, *figures)).collect::<Value>(),
-    ))
+    let report = |(stored, figures): &(StoredIndex, IndexFigures)| IndexReport::new(stored, *figures);
+    Ok(Reply::json(200, &found.iter().map(report).collect::<Vec<_>>()))
 }
 
 /// Adds an index. A server on the database builds it within seconds, or for as long as that takes: the list
@@ -35,7 +63,7 @@ pub(crate) async fn add(call: &Call<'_>) -> Outcome {
     call.check_account(&request.account)?;
     let added = indexes::add(call.store(), &request, Ticks::now()).await?;
     service.follower.follow_own_change(call.store()).await;
-    Ok(Reply::json(201, &to_json::index(&added, Default::default())))
+    Ok(Reply::json(201, &IndexReport::new(&added, IndexFigures::default())))
 }
 
 /// Drops an index, also one that is being built.
@@ -49,7 +77,7 @@ pub(crate) async fn remove(call: &Call<'_>) -> Outcome {
     audit_subject(call, &account, &table, &index.property);
     indexes::drop(call.store(), index_no, Ticks::now()).await?;
     service.follower.follow_own_change(call.store()).await;
-    Ok(Reply::json(200, &json!({ "dropped": index_no })))
+    Ok(Reply::json(200, &DroppedIndex { dropped: index_no }))
 }
 
 /// Says for the audit which index a call is about.
@@ -72,19 +100,13 @@ pub(crate) async fn suggestions(call: &Call<'_>) -> Outcome {
                 && table.eq_ignore_ascii_case(&scanned.table)
         })
     };
-    let suggestions: Vec<Value> = costs
-        .iter()
+    let suggestions: Vec<_> = costs
+        .into_iter()
         .filter(|(scanned, _)| !is_indexed(scanned))
         .map(|(scanned, cost)| {
-            json!({
-                "account": scanned.account,
-                "table": scanned.table,
-                "property": scanned.property,
-                "kind": scanned.kind,
-                "pages": cost.pages,
-                "examined": cost.examined,
-                "returned": cost.returned,
-            })
+            let ScannedProperty { account, table, property, kind } = scanned;
+            let ScanCost { pages, examined, returned } = cost;
+            IndexSuggestion { account, table, property, kind, pages, examined, returned }
         })
         .collect();
     Ok(Reply::json(200, &suggestions))

@@ -1,7 +1,7 @@
 //! The admin listener: probes, metrics and account administration, on a port of their own.
 //!
-//! A route is a line in [`routes`], a handler function, and its description in `openapi.json`; a
-//! test compares routes and description. Errors are `{"error":{"code":…,"message":…}}`.
+//! A route is an entry in [`routes`] with its description, and a handler function. [`openapi`] generates the OpenAPI
+//! document from the routes. Errors are `{"error":{"code":…,"message":…}}`.
 
 mod about;
 mod accounts;
@@ -18,8 +18,10 @@ mod guard;
 mod history;
 mod indexes;
 mod listen;
+mod openapi;
 mod reply;
 mod reset;
+mod route;
 pub(crate) mod routes;
 mod state;
 mod tables;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::error::Error;
@@ -25,6 +26,28 @@ pub(crate) struct Refusal {
     /// The error code, for programs.
     pub code: &'static str,
     pub message: String,
+}
+
+/// An answer that only says how the server or the work is.
+#[derive(Serialize, JsonSchema)]
+#[schemars(inline)]
+pub(crate) struct Status {
+    pub status: &'static str,
+}
+
+/// An error.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Error")]
+pub(crate) struct ErrorDocument {
+    error: ErrorContent,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(inline)]
+struct ErrorContent {
+    /// The error code, for programs.
+    code: &'static str,
+    message: String,
 }
 
 /// Result of a call.
@@ -122,7 +145,7 @@ impl From<Failure> for Refusal {
 
 impl From<Refusal> for Reply {
     fn from(refusal: Refusal) -> Self {
-        let error = serde_json::json!({ "code": refusal.code, "message": refusal.message });
-        Self::json(refusal.status, &serde_json::json!({ "error": error }))
+        let error = ErrorContent { code: refusal.code, message: refusal.message };
+        Self::json(refusal.status, &ErrorDocument { error })
     }
 }

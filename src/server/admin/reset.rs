@@ -3,14 +3,40 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::call::Call;
 use super::reply::Outcome;
-use super::reply::{Refusal, Reply};
+use super::reply::{Refusal, Reply, Status};
+use super::route::QueryField;
 use crate::error::Result;
+use crate::operator::reports::Time;
 use crate::service::Service;
-use crate::store::contract::reset::MAX_SNAPSHOTS;
+use crate::store::contract::reset::{MAX_SNAPSHOTS, StoreSnapshot};
+
+pub(super) const QUERY: &[QueryField] = &[QueryField::text("account", "This account only, instead of all.")];
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(inline)]
+pub(super) struct SnapshotName {
+    name: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(inline)]
+pub(super) struct Snapshots {
+    snapshots: Vec<SnapshotReport>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Snapshot")]
+struct SnapshotReport {
+    name: String,
+    /// The account whose state it is; null for all accounts.
+    account: Option<String>,
+    taken: Time,
+}
 
 /// Empties the account that the query names, or all accounts, and then removes the fault rules.
 ///
@@ -19,7 +45,7 @@ use crate::store::contract::reset::MAX_SNAPSHOTS;
 pub(crate) async fn reset(call: &Call<'_>) -> Outcome {
     let account = account(call)?;
     uncancelled(call, async move |service| service.reset(account.as_deref()).await).await?;
-    Ok(Reply::json(200, &json!({ "status": "reset" })))
+    Ok(Reply::json(200, &Status { status: "reset" }))
 }
 
 /// Takes a snapshot of the account that the query names, or of all accounts.
@@ -30,7 +56,7 @@ pub(crate) async fn take(call: &Call<'_>) -> Outcome {
     let account = account(call)?;
     let taken = uncancelled(call, async move |service| service.take_snapshot(account.as_deref()).await);
     match taken.await? {
-        Some(name) => Ok(Reply::json(200, &json!({ "name": name }))),
+        Some(name) => Ok(Reply::json(200, &SnapshotName { name })),
         None => {
             let message = format!("There are {MAX_SNAPSHOTS} snapshots; delete one first.");
             Err(Refusal::new(409, "TooManySnapshots", message))
@@ -41,10 +67,11 @@ pub(crate) async fn take(call: &Call<'_>) -> Outcome {
 /// Lists all snapshots.
 pub(crate) async fn list(call: &Call<'_>) -> Outcome {
     let snapshots = uncancelled(call, async |service| service.snapshots().await).await?;
-    let listed = snapshots.iter().map(
-        |snapshot| json!({ "name": snapshot.name, "account": snapshot.account, "taken": snapshot.taken.to_canonical() }),
-    );
-    Ok(Reply::json(200, &json!({ "snapshots": listed.collect::<Vec<_>>() })))
+    let report = |snapshot: StoreSnapshot| {
+        let StoreSnapshot { name, account, taken } = snapshot;
+        SnapshotReport { name, account, taken: Time(taken) }
+    };
+    Ok(Reply::json(200, &Snapshots { snapshots: snapshots.into_iter().map(report).collect() }))
 }
 
 /// Restores a snapshot, which stays.
@@ -74,9 +101,9 @@ fn account(call: &Call<'_>) -> std::result::Result<Option<String>, Refusal> {
     call.queried_account()
 }
 
-fn found(found: bool, status: &str) -> Outcome {
+fn found(found: bool, status: &'static str) -> Outcome {
     if found {
-        return Ok(Reply::json(200, &json!({ "status": status })));
+        return Ok(Reply::json(200, &Status { status }));
     }
     Err(Refusal::new(404, "SnapshotNotFound", "There is no such snapshot."))
 }

@@ -4,16 +4,18 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use super::call::Call;
 use super::call::{CALL_TIMEOUT, within};
 use super::reply::Outcome;
 use super::reply::{Refusal, Reply};
+use super::route::{QueryField, QueryKind};
 use crate::error::{Code, Error};
+use crate::operator::reports::{Time, TotalReport};
+use crate::operator::table_name;
 use crate::operator::totals::{self, CountPace, TableTotal};
-use crate::operator::{table_name, to_json};
 use crate::protocol::model::{Key, TableName};
 use crate::protocol::odata::{self, Grammar};
 use crate::protocol::plan::filter::{self, Subject};
@@ -34,29 +36,56 @@ const COUNT_TIME: Duration = Duration::from_secs(5);
 /// Comparisons that a filter may have.
 const MAX_COMPARISONS: usize = 1000;
 
-#[derive(Serialize)]
+pub(super) const QUERY: &[QueryField] = &[
+    QueryField { is_required: true, ..QueryField::text("account", "The account.") },
+    QueryField::text("from", "The name to begin at: next of the previous answer."),
+    QueryField {
+        kind: QueryKind::Limit { max: TABLES, default: TABLES },
+        ..QueryField::text("limit", "Maximum number of tables.")
+    },
+];
+pub(super) const COUNT_QUERY: &[QueryField] = &[
+    QueryField::text("filter", "A $filter, as clients write it."),
+    QueryField::text("from", "next of the previous answer, whose entities are not counted again."),
+];
+
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct TablesReport<'a> {
+#[schemars(inline)]
+pub(super) struct TablesReport<'a> {
     account: &'a str,
-    /// How the numbers were measured.
+    /// How the numbers were measured, in words.
     method: String,
     tables: Vec<Measured>,
-    /// The `from` of the next call; absent at the end.
+    /// The name to continue at; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Table")]
 struct Measured {
     name: String,
-    created: String,
+    created: Time,
     entities: u64,
+    /// Bytes of keys and stored properties, without indexes.
     bytes: u64,
     /// Whether the numbers are exact. Otherwise they are lower bounds.
     complete: bool,
-    /// The numbers of the whole table, see [`TableTotal`].
-    total: Value,
+    /// The numbers of the whole table.
+    total: TotalReport,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(inline)]
+pub(super) struct CountReport {
+    /// Entities that this call has counted.
+    entities: u64,
+    /// Whether the table was counted to its end.
+    complete: bool,
+    /// The from of the call that counts on; null at the end.
+    next: Option<String>,
 }
 
 /// Where a count continues.
@@ -98,9 +127,9 @@ pub(crate) async fn tables(call: &Call<'_>) -> Outcome {
         if let Some((size, total)) = size(store, &account, &entry.name).await? {
             call.admin.history.measured(&account, &entry.name, size);
             measured.push(Measured {
-                total: to_json::total(&total),
+                total: TotalReport::new(&total),
                 name: entry.name,
-                created: entry.created.to_canonical(),
+                created: Time(entry.created),
                 entities: size.entities,
                 bytes: size.bytes,
                 complete: size.complete,
@@ -156,7 +185,7 @@ pub(crate) async fn count(call: &Call<'_>) -> Outcome {
     };
     let CountedPart { entities, next } = within(CALL_TIMEOUT, counting).await?.ok_or_else(respread)?;
     let next = next.map(|next| token(&next));
-    Ok(Reply::json(200, &json!({ "entities": entities, "complete": next.is_none(), "next": next })))
+    Ok(Reply::json(200, &CountReport { entities, complete: next.is_none(), next }))
 }
 
 fn respread() -> Refusal {

@@ -9,6 +9,7 @@ mod rule;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub(crate) use injection::Injection;
@@ -29,7 +30,8 @@ const MAX_RULES: usize = 100;
 pub(crate) struct FaultRules(ArcSwap<Vec<(FaultRule, AtomicU64)>>);
 
 /// A rule with its counts.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "CountedFaultRule")]
 pub(crate) struct FaultRuleCount {
     #[serde(flatten)]
     pub rule: FaultRule,

@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Code;
@@ -32,7 +33,7 @@ const ERRORS: [Code; 18] = [
 
 /// One fault, and the requests that meet it. Without an operation or a table, a rule matches every one. The
 /// first match meets the fault, unless `after` and `times` say otherwise.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(not(feature = "testing"), expect(unreachable_pub, reason = "only rowhouse::testing exports it"))]
 pub struct FaultRule {
@@ -43,14 +44,18 @@ pub struct FaultRule {
     /// An error of the service by its code, such as `ServerBusy`. Nothing is done.
     pub(crate) error: Option<String>,
     /// Milliseconds to wait before the operation; 1 to 30 000.
+    #[schemars(range(min = 1, max = 30_000))]
     pub(crate) delay: Option<u64>,
     /// The connection ends without an answer.
     pub(crate) disconnect: Option<Moment>,
     /// Maximum entities or tables in the answer to a query; 1 to 1000.
+    #[schemars(range(min = 1, max = 1000))]
     pub(crate) page: Option<usize>,
     /// Matches before the first fault; at most 1 000 000.
+    #[schemars(range(max = 1_000_000))]
     pub(crate) after: u64,
     /// Matches that meet the fault; 1 to 1 000 000.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) times: u64,
 }
 
@@ -64,8 +69,9 @@ pub(crate) struct FaultSubject<'a> {
 }
 
 /// When a connection ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(inline)]
 pub(crate) enum Moment {
     /// Nothing is done.
     Before,

@@ -33,7 +33,7 @@ const ORDERS: [(&str, &[&str]); 6] = [
             "expiry",
             "totals",
             "views",
-            "to_json",
+            "reports",
             "upkeep",
         ],
     ),

@@ -6,6 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -21,6 +22,7 @@ struct AtTerminal {
     keyboard: File,
     child: Child,
     shown: Arc<Mutex<String>>,
+    reader: JoinHandle<()>,
 }
 
 impl AtTerminal {
@@ -51,13 +53,13 @@ impl AtTerminal {
         let (mut screen, shown) =
             (keyboard.try_clone().expect("a file"), Arc::new(Mutex::new(String::new())));
         let written = shown.clone();
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(read @ 1..) = screen.read(&mut bytes) {
                 *written.lock().expect("text") += &String::from_utf8_lossy(&bytes[..read]);
             }
         });
-        Self { keyboard, child, shown }
+        Self { keyboard, child, shown, reader }
     }
 
     fn shown(&self) -> String {
@@ -73,7 +75,9 @@ impl AtTerminal {
         let mut printed = String::new();
         self.child.stdout.take().expect("its output").read_to_string(&mut printed).expect("text");
         let status = self.child.wait().expect("its end").code();
-        (status, self.shown(), printed)
+        self.reader.join().expect("all that was shown");
+        let shown = self.shown.lock().expect("text").clone();
+        (status, shown, printed)
     }
 }
 

@@ -22,5 +22,5 @@ pub(crate) fn record() -> impl AsyncFnMut(&Admin) -> Result<Duration, Failure> +
 
 /// Answers with all points, the oldest first.
 pub(crate) async fn history(call: &Call<'_>) -> Outcome {
-    Ok(Reply::json(200, &call.admin.history.to_json()))
+    Ok(Reply::json(200, &call.admin.history.report()))
 }

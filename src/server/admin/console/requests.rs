@@ -1,14 +1,58 @@
 //! `/requests`: the last requests that this server has answered.
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
+use crate::operator::reports::Time;
 use crate::server::admin::call::Call;
 use crate::server::admin::reply::{Outcome, Refusal, Reply};
+use crate::server::admin::route::{QueryField, QueryKind};
 use crate::service::{KEPT, RecentRequest, RecentRequests};
 
 /// Maximum and default number of requests of an answer.
 const MAX_LIMIT: usize = 500;
 const LIMIT: usize = 100;
+
+pub(crate) const QUERY: &[QueryField] = &[
+    QueryField {
+        kind: QueryKind::Number,
+        ..QueryField::text("after", "Only requests after this id. Without it, the last ones.")
+    },
+    QueryField {
+        kind: QueryKind::Limit { max: MAX_LIMIT, default: LIMIT },
+        ..QueryField::text("limit", "Maximum number of requests.")
+    },
+];
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(inline)]
+pub(crate) struct RequestsReport {
+    requests: Vec<RequestReport>,
+    /// The after of the next call.
+    last: u64,
+    /// The number of requests that the server keeps.
+    kept: usize,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Request")]
+struct RequestReport {
+    id: u64,
+    time: Time,
+    operation: &'static str,
+    /// Whether the request came over the admin listener, as those of the console do.
+    from_operator: bool,
+    account: String,
+    table: String,
+    status: u16,
+    error: &'static str,
+    /// The exact reason of an error. It may name keys of entities, but has no secret.
+    reason: String,
+    milliseconds: f64,
+    store_milliseconds: f64,
+    request_id: String,
+}
 
 /// Answers with the requests after the id that the query names, or with the last ones.
 ///
@@ -31,25 +75,25 @@ pub(crate) async fn requests(call: &Call<'_>) -> Outcome {
     let newest = recent.map_or(0, RecentRequests::newest);
     let last =
         found.last().map(|request| request.id).or(after.map(|after| after.min(newest))).unwrap_or_default();
-    let requests: Vec<Value> = found.iter().map(to_json).collect();
-    Ok(Reply::json(200, &json!({ "requests": requests, "last": last, "kept": KEPT })))
+    let requests = found.into_iter().map(report).collect();
+    Ok(Reply::json(200, &RequestsReport { requests, last, kept: KEPT }))
 }
 
-fn to_json(request: &RecentRequest) -> Value {
-    json!({
-        "id": request.id,
-        "time": request.at.to_canonical(),
-        "operation": request.operation.text(),
-        "fromOperator": request.is_of_operator,
-        "account": request.account,
-        "table": request.table,
-        "status": request.status,
-        "error": request.refusal.map_or("", |code| code.facts().code),
-        "reason": reason(request),
-        "milliseconds": request.duration.as_secs_f64() * 1000.0,
-        "storeMilliseconds": request.database.as_secs_f64() * 1000.0,
-        "requestId": request.request_id,
-    })
+fn report(request: RecentRequest) -> RequestReport {
+    RequestReport {
+        id: request.id,
+        time: Time(request.at),
+        operation: request.operation.text(),
+        from_operator: request.is_of_operator,
+        status: request.status,
+        error: request.refusal.map_or("", |code| code.facts().code),
+        reason: reason(&request).to_owned(),
+        milliseconds: request.duration.as_secs_f64() * 1000.0,
+        store_milliseconds: request.database.as_secs_f64() * 1000.0,
+        account: request.account,
+        table: request.table,
+        request_id: request.request_id,
+    }
 }
 
 /// Returns the exact reason of an error, or the message that the client got.

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use chrono::Utc;
-use serde::Deserialize;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::protocol::auth::explain_sas::SasQuestion;
@@ -22,11 +22,12 @@ use crate::service::stored_policies;
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_VERSION: &str = "2019-02-02";
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct SasRequest {
+#[schemars(inline)]
+pub(crate) struct SasRequest {
     account: String,
-    /// If absent, the SAS is for the account.
+    /// Without a table, the SAS is for the account.
     table: Option<String>,
     permissions: Option<String>,
     policy: Option<String>,
@@ -34,20 +35,35 @@ struct SasRequest {
     start_row_key: Option<String>,
     end_partition_key: Option<String>,
     end_row_key: Option<String>,
+    /// By default t.
     services: Option<String>,
+    /// By default sco.
     resource_types: Option<String>,
     start: Option<String>,
+    /// A time such as 2030-01-31T12:00:00Z, or a duration from now such as 90s, 15m, 12h or 30d.
     expiry: Option<String>,
     ip: Option<String>,
     protocol: Option<String>,
+    /// By default 2019-02-02.
     version: Option<String>,
-    /// 1 or 2.
+    /// 1 or 2; by default 1.
+    #[schemars(range(min = 1, max = 2))]
     key: Option<usize>,
 }
 
-#[derive(Deserialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(inline)]
+pub(crate) struct SignedSas {
+    account: String,
+    token: String,
+    url: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct InspectRequest {
+#[schemars(inline)]
+pub(crate) struct InspectRequest {
+    /// The URL with the token; give the URL or the token.
     url: Option<String>,
     token: Option<String>,
     account: Option<String>,
@@ -78,7 +94,7 @@ pub(crate) async fn sign(call: &Call<'_>) -> Outcome {
     let token = grant(asked)?.sign(&account, key)?;
     let tables = &call.admin.settings.tables_endpoint;
     let url = format!("{tables}/{account}/{}?{token}", table.unwrap_or_default());
-    Ok(Reply::json(200, &json!({ "account": account, "token": token, "url": url })))
+    Ok(Reply::json(200, &SignedSas { account, token, url }))
 }
 
 fn grant(asked: SasRequest) -> Result<Grant, GrantError> {
@@ -148,7 +164,7 @@ pub(crate) async fn inspect(call: &Call<'_>) -> Outcome {
     let secure = asked.https.unwrap_or_else(|| !text.starts_with("http:"));
     let usage = Use { now: Ticks::now(), secure, peer: asked.address };
     let inspection = question.inspect(claim, keys, &policies, &usage).map_err(flaw)?;
-    Ok(Reply::json(200, &inspection.to_json()))
+    Ok(Reply::json(200, &inspection.report()))
 }
 
 /// What is wrong with the SAS is no failure of the operator's own credentials.

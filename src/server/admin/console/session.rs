@@ -1,14 +1,48 @@
 //! `/console/api/session`: what the page needs to know before it shows anything.
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use crate::server::admin::about::database;
+use crate::server::admin::about::DatabaseKind;
 use crate::server::admin::call::Call;
 use crate::server::admin::reply::{Outcome, Reply};
 use crate::server::admin::state::ConsoleMode;
 
 /// Maximum number of accounts that are listed.
 const MAX_ACCOUNTS: usize = 1000;
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(crate) struct SessionReport {
+    version: &'static str,
+    database: DatabaseKind,
+    /// Whether nothing can be changed from a browser.
+    read_only: bool,
+    test_mode: bool,
+    /// Scheme, host and port by which this machine reaches the Tables port.
+    tables_endpoint: String,
+    /// The first 1000 accounts.
+    accounts: Vec<AccountSummary>,
+    more_accounts: bool,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct AccountSummary {
+    name: String,
+    origin: AccountOrigin,
+    disabled: bool,
+    extended_queries: bool,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum AccountOrigin {
+    Settings,
+    Database,
+}
 
 /// Answers with the state of the server and the accounts that it serves.
 pub(crate) async fn session(call: &Call<'_>) -> Outcome {
@@ -18,24 +52,22 @@ pub(crate) async fn session(call: &Call<'_>) -> Outcome {
     let served = follower.accounts();
     let accounts = served.names();
     let listed = accounts.iter().take(MAX_ACCOUNTS).map(|name| {
-        let origin = if follower.is_given(name) { "settings" } else { "database" };
-        json!({
-            "name": name,
-            "origin": origin,
-            "disabled": served.is_disabled(name),
-            "extendedQueries": served.has_extended_queries(name),
-        })
+        let is_given = follower.is_given(name);
+        AccountSummary {
+            name: name.to_string(),
+            origin: if is_given { AccountOrigin::Settings } else { AccountOrigin::Database },
+            disabled: served.is_disabled(name),
+            extended_queries: served.has_extended_queries(name),
+        }
     });
-    Ok(Reply::json(
-        200,
-        &json!({
-            "version": env!("CARGO_PKG_VERSION"),
-            "database": database(&admin.service.primary),
-            "readOnly": admin.settings.console == ConsoleMode::ReadOnly,
-            "testMode": admin.settings.test_mode,
-            "tablesEndpoint": admin.settings.tables_endpoint,
-            "accounts": listed.collect::<Vec<Value>>(),
-            "moreAccounts": accounts.len() > MAX_ACCOUNTS,
-        }),
-    ))
+    let session = SessionReport {
+        version: env!("CARGO_PKG_VERSION"),
+        database: DatabaseKind::of(&admin.service.primary),
+        read_only: admin.settings.console == ConsoleMode::ReadOnly,
+        test_mode: admin.settings.test_mode,
+        tables_endpoint: admin.settings.tables_endpoint.clone(),
+        accounts: listed.collect(),
+        more_accounts: accounts.len() > MAX_ACCOUNTS,
+    };
+    Ok(Reply::json(200, &session))
 }

@@ -1,0 +1,318 @@
+//! A route of the admin listener: its path, who may use it, its handler and its description.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Value, json};
+
+use super::call::Call;
+use super::reply::Outcome;
+use crate::protocol::codec::uri::percent_decode;
+
+/// The future of an answer.
+pub(crate) type Pending<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
+
+/// The names and values of the parameters of a path.
+pub(crate) type Parameters = Vec<(&'static str, String)>;
+
+/// A path, its method, and its handler.
+pub(crate) struct Route {
+    /// `GET` also covers `HEAD`.
+    pub method: &'static str,
+    /// Segments in braces are parameters: `/accounts/{name}`. A last one that ends with dots takes
+    /// the rest of the path, undecoded, which may be empty: `/console/{asset...}`.
+    pub path: &'static str,
+    pub access: Access,
+    pub part: ListenerPart,
+    /// Whether the route changes something or gives access to it, so that its use is audited.
+    pub is_change: bool,
+    pub handler: Handler,
+    pub description: Description,
+}
+
+/// The part of the listener that a route belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ListenerPart {
+    /// Every admin listener has it.
+    Always,
+    /// It exists in test mode only.
+    TestMode,
+    /// It exists unless the console is off.
+    Console,
+}
+
+/// What answers a route.
+#[derive(Clone, Copy)]
+pub(crate) enum Handler {
+    /// A function of this module.
+    Function(for<'a> fn(&'a Call<'a>) -> Pending<'a>),
+    /// The Table service.
+    Service,
+}
+
+/// Who may use a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Anyone.
+    Open,
+    /// Callers with the token; where an operator chose a loopback address and no token, every program on this
+    /// machine.
+    Guarded,
+    /// Callers with the token: not every program on this machine may change accounts or see keys.
+    AdminToken,
+}
+
+/// Adds the schema of a type, with those that it refers to, and returns it.
+pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// What a route does, for people and for generators of clients.
+#[derive(Clone, Copy)]
+pub(crate) struct Description {
+    /// The name of the operation, in camel case.
+    pub id: &'static str,
+    /// One line.
+    pub summary: &'static str,
+    pub details: &'static str,
+    pub query: &'static [QueryField],
+    /// The schema of the body, and whether the body is required.
+    pub body: Option<(SchemaOf, bool)>,
+    pub status: u16,
+    /// What the successful answer is.
+    pub answer: &'static str,
+    pub content: Content,
+    /// Further statuses, each with the codes of its errors. [`generate`] adds those that all routes of a kind have.
+    pub others: &'static [(u16, &'static str)],
+}
+
+/// The content of a successful answer.
+#[derive(Clone, Copy)]
+pub(crate) enum Content {
+    Nothing,
+    Json(SchemaOf),
+    /// A text of one of these media types.
+    Text(&'static [&'static str]),
+}
+
+/// A parameter of the query string.
+#[derive(Clone, Copy)]
+pub(crate) struct QueryField {
+    pub name: &'static str,
+    pub description: &'static str,
+    pub is_required: bool,
+    pub kind: QueryKind,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum QueryKind {
+    Text,
+    Number,
+    /// A number from 1 to the maximum.
+    Limit {
+        max: usize,
+        default: usize,
+    },
+}
+
+impl QueryField {
+    /// An optional text.
+    pub(crate) const fn text(name: &'static str, description: &'static str) -> Self {
+        Self { name, description, is_required: false, kind: QueryKind::Text }
+    }
+
+    const fn schema_type(&self) -> &'static str {
+        if matches!(self.kind, QueryKind::Text) { "string" } else { "integer" }
+    }
+
+    pub(super) fn to_json(self) -> Value {
+        let mut schema = json!({ "type": self.schema_type() });
+        if let QueryKind::Limit { max, default } = self.kind {
+            (schema["minimum"], schema["maximum"], schema["default"]) =
+                (1.into(), max.into(), default.into());
+        }
+        parameter("query", self.name, self.is_required, self.description, schema)
+    }
+}
+
+/// Describes a parameter.
+pub(super) fn parameter(
+    place: &str,
+    name: &str,
+    is_required: bool,
+    description: &str,
+    schema: Value,
+) -> Value {
+    json!({ "name": name, "in": place, "required": is_required, "description": description, "schema": schema })
+}
+
+/// A status and the codes of its errors.
+pub(crate) type OtherAnswer = (u16, &'static str);
+
+type Function = for<'a> fn(&'a Call<'a>) -> Pending<'a>;
+
+const fn route(method: &'static str, path: &'static str, access: Access, handler: Handler) -> Route {
+    let (others, query): (&[OtherAnswer], &[QueryField]) = (&[], &[]);
+    let (id, summary, details, answer) = ("", "", "", "");
+    let (body, status, content) = (None, 200, Content::Nothing);
+    let description = Description { id, summary, details, query, body, status, answer, content, others };
+    Route { method, path, access, part: ListenerPart::Always, is_change: false, handler, description }
+}
+
+pub(super) const fn open(method: &'static str, path: &'static str, function: Function) -> Route {
+    route(method, path, Access::Open, Handler::Function(function))
+}
+
+pub(super) const fn guarded(method: &'static str, path: &'static str, function: Function) -> Route {
+    route(method, path, Access::Guarded, Handler::Function(function))
+}
+
+pub(super) const fn token(method: &'static str, path: &'static str, function: Function) -> Route {
+    route(method, path, Access::AdminToken, Handler::Function(function))
+}
+
+pub(super) const fn for_tests(method: &'static str, path: &'static str, function: Function) -> Route {
+    Route { part: ListenerPart::TestMode, ..guarded(method, path, function) }
+}
+
+/// The service decides what changes something.
+pub(super) const fn service(method: &'static str, id: &'static str, summary: &'static str) -> Route {
+    let route =
+        route(method, "/service/{account}/{path...}", Access::AdminToken, Handler::Service).of_console();
+    let mut route = route.about(id, summary);
+    route.description.answer = "The answer of the Table service, with its status, headers and body.";
+    route
+}
+
+/// The parts of the description.
+impl Route {
+    pub(super) const fn about(mut self, id: &'static str, summary: &'static str) -> Self {
+        (self.description.id, self.description.summary) = (id, summary);
+        self
+    }
+
+    pub(super) const fn details(mut self, details: &'static str) -> Self {
+        self.description.details = details;
+        self
+    }
+
+    pub(super) const fn query(mut self, query: &'static [QueryField]) -> Self {
+        self.description.query = query;
+        self
+    }
+
+    pub(super) const fn body<T: JsonSchema>(mut self) -> Self {
+        self.description.body = Some((SchemaGenerator::subschema_for::<T>, true));
+        self
+    }
+
+    pub(super) const fn optional_body<T: JsonSchema>(mut self) -> Self {
+        self.description.body = Some((SchemaGenerator::subschema_for::<T>, false));
+        self
+    }
+
+    pub(super) const fn answers<T: JsonSchema>(mut self, answer: &'static str) -> Self {
+        self.description.answer = answer;
+        self.description.content = Content::Json(SchemaGenerator::subschema_for::<T>);
+        self
+    }
+
+    pub(super) const fn creates<T: JsonSchema>(mut self, answer: &'static str) -> Self {
+        self.description.status = 201;
+        self.answers::<T>(answer)
+    }
+
+    pub(super) const fn answers_text(
+        mut self,
+        answer: &'static str,
+        media_types: &'static [&'static str],
+    ) -> Self {
+        (self.description.answer, self.description.content) = (answer, Content::Text(media_types));
+        self
+    }
+
+    pub(super) const fn redirects(mut self, answer: &'static str) -> Self {
+        (self.description.answer, self.description.status) = (answer, 308);
+        self
+    }
+
+    pub(super) const fn others(mut self, others: &'static [OtherAnswer]) -> Self {
+        self.description.others = others;
+        self
+    }
+}
+
+impl Route {
+    pub(super) const fn changing(self) -> Self {
+        Self { is_change: true, ..self }
+    }
+
+    pub(super) const fn of_console(self) -> Self {
+        Self { part: ListenerPart::Console, ..self }
+    }
+
+    /// Returns the parameters of a path, percent-decoded; `None` if the path is not this route's, its
+    /// percent-encoding is invalid, or a parameter has U+0000.
+    pub(crate) fn parameters(&self, path: &str) -> Option<Parameters> {
+        let (ours, rest) = match self.path.strip_suffix("...}").and_then(|path| path.rsplit_once("/{")) {
+            Some((ours, rest)) => (ours, Some(rest)),
+            None => (self.path, None),
+        };
+        let taken = rest.map_or(usize::MAX, |_| ours.split('/').count() + 1);
+        let (mut ours, mut theirs) = (ours.split('/'), path.splitn(taken, '/'));
+        let mut found = Vec::new();
+        loop {
+            match (ours.next(), theirs.next()) {
+                (None, None) if rest.is_none() => return Some(found),
+                (None, Some(their)) => {
+                    found.push((rest?, their.to_owned()));
+                    return Some(found);
+                }
+                (Some(our), Some(their)) => {
+                    let name = our.strip_prefix('{').and_then(|our| our.strip_suffix('}'));
+                    match name {
+                        Some(_) if their.is_empty() => return None,
+                        Some(name) => {
+                            let text = percent_decode(their).filter(|text| !text.contains('\0'))?;
+                            found.push((name, text.into_owned()));
+                        }
+                        None if our == their => {}
+                        None => return None,
+                    }
+                }
+                _ => return None,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::admin::reply::Reply;
+
+    async fn none(_: &Call<'_>) -> Outcome {
+        Ok(Reply::empty(200))
+    }
+
+    #[test]
+    fn segments_in_braces_take_any_text_but_none() {
+        let route = Route { path: "/accounts/{name}/keys", ..open("GET", "", |call| Box::pin(none(call))) };
+        assert_eq!(route.parameters("/accounts/a%20b/keys"), Some(vec![("name", "a b".to_owned())]));
+        for other in ["/accounts//keys", "/accounts/a", "/accounts/a/keys/", "/accounts/%/keys", "/"] {
+            assert_eq!(route.parameters(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_rest_of_a_path_may_be_empty_and_have_slashes() {
+        let open = |path| open("GET", path, |call| Box::pin(none(call)));
+        let route = open("/a/{b}/{rest...}");
+        let found =
+            |path| route.parameters(path).map(|found| found.into_iter().map(|(_, v)| v).collect::<Vec<_>>());
+        assert_eq!(found("/a/x/"), Some(vec!["x".into(), String::new()]));
+        assert_eq!(found("/a/x/y%20/z"), Some(vec!["x".into(), "y%20/z".into()]));
+        for other in ["/a", "/a/x", "/a//y", "/b/x/y", "/"] {
+            assert_eq!(found(other), None, "{other}");
+        }
+    }
+}
