@@ -17,6 +17,7 @@ from compare import against_actix, against_azurite, compare
 from goals import EXTRAS, LARGE, ROWS, STORES
 from heavy import heavy
 from hostile import hostile
+from ordered import ordered
 from processes import Failure, ROOT, end_all, end_with_us, say
 from profiled import release
 from scans import scans
@@ -119,7 +120,7 @@ def measure(bed):
     if chosen.before:
         return
     kinds = {"floor": extra.floor, "actix": against_actix, "memory": extra.memory, "hostile": hostile,
-             "start": extra.start, "heavy": heavy, "scans": scans, "azurite": against_azurite,
+             "start": extra.start, "heavy": heavy, "scans": scans, "ordered": ordered, "azurite": against_azurite,
              "growth": extra.growth, "purge": extra.purge}
     for name, kind in kinds.items():
         if name in wanted:

@@ -70,7 +70,7 @@ AZURITE = (
 # By store: the least ratio of point reads by 16 clients to actix-web without a store.
 ACTIX = {"sqlite": 0.8}
 
-EXTRAS = ("floor", "actix", "memory", "hostile", "start", "heavy", "scans")
+EXTRAS = ("floor", "actix", "memory", "hostile", "start", "heavy", "scans", "ordered")
 LARGE = ("growth", "purge")
 
 # Entities and partitions of each table.

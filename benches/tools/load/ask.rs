@@ -142,6 +142,12 @@ impl Asking {
                 self.query_table(&format!("Age%20eq%20{age}"), Expect::Found);
                 self.found = 0;
             }
+            Operation::Query => {
+                self.reset("GET", Expect::Status(200));
+                let options = &self.run.options;
+                let _ = write!(self.path, "/{}()", options.table);
+                self.query.push_str(&options.query);
+            }
         }
         true
     }

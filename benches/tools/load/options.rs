@@ -50,6 +50,10 @@ pub struct Options {
     #[arg(long, default_value_t = 1)]
     pub connections: usize,
 
+    /// The query string of `query`
+    #[arg(long, default_value = "")]
+    pub query: String,
+
     /// How long to measure
     #[arg(long, default_value_t = 3.0)]
     pub seconds: f64,
@@ -108,6 +112,8 @@ pub enum Operation {
     PageFull,
     /// Queries the table by a property that one entity of ten thousand has
     Filter,
+    /// Asks for the page of the table that `--query` describes
+    Query,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -36,6 +36,9 @@ pub(crate) type Statement<'q> = Query<'q, Postgres, PgArguments>;
 /// The minimum timeout of a statement in a snapshot, however late it begins.
 const SHORTEST_LIMIT: Duration = Duration::from_millis(100);
 
+const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+const AVOID_SORTS: &str = "SET LOCAL enable_sort = off";
+
 static NO_ANSWER: WarningLimiter = WarningLimiter::new();
 
 fn local_timeout(limit: Duration) -> String {
@@ -228,14 +231,30 @@ impl Lease {
 
     /// Opens a read-only transaction on one snapshot (REPEATABLE READ).
     pub(crate) async fn begin_snapshot(&mut self) -> Result<(), StatementError> {
-        self.open_transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await
+        self.open_transaction(BEGIN_SNAPSHOT).await
     }
 
     /// The same, with a statement timeout, of [`SHORTEST_LIMIT`] at least.
     pub(crate) async fn begin_snapshot_within(&mut self, limit: Duration) -> Result<(), StatementError> {
-        let text = format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {}", local_timeout(limit));
+        self.open_snapshot(&[&local_timeout(limit)]).await
+    }
+
+    /// The same, for statements that read an index in its order: see [`Lease::avoid_sorts`].
+    pub(crate) async fn begin_snapshot_without_sorts(
+        &mut self,
+        limit: Option<Duration>,
+    ) -> Result<(), StatementError> {
+        match limit {
+            Some(limit) => self.open_snapshot(&[&local_timeout(limit), AVOID_SORTS]).await,
+            None => self.open_snapshot(&[AVOID_SORTS]).await,
+        }
+    }
+
+    /// Opens a snapshot with settings of its own, by one message.
+    async fn open_snapshot(&mut self, settings: &[&str]) -> Result<(), StatementError> {
+        let text = format!("{BEGIN_SNAPSHOT}; {}", settings.join("; "));
         // A fixed text that contains only our own number.
-        self.control(sqlx::AssertSqlSafe(text), Effect::Undone).await?;
+        self.control(AssertSqlSafe(text), Effect::Undone).await?;
         self.in_transaction = true;
         Ok(())
     }
@@ -249,7 +268,7 @@ impl Lease {
     /// Has the statements of the transaction read an index in its order, however few rows the database
     /// believes it would have to sort.
     pub(crate) async fn avoid_sorts(&mut self) -> Result<(), StatementError> {
-        self.control("SET LOCAL enable_sort = off", Effect::Undone).await
+        self.control(AVOID_SORTS, Effect::Undone).await
     }
 
     async fn open_transaction(&mut self, text: &'static str) -> Result<(), StatementError> {

@@ -223,15 +223,35 @@ impl OrderedRows<'_> {
             "(SELECT pk, rk, modified, properties, {} AS entry, left(pk, 64) AS short_pk, left(rk, 64) AS short_rk \
              FROM {source}{} AND {} ORDER BY {} LIMIT {})",
             entry(self.index),
-            self.conditions(),
+            self.conditions(&entry(self.index)),
             table_exists!("$1"),
             self.terms(),
             self.limit
         )
     }
 
-    fn conditions(&self) -> String {
-        let entry = entry(self.index);
+    /// The first rows of some buckets in order, without a filter. The text has the entry once: it is so short that a
+    /// connection keeps it prepared.
+    pub fn every_row(&self, buckets: impl Iterator<Item = i64>, projection: Projection) -> String {
+        let (columns, terms, limit) = (columns(projection), self.terms(), &self.limit);
+        let (entry, conditions) = (entry(self.index), self.conditions("entry"));
+        let branch = |bucket: i64| {
+            format!(
+                "(SELECT {columns}, entry, short_pk, short_rk FROM (SELECT bucket, pk, rk, modified, properties, \
+                 {entry} AS entry, left(pk, 64) AS short_pk, left(rk, 64) AS short_rk FROM entities) AS e \
+                 WHERE bucket = {bucket}{conditions} AND {} ORDER BY {terms} LIMIT {limit})",
+                table_exists!("$1")
+            )
+        };
+        let branches: Vec<String> = buckets.map(branch).collect();
+        if branches.len() == 1 {
+            return branches.concat();
+        }
+        let rows = branches.join(" UNION ALL ");
+        format!("(SELECT {columns}, entry FROM ({rows}) AS s ORDER BY {terms} LIMIT {limit})")
+    }
+
+    fn conditions(&self, entry: &str) -> String {
         let mut text = format!(" AND {entry} IS {}NULL", if self.has_entries { "NOT " } else { "" });
         for (operator, bound) in [(">=", &self.lower), ("<=", &self.upper)] {
             if let Some(bound) = bound {

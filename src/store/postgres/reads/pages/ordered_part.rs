@@ -65,11 +65,8 @@ impl PartRead<'_> {
             None => nodes.acquire_for(lock_wait).await?,
         };
         let limit = Some(scan.time).filter(|time| *time < self.store.operation_timeout);
-        begin(&mut lease, limit).await?;
         if self.points.is_none() {
-            self.points = self.few_points(&mut lease, &mut found, started).await?;
-            // An index that was just lost has ended the transaction.
-            begin(&mut lease, limit).await?;
+            self.points = self.few_points(&mut lease, &mut found, (limit, started)).await?;
         }
         let walked = match self.walk(&mut lease, (limit, started), &mut found).await {
             // The order of the index has positions to go on from, and ends with the time.
@@ -78,7 +75,6 @@ impl PartRead<'_> {
                 let filter = filter_number(self.part.table_id.table_no, &scan.by_keys());
                 self.store.narrowing.dense.put(filter);
                 (self.points, found) = (None, PartRows { examined: found.examined, ..PartRows::default() });
-                begin(&mut lease, limit).await?;
                 self.walk(&mut lease, (limit, started), &mut found).await
             }
             walked => walked,
@@ -97,14 +93,26 @@ impl PartRead<'_> {
         found: &mut PartRows,
     ) -> Result<(), StatementError> {
         let Ordered { scan, by, index } = self.ordered;
+        self.begin(lease, limit).await?;
         if self.points.is_none() {
-            lease.avoid_sorts().await?;
             self.store.narrowing.uses.count_one(index.index_no);
         }
-        for part in by.parts(scan.order) {
-            let rows = self.first_window();
-            let mut windows = Windowed { read: self, limit, started, rows, fitting: LARGEST.max(rows) };
-            windows.walk(lease, part, found).await?;
+        let (parts, mut rows) = (by.parts(scan.order), self.first_window());
+        let windows = |rows| Windowed { read: self, limit, started, rows, fitting: LARGEST.max(rows) };
+        if self.takes_every_row() && parts.len() > 1 {
+            match windows(rows).walk(lease, &parts, found).await {
+                // Fewer rows take less time.
+                Err(StatementError::Fault(Fault::Timeout)) if rows > 1 => {
+                    lease.roll_back().await;
+                    *found = PartRows { examined: found.examined, ..PartRows::default() };
+                    rows = (rows / GROWTH).max(1);
+                    self.begin(lease, limit.filter(|_| rows > 1)).await?;
+                }
+                read => return read,
+            }
+        }
+        for part in parts.chunks(1) {
+            windows(rows).walk(lease, part, found).await?;
             if found.next.is_some() {
                 break;
             }
@@ -112,23 +120,33 @@ impl PartRead<'_> {
         Ok(())
     }
 
+    /// Opens the snapshot of the page, unless the keys that can match were looked up in it.
+    async fn begin(&self, lease: &mut Lease, limit: Option<Duration>) -> Result<(), StatementError> {
+        match (&self.points, lease.is_in_transaction()) {
+            (None, true) => lease.avoid_sorts().await,
+            (None, false) => lease.begin_snapshot_without_sorts(limit).await,
+            (Some(_), _) => begin(lease, limit).await,
+        }
+    }
+
     /// The keys that can match, if other indexes or the partitions of the filter leave few.
     async fn few_points(
         &self,
         lease: &mut Lease,
         found: &mut PartRows,
-        started: Instant,
+        (limit, started): (Option<Duration>, Instant),
     ) -> Result<Option<Vec<Span>>, StatementError> {
         let scan = self.ordered.scan.by_keys();
         let (reading, mut end) = (Reading::of(&scan), PageEnd::default());
         let points = if scan.spans.iter().all(|span| span.partition().is_some()) {
+            begin(lease, limit).await?;
             // Half of the time is left for the page.
             let until = started + scan.time / 2;
             reading.keys_of_partitions(self.store, self.part, lease, (&mut end, until)).await?
         } else if self.part.bucket.is_some() {
             None
         } else {
-            let walk = Windows::new(self.part, Residual::None, &scan, (None, self.turn));
+            let walk = Windows::new(self.part, Residual::None, &scan, (limit, self.turn));
             reading.narrowed(self.store, self.part.table_id, &walk, lease, &mut end).await?
         };
         (found.examined, found.narrowed_by) = (end.examined, end.narrowed_by);
@@ -141,9 +159,15 @@ impl PartRead<'_> {
         match &self.points {
             _ if !self.is_decided() => FIRST_LOCAL,
             Some(points) => points.len(),
-            None if scan.residual.is_none() && scan.spans == [Span::everything()] => scan.rows,
+            None if self.takes_every_row() => scan.rows,
             None => FIRST,
         }
+    }
+
+    /// Whether each row is one of the page, so that the first window has all of them.
+    fn takes_every_row(&self) -> bool {
+        let scan = self.ordered.scan;
+        self.points.is_none() && scan.residual.is_none() && scan.spans == [Span::everything()]
     }
 
     /// Whether PostgreSQL evaluates the filter.
@@ -156,26 +180,57 @@ impl PartRead<'_> {
         self.is_pushed() && self.ordered.scan.spans.len() <= MAX_RANGES
     }
 
-    /// Returns the statement of a window of rows from a position on.
+    /// Returns the statement of a window of rows of each part, from a position in the first part on.
     fn source(
         &self,
-        part: OrderPart<'_>,
+        parts: &[OrderPart<'_>],
         from: Option<&IndexPosition>,
         (rows, matches): (usize, usize),
     ) -> Result<sources::Source, StatementError> {
-        let Ordered { scan, by, index } = self.ordered;
         let TablePart { table_id, bucket } = self.part;
         let mut binds = Binds::default();
         binds.add(table_id.table_no)?;
-        let (limit, matches) = (binds.add(rows as i64)?, binds.add(matches as i64)?);
-        let empty = binds.empty_object()?;
+        let limit = if self.takes_every_row() { rows.min(matches) } else { rows };
+        let limit = binds.add(limit as i64)?;
+        let mut texts = Vec::with_capacity(parts.len());
+        for (at, part) in parts.iter().enumerate() {
+            let from = from.filter(|_| at == 0);
+            texts.push(if self.takes_every_row() {
+                let ordered = self.ordered_rows(*part, from, (&limit, &limit), &mut binds)?;
+                match bucket {
+                    Some(bucket) => ordered.every_row(std::iter::once(bucket), self.projection()),
+                    None => ordered.every_row(table_id.buckets(), self.projection()),
+                }
+            } else {
+                let matches = binds.add(matches as i64)?;
+                let ordered = self.ordered_rows(*part, from, (&limit, &matches), &mut binds)?;
+                self.filtered(&ordered, &mut binds)?
+            });
+        }
+        // The database reads one part after the other, as far as it needs them.
+        let text = match texts.as_slice() {
+            [text] => text.clone(),
+            texts => format!("{} LIMIT {limit}", texts.join(" UNION ALL ")),
+        };
+        Ok(sources::Source::composed(text, binds))
+    }
+
+    /// The rows of a part from a position on.
+    fn ordered_rows(
+        &self,
+        part: OrderPart<'_>,
+        from: Option<&IndexPosition>,
+        (limit, matches): (&str, &str),
+        binds: &mut Binds,
+    ) -> Result<OrderedRows<'_>, StatementError> {
+        let Ordered { scan, by, index } = self.ordered;
         let range = by.range.as_ref();
-        let mut bound = |value: Option<&IndexValue>| value.map(|value| bind(&mut binds, value)).transpose();
+        let mut bound = |value: Option<&IndexValue>| value.map(|value| bind(binds, value)).transpose();
         let (lower, upper) =
             (bound(range.and_then(|r| r.lower.as_ref()))?, bound(range.and_then(|r| r.upper.as_ref()))?);
         let from = match from {
             Some(IndexPosition { entry, key, .. }) => Some(OrderedFrom {
-                entry: entry.as_ref().map(|value| bind(&mut binds, value)).transpose()?,
+                entry: entry.as_ref().map(|value| bind(binds, value)).transpose()?,
                 pk: binds.add(key.partition.as_str())?,
                 rk: binds.add(key.row.as_str())?,
                 is_short: is_short(&key.partition) && is_short(&key.row),
@@ -183,20 +238,24 @@ impl PartRead<'_> {
             None => None,
         };
         let (order, has_entries) = (scan.order, part.has_entries);
-        let ordered = OrderedRows { index, order, has_entries, lower, upper, from, limit, matches };
-        let source = match &self.points {
-            Some(points) => {
+        let (limit, matches) = (limit.to_owned(), matches.to_owned());
+        Ok(OrderedRows { index, order, has_entries, lower, upper, from, limit, matches })
+    }
+
+    /// Returns the statement of those rows that match, as far as PostgreSQL decides that.
+    fn filtered(&self, ordered: &OrderedRows<'_>, binds: &mut Binds) -> Result<String, StatementError> {
+        let TablePart { table_id, bucket } = self.part;
+        let empty = binds.empty_object()?;
+        let source = match (&self.points, bucket) {
+            (Some(points), _) => {
                 let (buckets, pks, rks) = columns(points, table_id);
                 ordered.of_points(&binds.add(buckets)?, &binds.add(pks)?, &binds.add(rks)?)
             }
-            None => match bucket {
-                Some(bucket) => ordered.of_buckets(std::iter::once(bucket)),
-                None => ordered.of_buckets(table_id.buckets()),
-            },
+            (None, Some(bucket)) => ordered.of_buckets(std::iter::once(bucket)),
+            (None, None) => ordered.of_buckets(table_id.buckets()),
         };
-        let condition = self.condition(&mut binds)?;
-        let text = ordered.filtered(&source, &condition, self.projection(), &empty);
-        Ok(sources::Source::composed(text, binds))
+        let condition = self.condition(binds)?;
+        Ok(ordered.filtered(&source, &condition, self.projection(), &empty))
     }
 
     /// The filter and the ranges of keys, as far as PostgreSQL compares them.
@@ -247,18 +306,18 @@ struct Windowed<'r> {
 }
 
 impl Windowed<'_> {
-    /// Reads the part window by window, until the page or the part ends.
+    /// Reads a part window by window, until the page or the part ends, or several parts in a single window.
     async fn walk(
         &mut self,
         lease: &mut Lease,
-        part: OrderPart<'_>,
+        parts: &[OrderPart<'_>],
         found: &mut PartRows,
     ) -> Result<(), StatementError> {
-        let mut from = part.from.cloned();
+        let mut from = parts.first().and_then(|part| part.from).cloned();
         let mut has_advanced = !found.rows.is_empty();
         loop {
             let (before, kept) = (Instant::now(), (found.rows.len(), found.bytes));
-            let edge = match self.window(lease, part, from.as_ref(), found).await {
+            let edge = match self.window(lease, parts, from.as_ref(), found).await {
                 // The page was full: only what it did not need took too long.
                 Err(StatementError::Fault(Fault::Timeout)) if found.next.is_some() => {
                     lease.roll_back().await;
@@ -273,15 +332,16 @@ impl Windowed<'_> {
                     return Ok(());
                 }
                 // Fewer rows take less time, unless all are sorted for them.
-                Err(StatementError::Fault(Fault::Timeout)) if self.rows > 1 && self.read.points.is_none() => {
+                Err(StatementError::Fault(Fault::Timeout))
+                    if self.rows > 1 && self.read.points.is_none() && parts.len() == 1 =>
+                {
                     lease.roll_back().await;
                     found.rows.truncate(kept.0);
                     found.bytes = kept.1;
                     // Seen in a snapshot that is given up.
                     found.has_seen_rows = false;
                     self.rows = (self.rows / GROWTH).max(1);
-                    begin(lease, self.limit.filter(|_| self.rows > 1)).await?;
-                    lease.avoid_sorts().await?;
+                    self.read.begin(lease, self.limit.filter(|_| self.rows > 1)).await?;
                     continue;
                 }
                 edge => edge?,
@@ -311,11 +371,12 @@ impl Windowed<'_> {
         lease.limit_statements(left).await
     }
 
-    /// Reads one window; returns the position of the row after it, if there is one. The page may end before.
+    /// Reads one window of each part; returns the position of the row after it, if there is one. The page may end
+    /// before.
     async fn window(
         &mut self,
         lease: &mut Lease,
-        part: OrderPart<'_>,
+        parts: &[OrderPart<'_>],
         from: Option<&IndexPosition>,
         found: &mut PartRows,
     ) -> Result<Option<IndexPosition>, StatementError> {
@@ -324,12 +385,13 @@ impl Windowed<'_> {
         let is_decided = read.is_decided();
         let missing = scan.rows.max(1).saturating_sub(found.rows.len()) + 1;
         let matches = if is_decided { missing } else { window + 1 };
-        let source = read.source(part, from, (window + 1, matches))?;
+        let source = read.source(parts, from, (window + 1, matches))?;
         let with_properties = read.projection() == Projection::Full;
+        let takes_every_row = read.takes_every_row();
         let (mut held, mut examined, mut edge) = (HeldRows::new(window), 0, None);
         let mut visit = |row: &PgRow| {
             found.has_seen_rows = true;
-            examined = number(row, with_properties)?;
+            examined = if takes_every_row { examined + 1 } else { number(row, with_properties)? };
             let (entry, entity) =
                 (entry_of(row, with_properties, index.kind)?, entity(row, with_properties)?);
             if examined > window {
