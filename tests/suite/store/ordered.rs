@@ -359,3 +359,32 @@ async fn buckets_share_the_bytes_of_a_page() {
     let pages = walked(&table, &Scan { bytes: 64 << 10, ..of_partition }).await;
     assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [10]);
 }
+
+/// Statements return more rows than a page has bytes for, and are cut off.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_that_end_by_their_bytes_skip_nothing() {
+    const ENTITIES: i32 = 120;
+    for spread in [1, 8] {
+        let store = open(&fresh_database(), spread).await;
+        let table = table(&store).await;
+        // A third of the entities has no entry.
+        let of = |n: i32| {
+            let text = vec![("T".into(), EdmValue::String("x".repeat(30_000)))];
+            let entry = if n % 3 == 0 { Vec::new() } else { number("N", n) };
+            write(WriteKind::Insert, &(n % 7).to_string(), &n.to_string(), [entry, text].concat())
+        };
+        table.fill((0..ENTITIES).map(of)).await;
+        let index = index(&table, "N", IndexKind::Number).await;
+        for order in [PageOrder::Ascending, PageOrder::Descending] {
+            let everything = ordered(&index, order, None, vec![Span::everything()]);
+            let expected = walked(&table, &everything).await.concat();
+            assert_eq!(expected.len(), ENTITIES as usize);
+            for (bytes, entities) in [(1, 1), (100_000, 3)] {
+                let pages = walked(&table, &Scan { bytes, ..everything.clone() }).await;
+                assert!(pages.iter().all(|page| page.len() <= entities), "{spread}, {order:?}, {bytes}");
+                assert_eq!(pages.len(), ENTITIES as usize / entities, "{spread}, {order:?}, {bytes}");
+                assert_eq!(pages.concat(), expected, "{spread}, {order:?}, {bytes}");
+            }
+        }
+    }
+}

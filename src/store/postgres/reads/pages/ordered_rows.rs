@@ -127,3 +127,63 @@ pub(super) fn entry_of(
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::model::entity::StoredProperties;
+    use crate::protocol::plan::Span;
+
+    fn row(n: i32, length: usize) -> (Stored, Option<IndexValue>) {
+        let text = format!(r#"{{"N":{n},"Text":"{}"}}"#, "x".repeat(length));
+        let properties = StoredProperties::from_stored_text(text);
+        let entity = Stored { key: Key::new("p", n.to_string()), modified: Ticks::MIN, properties };
+        (entity, Some(IndexValue::Number(f64::from(n))))
+    }
+
+    /// The pages of rows, each from the position of the last one on: the numbers of their rows.
+    fn pages(scan: &Scan, rows: &[(Stored, Option<IndexValue>)]) -> Vec<Vec<String>> {
+        let index = Arc::new(PropertyIndex {
+            index_no: 1,
+            table_no: 1,
+            property: "N".into(),
+            kind: IndexKind::Number,
+        });
+        let by = ValueOrder::by("N");
+        let ordered = Ordered { scan, by: &by, index: &index };
+        let (mut pages, mut start) = (Vec::new(), 0);
+        loop {
+            let mut page = PartRows::default();
+            let is_end = |(entity, entry): &(Stored, Option<IndexValue>)| {
+                page.offer(ordered, entity.into(), entry.clone()).is_break()
+            };
+            let end = rows[start..].iter().position(is_end);
+            let weight = |row: &OrderedRow| BorrowedEntity::from(&row.entity).weight();
+            assert_eq!(page.bytes, page.rows.iter().map(weight).sum::<usize>());
+            pages.push(page.rows.into_iter().map(|row| row.entity.key.row).collect());
+            let Some(end) = end else {
+                assert_eq!(page.next, None);
+                return pages;
+            };
+            assert!(end > 0, "the page makes no progress");
+            start += end;
+            let (entity, entry) = &rows[start];
+            assert_eq!(page.next, Some(ordered.position(entry.clone(), entity.key.clone())));
+        }
+    }
+
+    #[test]
+    fn a_page_ends_before_the_row_that_exceeds_its_rows_or_its_bytes() {
+        let everything = Scan::over(vec![Span::everything()]);
+        // The second row is larger than a page.
+        let rows = [row(0, 10), row(1, 5000), row(2, 100), row(3, 100), row(4, 100)];
+        let by_bytes = Scan { bytes: 300, ..everything.clone() };
+        assert_eq!(pages(&by_bytes, &rows), [vec!["0"], vec!["1"], vec!["2", "3"], vec!["4"]]);
+        let least = Scan { bytes: 1, ..everything.clone() };
+        assert_eq!(pages(&least, &rows).len(), rows.len());
+        let by_rows = Scan { rows: 2, ..everything };
+        assert_eq!(pages(&by_rows, &rows), [vec!["0", "1"], vec!["2", "3"], vec!["4"]]);
+        let of_keys = Scan { projection: Projection::SystemOnly, ..by_bytes };
+        assert_eq!(pages(&of_keys, &rows).len(), 1, "properties that are not read have no bytes");
+    }
+}
