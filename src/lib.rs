@@ -23,8 +23,6 @@ mod transfer;
 
 // Public only for the tests, benches and fuzz targets of this repository: not a stable interface.
 #[doc(hidden)]
-pub mod error;
-#[doc(hidden)]
-pub mod protocol;
-#[doc(hidden)]
 pub mod store;
+
+pub(crate) use rowhouse_protocol::{self as protocol, error};

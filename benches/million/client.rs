@@ -6,8 +6,8 @@ use std::net::TcpStream;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rowhouse::protocol::auth::AccountSet;
-use rowhouse::protocol::auth::accounts::{AccountKey, DEVELOPMENT_ACCOUNT as ACCOUNT};
+use rowhouse_protocol::auth::AccountSet;
+use rowhouse_protocol::auth::accounts::{AccountKey, DEVELOPMENT_ACCOUNT as ACCOUNT};
 
 pub struct Client {
     key: AccountKey,

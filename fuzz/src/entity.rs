@@ -1,23 +1,23 @@
 //! An entity on its way from a body into the store and back to a client: nothing
 //! is altered, and nothing that breaks a limit gets in.
 
-use rowhouse::error::Result;
-use rowhouse::protocol::codec::atom::read as atom_read;
-use rowhouse::protocol::codec::atom::write::{Atom, Style};
-use rowhouse::protocol::codec::feed::{Feed, FeedForm};
-use rowhouse::protocol::codec::json::read::{self as json_read, EntityBody};
-use rowhouse::protocol::codec::json::write::{self as json_write, Metadata, MetadataContext};
-use rowhouse::protocol::codec::stored::{self, PropertyFinder};
-use rowhouse::protocol::codec::validated::ValidatedProperties;
-use rowhouse::protocol::model::edm::utf16_len;
-use rowhouse::protocol::model::entity::{Properties, StoredProperties};
-use rowhouse::protocol::model::names::{
+use rowhouse_protocol::codec::atom::read as atom_read;
+use rowhouse_protocol::codec::atom::write::{Atom, Style};
+use rowhouse_protocol::codec::feed::{Feed, FeedForm};
+use rowhouse_protocol::codec::json::read::{self as json_read, EntityBody};
+use rowhouse_protocol::codec::json::write::{self as json_write, Metadata, MetadataContext};
+use rowhouse_protocol::codec::stored::{self, PropertyFinder};
+use rowhouse_protocol::codec::validated::ValidatedProperties;
+use rowhouse_protocol::error::Result;
+use rowhouse_protocol::model::edm::utf16_len;
+use rowhouse_protocol::model::entity::{Properties, StoredProperties};
+use rowhouse_protocol::model::names::{
     MAX_BINARY, MAX_ENTITY, MAX_KEY, MAX_PROPERTIES, MAX_PROPERTY_NAME, MAX_STRING, ordinal,
 };
-use rowhouse::protocol::model::{EdmValue, Entity, IfMatch, Key, Stored};
-use rowhouse::protocol::plan::write::single;
-use rowhouse::protocol::plan::{Change, Write, WriteKind, decide};
-use rowhouse::protocol::request::operation::{EntityWrite, ValidatedEntity, WriteVerb};
+use rowhouse_protocol::model::{EdmValue, Entity, IfMatch, Key, Stored};
+use rowhouse_protocol::plan::write::single;
+use rowhouse_protocol::plan::{Change, Write, WriteKind, decide};
+use rowhouse_protocol::request::operation::{EntityWrite, ValidatedEntity, WriteVerb};
 
 use crate::{assert_refused, assert_same, now};
 

@@ -1,9 +1,9 @@
 //! Filters printed again, and entities to try them on.
 
-use rowhouse::protocol::codec::stored;
-use rowhouse::protocol::model::names::{KeyPart, check_body_key};
-use rowhouse::protocol::model::{EdmValue, Key, Stored, Ticks, lexical};
-use rowhouse::protocol::odata::{Expr, Operand};
+use rowhouse_protocol::codec::stored;
+use rowhouse_protocol::model::names::{KeyPart, check_body_key};
+use rowhouse_protocol::model::{EdmValue, Key, Stored, Ticks, lexical};
+use rowhouse_protocol::odata::{Expr, Operand};
 
 /// The text of an expression, with as few parentheses as it can have.
 pub fn print(expr: &Expr) -> String {

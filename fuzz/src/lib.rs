@@ -7,13 +7,13 @@ pub mod filter;
 
 use std::fmt::Debug;
 
-use rowhouse::error::{Code, Error};
-use rowhouse::protocol::auth::AccountSet;
-use rowhouse::protocol::codec::failure::{self, ErrorContext};
-use rowhouse::protocol::codec::{multipart, xml};
-use rowhouse::protocol::model::Ticks;
-use rowhouse::protocol::odata::Grammar;
-use rowhouse::protocol::request::Head;
+use rowhouse_protocol::auth::AccountSet;
+use rowhouse_protocol::codec::failure::{self, ErrorContext};
+use rowhouse_protocol::codec::{multipart, xml};
+use rowhouse_protocol::error::{Code, Error};
+use rowhouse_protocol::model::Ticks;
+use rowhouse_protocol::odata::Grammar;
+use rowhouse_protocol::request::Head;
 
 /// The account that every request is for.
 pub const ACCOUNT: &str = "acct";

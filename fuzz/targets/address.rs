@@ -3,11 +3,11 @@
 //! path. Printed again, a resource is the same resource.
 
 use libfuzzer_sys::fuzz_target;
-use rowhouse::error::Result;
-use rowhouse::protocol::codec::uri::{entity_address, escape};
-use rowhouse::protocol::model::Key;
-use rowhouse::protocol::request::{Head, Resource, Target, target};
 use rowhouse_fuzz::{ACCOUNT, accounts, assert_refused, fields};
+use rowhouse_protocol::codec::uri::{entity_address, escape};
+use rowhouse_protocol::error::Result;
+use rowhouse_protocol::model::Key;
+use rowhouse_protocol::request::{Head, Resource, Target, target};
 
 fuzz_target!(|data: &[u8]| {
     let Some([host, path]) = fields(data) else { return };

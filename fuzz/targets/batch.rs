@@ -3,14 +3,14 @@
 //! they are framed, and what a change set of them means.
 
 use libfuzzer_sys::fuzz_target;
-use rowhouse::error::{Code, Error};
-use rowhouse::protocol::codec::multipart::{self, InnerAnswer, MAX_PARTS, Part};
-use rowhouse::protocol::plan;
-use rowhouse::protocol::request::batch::{self, Batch, MAX_OPERATIONS};
-use rowhouse::protocol::request::operation::Context;
-use rowhouse::protocol::request::options::NO_OPTIONS;
-use rowhouse::protocol::request::{Head, target};
 use rowhouse_fuzz::{PLAIN, accounts, assert_refused};
+use rowhouse_protocol::codec::multipart::{self, InnerAnswer, MAX_PARTS, Part};
+use rowhouse_protocol::error::{Code, Error};
+use rowhouse_protocol::plan;
+use rowhouse_protocol::request::batch::{self, Batch, MAX_OPERATIONS};
+use rowhouse_protocol::request::operation::Context;
+use rowhouse_protocol::request::options::NO_OPTIONS;
+use rowhouse_protocol::request::{Head, target};
 
 const BOUNDARY: &str = "b";
 /// Never part of an input that is compared.

@@ -3,9 +3,9 @@
 //! only one version satisfies it.
 
 use libfuzzer_sys::fuzz_target;
-use rowhouse::protocol::model::version::etag;
-use rowhouse::protocol::model::{IfMatch, Ticks};
 use rowhouse_fuzz::{assert_refused, now};
+use rowhouse_protocol::model::version::etag;
+use rowhouse_protocol::model::{IfMatch, Ticks};
 
 fuzz_target!(|data: &[u8]| {
     if let Some((raw, rest)) = data.split_first_chunk::<8>()

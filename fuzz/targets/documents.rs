@@ -3,10 +3,10 @@
 //! was read prints as a document that is read the same, and so is what is stored.
 
 use libfuzzer_sys::fuzz_target;
-use rowhouse::protocol::codec::properties::Layout;
-use rowhouse::protocol::codec::xml::{self, Element, Namespace};
-use rowhouse::protocol::codec::{policies, properties};
 use rowhouse_fuzz::assert_refused;
+use rowhouse_protocol::codec::properties::Layout;
+use rowhouse_protocol::codec::xml::{self, Element, Namespace};
+use rowhouse_protocol::codec::{policies, properties};
 
 fuzz_target!(|data: &[u8]| {
     tree(data);

@@ -3,19 +3,19 @@
 //! that finds what the meaning says.
 
 use libfuzzer_sys::fuzz_target;
-use rowhouse::error::{Code, Error};
-use rowhouse::protocol::codec::stored;
-use rowhouse::protocol::model::{Key, Stored};
-use rowhouse::protocol::odata::{self, Expr};
-use rowhouse::protocol::plan::filter::{Subject, predicate};
-use rowhouse::protocol::plan::page::token;
-use rowhouse::protocol::plan::predicate::{EntityView, Prepared};
-use rowhouse::protocol::plan::span::first_whole_partition;
-use rowhouse::protocol::plan::{Predicate, Span, query};
-use rowhouse::protocol::request::QueryOptions;
 use rowhouse::store::postgres::sql_of;
 use rowhouse_fuzz::filter::{Mentioned, comparisons, print};
 use rowhouse_fuzz::{COMPARISONS, EXTENDED, PLAIN, assert_refused, assert_same, now};
+use rowhouse_protocol::codec::stored;
+use rowhouse_protocol::error::{Code, Error};
+use rowhouse_protocol::model::{Key, Stored};
+use rowhouse_protocol::odata::{self, Expr};
+use rowhouse_protocol::plan::filter::{Subject, predicate};
+use rowhouse_protocol::plan::page::token;
+use rowhouse_protocol::plan::predicate::{EntityView, Prepared};
+use rowhouse_protocol::plan::span::first_whole_partition;
+use rowhouse_protocol::plan::{Predicate, Span, query};
+use rowhouse_protocol::request::QueryOptions;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };

@@ -2,14 +2,14 @@
 //! Whole requests, as HTTP/1.1 writes them, from their address to their plan.
 
 use libfuzzer_sys::fuzz_target;
-use rowhouse::error::Result;
-use rowhouse::protocol::auth::{self, Credentials, bearer};
-use rowhouse::protocol::plan;
-use rowhouse::protocol::request::batch::Batch;
-use rowhouse::protocol::request::operation::Context;
-use rowhouse::protocol::request::options::Options;
-use rowhouse::protocol::request::{self, Head, RequestKind, allowed_methods, target};
 use rowhouse_fuzz::{EXTENDED, accounts, assert_refused, http, now};
+use rowhouse_protocol::auth::{self, Credentials, bearer};
+use rowhouse_protocol::error::Result;
+use rowhouse_protocol::plan;
+use rowhouse_protocol::request::batch::Batch;
+use rowhouse_protocol::request::operation::Context;
+use rowhouse_protocol::request::options::Options;
+use rowhouse_protocol::request::{self, Head, RequestKind, allowed_methods, target};
 
 fuzz_target!(|data: &[u8]| {
     let Some((head, body)) = http(data) else { return };

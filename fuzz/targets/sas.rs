@@ -3,16 +3,16 @@
 //! one that was made from these fields, a line each, proves just them.
 
 use libfuzzer_sys::fuzz_target;
-use rowhouse::error::{Code, Result};
-use rowhouse::protocol::auth::Identity;
-use rowhouse::protocol::auth::accounts::AccountKey;
-use rowhouse::protocol::auth::issue::{Grant, SasSubject};
-use rowhouse::protocol::auth::permissions::KeyRange;
-use rowhouse::protocol::auth::sas::{Claim, Use};
-use rowhouse::protocol::codec::policies::read_time;
-use rowhouse::protocol::model::Ticks;
-use rowhouse::protocol::request::options::Options;
 use rowhouse_fuzz::{ACCOUNT, accounts, assert_refused, fields, now};
+use rowhouse_protocol::auth::Identity;
+use rowhouse_protocol::auth::accounts::AccountKey;
+use rowhouse_protocol::auth::issue::{Grant, SasSubject};
+use rowhouse_protocol::auth::permissions::KeyRange;
+use rowhouse_protocol::auth::sas::{Claim, Use};
+use rowhouse_protocol::codec::policies::read_time;
+use rowhouse_protocol::error::{Code, Result};
+use rowhouse_protocol::model::Ticks;
+use rowhouse_protocol::request::options::Options;
 
 fuzz_target!(|data: &[u8]| {
     let accounts = accounts();

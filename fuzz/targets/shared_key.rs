@@ -6,11 +6,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::DateTime;
 use libfuzzer_sys::fuzz_target;
-use rowhouse::error::{Code, Result};
-use rowhouse::protocol::auth::{self, AccountSet, Credentials, Identity};
-use rowhouse::protocol::request::options::NO_OPTIONS;
-use rowhouse::protocol::request::{Head, Target, target};
 use rowhouse_fuzz::{ACCOUNT, accounts, assert_refused, http, now};
+use rowhouse_protocol::auth::{self, AccountSet, Credentials, Identity};
+use rowhouse_protocol::error::{Code, Result};
+use rowhouse_protocol::request::options::NO_OPTIONS;
+use rowhouse_protocol::request::{Head, Target, target};
 
 /// Seconds that a date may be off.
 const SKEW: i64 = 15 * 60;

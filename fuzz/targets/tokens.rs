@@ -3,11 +3,11 @@
 //! else is one. Where a page may begin at keys, no text is read as both.
 
 use libfuzzer_sys::fuzz_target;
-use rowhouse::protocol::model::{Key, PageOrder};
-use rowhouse::protocol::plan::page::{
+use rowhouse_fuzz::{assert_refused, now};
+use rowhouse_protocol::model::{Key, PageOrder};
+use rowhouse_protocol::plan::page::{
     entity_tokens, read_entity_tokens, read_table_token, read_token, table_token, token,
 };
-use rowhouse_fuzz::{assert_refused, now};
 
 /// Bytes of text whose token is not too long.
 const MOST: usize = 6000;

@@ -4,10 +4,10 @@
 
 use chrono::DateTime;
 use libfuzzer_sys::fuzz_target;
-use rowhouse::protocol::codec::json::read::typed_value;
-use rowhouse::protocol::codec::policies::read_time;
-use rowhouse::protocol::model::{EdmType, EdmValue, Ticks, lexical};
 use rowhouse_fuzz::{assert_refused, assert_same};
+use rowhouse_protocol::codec::json::read::typed_value;
+use rowhouse_protocol::codec::policies::read_time;
+use rowhouse_protocol::model::{EdmType, EdmValue, Ticks, lexical};
 
 fuzz_target!(|data: &[u8]| {
     let Some((first, rest)) = data.split_first() else { return };

@@ -10,8 +10,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::error::Code;
-use crate::observe::metrics::OperationLabel;
 use crate::protocol::model::Ticks;
+use crate::protocol::request::OperationLabel;
 
 /// Number of requests that are kept.
 pub(crate) const KEPT: usize = 1024;

@@ -12,10 +12,11 @@ use crate::error::Code;
 use crate::observe::metrics::database_time::DatabaseTime;
 use crate::observe::metrics::requests::RequestInFlight;
 use crate::observe::metrics::warning_limiter::WarningLimiter;
-use crate::observe::metrics::{Ending, METRICS, OperationLabel, Scheme};
+use crate::observe::metrics::{Ending, METRICS};
 use crate::observe::trace::SpanFields;
 use crate::protocol::model::TableName;
 use crate::protocol::request::{Head, RequestKind, Resource, Target};
+use crate::protocol::request::{OperationLabel, Scheme};
 
 /// Maximum characters of a table's name in the log: more than any valid name has.
 const MAX_NAME: usize = 64;

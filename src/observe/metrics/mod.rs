@@ -7,7 +7,6 @@
 pub(crate) mod cells;
 pub(crate) mod database_time;
 pub(crate) mod nodes;
-pub(crate) mod operation;
 pub(crate) mod process;
 pub(crate) mod requests;
 pub(crate) mod scans;
@@ -15,7 +14,6 @@ pub(crate) mod text;
 pub(crate) mod warning_limiter;
 
 use cells::{Counter, Gauge, Histogram};
-pub(crate) use operation::{OperationLabel, Scheme};
 pub(crate) use requests::Ending;
 use requests::Requests;
 use scans::{FilterMetrics, ScanCosts};

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use super::cells::{Counter, Histogram, HistogramCounts, SHARDS, shard};
-use super::operation::{OperationLabel, Scheme};
 use crate::error::Code;
+use crate::protocol::request::{OperationLabel, Scheme};
 
 /// Bucket bounds for durations, in microseconds.
 pub(crate) const DURATIONS: [u64; 16] = [

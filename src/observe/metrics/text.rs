@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 
 use super::cells::HistogramCounts;
 use super::nodes::{self, NodeMetrics};
-use super::operation::{OperationLabel, Scheme};
 use super::requests::Requests;
 use super::scans::{FilterMetrics, FilteredRows};
 use super::{METRICS, Metrics, PoolMetrics, process};
+use crate::protocol::request::{OperationLabel, Scheme};
 
 /// A text format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use super::call::Call;
 use super::guard::Admission;
 use super::reply::Refusal;
 use super::route::Route;
-use crate::observe::metrics::OperationLabel;
+use crate::protocol::request::OperationLabel;
 use crate::service::Observed;
 
 /// The target of the lines, by which a filter of the log selects them.

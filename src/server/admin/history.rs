@@ -181,8 +181,8 @@ fn point(before: &RequestTotals, now: &RequestTotals) -> HistoryPoint {
 mod tests {
     use super::*;
     use crate::observe::metrics::Ending;
-    use crate::observe::metrics::OperationLabel;
     use crate::observe::metrics::requests::Requests;
+    use crate::protocol::request::OperationLabel;
 
     static REQUESTS: Requests = Requests::new();
 

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Code;
-use crate::observe::metrics::OperationLabel::{self, *};
 use crate::protocol::model::TableName;
+use crate::protocol::request::OperationLabel::{self, *};
 
 /// The errors that rules can order: those that a request can get without a mistake of the sender.
 const ERRORS: [Code; 18] = [

@@ -5,16 +5,20 @@ use std::path::Path;
 
 use super::{Source, code, sources};
 
-/// The names of a module from the root of the crate on.
+/// The names of a module, of which the first is its crate: `src` for the root package.
 pub(super) type Module = Vec<String>;
 
 /// A name that a `use` brings into a module, and the path that it stands for.
 type Names = BTreeMap<String, Module>;
 
-/// The module that a file below `src` holds.
+/// The module that a file below `src` or `crates/NAME/src` holds.
 pub(super) fn module(path: &Path) -> Module {
     let mut names: Module =
         path.with_extension("").iter().map(|n| n.to_string_lossy().into_owned()).collect();
+    if names.first().is_some_and(|first| first == "crates") {
+        names.remove(2);
+        names.remove(0);
+    }
     if names.last().is_some_and(|last| matches!(last.as_str(), "mod" | "lib" | "main")) {
         names.pop();
     }
@@ -73,7 +77,7 @@ fn paths(text: &str, before: &Module, found: &mut Vec<(Module, String)>) {
     }
 }
 
-/// The paths into the crate that the code of a module names, from the root on, and how it calls their ends.
+/// The paths into its crate that the code of a module names, with the crate, and how it calls their ends.
 pub(super) fn named(own: &Module, code: &str) -> Vec<(Module, String)> {
     let mut found = Vec::new();
     for root in ["crate::", "super::", "self::"] {
@@ -83,7 +87,7 @@ pub(super) fn named(own: &Module, code: &str) -> Vec<(Module, String)> {
             }
             let (mut base, mut rest) = (own.clone(), &code[at + root.len()..]);
             match root {
-                "crate::" => base.clear(),
+                "crate::" => base.truncate(1),
                 "super::" => {
                     base.pop();
                     while let Some(further) = rest.strip_prefix("super::") {
@@ -123,8 +127,8 @@ fn imported(own: &Module, code: &str) -> Names {
 /// Follows a path to the module in which its item stands, through what other modules
 /// hand on.
 fn resolve(path: &Module, modules: &BTreeMap<Module, Names>, depth: usize) -> Module {
-    let mut at = Module::new();
-    for (index, step) in path.iter().enumerate() {
+    let mut at: Module = path.iter().take(1).cloned().collect();
+    for (index, step) in path.iter().enumerate().skip(1) {
         let mut next = at.clone();
         next.push(step.clone());
         if modules.contains_key(&next) {
@@ -133,7 +137,7 @@ fn resolve(path: &Module, modules: &BTreeMap<Module, Names>, depth: usize) -> Mo
         {
             let onward = onward.iter().chain(&path[index + 1..]).cloned().collect();
             let end = resolve(&onward, modules, depth - 1);
-            return if end.is_empty() { at } else { end };
+            return if end.len() > 1 { end } else { at };
         } else {
             break;
         }
@@ -209,8 +213,7 @@ fn circle(imports: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
 fn circles(sources: &[(Module, String)]) -> BTreeMap<String, String> {
     let found = imports_by_folder(sources).into_iter().filter_map(|(folder, imports)| {
         let way = circle(&imports)?.join(" -> ");
-        let folder = std::iter::once("src".to_owned()).chain(folder).collect::<Vec<_>>().join("/");
-        Some((folder, way))
+        Some((folder.join("/"), way))
     });
     found.collect()
 }
@@ -223,7 +226,8 @@ fn no_modules_of_a_folder_import_each_other_in_a_circle() {
 }
 
 fn checked(files: &[(&str, &str)]) -> BTreeMap<String, String> {
-    let files: Vec<_> = files.iter().map(|(path, text)| (module(Path::new(path)), code(text))).collect();
+    let source = |(path, text): &(&str, &str)| (module(&Path::new("src").join(path)), code(text));
+    let files: Vec<_> = files.iter().map(source).collect();
     circles(&files)
 }
 

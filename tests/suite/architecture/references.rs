@@ -1,6 +1,7 @@
 //! What the code refers to is there: sections and numbered choices of docs/reference/protocol.md.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use super::files;
 
@@ -55,9 +56,9 @@ fn references_to_nothing_are_noticed() {
 
 #[test]
 fn every_section_and_choice_that_is_referred_to_is_there() {
-    let folders = [("src", "rs"), ("tests", "rs"), ("benches", "rs"), ("fuzz", "rs"), ("docs", "md")];
-    let files: Vec<_> =
-        folders.into_iter().flat_map(|(folder, extension)| files(folder, extension)).collect();
+    let code = ["src", "crates", "tests", "benches", "fuzz"].map(|folder| (folder, "rs"));
+    let folders = code.into_iter().chain([("docs", "md")]);
+    let files: Vec<_> = folders.flat_map(|(folder, extension)| files(folder, extension)).collect();
     let wrong: Vec<String> = files
         .iter()
         .flat_map(|(path, text)| {
@@ -66,7 +67,9 @@ fn every_section_and_choice_that_is_referred_to_is_there() {
         .collect();
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
     let in_code = |mark: &str| -> usize {
-        let code = files.iter().filter(|(path, _)| path.starts_with("src") || path.starts_with("tests"));
+        let is_code =
+            |path: &PathBuf| ["src", "crates", "tests"].iter().any(|folder| path.starts_with(folder));
+        let code = files.iter().filter(|(path, _)| is_code(path));
         code.map(|(_, text)| numbers(text, mark).count()).sum()
     };
     assert!(in_code(SECTION) > 100 && in_code(CHOICE) > 20, "references are still spelled so");

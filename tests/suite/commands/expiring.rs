@@ -1,6 +1,6 @@
 //! `rowhouse expire`, and the servers that delete what has expired.
 
-use rowhouse::protocol::model::Ticks;
+use rowhouse_protocol::model::Ticks;
 use serde_json::json;
 use sqlx::{Connection as _, Executor as _, PgConnection};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use rowhouse::error::Code;
+use rowhouse_protocol::error::Code;
 
 use super::cells;
 

@@ -10,7 +10,7 @@ mod errors;
 mod proofs;
 
 use proofs::{Proof, read, root};
-use rowhouse::error::Code;
+use rowhouse_protocol::error::Code;
 
 const SOURCE: &str = "tests/suite/compatibility/page.md";
 const PAGE: &str = "docs/reference/compatibility.md";

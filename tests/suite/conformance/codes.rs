@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use rowhouse::error::Code;
+use rowhouse_protocol::error::Code;
 use serde_json::json;
 
 use crate::support::batch::post;

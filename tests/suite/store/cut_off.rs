@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use rowhouse::protocol::model::{EdmValue, Key, PageOrder};
-use rowhouse::protocol::odata::{self, Grammar};
-use rowhouse::protocol::plan::filter::{Subject, predicate};
-use rowhouse::protocol::plan::{Predicate, Scan, Span, Write, WriteKind};
 use rowhouse::store::postgres::{PgOptions, PgStore};
+use rowhouse_protocol::model::{EdmValue, Key, PageOrder};
+use rowhouse_protocol::odata::{self, Grammar};
+use rowhouse_protocol::plan::filter::{Subject, predicate};
+use rowhouse_protocol::plan::{Predicate, Scan, Span, Write, WriteKind};
 use sqlx::{Connection, PgConnection};
 
 use super::contract::{TestTable, table, write};

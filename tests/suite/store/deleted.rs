@@ -6,15 +6,15 @@
 use std::time::Duration;
 
 use futures_util::future::join;
-use rowhouse::error::Code;
-use rowhouse::protocol::model::{Key, Ticks};
-use rowhouse::protocol::plan::index::IndexKind;
 use rowhouse::store::postgres::{PgOptions, PgStore};
 use rowhouse::store::sqlite::{Location, SqliteOptions, SqliteStore};
 use rowhouse::store::{
     AddedIndex, DeletedScan, DeletedTable, DeletedTables, Expiry, ExpiryRule, Failure, Fault, IndexState,
     Indexes, NewIndex, TableRecords, TableSize, Tables, Undeletion, Upkeep,
 };
+use rowhouse_protocol::error::Code;
+use rowhouse_protocol::model::{Key, Ticks};
+use rowhouse_protocol::plan::index::IndexKind;
 use sqlx::{Connection, Executor, PgConnection};
 
 use super::contract::{TestTable, insert, name, now, refusal, table};

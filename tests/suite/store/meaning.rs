@@ -7,10 +7,10 @@ use std::ops::Deref;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use rowhouse::protocol::codec::stored;
-use rowhouse::protocol::model::entity::Properties;
-use rowhouse::protocol::model::{CaseFold, CompareOp, EdmValue, Stored, TextTest};
-use rowhouse::protocol::plan::{Field, Predicate, WriteKind};
+use rowhouse_protocol::codec::stored;
+use rowhouse_protocol::model::entity::Properties;
+use rowhouse_protocol::model::{CaseFold, CompareOp, EdmValue, Stored, TextTest};
+use rowhouse_protocol::plan::{Field, Predicate, WriteKind};
 
 use super::contract::{TestTable, write};
 use crate::support::store::AnyStore;

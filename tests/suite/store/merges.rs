@@ -4,10 +4,10 @@ use futures_util::future::join_all;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use rowhouse::error::Code;
-use rowhouse::protocol::model::entity::{Entity, Properties};
-use rowhouse::protocol::model::{EdmValue, IfMatch, Key, Ticks};
-use rowhouse::protocol::plan::{Write, WriteKind};
+use rowhouse_protocol::error::Code;
+use rowhouse_protocol::model::entity::{Entity, Properties};
+use rowhouse_protocol::model::{EdmValue, IfMatch, Key, Ticks};
+use rowhouse_protocol::plan::{Write, WriteKind};
 use sqlx::{Connection, PgConnection, Row};
 
 use super::contract::{TestTable, now, number, refusal, sent, table, write};

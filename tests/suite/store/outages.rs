@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use rowhouse::protocol::model::{IfMatch, Key};
-use rowhouse::protocol::plan::WriteKind;
 use rowhouse::store::postgres::{PgOptions, PgStore, StartError};
 use rowhouse::store::{Failure, Fault};
+use rowhouse_protocol::model::{IfMatch, Key};
+use rowhouse_protocol::plan::WriteKind;
 use sqlx::{Connection, Executor, PgConnection};
 
 use super::contract::{insert, number, table, write};

@@ -8,9 +8,9 @@ use crate::support::store::AnyStore;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use rowhouse::protocol::model::entity::Properties;
-use rowhouse::protocol::model::{CompareOp, EdmValue, IfMatch, Key, PageOrder};
-use rowhouse::protocol::plan::{Predicate, Projection, Scan, Span, Write, WriteKind};
+use rowhouse_protocol::model::entity::Properties;
+use rowhouse_protocol::model::{CompareOp, EdmValue, IfMatch, Key, PageOrder};
+use rowhouse_protocol::plan::{Predicate, Projection, Scan, Span, Write, WriteKind};
 
 use super::contract::{TestTable, compare, everything, insert, number, point, scan, sent, table, write};
 

@@ -4,8 +4,8 @@ use crate::support::store::AnyStore;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use rowhouse::protocol::model::{CaseFold, CompareOp, EdmValue, Key, TextTest};
-use rowhouse::protocol::plan::{Field, Predicate, Projection};
+use rowhouse_protocol::model::{CaseFold, CompareOp, EdmValue, Key, TextTest};
+use rowhouse_protocol::plan::{Field, Predicate, Projection};
 
 use super::contract::{compare, everything, point, table};
 use super::meaning::{fill_at_random, holds};

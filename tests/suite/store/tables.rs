@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use rowhouse::error::Code;
-use rowhouse::protocol::model::{CompareOp, EdmValue, Key};
-use rowhouse::protocol::plan::span::starting_at;
-use rowhouse::protocol::plan::{Field, Predicate, Span, TableScan};
 use rowhouse::store::TableSize;
+use rowhouse_protocol::error::Code;
+use rowhouse_protocol::model::{CompareOp, EdmValue, Key};
+use rowhouse_protocol::plan::span::starting_at;
+use rowhouse_protocol::plan::{Field, Predicate, Span, TableScan};
 
 use super::contract::{TestTable, account, everything, insert, name, now, refusal, table};
 use crate::support::store::AnyStore;

@@ -4,10 +4,10 @@ use crate::support::store::AnyStore;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use rowhouse::protocol::codec::stored;
-use rowhouse::protocol::model::entity::Properties;
-use rowhouse::protocol::model::{EdmValue, Ticks};
-use rowhouse::protocol::plan::WriteKind;
+use rowhouse_protocol::codec::stored;
+use rowhouse_protocol::model::entity::Properties;
+use rowhouse_protocol::model::{EdmValue, Ticks};
+use rowhouse_protocol::plan::WriteKind;
 
 use super::contract::{table, write};
 

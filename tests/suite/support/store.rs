@@ -1,13 +1,13 @@
 //! Any of the stores, with the whole contract.
 
-use rowhouse::protocol::model::{Key, Stored, TableRef};
-use rowhouse::protocol::plan::Scan;
 use rowhouse::store::postgres::PgStore;
 use rowhouse::store::sqlite::SqliteStore;
 use rowhouse::store::{
     DeletedTables, Entities, Expiry, Indexes, Loads, Reset, StoreResult, StoredAccounts, Tables, Totals,
     Upkeep,
 };
+use rowhouse_protocol::model::{Key, Stored, TableRef};
+use rowhouse_protocol::plan::Scan;
 
 /// A page whose entities were collected.
 #[derive(Debug, Clone, PartialEq)]

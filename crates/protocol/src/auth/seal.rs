@@ -1,0 +1,156 @@
+//! How account keys are stored: sealed, that is, encrypted under the master key and bound to their
+//! account and slot.
+//!
+//! A sealed key is a format byte (1), the nonce (24 bytes), and the key encrypted with
+//! XChaCha20-Poly1305 (16 bytes longer than the key). The associated data is the format byte, the
+//! digit of the slot and the name of the account, so a sealed key cannot be decrypted in another
+//! account or slot.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chacha20poly1305::aead::{Aead, KeyInit, Payload};
+use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+
+/// Bytes of a nonce. Random nonces of this length do not collide in practice.
+pub const NONCE: usize = 24;
+/// The format byte.
+const FORM: u8 = 1;
+
+/// One of an account's two keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeySlot {
+    First,
+    Second,
+}
+
+impl KeySlot {
+    /// Both slots, in order.
+    pub const BOTH: [KeySlot; 2] = [KeySlot::First, KeySlot::Second];
+
+    /// Returns 0 or 1, for arrays.
+    pub fn index(self) -> usize {
+        usize::from(self == KeySlot::Second)
+    }
+
+    fn digit(self) -> u8 {
+        match self {
+            KeySlot::First => b'1',
+            KeySlot::Second => b'2',
+        }
+    }
+}
+
+/// The key that account keys are encrypted under. `Debug` does not print it.
+#[derive(Clone)]
+pub struct MasterKey(XChaCha20Poly1305);
+
+impl std::fmt::Debug for MasterKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("MasterKey(…)")
+    }
+}
+
+impl MasterKey {
+    /// Reads 32 bytes in base64; `None` for anything else.
+    pub fn parse(text: &str) -> Option<Self> {
+        let bytes = STANDARD.decode(text.trim()).ok()?;
+        Some(Self(XChaCha20Poly1305::new_from_slice(&bytes).ok()?))
+    }
+
+    /// Encrypts a key of an account. A nonce must never be reused.
+    pub fn seal(&self, account: &str, slot: KeySlot, nonce: [u8; NONCE], key: &[u8]) -> Option<Vec<u8>> {
+        let payload = Payload { msg: key, aad: &bound_to(account, slot) };
+        let encrypted = self.0.encrypt(&XNonce::from(nonce), payload).ok()?;
+        Some([&[FORM], &nonce[..], &encrypted].concat())
+    }
+
+    /// Decrypts a key that [`MasterKey::seal`] sealed; `None` if it belongs to another master key,
+    /// account or slot, or was altered.
+    pub fn open(&self, account: &str, slot: KeySlot, sealed: &[u8]) -> Option<Vec<u8>> {
+        let (nonce, encrypted) = sealed.strip_prefix(&[FORM])?.split_first_chunk::<NONCE>()?;
+        let payload = Payload { msg: encrypted, aad: &bound_to(account, slot) };
+        self.0.decrypt(&XNonce::from(*nonce), payload).ok()
+    }
+}
+
+/// The current master key and, while it is being replaced, the previous one.
+#[derive(Debug, Clone)]
+pub struct MasterKeys {
+    /// Encrypts, and is tried first to decrypt.
+    pub now: MasterKey,
+    /// Only decrypts.
+    pub old: Option<MasterKey>,
+}
+
+impl MasterKeys {
+    /// As [`MasterKey::open`], with either key.
+    pub fn open(&self, account: &str, slot: KeySlot, sealed: &[u8]) -> Option<Vec<u8>> {
+        let old = || self.old.as_ref()?.open(account, slot, sealed);
+        self.now.open(account, slot, sealed).or_else(old)
+    }
+}
+
+fn bound_to(account: &str, slot: KeySlot) -> Vec<u8> {
+    [&[FORM, slot.digit()], account.as_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn master(byte: u8) -> MasterKey {
+        MasterKey::parse(&STANDARD.encode([byte; 32])).unwrap()
+    }
+
+    fn nonce() -> [u8; NONCE] {
+        std::array::from_fn(|i| i as u8)
+    }
+
+    /// Computed by an independent program, from the text of the RFC.
+    const VECTOR: &str = "01000102030405060708090a0b0c0d0e0f1011121314151617cc72cde2927531ce49aaef289693dddf2ba34e606c8e4d0a8f60c9fe1a4d161487bb09eb7d1dd47b9a6cbaf2a73d626f6ae2dd5b1ce99a41449d31620a20683a50b5826fb0e9f62fce79b1ed8ad878d1";
+
+    #[test]
+    fn the_form_is_fixed() {
+        let key: Vec<u8> = (100..164).collect();
+        let sealed = master(7).seal("myaccount", KeySlot::Second, nonce(), &key).unwrap();
+        let hex: String = sealed.iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(hex, VECTOR);
+        assert_eq!(master(7).open("myaccount", KeySlot::Second, &sealed), Some(key));
+    }
+
+    #[test]
+    fn a_sealed_key_opens_in_its_place_only_and_whole_only() {
+        let sealed = master(7).seal("acct", KeySlot::First, nonce(), b"secret").unwrap();
+        assert!(master(7).open("acct", KeySlot::First, &sealed).is_some());
+        assert_eq!(master(8).open("acct", KeySlot::First, &sealed), None);
+        assert_eq!(master(7).open("acct2", KeySlot::First, &sealed), None);
+        assert_eq!(master(7).open("acct", KeySlot::Second, &sealed), None);
+        for at in 0..sealed.len() {
+            let mut altered = sealed.clone();
+            altered[at] ^= 1;
+            assert_eq!(master(7).open("acct", KeySlot::First, &altered), None, "byte {at}");
+            assert_eq!(master(7).open("acct", KeySlot::First, &sealed[..at]), None, "{at} bytes");
+        }
+    }
+
+    #[test]
+    fn of_two_master_keys_either_opens_and_the_new_one_seals() {
+        let both = MasterKeys { now: master(8), old: Some(master(7)) };
+        let open = |keys: &MasterKeys, sealed: &[u8]| keys.open("acct", KeySlot::First, sealed);
+        let old = master(7).seal("acct", KeySlot::First, nonce(), b"secret").unwrap();
+        let new = both.now.seal("acct", KeySlot::First, nonce(), b"secret").unwrap();
+        assert_eq!(master(8).open("acct", KeySlot::First, &new).as_deref(), Some(&b"secret"[..]));
+        assert!(open(&both, &old).is_some() && open(&both, &new).is_some());
+        let without = MasterKeys { old: None, ..both };
+        assert!(open(&without, &old).is_none() && open(&without, &new).is_some());
+    }
+
+    #[test]
+    fn a_master_key_is_32_bytes_in_base64() {
+        for text in ["", "x", "AAAA", &STANDARD.encode([0; 31]), &STANDARD.encode([0; 33])] {
+            assert!(MasterKey::parse(text).is_none(), "{text}");
+        }
+        assert!(MasterKey::parse(&format!(" {}\n", STANDARD.encode([0; 32]))).is_some());
+        assert_eq!(format!("{:?}", master(1)), "MasterKey(…)");
+    }
+}

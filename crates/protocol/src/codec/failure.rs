@@ -1,0 +1,123 @@
+//! Error bodies (protocol §4.7).
+
+use super::strings::push_string;
+use super::xml::push_text;
+use crate::error::Error;
+use crate::model::Ticks;
+
+/// What an error body contains besides the error.
+#[derive(Debug, Clone, Copy)]
+pub struct ErrorContext<'a> {
+    pub request_id: &'a str,
+    pub now: Ticks,
+}
+
+/// Returns the message for clients: index prefix, text, request id and time.
+fn message(error: &Error, context: &ErrorContext<'_>) -> String {
+    let prefix = error.index.map(|i| format!("{i}:")).unwrap_or_default();
+    format!(
+        "{prefix}{}\nRequestId:{}\nTime:{}",
+        error.text(),
+        context.request_id,
+        context.now.to_seven_digits()
+    )
+}
+
+/// Prints `{"odata.error":…}`, the same at every metadata level.
+pub fn json(error: &Error, context: &ErrorContext<'_>) -> String {
+    let mut out = String::with_capacity(256);
+    out.push_str("{\"odata.error\":{\"code\":");
+    push_string(&mut out, error.code.facts().code);
+    out.push_str(",\"message\":{\"lang\":\"en-US\",\"value\":");
+    push_string(&mut out, &message(error, context));
+    out.push_str("}}}");
+    out
+}
+
+/// Prints `<m:error>`, the form of failed authentication and of XML operations.
+pub fn xml(error: &Error, context: &ErrorContext<'_>) -> String {
+    let text = message(error, context);
+    format!(
+        "<?xml version=\"1.0\" encoding=\"utf-8\"?><m:error \
+         xmlns:m=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\"><m:code>{}</m:code>\
+         <m:message xml:lang=\"en-US\">{}</m:message></m:error>",
+        error.code.facts().code,
+        escaped(&text),
+    )
+}
+
+/// Prints `<error>`, the form of errors of the table layer in XML since 2013-08-15.
+pub fn table_xml(error: &Error, context: &ErrorContext<'_>) -> String {
+    format!(
+        "<?xml version=\"1.0\" encoding=\"utf-8\"?><error \
+         xmlns=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\"><code>{}</code>\
+         <message xml:lang=\"en-US\">{}</message></error>",
+        error.code.facts().code,
+        escaped(&message(error, context)),
+    )
+}
+
+/// Prints `<error>` on several lines, the form in which the front end refuses versions.
+pub fn front_end_xml(error: &Error, context: &ErrorContext<'_>) -> String {
+    format!(
+        "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\" standalone=\"yes\"?>\r\n<error \
+         xmlns=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\">\r\n  <code>{}</code>\r\n  \
+         <message xml:lang=\"en-US\">{}</message>\r\n</error>",
+        error.code.facts().code,
+        escaped(&message(error, context)),
+    )
+}
+
+/// Prints `<error>`, the form of errors in Atom before 2013-08-15: the message alone.
+pub fn atom(error: &Error) -> String {
+    let prefix = error.index.map(|i| format!("{i}:")).unwrap_or_default();
+    format!(
+        "<?xml version=\"1.0\" encoding=\"utf-8\" standalone=\"yes\"?><error \
+         xmlns=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\"><code>{}</code>\
+         <message xml:lang=\"en-US\">{prefix}{}</message></error>",
+        error.code.facts().code,
+        escaped(error.text()),
+    )
+}
+
+/// Messages repeat what the client sent, with control characters.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    push_text(&mut out, text);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Code;
+
+    #[test]
+    fn control_characters_leave_xml_well_formed() {
+        let now = Ticks::parse("2017-08-30T13:20:10.5Z").unwrap();
+        let error = Error::with_message(Code::FilterSyntax, "\u{1}\r<");
+        for document in [xml(&error, &ErrorContext { request_id: "id", now }), atom(&error)] {
+            assert!(document.contains("&#x1;&#xD;&lt;"), "{document}");
+        }
+    }
+
+    #[test]
+    fn bodies_look_as_recorded() {
+        let now = Ticks::parse("2017-08-30T13:20:10.5Z").unwrap();
+        let context = ErrorContext { request_id: "id", now };
+        let error = Error::from(Code::EntityAlreadyExists).at(2);
+        assert_eq!(
+            json(&error, &context),
+            "{\"odata.error\":{\"code\":\"EntityAlreadyExists\",\"message\":{\"lang\":\"en-US\",\"value\":\
+             \"2:The specified entity already exists.\\nRequestId:id\\nTime:2017-08-30T13:20:10.5000000Z\"}}}"
+        );
+        let error = Error::with_message(Code::FilterSyntax, "Syntax error at position 1 in '<&'.");
+        assert_eq!(
+            xml(&error, &context),
+            "<?xml version=\"1.0\" encoding=\"utf-8\"?><m:error \
+             xmlns:m=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\">\
+             <m:code>InvalidInput</m:code><m:message xml:lang=\"en-US\">Syntax error at position 1 in '&lt;&amp;'.\n\
+             RequestId:id\nTime:2017-08-30T13:20:10.5000000Z</m:message></m:error>"
+        );
+    }
+}

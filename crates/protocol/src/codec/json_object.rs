@@ -1,0 +1,428 @@
+//! The members of a JSON object, as slices of its text. There are three ways to read them:
+//!
+//! - [`each_stored_member`] for text that a JSON printer wrote: values are neither decoded nor checked;
+//! - [`each_plain_member`] for any text: fast, and it gives up where there are escapes, nesting or exponents;
+//! - [`each_member`] for any text: by the parser.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+use memchr::memmem::Finder;
+use serde::de::{Deserialize, Deserializer as _, Error as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::strings::clean_length;
+
+/// One member: its name and its value, both as JSON text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Member<'a> {
+    /// With its quotes.
+    pub name: &'a str,
+    /// Whether the name contains a backslash.
+    pub is_escaped: bool,
+    pub value: &'a str,
+}
+
+impl<'a> Member<'a> {
+    /// Returns the decoded name. `None` if it is not a string.
+    pub(crate) fn decoded_name(&self) -> Option<Cow<'a, str>> {
+        if self.is_escaped {
+            string(self.name)
+        } else {
+            self.name.get(1..self.name.len() - 1).map(Cow::Borrowed)
+        }
+    }
+}
+
+/// Passes the members of an object to `see` one by one; their values are not objects or arrays.
+/// `None` for other text, or as soon as `see` returns it.
+pub(crate) fn each_stored_member<'a>(text: &'a str, see: impl FnMut(Member<'a>) -> Option<()>) -> Option<()> {
+    scan::<false>(text, see)
+}
+
+/// Passes the members of an object whose strings have no escapes and whose values are no objects, arrays or
+/// numbers with exponents, as those of most bodies. `None` for every other text, valid or not: then what was
+/// passed is void.
+pub(crate) fn each_plain_member<'a>(text: &'a str, see: impl FnMut(Member<'a>) -> Option<()>) -> Option<()> {
+    scan::<true>(text, see)
+}
+
+/// Passes the members of any object, with decoded names and the JSON text of values.
+pub fn each_member<'a>(
+    text: &'a str,
+    see: impl FnMut(Cow<'a, str>, &'a str) -> Result<(), String>,
+) -> serde_json::Result<()> {
+    let mut parser = serde_json::Deserializer::from_str(text);
+    parser.deserialize_map(MembersVisitor(see))?;
+    parser.end()
+}
+
+/// Returns the value after the first occurrence of `member`, a name with its quotes and its colon.
+/// In the text of a flat object this occurs only before a value: inside a string each quote follows
+/// a backslash, and no colon follows the end of a string that is a value. `None` without an
+/// occurrence, `Some(None)` if no value follows. Only the value need be UTF-8: nothing else is
+/// decoded.
+pub(crate) fn value_after<'a>(text: &'a [u8], member: &Finder<'_>) -> Option<Option<&'a str>> {
+    let at = member.find(text)? + member.needle().len();
+    let value = Scanner::<false> { bytes: text, at }.value();
+    Some(value.and_then(|range| std::str::from_utf8(text.get(range)?).ok()))
+}
+
+/// Returns the value that begins at a position, as JSON text. `None` if there is none.
+pub(crate) fn value_at(text: &str, at: usize) -> Option<&str> {
+    text.get(Scanner::<false> { bytes: text.as_bytes(), at }.value()?)
+}
+
+/// Returns the content of a JSON string, borrowed if it has no escapes. `None` for anything else.
+pub fn string(json: &str) -> Option<Cow<'_, str>> {
+    let inner = json.strip_prefix('"')?.strip_suffix('"')?;
+    if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
+        return Some(Cow::Borrowed(inner));
+    }
+    serde_json::from_str::<String>(json).ok().map(Cow::Owned)
+}
+
+/// Removes a suffix.
+pub(crate) fn without_suffix<'a>(text: &Cow<'a, str>, suffix: &str) -> Option<Cow<'a, str>> {
+    match text {
+        Cow::Borrowed(text) => text.strip_suffix(suffix).map(Cow::Borrowed),
+        Cow::Owned(text) => text.strip_suffix(suffix).map(|rest| Cow::Owned(rest.to_owned())),
+    }
+}
+
+fn scan<'a, const CHECKED: bool>(text: &'a str, mut see: impl FnMut(Member<'a>) -> Option<()>) -> Option<()> {
+    let mut scanner = Scanner::<CHECKED> { bytes: text.as_bytes(), at: 0 };
+    scanner.expect(b'{')?;
+    if scanner.next_is(b'}') {
+        return scanner.is_done().then_some(());
+    }
+    loop {
+        let (name, is_escaped) = scanner.string()?;
+        scanner.expect(b':')?;
+        let value = scanner.value()?;
+        see(Member { name: text.get(name)?, is_escaped, value: text.get(value)? })?;
+        if scanner.next_is(b',') {
+            continue;
+        }
+        scanner.expect(b'}')?;
+        return scanner.is_done().then_some(());
+    }
+}
+
+/// A position in the text of a flat object. `CHECKED`: whether strings and values must be plain, or may be
+/// whatever a printer wrote.
+struct Scanner<'a, const CHECKED: bool> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<const CHECKED: bool> Scanner<'_, CHECKED> {
+    /// Returns the next byte that is not white space.
+    fn peek(&mut self) -> Option<u8> {
+        while matches!(self.bytes.get(self.at), Some(b' ' | b'\t' | b'\r' | b'\n')) {
+            self.at += 1;
+        }
+        self.bytes.get(self.at).copied()
+    }
+
+    fn next_is(&mut self, byte: u8) -> bool {
+        let is = self.peek() == Some(byte);
+        self.at += usize::from(is);
+        is
+    }
+
+    fn expect(&mut self, byte: u8) -> Option<()> {
+        self.next_is(byte).then_some(())
+    }
+
+    fn is_done(&mut self) -> bool {
+        self.peek().is_none()
+    }
+
+    /// Returns where a string is, and whether it contains a backslash.
+    fn string(&mut self) -> Option<(Range<usize>, bool)> {
+        self.expect(b'"')?;
+        if CHECKED { Some((self.plain_string()?, false)) } else { self.printed_string() }
+    }
+
+    fn plain_string(&mut self) -> Option<Range<usize>> {
+        let start = self.at - 1;
+        let end = self.at + clean_length(self.bytes.get(self.at..)?);
+        self.at = end + 1;
+        (self.bytes.get(end) == Some(&b'"')).then_some(start..self.at)
+    }
+
+    fn printed_string(&mut self) -> Option<(Range<usize>, bool)> {
+        let (bytes, start) = (self.bytes, self.at - 1);
+        let mut is_escaped = false;
+        loop {
+            let found = self.at + memchr::memchr2(b'"', b'\\', bytes.get(self.at..)?)?;
+            self.at = found + 1;
+            if bytes[found] == b'"' {
+                return Some((start..self.at, is_escaped));
+            }
+            // An escaped character does not end the string.
+            is_escaped = true;
+            self.at += 1;
+        }
+    }
+
+    fn value(&mut self) -> Option<Range<usize>> {
+        match self.peek()? {
+            b'"' => self.string().map(|(range, _)| range),
+            b'{' | b'[' => None,
+            first => {
+                let start = self.at;
+                let tail = self.bytes.get(start..)?;
+                self.at += if CHECKED { plain_length(first, tail)? } else { printed_length(tail)? };
+                Some(start..self.at)
+            }
+        }
+    }
+}
+
+/// Returns the length of a number or word up to what follows it.
+fn printed_length(bytes: &[u8]) -> Option<usize> {
+    let length = bytes.iter().position(|b| matches!(b, b',' | b'}' | b' ' | b'\n' | b'\r' | b'\t'))?;
+    (length > 0).then_some(length)
+}
+
+/// Returns the length of a number without an exponent, or of a word of JSON. Callers check what follows, so
+/// neither continues after its end.
+fn plain_length(first: u8, bytes: &[u8]) -> Option<usize> {
+    if matches!(first, b'-' | b'0'..=b'9') {
+        return number_length(bytes);
+    }
+    let mut words = ["true", "false", "null"].into_iter().map(str::as_bytes);
+    words.find(|word| bytes.starts_with(word)).map(<[u8]>::len)
+}
+
+fn number_length(bytes: &[u8]) -> Option<usize> {
+    let digits = |from: usize| bytes.iter().skip(from).take_while(|b| b.is_ascii_digit()).count();
+    let sign = usize::from(bytes.first() == Some(&b'-'));
+    let whole = digits(sign);
+    let has_leading_zero = whole > 1 && bytes.get(sign) == Some(&b'0');
+    if whole == 0 || has_leading_zero {
+        return None;
+    }
+    let length = sign + whole;
+    if bytes.get(length) != Some(&b'.') {
+        return Some(length);
+    }
+    match digits(length + 1) {
+        0 => None,
+        fraction => Some(length + 1 + fraction),
+    }
+}
+
+struct MembersVisitor<F>(F);
+
+impl<'de, F: FnMut(Cow<'de, str>, &'de str) -> Result<(), String>> Visitor<'de> for MembersVisitor<F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        while let Some(MemberName(name)) = map.next_key()? {
+            let raw: &RawValue = map.next_value()?;
+            (self.0)(name, raw.get()).map_err(A::Error::custom)?;
+        }
+        Ok(())
+    }
+}
+
+/// A member name that borrows from the input if it has no escapes; serde's own `Cow` never borrows.
+struct MemberName<'a>(Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for MemberName<'de> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(MemberNameVisitor)
+    }
+}
+
+struct MemberNameVisitor;
+
+impl<'de> Visitor<'de> for MemberNameVisitor {
+    type Value = MemberName<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a member name")
+    }
+
+    fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Self::Value, E> {
+        Ok(MemberName(Cow::Borrowed(name)))
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(MemberName(Cow::Owned(name.to_owned())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    fn pairs(text: &str) -> Option<Vec<(&str, &str)>> {
+        let mut found = Vec::new();
+        each_stored_member(text, |m| {
+            found.push((m.name, m.value));
+            Some(())
+        })?;
+        Some(found)
+    }
+
+    #[test]
+    fn members_are_slices_of_the_text() {
+        assert_eq!(pairs("{}"), Some(vec![]));
+        assert_eq!(pairs(" { } "), Some(vec![]));
+        assert_eq!(
+            pairs("{\"a\": 1, \"b\":\"x\\\"}, \",\"\\\\\":true}"),
+            Some(vec![("\"a\"", "1"), ("\"b\"", "\"x\\\"}, \""), ("\"\\\\\"", "true")])
+        );
+    }
+
+    #[test]
+    fn what_is_no_flat_object_is_told() {
+        for text in [
+            "",
+            "{",
+            "}",
+            "[]",
+            "{\"a\"}",
+            "{\"a\":}",
+            "{\"a\":1",
+            "{\"a\":1,}",
+            "{\"a\":[1]}",
+            "{\"a\":{}}",
+            "{\"a\":\"x}",
+            "{\"a\":\"x\\",
+            "{\"a\":1}x",
+            "{a:1}",
+            "{\"a\":1 2}",
+            "{,}",
+        ] {
+            assert_eq!(pairs(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn strings_are_decoded_where_they_have_to_be() {
+        assert_eq!(string("\"ab\""), Some(Cow::Borrowed("ab")));
+        assert_eq!(string("\"a\\u0041\\n\""), Some(Cow::Owned("aA\n".into())));
+        for text in ["", "\"", "ab", "\"\\x\"", "\"\\ud800\""] {
+            assert_eq!(string(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn objects_of_any_printer_split_as_they_were_printed(
+            object in prop::collection::btree_map(any::<String>(), any::<Option<String>>(), 0..6),
+        ) {
+            let value = serde_json::to_value(&object).unwrap();
+            for text in [serde_json::to_string(&value).unwrap(), serde_json::to_string_pretty(&value).unwrap()] {
+                let mut found = Vec::new();
+                each_stored_member(&text, |m| {
+                    found.push(m);
+                    Some(())
+                })
+                .unwrap();
+                prop_assert_eq!(found.len(), object.len());
+                for (member, (name, value)) in found.iter().zip(&object) {
+                    prop_assert_eq!(&string(member.name).unwrap(), name);
+                    prop_assert_eq!(string(member.value).map(Cow::into_owned), value.clone());
+                }
+            }
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in "[{}\\[\\]\",:\\\\a1é ]{0,24}") {
+            let _ = each_stored_member(&text, |_| Some(()));
+        }
+    }
+
+    fn plain(text: &str) -> Option<Vec<(&str, &str)>> {
+        let mut members = Vec::new();
+        each_plain_member(text, |member| {
+            members.push((member.name.trim_matches('"'), member.value));
+            Some(())
+        })?;
+        Some(members)
+    }
+
+    #[test]
+    fn plain_objects_are_read() {
+        assert_eq!(plain(" { } "), Some(vec![]));
+        let text = "{\"a\":\"é{,\",\r\n\t\"\" : -0.50 ,\"a\":0,\"t\":true,\"f\":false,\"n\":null}\n";
+        let members =
+            [("a", "\"é{,\""), ("", "-0.50"), ("a", "0"), ("t", "true"), ("f", "false"), ("n", "null")];
+        assert_eq!(plain(text), Some(members.to_vec()));
+    }
+
+    #[test]
+    fn everything_else_is_left_to_the_parser() {
+        for value in [
+            "",
+            "{}",
+            "[1]",
+            "\"\\n\"",
+            "\"\t\"",
+            "\"a",
+            "1e5",
+            "1E-5",
+            "1.",
+            "-",
+            "+1",
+            "01",
+            "-01",
+            ".5",
+            "1.5.5",
+            "1 2",
+            "tru",
+            "truee",
+            "True",
+            "nul",
+            "NaN",
+            "'a'",
+            "\"a\"\"b\"",
+            "1,",
+            "1,}",
+            "1}",
+        ] {
+            let text = format!("{{\"a\":{value}}}");
+            assert_eq!(plain(&text), None, "{text}");
+        }
+        for text in
+            ["", "{", "}", "[]", "{\"a\"}", "{a:1}", "{,}", "{\"a\":1", "{\"a\":1}x", "{\"\\u0061\":1}"]
+        {
+            assert_eq!(plain(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_read_is_what_the_parser_reads(
+            pieces in prop::collection::vec(prop::sample::select(vec![
+                "{", "}", "\"", "\"a\"", "\"bc\"", ":", ",", " ", "\n", "\\", "\u{1}", "0", "12", "-", ".", "e",
+                "true", "null", "[", "]", "é", "\"a\":1", "\"b\":\"x\",", "\"c\" : -1.5",
+            ]), 0..12),
+            wrapped: bool,
+        ) {
+            let text = if wrapped { format!("{{{}}}", pieces.concat()) } else { pieces.concat() };
+            if let Some(members) = plain(&text) {
+                let parsed: BTreeMap<String, &RawValue> = serde_json::from_str(&text).unwrap();
+                // Of members that occur twice, the map has the last.
+                let last: BTreeMap<&str, &str> = members.into_iter().collect();
+                let parsed: BTreeMap<&str, &str> =
+                    parsed.iter().map(|(name, raw)| (name.as_str(), raw.get())).collect();
+                prop_assert_eq!(last, parsed);
+            }
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Entities to bytes and back. Knows neither SQL nor HTTP.
+
+pub mod atom;
+pub mod failure;
+pub mod feed;
+pub mod json;
+pub mod json_object;
+pub mod multipart;
+pub mod policies;
+pub mod properties;
+pub mod property_order;
+pub mod sorted;
+pub mod stored;
+pub mod strings;
+pub mod uri;
+pub mod validated;
+pub mod xml;

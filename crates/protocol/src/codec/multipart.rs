@@ -1,0 +1,525 @@
+//! The multipart format of batches: reading and printing (protocol §8.2, §8.3).
+
+use std::borrow::Cow;
+
+use memchr::memmem;
+
+use crate::error::{Code, Result};
+
+/// Headers in the order sent, names in lower case.
+pub(crate) type PartHeaders<'a> = Vec<(Cow<'a, str>, &'a str)>;
+
+impl Part<'_> {
+    const EMPTY: Self = Self { headers: Vec::new(), content: &[] };
+
+    /// Whether there is nothing between its delimiters.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::EMPTY
+    }
+}
+
+/// One part of a multipart body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part<'a> {
+    /// MIME headers, names in lower case.
+    pub headers: PartHeaders<'a>,
+    /// The text after the empty line.
+    pub content: &'a [u8],
+}
+
+/// A request inside a part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InnerRequest<'a> {
+    pub method: &'a str,
+    pub target: &'a str,
+    /// Headers of the request, names in lower case.
+    pub headers: PartHeaders<'a>,
+    pub body: &'a [u8],
+}
+
+/// Maximum parts: one more than a change set may hold, so that the error of too many operations is
+/// reported.
+pub const MAX_PARTS: usize = 101;
+
+/// Returns the boundary in a Content-Type, if it is multipart/mixed.
+pub fn boundary(content_type: &str) -> Option<&str> {
+    let mut parts = content_type.split(';');
+    if !parts.next()?.trim().eq_ignore_ascii_case("multipart/mixed") {
+        return None;
+    }
+    parts.find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        let value = value.trim().trim_matches('"');
+        (name.trim().eq_ignore_ascii_case("boundary") && !value.is_empty()).then_some(value)
+    })
+}
+
+/// Splits a body at its boundary. Lines end with CRLF or LF. The first delimiter begins a line; every
+/// other one ends a part wherever it stands, as recorded, even inside a line. Text before the first
+/// and after the closing delimiter is ignored, and so are empty parts. Parsing stops after `MAX_PARTS`
+/// parts.
+///
+/// # Errors
+/// [`Code::InvalidInput`] without an opening delimiter, [`Code::BodyNotUnderstood`] with a part whose
+/// headers cannot be read.
+pub fn parts<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>> {
+    let mut parts = Vec::new();
+    let mut open: Option<usize> = None;
+    let dashed = ["--", boundary].concat();
+    for at in memmem::find_iter(body, &dashed) {
+        let Some(delimiter) = delimiter(body, at + dashed.len()) else { continue };
+        match open {
+            Some(start) => {
+                add(&mut parts, part(&body[start..content_end(body, at).max(start)])?);
+                if parts.len() == MAX_PARTS {
+                    return Ok(parts);
+                }
+            }
+            None if at > 0 && body[at - 1] != b'\n' => continue,
+            None => {}
+        }
+        open = Some(delimiter.next);
+        if delimiter.closing {
+            return Ok(parts);
+        }
+    }
+    match open {
+        None => Err(Code::InvalidInput.into()),
+        // The closing delimiter is missing: the last part ends with the body. If nothing follows,
+        // this was the closing delimiter without its dashes.
+        Some(start) => {
+            if let Some(last) = part(&body[start.min(body.len())..])? {
+                add(&mut parts, Some(last));
+            }
+            Ok(parts)
+        }
+    }
+}
+
+/// Empty parts count only if there are no others.
+fn add<'a>(parts: &mut Vec<Part<'a>>, part: Option<Part<'a>>) {
+    match part {
+        Some(part) => {
+            if parts.first().is_some_and(Part::is_empty) {
+                parts.clear();
+            }
+            parts.push(part);
+        }
+        None if parts.is_empty() => parts.push(Part::EMPTY),
+        None => {}
+    }
+}
+
+/// Parses the request in a part of type application/http.
+///
+/// # Errors
+/// [`Code::InvalidInput`] for what is no HTTP request, [`Code::BodyNotUnderstood`] for one whose
+/// headers cannot be read.
+pub fn request<'a>(content: &'a [u8]) -> Result<InnerRequest<'a>> {
+    let mut rest = content;
+    while let Some(line) = lines(rest).next().filter(|l| l.start == l.end && l.next > l.start) {
+        rest = &rest[line.next..];
+    }
+    let line = lines(rest).next().ok_or(Code::InvalidInput)?;
+    let text = utf8(&rest[..line.end])?;
+    let (method, tail) = split_at_byte(text, memchr::memchr(b' ', text.as_bytes()))?;
+    let (target, version) = split_at_byte(tail, memchr::memrchr(b' ', tail.as_bytes()))?;
+    if !version.starts_with("HTTP/") || method.is_empty() {
+        return Err(Code::InvalidInput.into());
+    }
+    let has_line_end = line.next > line.end;
+    let (headers, body) =
+        headers(&rest[line.next..]).filter(|_| has_line_end).ok_or(Code::BodyNotUnderstood)?;
+    if headers.iter().any(|(name, value)| name == "content-length" && !is_number(value)) {
+        return Err(Code::BodyNotUnderstood.into());
+    }
+    Ok(InnerRequest { method, target: target.trim(), headers, body })
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Splits text before and after a character of one byte, if it contains it.
+fn split_at_byte(text: &str, at: Option<usize>) -> Result<(&str, &str)> {
+    let at = at.ok_or(Code::InvalidInput)?;
+    Ok((&text[..at], &text[at + 1..]))
+}
+
+struct Line {
+    start: usize,
+    /// The end of the text, before CRLF or LF.
+    end: usize,
+    /// The start of the next line.
+    next: usize,
+}
+
+fn lines(body: &[u8]) -> impl Iterator<Item = Line> + '_ {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        if at >= body.len() {
+            return None;
+        }
+        let newline = memchr::memchr(b'\n', &body[at..]).map(|n| at + n);
+        let next = newline.map_or(body.len(), |n| n + 1);
+        let mut end = newline.unwrap_or(body.len());
+        if end > at && body[end - 1] == b'\r' {
+            end -= 1;
+        }
+        let line = Line { start: at, end, next };
+        at = next;
+        Some(line)
+    })
+}
+
+struct Delimiter {
+    closing: bool,
+    /// The start of the next line.
+    next: usize,
+}
+
+/// Returns the delimiter whose dashes and boundary end at a position, unless other text follows on
+/// their line. It reads only blanks, so that a body of boundaries costs no more than any other.
+fn delimiter(body: &[u8], end: usize) -> Option<Delimiter> {
+    let closing = body[end..].starts_with(b"--");
+    let rest = &body[if closing { end + 2 } else { end }..];
+    let blanks = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\x0c' | b'\r')).count();
+    match rest.get(blanks) {
+        None => Some(Delimiter { closing, next: body.len() }),
+        Some(b'\n') => Some(Delimiter { closing, next: body.len() - rest.len() + blanks + 1 }),
+        Some(_) => None,
+    }
+}
+
+/// The line break before a delimiter belongs to the delimiter.
+fn content_end(body: &[u8], delimiter_start: usize) -> usize {
+    let before = &body[..delimiter_start];
+    match before.strip_suffix(b"\n") {
+        Some(before) => before.strip_suffix(b"\r").unwrap_or(before).len(),
+        None => before.len(),
+    }
+}
+
+/// `None` for an empty part.
+fn part(bytes: &[u8]) -> Result<Option<Part<'_>>> {
+    if bytes.trim_ascii().is_empty() {
+        return Ok(None);
+    }
+    let (headers, content) = headers(bytes).ok_or(Code::BodyNotUnderstood)?;
+    Ok(Some(Part { headers, content }))
+}
+
+/// Parses header lines up to an empty line, and returns what follows; `None` if they cannot be read.
+/// Without a body, the line break that belongs to the delimiter may end the empty line. Headers that
+/// run into a delimiter cannot be read: they may not be whole.
+fn headers(bytes: &[u8]) -> Option<(PartHeaders<'_>, &[u8])> {
+    const MAX_HEADERS: usize = 64;
+    let mut headers = Vec::with_capacity(8);
+    for line in lines(bytes) {
+        if line.start == line.end {
+            return Some((headers, &bytes[line.next..]));
+        }
+        let header = header(&bytes[line.start..line.end]).filter(|_| headers.len() < MAX_HEADERS)?;
+        headers.push(header);
+    }
+    matches!(bytes, [] | [.., b'\n']).then_some((headers, &[]))
+}
+
+fn header(line: &[u8]) -> Option<(Cow<'_, str>, &str)> {
+    let text = std::str::from_utf8(line).ok()?;
+    let colon = memchr::memchr(b':', line)?;
+    Some((in_lower_case(trimmed(&text[..colon])), trimmed(&text[colon + 1..])))
+}
+
+/// Header names of all parts of change sets, in lower case, so that a hundred parts need not
+/// allocate them.
+const COMMON: [&str; 10] = [
+    "accept",
+    "content-id",
+    "content-length",
+    "content-transfer-encoding",
+    "content-type",
+    "dataserviceversion",
+    "if-match",
+    "maxdataserviceversion",
+    "prefer",
+    "x-ms-version",
+];
+
+fn in_lower_case(name: &str) -> Cow<'_, str> {
+    let common = COMMON.into_iter().find(|common| common.eq_ignore_ascii_case(name));
+    common.map_or_else(|| name.to_ascii_lowercase().into(), Cow::Borrowed)
+}
+
+/// Returns the text without white space around it; usually that is at most one space before it.
+fn trimmed(text: &str) -> &str {
+    let text = text.strip_prefix(' ').unwrap_or(text);
+    match text.as_bytes() {
+        [first, .., last] if first.is_ascii_graphic() && last.is_ascii_graphic() => text,
+        _ => text.trim(),
+    }
+}
+
+fn utf8(bytes: &[u8]) -> Result<&str> {
+    std::str::from_utf8(bytes).map_err(|_| Code::InvalidInput.into())
+}
+
+/// The answer to one operation in a batch response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InnerAnswer {
+    pub status: u16,
+    /// Headers in the order they are printed.
+    pub headers: Vec<(&'static str, Cow<'static, str>)>,
+    pub body: Vec<u8>,
+}
+
+/// Prints a batch response around the answers to change sets, each with the boundary of its answers.
+pub fn change_sets_response(batch: &str, change_sets: &[(String, &[InnerAnswer])]) -> Vec<u8> {
+    const LINES: usize = 64;
+    let around = |boundary: &str| 2 * (LINES + batch.len() + boundary.len());
+    let room = change_sets.iter().map(|(boundary, answers)| {
+        answers.iter().fold(around(boundary), |sum, answer| sum + room(answer, boundary))
+    });
+    let mut out = Vec::with_capacity(room.sum());
+    for (boundary, answers) in change_sets {
+        let text = format!("--{batch}\r\nContent-Type: multipart/mixed; boundary={boundary}\r\n\r\n");
+        out.extend_from_slice(text.as_bytes());
+        for answer in *answers {
+            push_answer(&mut out, boundary, answer);
+        }
+        out.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
+    }
+    out.extend_from_slice(format!("--{batch}--\r\n").as_bytes());
+    out
+}
+
+/// Prints a batch response around the answer to a single query.
+pub fn query_response(batch: &str, answer: &InnerAnswer) -> Vec<u8> {
+    let mut out = Vec::with_capacity(room(answer, batch) + batch.len() + 8);
+    push_answer(&mut out, batch, answer);
+    out.extend_from_slice(format!("--{batch}--\r\n").as_bytes());
+    out
+}
+
+/// Returns the maximum bytes of a printed answer.
+fn room(answer: &InnerAnswer, boundary: &str) -> usize {
+    const LINES: usize = 160;
+    let headers = answer.headers.iter().map(|(name, value)| name.len() + value.len() + 4);
+    LINES + boundary.len() + headers.sum::<usize>() + answer.body.len()
+}
+
+fn push_answer(out: &mut Vec<u8>, boundary: &str, answer: &InnerAnswer) {
+    let mut push = |text: &str| out.extend_from_slice(text.as_bytes());
+    push("--");
+    push(boundary);
+    push("\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\nHTTP/1.1 ");
+    push(&answer.status.to_string());
+    push(" ");
+    push(reason(answer.status));
+    for (name, value) in &answer.headers {
+        push("\r\n");
+        push(name);
+        push(": ");
+        push(value);
+    }
+    push("\r\n\r\n");
+    out.extend_from_slice(&answer.body);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Returns the reason phrase of a status that occurs inside batches.
+const fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        201 => "Created",
+        204 => "No Content",
+        304 => "Not Modified",
+        400 => "Bad Request",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        409 => "Conflict",
+        412 => "Precondition Failed",
+        413 => "Request Entity Too Large",
+        415 => "Unsupported Media Type",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        503 => "Service Unavailable",
+        _ => "Error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const CRLF: &str = "--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n--c\r\n\
+        Content-Type: application/http\r\n\r\nPUT http://h/T(PartitionKey='a b',RowKey='') HTTP/1.1\r\n\
+        If-Match: *\r\nContent-Length: 999\r\n\r\n{\"a\":\r\n1}\r\n--c--\r\n\r\n--b--\r\n";
+
+    fn check(body: &str) {
+        let outer = parts(body.as_bytes(), "b").unwrap();
+        assert_eq!(outer.len(), 1);
+        let inner = parts(outer[0].content, boundary(outer[0].headers[0].1).unwrap()).unwrap();
+        assert_eq!(inner.len(), 1);
+        let request = request(inner[0].content).unwrap();
+        assert_eq!((request.method, request.target), ("PUT", "http://h/T(PartitionKey='a b',RowKey='')"));
+        assert_eq!(request.headers[0], ("if-match".into(), "*"));
+        let json: serde_json::Value = serde_json::from_slice(request.body).unwrap();
+        assert_eq!(json["a"], 1);
+    }
+
+    #[test]
+    fn line_ends_may_be_crlf_or_lf_or_mixed() {
+        check(CRLF);
+        check(&CRLF.replace("\r\n", "\n"));
+        check(&CRLF.replacen("\r\n", "\n", 5));
+        check(CRLF.trim_end());
+        check(&format!("preamble\r\n{CRLF}epilogue"));
+        check(&CRLF.replace("--b--\r\n", ""));
+        check(&CRLF.replace("--b--\r\n", "--b\r\n"));
+        check(&CRLF.replace("--c--\r\n\r\n--b--\r\n", "--c\n--b"));
+        check(
+            &CRLF
+                .replace("HTTP/1.1\r\n", "HTTP/1.1\r\nContent-ID: 1\r\n")
+                .replace("If-Match: *\r\nContent-Length", "X: y\r\nContent-Length")
+                .replacen("Content-ID: 1", "If-Match: *", 1),
+        );
+    }
+
+    #[test]
+    fn headers_are_trimmed_and_their_names_are_in_lower_case() {
+        let text = "Content-Type: a;b \r\nX-Other :\u{a0} c\nACCEPT:*/*\nÀ: \n B :  \r\n\r\nrest";
+        let (found, rest) = headers(text.as_bytes()).unwrap();
+        let expected = [("content-type", "a;b"), ("x-other", "c"), ("accept", "*/*"), ("À", ""), ("b", "")];
+        assert_eq!(found, expected.map(|(name, value)| (name.into(), value)));
+        assert_eq!(rest, b"rest");
+    }
+
+    #[test]
+    fn a_request_without_body_may_end_anyhow() {
+        for tail in ["\r\n", "\r\n\r\n", "\n\n\n"] {
+            let text = format!("DELETE /T(PartitionKey='',RowKey='') HTTP/1.1\r\nIf-Match: *{tail}");
+            let request = request(text.as_bytes()).unwrap();
+            assert!(request.body.trim_ascii().is_empty());
+            assert_eq!(request.headers.len(), 1);
+        }
+    }
+
+    #[test]
+    fn boundaries_may_be_quoted_and_with_other_text_behind_them_are_content() {
+        assert_eq!(boundary("multipart/mixed; boundary=\"x y\"; charset=\"utf-8\""), Some("x y"));
+        assert_eq!(boundary("Multipart/Mixed;charset=utf-8;BOUNDARY=b"), Some("b"));
+        for none in ["application/json", "multipart/mixed", "multipart/mixed; boundary=", ""] {
+            assert_eq!(boundary(none), None, "{none}");
+        }
+        for line in ["--bx", "--b--x", "x--b x", "--bx--by", "--b\\r\\n", "--b\"", "--b-"] {
+            for end in ["\n", "\r\n"] {
+                let body = format!("--b{end}{end}{line}{end}--b--{end}");
+                assert_eq!(parts(body.as_bytes(), "b").unwrap()[0].content, line.as_bytes(), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_boundary_ends_a_part_wherever_it_stands() {
+        for end in ["\n", "\r\n"] {
+            for (glue, content) in
+                [("x--b", "x"), ("y --b--", "y "), ("--bx--b", "--bx"), ("x-\r--b--", "x-\r")]
+            {
+                for rest in [end.to_owned(), format!(" \t{end}--b--{end}"), String::new()] {
+                    let body = format!("--b{end}{end}{glue}{rest}");
+                    let found = parts(body.as_bytes(), "b").unwrap();
+                    assert_eq!(found.len(), 1, "{body:?}");
+                    assert_eq!(found[0].content, content.as_bytes(), "{body:?}");
+                }
+            }
+            let body = format!("x--b{end}--b{end}{end}1--b{end}a: b{end}{end}2{end}--b{end}");
+            let found = parts(body.as_bytes(), "b").unwrap();
+            assert_eq!(found.iter().map(|part| part.content).collect::<Vec<_>>(), [b"1", b"2"], "{body:?}");
+        }
+    }
+
+    #[test]
+    fn headers_that_run_into_a_boundary_cannot_be_read() {
+        for end in ["\n", "\r\n"] {
+            for delimiter in ["--b", "--b--"] {
+                for glue in [end, ""] {
+                    let body = format!("--b{end}a: b{glue}{delimiter}{end}");
+                    let error = parts(body.as_bytes(), "b").unwrap_err();
+                    assert_eq!(error.code, Code::BodyNotUnderstood, "{body:?}");
+                }
+                let body = format!("--b{end}a: b{end}{end}{delimiter}{end}");
+                assert_eq!(parts(body.as_bytes(), "b").unwrap()[0].headers.len(), 1, "{body:?}");
+            }
+            let request = |text: String| request(text.as_bytes()).map_err(|error| error.code).map(drop);
+            assert_eq!(request("DELETE /T HTTP/1.1".into()), Err(Code::BodyNotUnderstood));
+            assert_eq!(request(format!("DELETE /T HTTP/1.1{end}If-Match: *")), Err(Code::BodyNotUnderstood));
+            assert_eq!(request(format!("DELETE /T HTTP/1.1{end}")), Ok(()));
+        }
+    }
+
+    #[test]
+    fn headers_that_are_none_cannot_be_read() {
+        for length in ["69Accept: application/json", "", "-1", "1 2", "+1"] {
+            let text = format!("PUT /T HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{{}}");
+            assert_eq!(request(text.as_bytes()).unwrap_err().code, Code::BodyNotUnderstood, "{length}");
+        }
+        for headers in [&b"no colon\r\n"[..], b"a: \xff\r\n", b"a: b\r\n".repeat(65).as_slice()] {
+            let text = [&b"PUT /T HTTP/1.1\r\n"[..], headers, b"\r\n{}"].concat();
+            assert_eq!(request(&text).unwrap_err().code, Code::BodyNotUnderstood, "{}", text.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        assert!(parts(b"", "b").is_err());
+        assert!(parts(b"no delimiter", "b").is_err());
+        assert!(parts(b"--b\r\nno colon\r\n\r\n--b--", "b").is_err());
+        for bad in ["", "\r\n", "GET", "GET /x", "GET /x FTP/1", "\u{1}", " /x HTTP/1.1"] {
+            assert!(request(bad.as_bytes()).is_err(), "{bad:?}");
+        }
+        assert!(request(b"GET /\xff HTTP/1.1\r\n\r\n").is_err());
+    }
+
+    #[test]
+    fn responses_print_byte_for_byte_as_recorded() {
+        let answer = InnerAnswer {
+            status: 204,
+            headers: vec![("X-Content-Type-Options", "nosniff".into()), ("ETag", "W/\"x\"".into())],
+            body: vec![],
+        };
+        let text = String::from_utf8(change_sets_response(
+            "batchresponse_1",
+            &[("changesetresponse_2".into(), &[answer])],
+        ))
+        .unwrap();
+        assert_eq!(
+            text,
+            "--batchresponse_1\r\nContent-Type: multipart/mixed; boundary=changesetresponse_2\r\n\r\n\
+             --changesetresponse_2\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n\
+             HTTP/1.1 204 No Content\r\nX-Content-Type-Options: nosniff\r\nETag: W/\"x\"\r\n\r\n\r\n\
+             --changesetresponse_2--\r\n--batchresponse_1--\r\n"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_parser_panic(body in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = parts(&body, "b");
+            let _ = request(&body);
+        }
+
+        #[test]
+        fn no_line_soup_makes_the_parser_panic(lines in prop::collection::vec(prop::sample::select(vec![
+            "--b", "--b--", "--c", "", "\r", "A: b", "GET / HTTP/1.1", "x",
+        ]), 0..12), glue in prop::sample::select(vec!["\n", "\r\n", ""])) {
+            let body = lines.join(glue);
+            for part in parts(body.as_bytes(), "b").unwrap_or_default() {
+                let _ = parts(part.content, "c");
+                let _ = request(part.content);
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The data model: plain data and the rules that hold for it everywhere.
+
+pub mod edm;
+pub mod entity;
+pub mod lexical;
+pub mod names;
+pub(crate) mod text_test;
+pub mod ticks;
+pub mod version;
+
+pub use edm::{CompareOp, EdmType, EdmValue};
+pub use entity::{Entity, Key, PageOrder, Stored};
+pub use names::{TableName, TableRef};
+pub use text_test::{CaseFold, TextTest};
+pub use ticks::Ticks;
+pub use version::{IfMatch, IfNoneMatch};

@@ -1,0 +1,215 @@
+//! Tokens of a filter expression (protocol §6.2).
+
+use crate::model::names::is_identifier_start;
+use crate::model::{CompareOp, EdmValue, Ticks, lexical};
+
+/// A token; error messages count from the `end` of its [`Spanned`].
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Token {
+    Open,
+    Close,
+    /// Between the arguments of a function and the values of a list, in extended queries only.
+    Comma,
+    Not,
+    /// A property, an operator or the name of a function, depending on its place.
+    Word(String),
+    Literal(EdmValue),
+    /// OData that the Table service does not support: negated operands, member paths.
+    Unsupported,
+    /// `null`, which only extended queries can compare.
+    Null,
+    End,
+}
+
+impl Token {
+    /// Whether this is the given word.
+    pub(crate) fn is_word(&self, wanted: &str) -> bool {
+        matches!(self, Token::Word(word) if word == wanted)
+    }
+
+    /// Returns the comparison operator that this token is in an operator's place.
+    pub(crate) fn comparison(&self) -> Option<CompareOp> {
+        let Token::Word(word) = self else { return None };
+        Some(match word.as_str() {
+            "eq" => CompareOp::Eq,
+            "ne" => CompareOp::Ne,
+            "lt" => CompareOp::Lt,
+            "le" => CompareOp::Le,
+            "gt" => CompareOp::Gt,
+            "ge" => CompareOp::Ge,
+            _ => return None,
+        })
+    }
+
+    /// Whether this token in an operator's place is one that the service does not support.
+    pub(crate) fn is_unsupported_operator(&self) -> bool {
+        let is_arithmetic = |word: &String| matches!(word.as_str(), "add" | "sub" | "mul" | "div" | "mod");
+        matches!(self, Token::Unsupported) || matches!(self, Token::Word(word) if is_arithmetic(word))
+    }
+}
+
+/// A token with the offset, in characters, just past it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Spanned {
+    pub token: Token,
+    pub end: usize,
+}
+
+/// An invalid token: the offset just past its text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BadToken {
+    pub end: usize,
+    /// Its last character, if no token begins with that.
+    pub invalid: Option<char>,
+}
+
+/// Whether no token of the service's grammar begins with this character.
+fn is_invalid(c: char) -> bool {
+    !matches!(c, ',' | '=' | '?' | '*' | ':' | '@' | '$' | '-' | '+')
+}
+
+/// Splits a filter text into tokens.
+pub(crate) struct Lexer {
+    chars: Vec<char>,
+    at: usize,
+    /// Whether a comma is a token.
+    extended: bool,
+}
+
+impl Lexer {
+    /// Returns a lexer at the start of `text`.
+    pub(crate) fn new(text: &str, extended: bool) -> Self {
+        Self { chars: text.chars().collect(), at: 0, extended }
+    }
+
+    /// Returns the next token; [`Token::End`] after the end of the text.
+    pub(crate) fn token(&mut self) -> Result<Spanned, BadToken> {
+        while self.peek().is_some_and(char::is_whitespace) {
+            self.at += 1;
+        }
+        let Some(c) = self.peek() else { return Ok(self.spanned(Token::End)) };
+        let token = match c {
+            '(' => self.single(Token::Open),
+            ')' => self.single(Token::Close),
+            ',' if self.extended => self.single(Token::Comma),
+            '\'' => Token::Literal(EdmValue::String(self.quoted()?)),
+            '0'..='9' | '.' => self.number()?,
+            '-' if self.chars[self.at + 1..].starts_with(&['I', 'N', 'F']) => self.minus_infinity(),
+            '-' | '+' if self.following(|c| c.is_ascii_digit() || c == '.') => self.number()?,
+            // A negated operand, a member path.
+            '-' if self.following(|c| c == '(' || is_identifier_start(c)) => self.single(Token::Unsupported),
+            '/' => self.single(Token::Unsupported),
+            c if is_identifier_start(c) => self.word()?,
+            c => return Err(BadToken { end: self.at + 1, invalid: is_invalid(c).then_some(c) }),
+        };
+        Ok(self.spanned(token))
+    }
+
+    fn spanned(&self, token: Token) -> Spanned {
+        Spanned { token, end: self.at }
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.chars.get(self.at).copied()
+    }
+
+    fn following(&self, test: impl Fn(char) -> bool) -> bool {
+        self.chars.get(self.at + 1).is_some_and(|c| test(*c))
+    }
+
+    fn single(&mut self, token: Token) -> Token {
+        self.at += 1;
+        token
+    }
+
+    /// Returns the content of a quoted literal; quotes inside are doubled.
+    fn quoted(&mut self) -> Result<String, BadToken> {
+        self.at += 1;
+        let mut text = String::new();
+        while let Some(c) = self.peek() {
+            self.at += 1;
+            if c != '\'' {
+                text.push(c);
+            } else if self.peek() == Some('\'') {
+                self.at += 1;
+                text.push('\'');
+            } else {
+                return Ok(text);
+            }
+        }
+        Err(BadToken { end: self.at, invalid: None })
+    }
+
+    fn word(&mut self) -> Result<Token, BadToken> {
+        let start = self.at;
+        while self.peek().is_some_and(unicode_ident::is_xid_continue) {
+            self.at += 1;
+        }
+        let word: String = self.chars[start..self.at].iter().collect();
+        if self.peek() == Some('\'') {
+            return self.typed(&word);
+        }
+        Ok(match word.as_str() {
+            "not" => Token::Not,
+            "true" | "True" => Token::Literal(EdmValue::Boolean(true)),
+            "false" | "False" => Token::Literal(EdmValue::Boolean(false)),
+            "NaN" => Token::Literal(EdmValue::Double(f64::NAN)),
+            "INF" => Token::Literal(EdmValue::Double(f64::INFINITY)),
+            "null" => Token::Null,
+            _ => Token::Word(word),
+        })
+    }
+
+    fn minus_infinity(&mut self) -> Token {
+        self.at += "-INF".len();
+        Token::Literal(EdmValue::Double(f64::NEG_INFINITY))
+    }
+
+    /// Reads `datetime'…'`, `guid'…'`, `X'…'`, `binary'…'`, ignoring the case of the prefixes
+    /// (UNVERIFIED, accepted here only).
+    fn typed(&mut self, prefix: &str) -> Result<Token, BadToken> {
+        let text = self.quoted()?;
+        let value = match prefix.to_ascii_lowercase().as_str() {
+            "datetime" => Ticks::parse(&text).ok().map(EdmValue::DateTime),
+            "guid" => lexical::parse_guid(&text).map(EdmValue::Guid),
+            "x" | "binary" => lexical::parse_hex(&text).map(EdmValue::Binary),
+            _ => None,
+        };
+        value.map(Token::Literal).ok_or(BadToken { end: self.at, invalid: None })
+    }
+
+    /// Reads digits with an optional sign, fraction, exponent and suffix `L` or `D`.
+    fn number(&mut self) -> Result<Token, BadToken> {
+        let start = self.at;
+        if matches!(self.peek(), Some('-' | '+')) {
+            self.at += 1;
+        }
+        while let Some(c) = self.peek() {
+            let after_exponent = self.at > start && matches!(self.chars[self.at - 1], 'e' | 'E');
+            let part = c.is_ascii_digit()
+                || matches!(c, '.' | 'e' | 'E')
+                || (after_exponent && matches!(c, '+' | '-'));
+            if !part {
+                break;
+            }
+            self.at += 1;
+        }
+        let text: String = self.chars[start..self.at].iter().collect();
+        let text = text.trim_start_matches('+');
+        let suffix = self.peek().filter(|c| matches!(c, 'L' | 'l' | 'D' | 'd'));
+        if suffix.is_some() {
+            self.at += 1;
+        }
+        let value = match suffix {
+            Some('L' | 'l') => lexical::parse_integer(text).map(EdmValue::Int64),
+            Some(_) => lexical::parse_double(text).map(EdmValue::Double),
+            None if text.contains(['.', 'e', 'E']) => lexical::parse_double(text).map(EdmValue::Double),
+            None => lexical::parse_integer(text)
+                .map(EdmValue::Int32)
+                .or_else(|| lexical::parse_integer(text).map(EdmValue::Int64)),
+        };
+        let glued = self.peek().is_some_and(unicode_ident::is_xid_continue);
+        if glued { Err(BadToken { end: self.at + 1, invalid: None }) } else { Ok(()) }?;
+        value.map(Token::Literal).ok_or(BadToken { end: self.at, invalid: None })
+    }
+}

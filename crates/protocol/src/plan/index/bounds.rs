@@ -1,0 +1,248 @@
+//! The entries of an index that one comparison can match.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use super::{IndexKind, PropertyIndex};
+use crate::model::{CompareOp, EdmValue, Ticks, lexical};
+use crate::plan::span::after_prefix;
+
+/// Characters of a string that an index holds at most: its rows must stay small.
+pub const MAX_TEXT: usize = 256;
+
+/// A bound in an index.
+#[derive(Debug, Clone, PartialEq)]
+pub enum IndexValue {
+    /// Of texts, times and Guids.
+    Text(String),
+    Number(f64),
+    Boolean(bool),
+    Timestamp(Ticks),
+}
+
+/// The entries of an index from `lower` to `upper`, both included.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IndexRange {
+    pub index: Arc<PropertyIndex>,
+    /// `None`: from the lowest entry on.
+    pub lower: Option<IndexValue>,
+    /// `None`: to the highest entry.
+    pub upper: Option<IndexValue>,
+}
+
+impl IndexRange {
+    /// Whether it is open above, and so read from the highest entry down.
+    pub fn is_from_above(&self) -> bool {
+        self.lower.is_some() && self.upper.is_none()
+    }
+
+    /// Its only bound; `None` if it has two or none.
+    pub fn only_bound(&self) -> Option<&IndexValue> {
+        match (&self.lower, &self.upper) {
+            (Some(only), None) | (None, Some(only)) => Some(only),
+            _ => None,
+        }
+    }
+}
+
+impl PartialOrd for IndexValue {
+    /// The order of entries; `None` between values that one index does not have.
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        match (self, other) {
+            (IndexValue::Text(a), IndexValue::Text(b)) => Some(a.cmp(b)),
+            (IndexValue::Number(a), IndexValue::Number(b)) => a.partial_cmp(b),
+            (IndexValue::Boolean(a), IndexValue::Boolean(b)) => Some(a.cmp(b)),
+            (IndexValue::Timestamp(a), IndexValue::Timestamp(b)) => Some(a.cmp(b)),
+            _ => None,
+        }
+    }
+}
+
+/// What a comparison asks of the values of an index.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Bounds {
+    pub lower: Option<IndexValue>,
+    pub upper: Option<UpperBound>,
+    /// The types that compare with the literal of `lower`.
+    pub lower_types: Option<ComparedTypes>,
+}
+
+/// An upper bound. Without a lower bound, it also has to let in the values that the literal does
+/// not compare with, because they sort below it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct UpperBound {
+    pub value: IndexValue,
+    pub types: ComparedTypes,
+}
+
+/// The stored types that a literal compares with; each set includes the ones before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ComparedTypes {
+    /// Of a Double.
+    Double,
+    /// Of an Int64: Double too.
+    Int64,
+    /// All types that an index holds values of.
+    All,
+}
+
+/// Returns the kind of index that a literal can be found in.
+pub(super) const fn kind_of(literal: &EdmValue) -> Option<IndexKind> {
+    Some(match literal {
+        EdmValue::String(_) => IndexKind::Text,
+        EdmValue::Int32(_) | EdmValue::Int64(_) | EdmValue::Double(_) => IndexKind::Number,
+        EdmValue::DateTime(_) => IndexKind::Time,
+        EdmValue::Guid(_) => IndexKind::Guid,
+        EdmValue::Boolean(_) => IndexKind::Boolean,
+        EdmValue::Binary(_) => return None,
+    })
+}
+
+impl Bounds {
+    /// Returns the bounds of the values for which a comparison holds; `None` if it holds for values
+    /// without entries or has no bounds.
+    pub(super) fn of(op: CompareOp, literal: &EdmValue) -> Option<Self> {
+        kind_of(literal)?;
+        let types = types_of(literal);
+        // NaN compares with nothing: no value matches, but other types sort below it.
+        if matches!(literal, EdmValue::Double(value) if value.is_nan()) {
+            return None;
+        }
+        let at_least = || Some(lower(literal));
+        let at_most = || Some(UpperBound { value: upper(literal), types });
+        let (lower, upper) = match op {
+            CompareOp::Eq => (at_least(), at_most()),
+            CompareOp::Gt | CompareOp::Ge => (at_least(), None),
+            CompareOp::Lt | CompareOp::Le => (None, at_most()),
+            CompareOp::Ne => return None,
+        };
+        let lower_types = lower.is_some().then_some(types);
+        Some(Self { lower, upper, lower_types })
+    }
+
+    /// Returns the bounds of the times for which a comparison of Timestamp holds; `None` if it has none.
+    pub(super) fn of_timestamp(op: CompareOp, literal: &EdmValue) -> Option<Self> {
+        let EdmValue::DateTime(at) = literal else { return None };
+        let (at, types) = (IndexValue::Timestamp(*at), ComparedTypes::All);
+        let has_lower = matches!(op, CompareOp::Eq | CompareOp::Gt | CompareOp::Ge);
+        let has_upper = matches!(op, CompareOp::Eq | CompareOp::Lt | CompareOp::Le);
+        let upper = has_upper.then(|| UpperBound { value: at.clone(), types });
+        let (lower, lower_types) = (has_lower.then_some(at), has_lower.then_some(types));
+        (has_lower || has_upper).then_some(Self { lower, upper, lower_types })
+    }
+
+    /// Returns the bounds of the strings that begin with `prefix`; `None` if all do.
+    pub(super) fn of_prefix(prefix: &str) -> Option<Self> {
+        let prefix = first_characters(cut(prefix, '\u{1}'));
+        if prefix.is_empty() {
+            return None;
+        }
+        let types = ComparedTypes::All;
+        let upper = after_prefix(&prefix);
+        let upper = upper.map(|above| UpperBound { value: IndexValue::Text(above), types });
+        Some(Self { lower: Some(IndexValue::Text(prefix)), upper, lower_types: Some(types) })
+    }
+
+    /// Intersects with the bounds of another comparison of the same property.
+    pub(super) fn and(self, other: Self) -> Self {
+        let (lower, lower_types) = match (self.lower, other.lower) {
+            (Some(a), Some(b)) => {
+                let types = self.lower_types.min(other.lower_types);
+                (Some(if is_below(&a, &b) { b } else { a }), types)
+            }
+            (a, None) => (a, self.lower_types),
+            (None, b) => (b, other.lower_types),
+        };
+        let upper = match (self.upper, other.upper) {
+            (Some(a), Some(b)) => Some(tighter(a, b, lower_types)),
+            (a, b) => a.or(b),
+        };
+        Self { lower, upper, lower_types }
+    }
+
+    /// Returns the range of an index that holds all matches; `None` if nothing is narrowed.
+    pub(super) fn range(&self, index: &Arc<PropertyIndex>) -> Option<IndexRange> {
+        let needed = self.lower_types.unwrap_or(ComparedTypes::All);
+        let upper = self.upper.as_ref().filter(|upper| upper.types >= needed).map(|u| u.value.clone());
+        if self.lower.is_none() && upper.is_none() {
+            return None;
+        }
+        Some(IndexRange { index: Arc::clone(index), lower: self.lower.clone(), upper })
+    }
+}
+
+/// The smaller of two upper bounds, if both can be used; otherwise the one that can.
+fn tighter(a: UpperBound, b: UpperBound, lower_types: Option<ComparedTypes>) -> UpperBound {
+    let needed = lower_types.unwrap_or(ComparedTypes::All);
+    match (a.types >= needed, b.types >= needed) {
+        (true, false) => a,
+        (false, true) => b,
+        _ if is_below(&a.value, &b.value) => a,
+        _ => b,
+    }
+}
+
+impl IndexRange {
+    /// Whether it is likely to be small: 0 for one value, 1 for a range with two ends, 2 with one.
+    pub(super) fn rank(&self) -> u8 {
+        match (&self.lower, &self.upper) {
+            (Some(lower), Some(upper)) if lower == upper => 0,
+            (Some(_), Some(_)) => 1,
+            _ => 2,
+        }
+    }
+}
+
+const fn types_of(literal: &EdmValue) -> ComparedTypes {
+    match literal {
+        EdmValue::Double(_) => ComparedTypes::Double,
+        EdmValue::Int64(_) => ComparedTypes::Int64,
+        _ => ComparedTypes::All,
+    }
+}
+
+fn is_below(a: &IndexValue, b: &IndexValue) -> bool {
+    // Of one property and kind, all bounds are alike.
+    a < b
+}
+
+/// The entry that no value at or above the literal is below. Entries of strings end before U+0000
+/// or U+0001 if the string contains U+0000, so the bound does too.
+fn lower(literal: &EdmValue) -> IndexValue {
+    match literal {
+        EdmValue::String(text) => IndexValue::Text(first_characters(cut(text, '\u{1}'))),
+        other => exact(other),
+    }
+}
+
+/// The entry that no value at or below the literal is above.
+fn upper(literal: &EdmValue) -> IndexValue {
+    match literal {
+        EdmValue::String(text) => IndexValue::Text(first_characters(cut(text, '\u{0}'))),
+        other => exact(other),
+    }
+}
+
+fn exact(literal: &EdmValue) -> IndexValue {
+    match literal {
+        EdmValue::Boolean(value) => IndexValue::Boolean(*value),
+        EdmValue::Double(value) => IndexValue::Number(*value),
+        EdmValue::Int32(value) => IndexValue::Number(f64::from(*value)),
+        EdmValue::Int64(value) => IndexValue::Number(*value as f64),
+        // Without the Z, times order as text, whatever their fractions.
+        EdmValue::DateTime(time) => IndexValue::Text(time.to_canonical().trim_end_matches('Z').to_owned()),
+        EdmValue::Guid(guid) => IndexValue::Text(lexical::format_guid(guid)),
+        EdmValue::String(text) => IndexValue::Text(text.clone()),
+        EdmValue::Binary(_) => IndexValue::Text(String::new()),
+    }
+}
+
+/// The part of a text before the first character that is not above `last`.
+fn cut(text: &str, last: char) -> &str {
+    text.find(|c| c <= last).map_or(text, |at| &text[..at])
+}
+
+fn first_characters(text: &str) -> String {
+    let end = text.char_indices().nth(MAX_TEXT).map_or(text.len(), |(end, _)| end);
+    text[..end].to_owned()
+}

@@ -1,0 +1,178 @@
+//! Validates writes (protocol §3.9 to §3.11, §5, §8.1).
+
+use std::collections::HashSet;
+
+use super::decide::{Write, WriteKind};
+use crate::codec::validated::ValidatedProperties;
+use crate::error::{Code, Error, Result};
+use crate::model::names::{KeyPart, check_body_key, check_key_length, check_written_key};
+use crate::model::{Key, TableName};
+use crate::request::operation::{EntityWrite, ValidatedEntity, WriteVerb};
+
+/// At least one write, to one partition of one table, done together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChangeSet {
+    pub table: TableName,
+    pub writes: Vec<Write>,
+    /// The table's name as each write spells it, for the Location of what it inserts.
+    pub spellings: Vec<TableName>,
+}
+
+/// Plans one write.
+///
+/// # Errors
+/// In the order of protocol §5.9: [`Code::PropertiesNeedValue`] for an insert
+/// without keys, then the errors of keys, of the number and names of properties,
+/// of their values, of the entity's size, of the values' sizes, and of the table's
+/// name.
+pub fn single(entity: EntityWrite) -> Result<(TableName, Write)> {
+    let kind = match entity.verb {
+        WriteVerb::Insert => WriteKind::Insert,
+        WriteVerb::Replace => WriteKind::Replace(entity.if_match),
+        WriteVerb::Merge => WriteKind::Merge(entity.if_match),
+        WriteVerb::Delete => WriteKind::Delete(entity.if_match),
+    };
+    let (key, properties) = match (entity.key, entity.body) {
+        (None, body) => key_and_properties(body)?,
+        (Some(key), body) => {
+            check_url_keys(&key, body.is_some())?;
+            (key, body.map_or_else(|| Ok(ValidatedProperties::default()), |body| body.properties))
+        }
+    };
+    let properties = properties?;
+    Ok((TableName::parse(&entity.table)?, Write { kind, key, properties }))
+}
+
+/// Checks the key in the body of an insert. Errors of the properties come later.
+fn key_and_properties(body: Option<ValidatedEntity>) -> Result<(Key, Result<ValidatedProperties>)> {
+    let Some(ValidatedEntity { partition: Some(partition), row: Some(row), properties }) = body else {
+        return Err(Code::PropertiesNeedValue.into());
+    };
+    check_body_key(KeyPart::PartitionKey, &partition)?;
+    check_body_key(KeyPart::RowKey, &row)?;
+    Ok((Key { partition, row }, properties))
+}
+
+/// Checks the key of an update. Keys in its body are ignored: the service is recorded to ignore
+/// them even if they differ.
+fn check_url_keys(key: &Key, has_body: bool) -> Result<()> {
+    check_written_key(&key.partition)?;
+    check_written_key(&key.row)?;
+    if has_body {
+        // A delete of a key that cannot exist finds nothing, so only writes of entities are checked
+        // for the length.
+        check_key_length(&key.partition)?;
+        check_key_length(&key.row)?;
+    }
+    Ok(())
+}
+
+/// Plans a change set: one table, one partition, each row once. `None` for an empty one.
+///
+/// # Errors
+/// The first operation's error, with its index:
+/// [`Code::CommandsInBatchActOnDifferentPartitions`],
+/// [`Code::InvalidDuplicateRow`], and those of [`single`].
+pub(crate) fn transaction(entities: Vec<EntityWrite>) -> Result<Option<ChangeSet>> {
+    let count = entities.len();
+    let mut rows = HashSet::with_capacity(count);
+    let mut writes: Vec<Write> = Vec::with_capacity(count);
+    let mut spellings: Vec<TableName> = Vec::with_capacity(count);
+    for (index, entity) in entities.into_iter().enumerate() {
+        let (table, write) = single(entity).map_err(|error| error.at(index))?;
+        let is_new = rows.insert(write.key.row.clone());
+        if let (Some(first_table), Some(first)) = (spellings.first(), writes.first()) {
+            let same_group =
+                first_table.lower() == table.lower() && first.key.partition == write.key.partition;
+            if !same_group {
+                return Err(Error::from(Code::CommandsInBatchActOnDifferentPartitions).at(index));
+            }
+            if !is_new {
+                return Err(Error::from(Code::InvalidDuplicateRow).at(index));
+            }
+        }
+        writes.push(write);
+        spellings.push(table);
+    }
+    Ok(spellings.first().cloned().map(|table| ChangeSet { table, writes, spellings }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{EdmValue, IfMatch};
+
+    fn insert(partition: Option<&str>, row: Option<&str>) -> EntityWrite {
+        let own = |text: Option<&str>| text.map(str::to_owned);
+        let properties = Ok(ValidatedProperties::default());
+        let body = ValidatedEntity { partition: own(partition), row: own(row), properties };
+        EntityWrite {
+            table: "Abc".into(),
+            verb: WriteVerb::Insert,
+            key: None,
+            body: Some(body),
+            if_match: IfMatch::Absent,
+        }
+    }
+    fn replace(url: Key, partition: Option<&str>) -> EntityWrite {
+        let row = partition.map(|_| url.row.clone());
+        EntityWrite { verb: WriteVerb::Replace, key: Some(url), ..insert(partition, row.as_deref()) }
+    }
+    fn code(entity: &EntityWrite) -> Option<Code> {
+        single(entity.clone()).err().map(|e| e.code)
+    }
+
+    #[test]
+    fn inserts_need_both_keys_in_the_body() {
+        assert_eq!(code(&insert(Some(""), Some(""))), None);
+        assert_eq!(code(&insert(None, Some("r"))), Some(Code::PropertiesNeedValue));
+        assert_eq!(code(&insert(Some("p"), None)), Some(Code::PropertiesNeedValue));
+        assert_eq!(code(&insert(Some("a/b"), Some("r"))), Some(Code::OutOfRangeInput));
+        assert_eq!(code(&insert(Some(&"p".repeat(1025)), Some("r"))), Some(Code::PropertyValueTooLarge));
+    }
+
+    #[test]
+    fn updates_take_their_keys_from_the_url_whatever_the_body_says() {
+        assert_eq!(code(&replace(Key::new("p", "r"), None)), None);
+        assert_eq!(code(&replace(Key::new("p", "r"), Some("p"))), None);
+        let (_, write) = single(replace(Key::new("p", "r"), Some("q"))).unwrap();
+        assert_eq!(write.key, Key::new("p", "r"));
+        assert_eq!(code(&replace(Key::new("a/b", "r"), None)), Some(Code::QuerySyntax));
+        let long = Key::new("p".repeat(1025), "r");
+        assert_eq!(code(&replace(long.clone(), None)), Some(Code::PropertyValueTooLarge));
+        let delete = EntityWrite { verb: WriteVerb::Delete, body: None, ..replace(long, None) };
+        assert_eq!(code(&delete), None);
+    }
+
+    #[test]
+    fn keys_are_judged_before_properties_and_those_before_the_table() {
+        let mut entity = insert(None, None);
+        entity.table = "no".into();
+        let bad = vec![("bad name".to_owned(), EdmValue::Int32(1))];
+        entity.body.as_mut().unwrap().properties = ValidatedProperties::new(0, &bad, None);
+        assert_eq!(code(&entity), Some(Code::PropertiesNeedValue));
+        entity.body.as_mut().unwrap().partition = Some("p".into());
+        entity.body.as_mut().unwrap().row = Some("r".into());
+        assert_eq!(code(&entity), Some(Code::PropertyNameInvalid));
+        entity.body.as_mut().unwrap().properties = Ok(ValidatedProperties::default());
+        assert_eq!(code(&entity), Some(Code::NameLengthOutOfRange));
+    }
+
+    #[test]
+    fn a_change_set_stays_in_one_partition_and_touches_each_row_once() {
+        let failing = |entities: &[EntityWrite]| {
+            let error = transaction(entities.to_vec()).unwrap_err();
+            (error.code, error.index)
+        };
+        let row = |r: &str| insert(Some("p"), Some(r));
+        assert_eq!(transaction(vec![]).unwrap(), None);
+        let lower = EntityWrite { table: "abc".into(), ..row("b") };
+        assert_eq!(transaction(vec![row("a"), lower]).unwrap().unwrap().writes.len(), 2);
+        let other = insert(Some("q"), Some("b"));
+        assert_eq!(failing(&[row("a"), other]), (Code::CommandsInBatchActOnDifferentPartitions, Some(1)));
+        let table = EntityWrite { table: "Xyz".into(), ..row("b") };
+        assert_eq!(failing(&[row("a"), table]), (Code::CommandsInBatchActOnDifferentPartitions, Some(1)));
+        assert_eq!(failing(&[row("a"), row("b"), row("a")]), (Code::InvalidDuplicateRow, Some(2)));
+        assert_eq!(failing(&[row("a"), insert(None, None)]), (Code::PropertiesNeedValue, Some(1)));
+    }
+}

@@ -1,0 +1,339 @@
+//! Entity group transactions and query batches as sent (protocol §8.1, §8.2).
+
+use std::borrow::Cow;
+
+use super::format::{Format, Prefer};
+use super::head::Head;
+use super::operation::{self, Context, EntityWrite, Operation, may_have_order};
+use super::options::Options;
+use super::target::{self, Resource, Target};
+use super::verb::Verb;
+use crate::codec::multipart::{self, InnerRequest, Part, PartHeaders};
+use crate::error::{Code, Error, Result};
+use crate::model::TableName;
+
+/// Maximum operations of a change set.
+pub const MAX_OPERATIONS: usize = 100;
+
+/// A batch: change sets, of which the first is done, or one query.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Batch {
+    ChangeSet {
+        /// The operations in order, up to the first that was not understood.
+        parts: Vec<BatchPart<EntityWrite>>,
+        /// Why the part after those was not understood.
+        failure: Option<FailedPart>,
+        /// The change sets behind this one, which are refused.
+        others: Vec<FailedPart>,
+    },
+    Query(Box<Result<BatchPart<Operation>, FailedPart>>),
+}
+
+impl Batch {
+    /// The table: that of the first operation, as all must have the same.
+    pub fn table(&self) -> Option<&str> {
+        match self {
+            Batch::ChangeSet { parts, .. } => parts.first().map(|part| part.wanted.table.as_str()),
+            Batch::Query(part) => match &**part {
+                Ok(BatchPart { wanted: Operation::QueryEntities { table, .. }, .. })
+                | Ok(BatchPart { wanted: Operation::GetEntity { table, .. }, .. }) => Some(table),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// How the answer to a part is printed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Printing {
+    pub format: Format,
+    pub prefer: Option<Prefer>,
+    /// From the nested HTTP headers, which are echoed; not from the MIME headers, which are not.
+    pub content_id: Option<String>,
+}
+
+impl Printing {
+    /// For what has no part of its own.
+    fn of_batch(head: &Head) -> Self {
+        Self { format: format_of(head, false), prefer: None, content_id: None }
+    }
+}
+
+/// A part of a batch: a write in a change set, a query outside.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BatchPart<T> {
+    pub wanted: T,
+    pub printing: Printing,
+}
+
+/// A part that was not understood.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FailedPart {
+    /// Carries the index of an operation that was read.
+    pub error: Error,
+    /// `None` for a part that could not be read, and so names no format.
+    pub printing: Option<Printing>,
+}
+
+impl FailedPart {
+    /// As recorded: a part that is empty, or whose headers cannot be read, fails without an index.
+    fn unreadable() -> Self {
+        Self { error: Code::BodyNotUnderstood.into(), printing: None }
+    }
+
+    /// Returns a change set that is refused because another precedes it.
+    fn additional(head: &Head) -> Self {
+        Self { error: Code::InvalidInput.into(), printing: Some(Printing::of_batch(head)) }
+    }
+}
+
+/// Reads a batch.
+///
+/// # Errors
+/// Those that concern the batch as a whole: [`Code::MediaTypeNotSupported`] for
+/// what is no multipart body, [`Code::InvalidInput`] for one that holds neither
+/// change sets alone nor a single query.
+pub fn read(context: &Context<'_>, outer: &Target) -> Result<Batch> {
+    let content_type = context.head.header("content-type").unwrap_or_default();
+    let boundary = multipart::boundary(content_type).ok_or(Code::MediaTypeNotSupported)?;
+    let parts = multipart::parts(context.body, boundary).map_err(|_| Code::InvalidInput)?;
+    match parts.as_slice() {
+        [only] if change_set_boundary(only).is_none() => query(context, outer, only),
+        [first, others @ ..] if parts.iter().all(|part| change_set_boundary(part).is_some()) => {
+            let others = others.iter().map(|_| FailedPart::additional(context.head)).collect();
+            change_set(context, outer, first, others)
+        }
+        _ => Err(Code::InvalidInput.into()),
+    }
+}
+
+/// Returns the boundary of a part that is a change set.
+fn change_set_boundary<'a>(part: &Part<'a>) -> Option<&'a str> {
+    header(&part.headers, "content-type").and_then(multipart::boundary)
+}
+
+fn query(context: &Context<'_>, outer: &Target, part: &Part<'_>) -> Result<Batch> {
+    let Some(request) = readable(multipart::request(part.content))? else {
+        return Ok(Batch::Query(Box::new(Err(FailedPart::unreadable()))));
+    };
+    if request.method != "GET" {
+        return Err(Code::InvalidInput.into());
+    }
+    let formats = &mut Formats::default();
+    Ok(Batch::Query(Box::new(read_part(context, outer, &request, 0, formats, only_query))))
+}
+
+fn change_set(
+    context: &Context<'_>,
+    outer: &Target,
+    set: &Part<'_>,
+    others: Vec<FailedPart>,
+) -> Result<Batch> {
+    let boundary = change_set_boundary(set).unwrap_or_default();
+    let Some(parts) = readable(multipart::parts(set.content, boundary))? else {
+        let failure = Some(FailedPart::unreadable());
+        return Ok(Batch::ChangeSet { parts: Vec::new(), failure, others });
+    };
+    let mut understood = Vec::with_capacity(parts.len());
+    let failure = read_operations(context, outer, &parts, &mut understood)?;
+    Ok(Batch::ChangeSet { parts: understood, failure, others })
+}
+
+/// Reads the operations of a change set up to the first that is not understood, and returns why it is
+/// not.
+fn read_operations(
+    context: &Context<'_>,
+    outer: &Target,
+    parts: &[Part<'_>],
+    understood: &mut Vec<BatchPart<EntityWrite>>,
+) -> Result<Option<FailedPart>> {
+    let mut formats = Formats::default();
+    for (index, part) in parts.iter().take(MAX_OPERATIONS).enumerate() {
+        if part.is_empty() {
+            return Ok(Some(FailedPart::unreadable()));
+        }
+        let request = readable(multipart::request(part.content)).map_err(|error| error.at(index))?;
+        let Some(request) = request else { return Ok(Some(FailedPart::unreadable())) };
+        match read_part(context, outer, &request, index, &mut formats, only_write) {
+            Ok(part) => understood.push(part),
+            Err(failed) => return Ok(Some(failed)),
+        }
+    }
+    if parts.len() <= MAX_OPERATIONS {
+        return Ok(None);
+    }
+    let last = understood.last().map(|last| last.printing.clone());
+    understood.clear();
+    Ok(Some(FailedPart {
+        error: Error::from(Code::TooManyBatchOperations).at(MAX_OPERATIONS - 1),
+        printing: last.or_else(|| Some(Printing::of_batch(context.head))),
+    }))
+}
+
+/// Returns what was read, or `None` if its headers could not be read.
+fn readable<T>(read: Result<T>) -> Result<Option<T>> {
+    match read {
+        Err(error) if error.code == Code::BodyNotUnderstood => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+fn format_of(head: &Head, has_order: bool) -> Format {
+    Format::of_part(head, &Options::parse_with(&head.query, has_order).unwrap_or_default())
+}
+
+/// The format of the previous part: parts of a batch can differ in their Accept header only, and
+/// mostly do not.
+#[derive(Default)]
+struct Formats(Option<(String, Format)>);
+
+impl Formats {
+    fn of(&mut self, head: &Head, has_order: bool) -> Format {
+        let accept = head.list("accept").filter(|_| head.query.is_empty());
+        match (&self.0, accept) {
+            (Some((known, format)), Some(accept)) if *known == accept => *format,
+            (_, Some(accept)) => self.0.insert((accept.into_owned(), format_of(head, has_order))).1,
+            (_, None) => format_of(head, has_order),
+        }
+    }
+}
+
+fn read_part<T>(
+    context: &Context<'_>,
+    outer: &Target,
+    request: &InnerRequest<'_>,
+    index: usize,
+    formats: &mut Formats,
+    only: impl FnOnce(Operation) -> Result<T>,
+) -> Result<BatchPart<T>, FailedPart> {
+    let head = inner_head(context.head, request);
+    let printing = Printing {
+        format: formats.of(&head, context.grammar.extended),
+        prefer: Prefer::of(&head),
+        content_id: header(&request.headers, "content-id").map(str::to_owned),
+    };
+    match inner_operation(context, outer, request.body, &head).and_then(only) {
+        Ok(wanted) => Ok(BatchPart { wanted, printing }),
+        Err(error) => {
+            let refused = asks_for_atom(context.head, request, &head, &error);
+            let (error, format) = refused.unwrap_or((error, printing.format));
+            let printing = Some(Printing { format, ..printing });
+            Err(FailedPart { error: error.at(index), printing })
+        }
+    }
+}
+
+/// As reported of the service: a deletion that lacks its condition, and names no format either, is
+/// refused for asking for Atom, where that is no more. The outer request names a format for it, unless
+/// it accepts everything.
+fn asks_for_atom(
+    outer: &Head,
+    request: &InnerRequest<'_>,
+    head: &Head,
+    error: &Error,
+) -> Option<(Error, Format)> {
+    let lacks_condition = error.code == Code::InvalidInput && head.header("if-match").is_none();
+    let named =
+        header(&request.headers, "accept").or(outer.header("accept").filter(|accept| *accept != "*/*"));
+    let names_format =
+        named.is_some_and(|accept| !accept.trim().is_empty()) || head.query.contains("format=");
+    if !lacks_condition || names_format || Verb::of(head) != Ok(Verb::Delete) {
+        return None;
+    }
+    Format::without_atom(head).map(|format| (Code::AtomFormatNotSupported.into(), format))
+}
+
+fn inner_operation(context: &Context<'_>, outer: &Target, body: &[u8], head: &Head) -> Result<Operation> {
+    let resource = target::resolve_inner(&head.path, outer)?;
+    let has_order = may_have_order(context.grammar.extended, head, &resource);
+    let options = Options::parse_with(&head.query, has_order)?;
+    let verb = Verb::of(head)?;
+    if (&resource, verb) == (&Resource::Service, Verb::Post) {
+        return Err(Code::MethodNotAllowed.into());
+    }
+    let inner = Context { head, options: &options, body, grammar: context.grammar };
+    operation::on_resource(&inner, verb, &resource)
+}
+
+/// Reads an operation of a change set. Operations on tables are not allowed in a batch.
+fn only_write(operation: Operation) -> Result<EntityWrite> {
+    match operation {
+        Operation::Write(write) => Ok(write),
+        Operation::GetEntity { .. } | Operation::QueryEntities { .. } => Err(Code::InvalidInput.into()),
+        other => Err(not_in_a_batch(&other)),
+    }
+}
+
+/// As recorded: an invalid table name is found first.
+fn not_in_a_batch(operation: &Operation) -> Error {
+    match operation {
+        Operation::BelowTable { table, .. } => TableName::parse(table).err(),
+        _ => None,
+    }
+    .unwrap_or_else(|| Code::NotImplemented.into())
+}
+
+/// Reads an operation outside of a change set.
+fn only_query(operation: Operation) -> Result<Operation> {
+    match operation {
+        Operation::GetEntity { .. } | Operation::QueryEntities { .. } => Ok(operation),
+        other => Err(not_in_a_batch(&other)),
+    }
+}
+
+/// Returns the head of an inner request: its own headers, with the version and, unless it has its
+/// own, the Accept header of the outer request. Inner versions, dates and request ids are ignored, and
+/// so is an X-HTTP-Method that repeats the verb.
+fn inner_head<'a>(outer: &'a Head<'_>, request: &'a InnerRequest<'_>) -> Head<'a> {
+    let (path, query) = request.target.split_once('?').unwrap_or((request.target, ""));
+    let mut head = Head {
+        method: request.method.into(),
+        path: path.into(),
+        query: query.into(),
+        headers: Vec::with_capacity(request.headers.len() + 2),
+        secure: outer.secure,
+        peer: outer.peer,
+    };
+    let is_ignored = |name: &str| name == "x-ms-version" || name == METHOD && repeats_its_verb(request);
+    let own = request.headers.iter().filter(|(name, _)| !is_ignored(name));
+    head.headers.extend(own.map(|(name, value)| (Cow::Borrowed(name.as_ref()), Cow::Borrowed(*value))));
+    for name in ["x-ms-version", "accept"] {
+        if let (None, Some(value)) = (head.header(name), outer.header(name)) {
+            head.headers.push((name.into(), value.into()));
+        }
+    }
+    head
+}
+
+const METHOD: &str = "x-http-method";
+
+/// Whether the only X-HTTP-Method of a part names the verb that the part has anyway, as the retired SDK
+/// for Java sends it.
+fn repeats_its_verb(request: &InnerRequest<'_>) -> bool {
+    let mut named = request.headers.iter().filter(|(name, _)| name == METHOD);
+    matches!((named.next(), named.next()), (Some((_, verb)), None) if Verb::is_repeated(request.method, verb))
+}
+
+fn header<'a>(headers: &PartHeaders<'a>, name: &str) -> Option<&'a str> {
+    headers.iter().find(|(n, _)| n == name).map(|(_, value)| *value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_has_the_format_that_it_asks_for() {
+        let mut formats = Formats::default();
+        let none = "application/json;odata=nometadata";
+        let full = "application/json;odata=fullmetadata";
+        for (accept, query) in
+            [(none, ""), (none, ""), (full, ""), (none, ""), (none, "$format=atom"), (full, "$format=json")]
+        {
+            let headers = vec![("accept".into(), accept.into())];
+            let head = Head { query: query.into(), headers, ..Head::default() };
+            assert_eq!(formats.of(&head, false), format_of(&head, false), "{accept} {query}");
+        }
+        assert_eq!(formats.of(&Head::default(), false), format_of(&Head::default(), false));
+    }
+}

@@ -1,0 +1,305 @@
+//! Content negotiation: the format of the answer (protocol §4.1).
+
+use super::head::{ApiVersion, Head, JSON, JSON_ONLY, MINIMAL_ETAG};
+use super::options::Options;
+use super::verb::Verb;
+use crate::codec::atom::write::Style;
+use crate::codec::json::write::Metadata;
+use crate::error::Code;
+
+/// The negotiated format of bodies. An error is kept until a body is needed: operations without one
+/// never report it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Format {
+    chosen: Result<Representation, Code>,
+    /// How errors are printed if nothing acceptable was found, or everything is.
+    fallback: Representation,
+    /// Whether `errors` is used although documents have another format.
+    prefers_fallback: bool,
+}
+
+/// A format of documents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Representation {
+    Json(Metadata),
+    Atom(Style),
+}
+
+impl Format {
+    /// Reads `$format`, else `Accept`, under the rules of the request's version. A read that names
+    /// neither asks for Atom, which newer versions do not have.
+    pub fn negotiate(head: &Head, options: &Options) -> Self {
+        let is_blank = |value: Option<&str>| value.is_none_or(|value| value.trim().is_empty());
+        if head.method == "GET"
+            && is_blank(head.header("accept"))
+            && is_blank(options.get("$format"))
+            && let Some(refused) = Self::without_atom(head)
+        {
+            return refused;
+        }
+        Self::of_part(head, options)
+    }
+
+    /// Returns the refusal of Atom, for a version that does not have it.
+    pub(crate) fn without_atom(head: &Head) -> Option<Self> {
+        let refusal = head.version().ok().and_then(|version| atom(version).err());
+        refusal.map(|code| Self::refused(code, Representation::Atom(Style::Modern)))
+    }
+
+    /// As [`Format::negotiate`], for a part of a batch, which may name no format: JSON is then its
+    /// default (for reads, nothing is recorded).
+    pub(crate) fn of_part(head: &Head, options: &Options) -> Self {
+        let version = match head.version() {
+            Ok(version) => version,
+            Err(error) => return Self::refused(error.code, Representation::Json(Metadata::Minimal)),
+        };
+        let wanted = options.get("$format").filter(|f| !f.is_empty() && version.at_least(JSON));
+        let accept = head.list("accept");
+        // As recorded: a client that accepts everything gets documents in JSON, and errors in XML.
+        let takes_anything = wanted.is_none()
+            && version.is_named()
+            && version.at_least(JSON_ONLY)
+            && accept.as_deref().is_some_and(|accept| accept.trim() == "*/*");
+        let fallback = if takes_anything { Representation::Atom(Style::Modern) } else { default(version) };
+        let chosen = match (wanted, accept) {
+            (Some(format), _) => choose(version, format),
+            (None, Some(accept)) if !accept.trim().is_empty() => choose(version, &accept),
+            (None, _) => Ok(default(version)),
+        };
+        Self { chosen, fallback, prefers_fallback: takes_anything }
+    }
+
+    const fn refused(code: Code, fallback: Representation) -> Self {
+        Self { chosen: Err(code), fallback, prefers_fallback: false }
+    }
+
+    /// Returns the format of a successful answer.
+    pub fn for_body(self) -> Result<Representation, Code> {
+        self.chosen
+    }
+
+    /// Returns the format of errors.
+    pub fn for_errors(self) -> Representation {
+        match self.chosen {
+            Ok(chosen) if !self.prefers_fallback => chosen,
+            _ => self.fallback,
+        }
+    }
+}
+
+/// The format for a client that accepts everything.
+fn default(version: ApiVersion) -> Representation {
+    match atom(version) {
+        Ok(style) => Representation::Atom(style),
+        Err(_) => Representation::Json(Metadata::Minimal),
+    }
+}
+
+/// Returns the layout of Atom documents in either direction, or why there are none: from 2015-12-11
+/// on they are refused. A request without a version counts as one of the oldest (UNVERIFIED 17).
+/// Atom is refused nowhere else.
+///
+/// # Errors
+/// [`Code::AtomFormatNotSupported`].
+pub fn atom(version: ApiVersion) -> Result<Style, Code> {
+    match version.is_named() {
+        true if version.at_least(JSON_ONLY) => Err(Code::AtomFormatNotSupported),
+        true if version.at_least(JSON) => Ok(Style::Modern),
+        _ => Ok(Style::Classic),
+    }
+}
+
+/// Maximum media types of an Accept header that are read.
+const MAX_TYPES: usize = 32;
+
+/// Returns the first supported media type, by quality and then by position; if there is none, the
+/// error of the first.
+fn choose(version: ApiVersion, accept: &str) -> Result<Representation, Code> {
+    let mut best: Option<(f32, Result<Representation, Code>)> = None;
+    for media_type in accept.split(',').take(MAX_TYPES) {
+        let quality = quality(media_type);
+        let better = |(so_far, found): &(f32, Result<_, _>), new: &Result<_, _>| match (found, new) {
+            (Ok(_), Err(_)) => false,
+            (Err(_), Ok(_)) => true,
+            _ => quality > *so_far,
+        };
+        if quality > 0.0 {
+            let new = serve(version, media_type);
+            if best.as_ref().is_none_or(|best| better(best, &new)) {
+                best = Some((quality, new));
+            }
+        }
+    }
+    best.map_or(Err(Code::MediaTypeNotSupported), |(_, found)| found)
+}
+
+fn quality(media_type: &str) -> f32 {
+    parameter(media_type, "q").and_then(|q| q.parse().ok()).unwrap_or(1.0)
+}
+
+/// Returns a parameter of a media type.
+pub(crate) fn parameter<'a>(media_type: &'a str, name: &str) -> Option<&'a str> {
+    media_type.split(';').skip(1).find_map(|p| {
+        let (n, value) = p.split_once('=')?;
+        n.trim().eq_ignore_ascii_case(name).then(|| value.trim())
+    })
+}
+
+fn serve(version: ApiVersion, media_type: &str) -> Result<Representation, Code> {
+    let name = media_type.split(';').next().unwrap_or_default().trim();
+    if is_any(name, &["application/json", "json"]) {
+        json(version, parameter(media_type, "odata")).map(Representation::Json)
+    } else if is_any(name, &["application/atom+xml", "application/xml", "text/xml", "atom"]) {
+        atom(version).map(Representation::Atom)
+    } else if is_any(name, &["*/*", "application/*"]) {
+        Ok(default(version))
+    } else {
+        Err(Code::MediaTypeNotSupported)
+    }
+}
+
+/// Whether a name is one of these, ignoring case.
+fn is_any(name: &str, known: &[&str]) -> bool {
+    known.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
+
+/// Checks that the version has JSON, in either direction. JSON is refused nowhere else.
+///
+/// # Errors
+/// [`Code::JsonFormatNotSupported`] before 2013-08-15.
+pub(crate) fn knows_json(version: ApiVersion) -> Result<(), Code> {
+    if version.at_least(JSON) { Ok(()) } else { Err(Code::JsonFormatNotSupported) }
+}
+
+fn minimal(version: ApiVersion) -> Metadata {
+    if version.at_least(MINIMAL_ETAG) { Metadata::Minimal } else { Metadata::MinimalWithoutEtag }
+}
+
+fn json(version: ApiVersion, level: Option<&str>) -> Result<Metadata, Code> {
+    knows_json(version)?;
+    match level {
+        None => Ok(minimal(version)),
+        Some(level) if is_any(level, &["minimalmetadata"]) => Ok(minimal(version)),
+        Some(level) if is_any(level, &["nometadata"]) => Ok(Metadata::None),
+        Some(level) if is_any(level, &["fullmetadata"]) => Ok(Metadata::Full),
+        Some(level) if is_any(level, &["verbose"]) => Err(Code::JsonVerboseFormatNotSupported),
+        Some(_) => Err(Code::MediaTypeNotSupported),
+    }
+}
+
+/// Whether the client wants created entities and tables in the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prefer {
+    Content,
+    NoContent,
+}
+
+impl Prefer {
+    /// Reads the Prefer header, which has an effect since 2013-08-15. For POST it decides whether
+    /// there is content; updates never have content, and confirm return-no-content, as recorded.
+    pub fn of(head: &Head) -> Option<Self> {
+        let prefer = head.list("prefer")?;
+        let is_known = head.version().is_ok_and(|version| version.at_least(JSON));
+        Self::parse(&prefer).filter(|prefer| match Verb::of(head) {
+            Ok(Verb::Post) => is_known,
+            Ok(Verb::Put | Verb::Merge) => is_known && *prefer == Self::NoContent,
+            _ => false,
+        })
+    }
+
+    /// Reads a Prefer header's value; unknown preferences are ignored.
+    pub(crate) fn parse(value: &str) -> Option<Self> {
+        value.split(',').find_map(|preference| match preference.trim() {
+            "return-content" => Some(Prefer::Content),
+            "return-no-content" => Some(Prefer::NoContent),
+            _ => None,
+        })
+    }
+
+    /// Returns the value of Preference-Applied.
+    pub const fn applied(self) -> &'static str {
+        match self {
+            Prefer::Content => "return-content",
+            Prefer::NoContent => "return-no-content",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn negotiated(version: Option<&str>, accept: Option<&str>, format: &str) -> Result<Representation, Code> {
+        let headers = [("x-ms-version", version), ("accept", accept)];
+        let given = headers.into_iter().filter_map(|(name, value)| Some((name.into(), value?.into())));
+        let head = Head { method: "GET".into(), headers: given.collect(), ..Head::default() };
+        Format::negotiate(&head, &Options::parse(format).unwrap()).for_body()
+    }
+
+    #[test]
+    fn formats_follow_the_table() {
+        let json = |metadata| Ok(Representation::Json(metadata));
+        let (none, minimal, full) = (json(Metadata::None), json(Metadata::Minimal), json(Metadata::Full));
+        let classic = Ok(Representation::Atom(Style::Classic));
+        let modern = Ok(Representation::Atom(Style::Modern));
+        let v = Some("2019-02-02");
+        let old = Some("2014-02-14");
+        let oldest = Some("2011-08-18");
+        for (version, accept, format, result) in [
+            (v, Some("application/json;odata=nometadata"), "", none),
+            (v, Some("application/json; odata=minimalmetadata"), "", minimal),
+            (v, Some("application/json;odata=fullmetadata"), "", full),
+            (v, Some("application/json"), "", minimal),
+            (v, Some("application/json;odata=verbose"), "", Err(Code::JsonVerboseFormatNotSupported)),
+            (v, Some("application/atom+xml"), "", Err(Code::AtomFormatNotSupported)),
+            (v, Some("application/atom+xml,application/json;odata=fullmetadata"), "", full),
+            (v, Some("application/json;q=0.5,application/json;odata=nometadata;q=0.9"), "", none),
+            (v, Some("text/html"), "", Err(Code::MediaTypeNotSupported)),
+            (v, Some("*/*"), "", minimal),
+            (v, None, "", Err(Code::AtomFormatNotSupported)),
+            (v, Some(" "), "", Err(Code::AtomFormatNotSupported)),
+            (Some("2015-12-11"), None, "", Err(Code::AtomFormatNotSupported)),
+            (v, None, "$format=json", minimal),
+            (v, Some("text/html"), "$format=json", minimal),
+            (v, None, "$format=application%2Fjson%3Bodata%3Dfullmetadata", full),
+            (old, Some("application/json"), "", json(Metadata::MinimalWithoutEtag)),
+            (Some("2015-04-05"), Some("application/json"), "", minimal),
+            (old, None, "", modern),
+            (old, Some("application/atom+xml,application/xml"), "", modern),
+            (old, Some("application/json;odata=nometadata"), "$format=atom", modern),
+            (oldest, Some("application/atom+xml"), "", classic),
+            (oldest, None, "", classic),
+            (oldest, Some("*/*"), "", classic),
+            (oldest, Some("application/json"), "", Err(Code::JsonFormatNotSupported)),
+            (oldest, Some("application/atom+xml"), "$format=json", classic),
+            (None, Some("application/json"), "", minimal),
+            (None, None, "", classic),
+        ] {
+            assert_eq!(negotiated(version, accept, format), result, "{version:?} {accept:?} {format}");
+        }
+    }
+
+    #[test]
+    fn whoever_takes_anything_gets_errors_in_xml() {
+        let json = Representation::Json(Metadata::Minimal);
+        let xml = Representation::Atom(Style::Modern);
+        for (version, accept, format, for_errors) in [
+            ("2019-02-02", "*/*", "", xml),
+            ("2019-02-02", "*/*", "$format=json", json),
+            ("2019-02-02", "application/json,*/*", "", json),
+            ("2015-04-05", "application/json", "", json),
+        ] {
+            let headers = vec![("x-ms-version".into(), version.into()), ("accept".into(), accept.into())];
+            let head = Head { headers, ..Head::default() };
+            let negotiated = Format::negotiate(&head, &Options::parse(format).unwrap());
+            assert_eq!((negotiated.for_body(), negotiated.for_errors()), (Ok(json), for_errors), "{accept}");
+        }
+    }
+
+    #[test]
+    fn preferences_are_read_from_lists() {
+        assert_eq!(Prefer::parse("return-no-content"), Some(Prefer::NoContent));
+        assert_eq!(Prefer::parse("wait=5, return-content"), Some(Prefer::Content));
+        assert_eq!(Prefer::parse("return=minimal"), None);
+    }
+}

@@ -1,0 +1,92 @@
+//! The fixed sets of values that label requests in metrics, logs and traces.
+
+macro_rules! labels {
+    ($(#[$about:meta])* $name:ident { $($variant:ident => $text:literal,)* }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $name {
+            $($variant,)*
+        }
+
+        impl $name {
+            /// All variants, in the order of their discriminants.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+            /// Number of variants.
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// Returns the value of the label.
+            pub const fn text(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)*
+                }
+            }
+        }
+    };
+}
+
+labels! {
+    /// The operation of a request. `Unknown`: the request was refused before the operation was
+    /// known, for lack of an account, a valid signature or a known resource.
+    OperationLabel {
+        Unknown => "Unknown",
+        QueryTables => "QueryTables",
+        GetTable => "GetTable",
+        CreateTable => "CreateTable",
+        DeleteTable => "DeleteTable",
+        QueryEntities => "QueryEntities",
+        GetEntity => "GetEntity",
+        InsertEntity => "InsertEntity",
+        UpdateEntity => "UpdateEntity",
+        MergeEntity => "MergeEntity",
+        InsertOrReplaceEntity => "InsertOrReplaceEntity",
+        InsertOrMergeEntity => "InsertOrMergeEntity",
+        DeleteEntity => "DeleteEntity",
+        EntityGroupTransaction => "EntityGroupTransaction",
+        QueryBatch => "QueryBatch",
+        GetTableAcl => "GetTableAcl",
+        SetTableAcl => "SetTableAcl",
+        GetServiceProperties => "GetServiceProperties",
+        SetServiceProperties => "SetServiceProperties",
+        GetServiceStats => "GetServiceStats",
+        Preflight => "Preflight",
+    }
+}
+
+labels! {
+    /// The authentication scheme of a request that was not authorized.
+    Scheme {
+        None => "none",
+        SharedKey => "shared_key",
+        Signature => "sas",
+        Bearer => "bearer",
+    }
+}
+
+impl OperationLabel {
+    /// Whether the operation can change stored data.
+    pub const fn is_change(self) -> bool {
+        match self {
+            Self::Unknown
+            | Self::QueryTables
+            | Self::GetTable
+            | Self::QueryEntities
+            | Self::GetEntity
+            | Self::QueryBatch
+            | Self::GetTableAcl
+            | Self::GetServiceProperties
+            | Self::GetServiceStats
+            | Self::Preflight => false,
+            Self::CreateTable
+            | Self::DeleteTable
+            | Self::InsertEntity
+            | Self::UpdateEntity
+            | Self::MergeEntity
+            | Self::InsertOrReplaceEntity
+            | Self::InsertOrMergeEntity
+            | Self::DeleteEntity
+            | Self::EntityGroupTransaction
+            | Self::SetTableAcl
+            | Self::SetServiceProperties => true,
+        }
+    }
+}

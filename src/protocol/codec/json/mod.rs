@@ -1,6 +1,0 @@
-//! JSON entities: reading and printing (protocol §4.2 to §4.5).
-
-pub(crate) mod property;
-pub mod read;
-mod shape;
-pub mod write;

@@ -1,8 +1,0 @@
-//! What a request means, as pure functions over plain data: no I/O, no clock.
-
-pub mod auth;
-pub mod codec;
-pub mod model;
-pub mod odata;
-pub mod plan;
-pub mod request;
