@@ -10,14 +10,14 @@
 
 use std::time::{Duration, Instant};
 
-use rowhouse::store::Reset;
-use rowhouse::store::postgres::{PgOptions, PgStore};
-use rowhouse::store::sqlite::{Location, SqliteOptions, SqliteStore};
-use rowhouse::store::{Entities, Tables, Upkeep};
 use rowhouse::testing::Server;
 use rowhouse_protocol::codec::validated::ValidatedProperties;
 use rowhouse_protocol::model::{EdmValue, Key, TableName, Ticks};
 use rowhouse_protocol::plan::{Write, WriteKind};
+use rowhouse_store::Reset;
+use rowhouse_store::postgres::{PgOptions, PgStore};
+use rowhouse_store::sqlite::{Location, SqliteOptions, SqliteStore};
+use rowhouse_store::{Entities, Tables, Upkeep};
 
 const ACCOUNT: &str = "rowhousebench";
 const TABLES: usize = 20;

@@ -13,7 +13,6 @@
 #![warn(missing_docs, unreachable_pub)]
 
 pub mod cli;
-mod observe;
 mod operator;
 mod server;
 mod service;
@@ -21,8 +20,5 @@ mod service;
 pub mod testing;
 mod transfer;
 
-// Public only for the tests, benches and fuzz targets of this repository: not a stable interface.
-#[doc(hidden)]
-pub mod store;
-
 pub(crate) use rowhouse_protocol::{self as protocol, error};
+pub(crate) use {rowhouse_observe as observe, rowhouse_store as store};

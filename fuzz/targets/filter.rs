@@ -3,7 +3,6 @@
 //! that finds what the meaning says.
 
 use libfuzzer_sys::fuzz_target;
-use rowhouse::store::postgres::sql_of;
 use rowhouse_fuzz::filter::{Mentioned, comparisons, print};
 use rowhouse_fuzz::{COMPARISONS, EXTENDED, PLAIN, assert_refused, assert_same, now};
 use rowhouse_protocol::codec::stored;
@@ -16,6 +15,7 @@ use rowhouse_protocol::plan::predicate::{EntityView, Prepared};
 use rowhouse_protocol::plan::span::first_whole_partition;
 use rowhouse_protocol::plan::{Predicate, Span, query};
 use rowhouse_protocol::request::QueryOptions;
+use rowhouse_store::postgres::sql_of;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };

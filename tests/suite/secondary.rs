@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use rowhouse::store::postgres::{PgOptions, PgStore};
-use rowhouse::store::{Entities, Failure, Fault, StoredAccounts, Tables, Upkeep};
 use rowhouse_protocol::model::{IfMatch, Key, TableName};
 use rowhouse_protocol::plan::WriteKind;
+use rowhouse_store::postgres::{PgOptions, PgStore};
+use rowhouse_store::{Entities, Failure, Fault, StoredAccounts, Tables, Upkeep};
 use serde_json::json;
 
 use crate::store::contract::{insert, now, number, write};

@@ -1,6 +1,6 @@
 //! Accounts: changes of all of them at once.
 
-use rowhouse::store::{AccountChange, AccountOptions, Resealed, StoredAccount};
+use rowhouse_store::{AccountChange, AccountOptions, Resealed, StoredAccount};
 
 use super::contract::{account, now};
 use crate::support::store::AnyStore;

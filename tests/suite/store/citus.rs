@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use rowhouse::store::postgres::{PgOptions, PgStore, statements};
-use rowhouse::store::{StoreResult, Tables, Upkeep};
 use rowhouse_protocol::error::Code;
 use rowhouse_protocol::model::{CompareOp, EdmValue, IfMatch, Key, PageOrder, Ticks};
 use rowhouse_protocol::plan::{Projection, Scan, WriteKind};
+use rowhouse_store::postgres::{PgOptions, PgStore, statements};
+use rowhouse_store::{StoreResult, Tables, Upkeep};
 
 use super::contract::{
     TestTable, account, compare, contract, everything, insert, name, now, number, refusal, table, write,

@@ -6,11 +6,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use rowhouse::store::postgres::PgStore;
-use rowhouse::store::{Failure, Fault, StoreResult};
 use rowhouse_protocol::error::Code;
 use rowhouse_protocol::model::{IfMatch, Key};
 use rowhouse_protocol::plan::{WriteKind, Written};
+use rowhouse_store::postgres::PgStore;
+use rowhouse_store::{Failure, Fault, StoreResult};
 use sqlx::{Connection, Executor, PgConnection};
 
 use super::contract::{TestTable, insert, number, table, write};

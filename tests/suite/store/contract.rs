@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::support::store::{AnyStore, EntityPage};
-use rowhouse::store::{Entities, Failure, StoreResult, Tables};
 use rowhouse_protocol::codec::validated::ValidatedProperties;
 use rowhouse_protocol::error::Code;
 use rowhouse_protocol::model::entity::Properties;
 use rowhouse_protocol::model::{CompareOp, EdmValue, Key, Stored, TableName, TableRef, Ticks};
 use rowhouse_protocol::plan::{Field, Predicate, Scan, Span, Write, WriteKind, Written};
+use rowhouse_store::{Entities, Failure, StoreResult, Tables};
 
 /// Stamps the cases of the contract for one store. `$open` is an async function without arguments that opens it;
 /// stores of one process may share their database, since every case uses an account of its own.

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use rowhouse::store::postgres::{PgOptions, PgStore};
 use rowhouse_protocol::model::{EdmValue, Key, PageOrder};
 use rowhouse_protocol::odata::{self, Grammar};
 use rowhouse_protocol::plan::filter::{Subject, predicate};
 use rowhouse_protocol::plan::{Predicate, Scan, Span, Write, WriteKind};
+use rowhouse_store::postgres::{PgOptions, PgStore};
 use sqlx::{Connection, PgConnection};
 
 use super::contract::{TestTable, table, write};

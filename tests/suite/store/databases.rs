@@ -5,9 +5,9 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rowhouse::store::postgres::{PgOptions, PgStore, StartError};
 use rowhouse_protocol::model::IfMatch;
 use rowhouse_protocol::plan::WriteKind;
+use rowhouse_store::postgres::{PgOptions, PgStore, StartError};
 
 use super::contract::{insert, number, table, write};
 use crate::support::postgres::{

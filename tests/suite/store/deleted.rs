@@ -6,15 +6,15 @@
 use std::time::Duration;
 
 use futures_util::future::join;
-use rowhouse::store::postgres::{PgOptions, PgStore};
-use rowhouse::store::sqlite::{Location, SqliteOptions, SqliteStore};
-use rowhouse::store::{
-    AddedIndex, DeletedScan, DeletedTable, DeletedTables, Expiry, ExpiryRule, Failure, Fault, IndexState,
-    Indexes, NewIndex, TableRecords, TableSize, Tables, Undeletion, Upkeep,
-};
 use rowhouse_protocol::error::Code;
 use rowhouse_protocol::model::{Key, Ticks};
 use rowhouse_protocol::plan::index::IndexKind;
+use rowhouse_store::postgres::{PgOptions, PgStore};
+use rowhouse_store::sqlite::{Location, SqliteOptions, SqliteStore};
+use rowhouse_store::{
+    AddedIndex, DeletedScan, DeletedTable, DeletedTables, Expiry, ExpiryRule, Failure, Fault, IndexState,
+    Indexes, NewIndex, TableRecords, TableSize, Tables, Undeletion, Upkeep,
+};
 use sqlx::{Connection, Executor, PgConnection};
 
 use super::contract::{TestTable, insert, name, now, refusal, table};
@@ -108,7 +108,7 @@ pub async fn a_table_comes_back_with_all_that_it_had<B: AnyStore>(store: &B) {
     assert_eq!(after.0, before.0, "entities with their versions, policies, the time of its creation");
     let (old_rule, new_rule) = (before.1.expect("a rule"), after.1.expect("a rule"));
     assert_eq!((new_rule.rule, new_rule.made), (old_rule.rule, old_rule.made));
-    let of_index = |stored: &rowhouse::store::StoredIndex| (stored.index.property.clone(), stored.index.kind);
+    let of_index = |stored: &rowhouse_store::StoredIndex| (stored.index.property.clone(), stored.index.kind);
     assert!(after.2.iter().map(of_index).eq(before.2.iter().map(of_index)), "{:?}", after.2);
     for stored in &after.2 {
         assert_eq!(stored.state, IndexState::Building);

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use rowhouse::store::postgres::statements::indexes::{OrderedFrom, OrderedRows};
-use rowhouse::store::postgres::{PgOptions, statements};
 use rowhouse_protocol::model::PageOrder;
 use rowhouse_protocol::plan::Projection;
 use rowhouse_protocol::plan::index::{IndexKind, PropertyIndex};
+use rowhouse_store::postgres::statements::indexes::{OrderedFrom, OrderedRows};
+use rowhouse_store::postgres::{PgOptions, statements};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 
 use super::postgres::{partitioned_url, plain_url};

@@ -3,11 +3,11 @@
 use std::cell::Cell;
 
 use futures_util::future::join_all;
-use rowhouse::store::Failure;
 use rowhouse_protocol::error::Code;
 use rowhouse_protocol::model::entity::Properties;
 use rowhouse_protocol::model::{EdmValue, IfMatch, Key, Stored, Ticks};
 use rowhouse_protocol::plan::{Write, WriteKind, decide};
+use rowhouse_store::Failure;
 
 use super::contract::{TestTable, insert, now, number, table, write};
 use super::writes::is_as_decided;

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{join, join_all, join3};
-use rowhouse::store::postgres::{PgOptions, PgStore};
-use rowhouse::store::{CountPosition, Totals};
 use rowhouse_protocol::model::{IfMatch, Key};
 use rowhouse_protocol::plan::{Write, WriteKind};
+use rowhouse_store::postgres::{PgOptions, PgStore};
+use rowhouse_store::{CountPosition, Totals};
 use sqlx::{Connection, Executor, PgConnection};
 
 use super::contract::{everything, insert, number, table, write};

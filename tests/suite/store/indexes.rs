@@ -5,13 +5,13 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use rowhouse::store::postgres::PgStore;
-use rowhouse::store::sqlite::{Location, SqliteOptions, SqliteStore};
-use rowhouse::store::{AddedIndex, BuiltIndex, IndexState, MAX_TABLE_INDEXES, NewIndex, StoredIndex};
 use rowhouse_protocol::error::Code;
 use rowhouse_protocol::model::{CompareOp, EdmValue, IfMatch, Key, PageOrder, TextTest, Ticks};
 use rowhouse_protocol::plan::index::{IndexKind, PropertyIndex, choices};
 use rowhouse_protocol::plan::{Field, Predicate, Scan, WriteKind};
+use rowhouse_store::postgres::PgStore;
+use rowhouse_store::sqlite::{Location, SqliteOptions, SqliteStore};
+use rowhouse_store::{AddedIndex, BuiltIndex, IndexState, MAX_TABLE_INDEXES, NewIndex, StoredIndex};
 
 use super::contract::{TestTable, compare, contract, everything, insert, now, number, refusal, table, write};
 use super::meaning::{Decoded, fill_at_random, holds};

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use rowhouse::store::postgres::{PgOptions, PgStore};
-use rowhouse::store::{Failure, Fault};
 use rowhouse_protocol::model::{IfMatch, Key};
 use rowhouse_protocol::plan::WriteKind;
+use rowhouse_store::postgres::{PgOptions, PgStore};
+use rowhouse_store::{Failure, Fault};
 use sqlx::{Connection, PgConnection};
 
 use super::contract::{TestTable, everything, insert, number, table, write};

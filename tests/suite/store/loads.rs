@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use rowhouse::store::{Load, LoadMark};
 use rowhouse_protocol::codec::stored;
 use rowhouse_protocol::error::Code;
 use rowhouse_protocol::model::entity::{Properties, Stored};
 use rowhouse_protocol::model::{IfMatch, Key, Ticks};
 use rowhouse_protocol::plan::WriteKind;
+use rowhouse_store::{Load, LoadMark};
 
 use super::contract::{TestTable, now, number, refusal, table, write};
 use crate::support::store::AnyStore;

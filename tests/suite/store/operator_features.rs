@@ -1,9 +1,9 @@
 //! Expiry and counts. Other cases share the database, so each keeps to an account of its own.
 
-use rowhouse::store::{CountPosition, ExpiryRule, SweepState, TableExpiry};
 use rowhouse_protocol::error::Code;
 use rowhouse_protocol::model::{IfMatch, Key};
 use rowhouse_protocol::plan::WriteKind;
+use rowhouse_store::{CountPosition, ExpiryRule, SweepState, TableExpiry};
 
 use super::contract::{TestTable, insert, now, number, refusal, table, write};
 use super::reset::snapshot;

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use proptest::strategy::{Strategy as _, ValueTree as _};
 use proptest::test_runner::TestRunner;
-use rowhouse::store::Entities;
-use rowhouse::store::postgres::PgStore;
 use rowhouse_protocol::error::Code;
 use rowhouse_protocol::model::{CompareOp, EdmValue, Key, PageOrder, Stored};
 use rowhouse_protocol::plan::index::{IndexKind, IndexValue, PropertyIndex, ValueOrder, choices};
 use rowhouse_protocol::plan::{Predicate, Scan, Span, WriteKind};
+use rowhouse_store::Entities;
+use rowhouse_store::postgres::PgStore;
 
 use super::contract::{TestTable, compare, insert, number, partition, refusal, scan, table, write};
 use super::indexes::{filled, index, partitioned, plain, predicate, spread};

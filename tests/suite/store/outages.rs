@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use rowhouse::store::postgres::{PgOptions, PgStore, StartError};
-use rowhouse::store::{Failure, Fault};
 use rowhouse_protocol::model::{IfMatch, Key};
 use rowhouse_protocol::plan::WriteKind;
+use rowhouse_store::postgres::{PgOptions, PgStore, StartError};
+use rowhouse_store::{Failure, Fault};
 use sqlx::{Connection, Executor, PgConnection};
 
 use super::contract::{insert, number, table, write};

@@ -6,14 +6,14 @@ use std::process::Command;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use rowhouse::store::postgres::{PgOptions, PgStore};
-use rowhouse::store::{
-    BuiltIndex, CountPosition, Expiry, ExpiryRule, Failure, Fault, Indexes, NewIndex, Tables, Totals, Upkeep,
-};
 use rowhouse_protocol::error::Code;
 use rowhouse_protocol::model::{IfMatch, Key, Ticks};
 use rowhouse_protocol::plan::index::IndexKind;
 use rowhouse_protocol::plan::{Scan, Span, WriteKind};
+use rowhouse_store::postgres::{PgOptions, PgStore};
+use rowhouse_store::{
+    BuiltIndex, CountPosition, Expiry, ExpiryRule, Failure, Fault, Indexes, NewIndex, Tables, Totals, Upkeep,
+};
 use sqlx::{Connection, Executor, PgConnection};
 
 use super::contract::{contract, everything, insert, now, number, refusal, table, write};

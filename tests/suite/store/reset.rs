@@ -1,12 +1,12 @@
 //! Beginning anew and going back. Other cases share the database, so each keeps
 //! to accounts of its own.
 
-use rowhouse::store::contract::reset::MAX_SNAPSHOTS;
-use rowhouse::store::{AddedIndex, NewIndex};
 use rowhouse_protocol::error::Code;
 use rowhouse_protocol::model::{EdmValue, IfMatch, Stored};
 use rowhouse_protocol::plan::index::IndexKind;
 use rowhouse_protocol::plan::{Span, Write, WriteKind};
+use rowhouse_store::contract::reset::MAX_SNAPSHOTS;
+use rowhouse_store::{AddedIndex, NewIndex};
 
 use super::contract::{TestTable, account, insert, name, now, number, refusal, table, write};
 use super::tables::{account_with, list};

@@ -2,9 +2,9 @@
 
 use std::sync::LazyLock;
 
-use rowhouse::store::sqlite::{Location, SqliteOptions, SqliteStore};
 use rowhouse_protocol::model::{EdmValue, IfMatch};
 use rowhouse_protocol::plan::WriteKind;
+use rowhouse_store::sqlite::{Location, SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 
 use super::contract::{contract, table, write};

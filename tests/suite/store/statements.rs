@@ -1,6 +1,6 @@
 //! What statement texts may not contain.
 
-use rowhouse::store::postgres::statements;
+use rowhouse_store::postgres::statements;
 
 #[test]
 fn every_statement_on_entities_names_its_bucket() {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use rowhouse::store::TableSize;
 use rowhouse_protocol::error::Code;
 use rowhouse_protocol::model::{CompareOp, EdmValue, Key};
 use rowhouse_protocol::plan::span::starting_at;
 use rowhouse_protocol::plan::{Field, Predicate, Span, TableScan};
+use rowhouse_store::TableSize;
 
 use super::contract::{TestTable, account, everything, insert, name, now, refusal, table};
 use crate::support::store::AnyStore;

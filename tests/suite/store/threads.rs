@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use rowhouse::store::postgres::{PgOptions, PgStore};
+use rowhouse_store::postgres::{PgOptions, PgStore};
 use sqlx::{Connection, PgConnection};
 
 use super::contract::{TestTable, insert, table};

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use rowhouse::store::Entities;
-use rowhouse::store::postgres::{PgOptions, PgStore};
 use rowhouse_protocol::model::{CaseFold, EdmValue, PageOrder, TextTest};
 use rowhouse_protocol::plan::index::{IndexKind, PropertyIndex, ValueOrder};
 use rowhouse_protocol::plan::{Field, Predicate, Scan, Span, TableScan, WriteKind};
+use rowhouse_store::Entities;
+use rowhouse_store::postgres::{PgOptions, PgStore};
 
 use super::contract::{TestTable, everything, insert, number, partition, scan, table, write};
 use super::indexes::{file, index, plain, spread};

@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use futures_util::future::join_all;
-use rowhouse::store::{Failure, StoreResult};
 use rowhouse_protocol::codec::stored;
 use rowhouse_protocol::error::Code;
 use rowhouse_protocol::model::entity::StoredProperties;
 use rowhouse_protocol::model::{EdmValue, IfMatch, Key, Stored, Ticks};
 use rowhouse_protocol::plan::{Change, Write, WriteKind, Written, decide};
+use rowhouse_store::{Failure, StoreResult};
 
 use super::contract::{TestTable, account, everything, insert, name, now, number, refusal, table, write};
 use crate::support::store::AnyStore;

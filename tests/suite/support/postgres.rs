@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rowhouse::store::postgres::{PgOptions, PgStore};
+use rowhouse_store::postgres::{PgOptions, PgStore};
 use sqlx::{Connection, Executor, PgConnection, Row};
 
 use super::ports::free_port;

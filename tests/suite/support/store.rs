@@ -1,13 +1,13 @@
 //! Any of the stores, with the whole contract.
 
-use rowhouse::store::postgres::PgStore;
-use rowhouse::store::sqlite::SqliteStore;
-use rowhouse::store::{
+use rowhouse_protocol::model::{Key, Stored, TableRef};
+use rowhouse_protocol::plan::Scan;
+use rowhouse_store::postgres::PgStore;
+use rowhouse_store::sqlite::SqliteStore;
+use rowhouse_store::{
     DeletedTables, Entities, Expiry, Indexes, Loads, Reset, StoreResult, StoredAccounts, Tables, Totals,
     Upkeep,
 };
-use rowhouse_protocol::model::{Key, Stored, TableRef};
-use rowhouse_protocol::plan::Scan;
 
 /// A page whose entities were collected.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,0 +1,201 @@
+//! Counters, gauges and histograms: atomics that never lock or allocate.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+
+/// Number of shards of the counters that every request adds to. Up to this many serving threads
+/// have a shard each; further threads share.
+pub(crate) const SHARDS: usize = 16;
+
+/// Returns the index of the shard that this thread adds to.
+pub(crate) fn shard() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
+    }
+    MINE.with(|mine| *mine)
+}
+
+/// A number that only increases.
+#[derive(Debug)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// A counter at zero.
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Counts one.
+    pub fn one(&self) {
+        self.add(1);
+    }
+
+    /// Adds a number.
+    pub fn add(&self, many: u64) {
+        self.0.fetch_add(many, Ordering::Relaxed);
+    }
+
+    /// Returns the current count.
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for Counter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A number that increases and decreases.
+#[derive(Debug)]
+pub struct Gauge(AtomicI64);
+
+impl Gauge {
+    /// A gauge at zero.
+    pub(crate) const fn new() -> Self {
+        Self(AtomicI64::new(0))
+    }
+
+    /// Adds a difference, which may be negative.
+    pub fn add(&self, difference: i64) {
+        self.0.fetch_add(difference, Ordering::Relaxed);
+    }
+
+    /// Sets the value.
+    pub fn set(&self, value: i64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// Returns the current value.
+    pub fn get(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for Gauge {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A histogram: the number of values per bucket, and their sum.
+#[derive(Debug)]
+pub struct Histogram<const N: usize> {
+    bounds: &'static [u64; N],
+    within: [Counter; N],
+    beyond: Counter,
+    sum: Counter,
+}
+
+impl<const N: usize> Histogram<N> {
+    /// An empty histogram. The bounds are the inclusive upper ends of the buckets, in ascending
+    /// order.
+    pub(crate) const fn new(bounds: &'static [u64; N]) -> Self {
+        let within = [const { Counter::new() }; N];
+        Self { bounds, within, beyond: Counter::new(), sum: Counter::new() }
+    }
+
+    /// Adds a value, in the unit of the bounds.
+    pub fn add(&self, value: u64) {
+        let place = self.bounds.partition_point(|bound| *bound < value);
+        self.within.get(place).unwrap_or(&self.beyond).one();
+        self.sum.add(value);
+    }
+
+    /// Reads the current state.
+    pub(crate) fn read(&self) -> HistogramCounts<N> {
+        HistogramCounts {
+            bounds: self.bounds,
+            within: self.within.each_ref().map(Counter::get),
+            beyond: self.beyond.get(),
+            sum: self.sum.get(),
+        }
+    }
+}
+
+/// The state of a histogram, or the sum of several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistogramCounts<const N: usize> {
+    pub bounds: &'static [u64; N],
+    /// The number of values in each bucket, not cumulative.
+    pub within: [u64; N],
+    pub beyond: u64,
+    pub sum: u64,
+}
+
+impl<const N: usize> HistogramCounts<N> {
+    /// Adds the state of a histogram with the same bounds.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.within.iter_mut().zip(other.within).for_each(|(sum, more)| *sum += more);
+        self.beyond += other.beyond;
+        self.sum += other.sum;
+    }
+
+    /// Returns the values that were added since an earlier state of the same histogram.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut new = self.clone();
+        new.within.iter_mut().zip(earlier.within).for_each(|(now, then)| *now = now.saturating_sub(then));
+        new.beyond = new.beyond.saturating_sub(earlier.beyond);
+        new.sum = new.sum.saturating_sub(earlier.sum);
+        new
+    }
+
+    /// Estimates the value below which this share of the values lies, as if those of a bucket were
+    /// spread evenly; `None` without values. Beyond the last bound, it is that bound.
+    pub fn quantile(&self, share: f64) -> Option<f64> {
+        let mut before = 0.0;
+        let wanted = share * self.count() as f64;
+        let mut lower = 0;
+        for (bound, count) in self.bounds.iter().zip(self.within) {
+            let count = count as f64;
+            if count > 0.0 && before + count >= wanted {
+                let within = ((wanted - before) / count).clamp(0.0, 1.0);
+                return Some(lower as f64 + (bound - lower) as f64 * within);
+            }
+            before += count;
+            lower = *bound;
+        }
+        (self.beyond > 0).then_some(lower as f64)
+    }
+
+    /// Returns the number of all values.
+    pub fn count(&self) -> u64 {
+        self.within.iter().sum::<u64>() + self.beyond
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_is_part_of_its_step() {
+        let histogram = Histogram::new(&[1, 10]);
+        [0, 1, 2, 10, 11].into_iter().for_each(|value| histogram.add(value));
+        let mut spread = histogram.read();
+        assert_eq!((spread.within, spread.beyond, spread.sum), ([2, 2], 1, 24));
+        spread.merge(&histogram.read());
+        assert_eq!((spread.count(), spread.sum), (10, 48));
+    }
+
+    #[test]
+    fn quantiles_lie_in_the_bucket_of_their_value() {
+        let histogram = Histogram::new(&[10, 100]);
+        let earlier = histogram.read();
+        assert_eq!(earlier.quantile(0.5), None);
+        (0..98).for_each(|_| histogram.add(5));
+        (0..2).for_each(|_| histogram.add(50));
+        let new = histogram.read().since(&earlier);
+        assert_eq!((new.count(), new.sum), (100, 590));
+        assert!(
+            new.quantile(0.5).is_some_and(|value| (5.0..5.2).contains(&value)),
+            "{:?}",
+            new.quantile(0.5)
+        );
+        assert_eq!(new.quantile(0.99), Some(55.0));
+        let earlier = histogram.read();
+        histogram.add(1000);
+        assert_eq!(histogram.read().since(&earlier).quantile(0.99), Some(100.0));
+    }
+}

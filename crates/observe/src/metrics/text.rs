@@ -1,0 +1,406 @@
+//! Metrics as text, in the format of OpenMetrics 1.0.0 or in the older one of Prometheus, 0.0.4.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::cells::HistogramCounts;
+use super::nodes::{self, NodeMetrics};
+use super::requests::Requests;
+use super::scans::{FilterMetrics, FilteredRows};
+use super::{METRICS, Metrics, PoolMetrics, process};
+use rowhouse_protocol::request::{OperationLabel, Scheme};
+
+/// A text format of metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricsFormat {
+    OpenMetrics,
+    Prometheus,
+}
+
+impl MetricsFormat {
+    /// The media type without parameters, as it is in `Accept`.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            MetricsFormat::OpenMetrics => "application/openmetrics-text",
+            MetricsFormat::Prometheus => "text/plain",
+        }
+    }
+
+    /// The value of `Content-Type` of the output of [`print()`].
+    pub fn content_type(self) -> &'static str {
+        match self {
+            MetricsFormat::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            MetricsFormat::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+/// Microseconds per second, the unit that durations are printed in.
+const SECOND: f64 = 1e6;
+
+/// Prints all metrics of this process.
+pub fn print(format: MetricsFormat) -> String {
+    let mut page = MetricsText { text: String::new(), format };
+    process_metrics(&mut page);
+    request_metrics(&mut page, &METRICS.requests);
+    refusal_metrics(&mut page, &METRICS.requests);
+    traffic_metrics(&mut page, &METRICS.requests);
+    filter_metrics(&mut page, &METRICS.filters);
+    let about = "Requests refused because of the limit of their account.";
+    page.counter("rowhouse_requests_throttled", about, METRICS.throttled.get());
+    database_metrics(&mut page, &METRICS);
+    pool_metrics(&mut page, &METRICS);
+    node_metrics(&mut page);
+    edge_metrics(&mut page, &METRICS);
+    if format == MetricsFormat::OpenMetrics {
+        page.text.push_str("# EOF\n");
+    }
+    page.text
+}
+
+fn process_metrics(page: &mut MetricsText) {
+    page.family("rowhouse_build", "info", "The version of the server.");
+    page.sample("rowhouse_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
+    page.single("rowhouse_uptime_seconds", "gauge", "Time since the start.", process::uptime());
+    let start = process::start_time();
+    page.single("process_start_time_seconds", "gauge", "When the process started, since 1970.", start);
+    if let Some(bytes) = process::resident_memory() {
+        page.single("process_resident_memory_bytes", "gauge", "Memory that the process holds.", bytes as f64);
+    }
+    if let Some(files) = process::open_files() {
+        page.single("process_open_fds", "gauge", "Files and connections that are open.", files as f64);
+    }
+}
+
+fn request_metrics(page: &mut MetricsText, requests: &Requests) {
+    page.family("rowhouse_requests", "counter", "Requests answered, by operation, status and error code.");
+    for operation in OperationLabel::ALL {
+        // Several codes share one wire code if they differ only in the message.
+        let mut sums: BTreeMap<(u16, &str), u64> = BTreeMap::new();
+        for (status, refusal, count) in requests.outcomes(*operation) {
+            let error = refusal.map_or("", |code| code.facts().code);
+            *sums.entry((status, error)).or_default() += count;
+        }
+        for ((status, error), count) in sums {
+            let status = if status == 0 { "other".to_owned() } else { status.to_string() };
+            let labels = [("operation", operation.text()), ("status", status.as_str()), ("error", error)];
+            page.sample("rowhouse_requests_total", &labels, count as f64);
+        }
+    }
+    let about = "Time from the head of a request to its answer, by operation.";
+    page.family("rowhouse_request_duration_seconds", "histogram", about);
+    for operation in OperationLabel::ALL {
+        let counts = requests.durations(*operation);
+        if counts.count() > 0 {
+            let label = ("operation", operation.text());
+            page.histogram("rowhouse_request_duration_seconds", label, &counts, SECOND);
+        }
+    }
+    let about = "Time that requests waited for the database, by operation.";
+    page.family("rowhouse_request_database_seconds", "counter", about);
+    for operation in OperationLabel::ALL {
+        let micros = requests.database(*operation);
+        if micros > 0 {
+            let labels = [("operation", operation.text())];
+            page.sample("rowhouse_request_database_seconds_total", &labels, micros as f64 / SECOND);
+        }
+    }
+}
+
+fn refusal_metrics(page: &mut MetricsText, requests: &Requests) {
+    let about = "Requests that were not authorized, by scheme, status and error code.";
+    page.family("rowhouse_authentication_failures", "counter", about);
+    for scheme in Scheme::ALL {
+        let mut sums: BTreeMap<(u16, &str), u64> = BTreeMap::new();
+        for (code, count) in requests.refused(*scheme) {
+            *sums.entry((code.facts().status, code.facts().code)).or_default() += count;
+        }
+        for ((status, error), count) in sums {
+            let status = status.to_string();
+            let labels = [("scheme", scheme.text()), ("status", status.as_str()), ("error", error)];
+            page.sample("rowhouse_authentication_failures_total", &labels, count as f64);
+        }
+    }
+}
+
+fn traffic_metrics(page: &mut MetricsText, requests: &Requests) {
+    let (received, sent) = requests.bytes();
+    let (pages, entities) = requests.read();
+    page.single("rowhouse_requests_in_flight", "gauge", "Requests in flight.", requests.in_flight() as f64);
+    for (name, about, value) in [
+        ("rowhouse_requests_abandoned", "Requests whose client went away first.", requests.abandoned()),
+        (
+            "rowhouse_requests_slow",
+            "Requests that exceeded the threshold for slow requests.",
+            requests.slow(),
+        ),
+        ("rowhouse_received_bytes", "Bytes of bodies received.", received),
+        ("rowhouse_sent_bytes", "Bytes of bodies sent.", sent),
+        ("rowhouse_pages_returned", "Pages of entities read for clients.", pages),
+        ("rowhouse_entities_returned", "Entities read for clients, in pages and singly.", entities),
+    ] {
+        page.counter(name, about, value);
+    }
+}
+
+fn filter_metrics(page: &mut MetricsText, filters: &FilterMetrics) {
+    type Rows = fn(&FilteredRows) -> u64;
+    let families: [(&str, &str, Rows); 2] = [
+        (
+            "rowhouse_filter_rows_examined",
+            "About how many rows and index entries filtered queries examined.",
+            |rows| rows.examined.get(),
+        ),
+        ("rowhouse_filter_rows_returned", "Rows that filtered queries returned.", |rows| rows.returned.get()),
+    ];
+    for (name, about, count) in families {
+        page.family(name, "counter", about);
+        for (by, rows) in [("scan", &filters.scans), ("index", &filters.by_index)] {
+            page.sample(&format!("{name}_total"), &[("by", by)], count(rows) as f64);
+        }
+    }
+}
+
+fn database_metrics(page: &mut MetricsText, metrics: &Metrics) {
+    let about = "Requests per round trip or commit that they shared; the count is the number of round trips.";
+    page.family("rowhouse_round_requests", "histogram", about);
+    for (kind, rounds) in [
+        ("read", &metrics.read_rounds),
+        ("write", &metrics.write_rounds),
+        ("sqlite_write", &metrics.sqlite_rounds),
+    ] {
+        page.histogram("rowhouse_round_requests", ("kind", kind), &rounds.read(), 1.0);
+    }
+    let about = "Writes whose shared statement failed, each then retried alone.";
+    page.counter("rowhouse_writes_handed_back", about, metrics.retried_alone.get());
+    cluster_metrics(page, metrics);
+    let about = "Deleted tables whose rows are not purged yet.";
+    page.single("rowhouse_purge_backlog_tables", "gauge", about, metrics.purge_backlog.get() as f64);
+    page.counter(
+        "rowhouse_expired_entities",
+        "Entities that this server deleted as expired.",
+        metrics.expired.get(),
+    );
+    let about = "Tables whose entities expire.";
+    page.single("rowhouse_expiry_tables", "gauge", about, metrics.expiry_tables.get() as f64);
+    let about = "Time since the pass over the table that is most behind should have begun; 0 if none is.";
+    page.single("rowhouse_expiry_lag_seconds", "gauge", about, metrics.expiry_lag.get() as f64);
+}
+
+fn cluster_metrics(page: &mut MetricsText, metrics: &Metrics) {
+    let about = "Nodes of a cluster that answer nobody, so that what needs them is refused.";
+    page.single("rowhouse_circuit_breakers_open", "gauge", about, metrics.open_breakers.get() as f64);
+    let about = "Round trips that were not begun because a node answers nobody.";
+    page.counter("rowhouse_circuit_breaker_refusals", about, metrics.refused_by_breakers.get());
+    let about = "Lanes on another node of a cluster than the one that has their buckets.";
+    page.single("rowhouse_substituted_lanes", "gauge", about, metrics.substituted_lanes.get() as f64);
+    let about =
+        "When the map of buckets of a cluster was read last, in seconds since 1970; 0 without a cluster.";
+    page.single(
+        "rowhouse_bucket_map_timestamp_seconds",
+        "gauge",
+        about,
+        metrics.bucket_map_read.get() as f64,
+    );
+}
+
+fn pool_metrics(page: &mut MetricsText, metrics: &Metrics) {
+    let pools: [(&str, &PoolMetrics); 4] = [
+        ("shared", &metrics.shared_pool),
+        ("read", &metrics.read_lanes),
+        ("write", &metrics.write_lanes),
+        ("probe", &metrics.probe_pool),
+    ];
+    page.family("rowhouse_postgres_connections", "gauge", "Connections to PostgreSQL.");
+    for (name, pool) in pools {
+        for (state, gauge) in [("in_use", &pool.in_use), ("idle", &pool.idle)] {
+            let labels = [("pool", name), ("state", state)];
+            page.sample("rowhouse_postgres_connections", &labels, gauge.get() as f64);
+        }
+    }
+    type Count = fn(&PoolMetrics) -> u64;
+    let counters: [(&str, &str, Count); 4] = [
+        ("rowhouse_postgres_connection_waits", "Waits for a connection.", |pool| pool.waits.get()),
+        ("rowhouse_postgres_connection_timeouts", "Waits for a connection that timed out.", |pool| {
+            pool.timeouts.get()
+        }),
+        ("rowhouse_postgres_connections_opened", "Connections opened.", |pool| pool.opened.get()),
+        ("rowhouse_postgres_connection_failures", "Attempts to connect that failed.", |pool| {
+            pool.failures.get()
+        }),
+    ];
+    for (name, about, count) in counters {
+        page.family(name, "counter", about);
+        for (pool_name, pool) in pools {
+            page.sample(&format!("{name}_total"), &[("pool", pool_name)], count(pool) as f64);
+        }
+    }
+}
+
+fn node_metrics(page: &mut MetricsText) {
+    let nodes = nodes::all();
+    page.family("rowhouse_postgres_node_connections", "gauge", "Connections to a server.");
+    for (name, node) in &nodes {
+        let count = node.connections.get() as f64;
+        page.sample("rowhouse_postgres_node_connections", &[("node", name)], count);
+    }
+    type Count = fn(&NodeMetrics) -> u64;
+    let counters: [(&str, &str, Count); 5] = [
+        ("rowhouse_postgres_node_connections_opened", "Connections opened.", |node| node.opened.get()),
+        ("rowhouse_postgres_node_connection_failures", "Attempts to connect that failed.", |node| {
+            node.failures.get()
+        }),
+        ("rowhouse_postgres_node_connection_waits", "Waits for a connection.", |node| node.waits.get()),
+        ("rowhouse_postgres_node_connections_lost", "Connections that broke under a statement.", |node| {
+            node.lost.get()
+        }),
+        (
+            "rowhouse_postgres_node_unreachable",
+            "Statements for which a server did not reach another.",
+            |node| node.unreachable.get(),
+        ),
+    ];
+    for (family, about, count) in counters {
+        page.family(family, "counter", about);
+        for (name, node) in &nodes {
+            page.sample(&format!("{family}_total"), &[("node", name)], count(node) as f64);
+        }
+    }
+}
+
+fn edge_metrics(page: &mut MetricsText, metrics: &Metrics) {
+    let tls = &metrics.tls;
+    for (name, about, counter) in [
+        ("rowhouse_tls_handshakes", "Encrypted connections.", &tls.handshakes),
+        ("rowhouse_tls_handshake_failures", "Handshakes that failed.", &tls.failed_handshakes),
+        ("rowhouse_tls_reloads", "Changed certificates that were loaded.", &tls.reloads),
+        (
+            "rowhouse_tls_reload_failures",
+            "Changed certificates that could not be loaded.",
+            &tls.failed_reloads,
+        ),
+    ] {
+        page.counter(name, about, counter.get());
+    }
+    let about = "When the certificate in use expires, in seconds since 1970; 0 without a certificate.";
+    let end = tls.certificate_end.get() as f64;
+    page.single("rowhouse_tls_certificate_expiry_timestamp_seconds", "gauge", about, end);
+    let traces = &metrics.traces;
+    page.counter("rowhouse_traces_sent", "Traces that the collector accepted.", traces.sent.get());
+    page.counter(
+        "rowhouse_traces_dropped",
+        "Traces that the collector did not accept in time, or at all.",
+        traces.dropped.get(),
+    );
+}
+
+/// Builds the text. Label values are our own and need no escaping.
+struct MetricsText {
+    text: String,
+    format: MetricsFormat,
+}
+
+impl MetricsText {
+    /// Begins a family. The format of Prometheus names it as its samples are named, and knows no `info`.
+    fn family(&mut self, name: &str, kind: &str, about: &str) {
+        let (ending, kind) = match (self.format, kind) {
+            (MetricsFormat::Prometheus, "counter") => ("_total", "counter"),
+            (MetricsFormat::Prometheus, "info") => ("_info", "gauge"),
+            (_, kind) => ("", kind),
+        };
+        let _ = writeln!(self.text, "# HELP {name}{ending} {about}\n# TYPE {name}{ending} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+        self.text.push_str(name);
+        for (at, (label, text)) in labels.iter().enumerate() {
+            let _ = write!(self.text, "{}{label}=\"{text}\"", if at == 0 { '{' } else { ',' });
+        }
+        let end = if labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(self.text, "{end} {value}");
+    }
+
+    fn single(&mut self, name: &str, kind: &str, about: &str, value: f64) {
+        self.family(name, kind, about);
+        self.sample(name, &[], value);
+    }
+
+    fn counter(&mut self, name: &str, about: &str, value: u64) {
+        self.family(name, "counter", about);
+        self.sample(&format!("{name}_total"), &[], value as f64);
+    }
+
+    fn histogram<const N: usize>(
+        &mut self,
+        name: &str,
+        (label, text): (&str, &str),
+        counts: &HistogramCounts<N>,
+        unit: f64,
+    ) {
+        let bucket = format!("{name}_bucket");
+        let mut sum = 0;
+        for (bound, within) in counts.bounds.iter().zip(counts.within) {
+            sum += within;
+            // OpenMetrics requires bounds in their canonical form: 1.0, not 1.
+            let bound = format!("{:?}", *bound as f64 / unit);
+            self.sample(&bucket, &[(label, text), ("le", &bound)], sum as f64);
+        }
+        let count = counts.count() as f64;
+        self.sample(&bucket, &[(label, text), ("le", "+Inf")], count);
+        self.sample(&format!("{name}_sum"), &[(label, text)], counts.sum as f64 / unit);
+        self.sample(&format!("{name}_count"), &[(label, text)], count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::cells::Histogram;
+
+    #[test]
+    fn histograms_sum_up_and_end_with_everything() {
+        let histogram = Histogram::new(&[1_000, 1_000_000]);
+        [500, 600_000, 2_000_000].into_iter().for_each(|value| histogram.add(value));
+        let mut page = MetricsText { text: String::new(), format: MetricsFormat::OpenMetrics };
+        page.histogram("h", ("a", "b"), &histogram.read(), SECOND);
+        let expected = "h_bucket{a=\"b\",le=\"0.001\"} 1\nh_bucket{a=\"b\",le=\"1.0\"} 2\n\
+                        h_bucket{a=\"b\",le=\"+Inf\"} 3\nh_sum{a=\"b\"} 2.6005\nh_count{a=\"b\"} 3\n";
+        assert_eq!(page.text, expected);
+    }
+
+    #[test]
+    fn families_are_named_as_each_format_wants() {
+        let heads = |format| {
+            let text = print(format);
+            let head = |name: &str| text.lines().any(|line| line == format!("# TYPE {name}"));
+            [
+                "rowhouse_requests counter",
+                "rowhouse_requests_total counter",
+                "rowhouse_build info",
+                "rowhouse_build_info gauge",
+                "rowhouse_requests_in_flight gauge",
+                "rowhouse_round_requests histogram",
+            ]
+            .map(head)
+        };
+        assert_eq!(heads(MetricsFormat::OpenMetrics), [true, false, true, false, true, true]);
+        assert_eq!(heads(MetricsFormat::Prometheus), [false, true, false, true, true, true]);
+        assert!(!print(MetricsFormat::Prometheus).contains("# EOF"));
+    }
+
+    #[test]
+    fn every_sample_belongs_to_the_family_above_it() {
+        METRICS.requests.page(3);
+        let text = print(MetricsFormat::OpenMetrics);
+        let mut family = String::new();
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                family = rest.split(' ').next().unwrap().to_owned();
+            } else if !line.starts_with('#') {
+                assert!(line.starts_with(&family), "{line} below {family}");
+            }
+        }
+        assert!(text.ends_with("# EOF\n"));
+        assert!(text.contains("\nrowhouse_pages_returned_total "));
+    }
+}

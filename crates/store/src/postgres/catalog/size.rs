@@ -1,0 +1,53 @@
+//! How large tables are.
+
+use sqlx::Row;
+
+use crate::postgres::connections::lease::Lease;
+use crate::postgres::fault::{Effect, StatementError};
+use crate::postgres::retry::Attempt;
+use crate::postgres::rows::broken_row;
+use crate::postgres::state::table_ids::TableId;
+use crate::postgres::{PgStore, statements};
+use crate::{Fault, StoreResult, TableSize};
+
+/// The measure of a table by its first entities.
+pub(crate) struct Measure {
+    /// Maximum entities to count.
+    pub most: u32,
+}
+
+impl Attempt for Measure {
+    type Done = TableSize;
+
+    async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<TableSize>> {
+        let mut lease = store.nodes.acquire().await?;
+        let check = sqlx::query(statements::CHECK_TABLE).bind(table_id.table_no);
+        if lease.row(check, Effect::Undone).await?.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(measure(&mut lease, table_id, self.most).await?))
+    }
+}
+
+/// Measures a table by its first entities, `most` at most.
+pub(super) async fn measure(
+    lease: &mut Lease,
+    table_id: TableId,
+    most: u32,
+) -> Result<TableSize, StatementError> {
+    let most = u64::from(most);
+    let mut size = TableSize::default();
+    for bucket in table_id.buckets() {
+        // One row beyond the maximum shows whether there are more.
+        let left = i64::try_from(most - size.entities + 1).unwrap_or(i64::MAX);
+        let query = sqlx::query(statements::SIZE).bind(bucket).bind(left);
+        let row = lease.row(query, Effect::Undone).await?.ok_or(Fault::Other)?;
+        let number = |column| row.try_get::<i64, _>(column).map_err(broken_row);
+        size.entities += u64::try_from(number("entities")?).unwrap_or(0);
+        size.bytes += u64::try_from(number("bytes")?).unwrap_or(0);
+        if size.entities > most {
+            return Ok(size);
+        }
+    }
+    Ok(TableSize { complete: true, ..size })
+}

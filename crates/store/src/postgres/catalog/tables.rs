@@ -1,0 +1,301 @@
+//! Tables: creating, deleting, listing, and the cache of their ids.
+
+use std::time::Instant;
+
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+use crate::bucket;
+use crate::error::Code;
+use crate::postgres::catalog::size::Measure;
+use crate::postgres::connections::lease::Lease;
+use crate::postgres::fault::{Effect, StatementError};
+use crate::postgres::reads::turn::{Evaluated, ScanTurn};
+use crate::postgres::retry::retry;
+use crate::postgres::rows::{JsonText, StoredColumn, broken_row, ticks};
+use crate::postgres::state::table_ids::{TableId, cache_key};
+use crate::postgres::{PgStore, statements};
+use crate::protocol::model::{TableRef, Ticks};
+use crate::protocol::plan::predicate::Prepared;
+use crate::protocol::plan::span::first_whole_partition;
+use crate::protocol::plan::{Span, TableEntry, TablePage, TableScan};
+use crate::{Fault, StoreResult, TableSize, Tables};
+
+/// Maximum attempts to find an unused table number; the first nearly always succeeds.
+const NUMBERS_TRIED: usize = 5;
+/// Tables that a filtered list reads at once, even if the page is smaller.
+const FILTERED_BATCH: usize = 1000;
+
+impl Tables for PgStore {
+    async fn create_table(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
+        retry(|| self.try_create(table, now)).await
+    }
+
+    async fn delete_table(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
+        retry(|| self.try_delete(table, now)).await
+    }
+
+    async fn get_table(&self, table: TableRef<'_>) -> StoreResult<Option<TableEntry>> {
+        retry(|| self.entry(table)).await
+    }
+
+    async fn list_tables(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
+        retry(|| self.table_page(account, scan)).await
+    }
+
+    async fn accounts_with_tables(&self, most: u16) -> StoreResult<Vec<String>> {
+        retry(|| self.read_accounts_with_tables(most)).await
+    }
+
+    async fn policies(&self, table: TableRef<'_>) -> StoreResult<Option<String>> {
+        retry(|| self.read_policies(table)).await
+    }
+
+    async fn set_policies(&self, table: TableRef<'_>, policies: &str) -> StoreResult<()> {
+        retry(|| self.write_policies(table, policies)).await
+    }
+
+    async fn size(&self, table: TableRef<'_>, most: u32) -> StoreResult<TableSize> {
+        self.with_table(table, &mut Measure { most }).await
+    }
+}
+
+impl PgStore {
+    async fn read_accounts_with_tables(&self, most: u16) -> StoreResult<Vec<String>> {
+        let mut lease = self.nodes.acquire().await?;
+        let query = sqlx::query(statements::ACCOUNTS_WITH_TABLES).bind(i64::from(most));
+        let rows = lease.rows(query, Effect::Undone).await?;
+        let accounts = rows.iter().map(|row| row.try_get("account").map_err(broken_row));
+        Ok(accounts.collect::<Result<_, StatementError>>()?)
+    }
+
+    pub(crate) async fn read_policies(&self, table: TableRef<'_>) -> StoreResult<Option<String>> {
+        let mut lease = self.nodes.acquire().await?;
+        let query = sqlx::query(statements::READ_POLICIES).bind(table.account).bind(table.name.lower());
+        let row = lease.row(query, Effect::Undone).await?.ok_or(Code::TableNotFound)?;
+        let column: Option<StoredColumn<'_>> = row.try_get("policies").map_err(broken_row)?;
+        Ok(column.map(|StoredColumn(text)| text.to_owned()))
+    }
+
+    pub(crate) async fn write_policies(&self, table: TableRef<'_>, policies: &str) -> StoreResult<()> {
+        let mut lease = self.nodes.acquire_for_all_nodes().await?;
+        let query = sqlx::query(statements::WRITE_POLICIES)
+            .bind(table.account)
+            .bind(table.name.lower())
+            .bind(JsonText(policies));
+        lease.row(query, Effect::Unknown).await?.ok_or(Code::TableNotFound)?;
+        Ok(())
+    }
+
+    /// The table's id, from the cache or the database.
+    ///
+    /// # Errors
+    /// [`Code::TableNotFound`].
+    pub(crate) async fn table_id(&self, table: TableRef<'_>) -> StoreResult<TableId> {
+        let name = cache_key(table);
+        if let Some(table_id) = self.table_cache.get(&name) {
+            return Ok(table_id);
+        }
+        Box::pin(self.look_up(table, name)).await
+    }
+
+    async fn look_up(&self, table: TableRef<'_>, name: String) -> StoreResult<TableId> {
+        let mut lease = self.nodes.acquire().await?;
+        let asked = Instant::now();
+        let row = resolve(&mut lease, table).await?.ok_or(Code::TableNotFound)?;
+        let table_id = TableId::read(&row)?;
+        self.table_cache.put(name, table_id, asked);
+        Ok(table_id)
+    }
+
+    /// Removes an id from the cache that a statement found to be stale.
+    pub(crate) fn forget(&self, table: TableRef<'_>, wrong: TableId) {
+        self.table_cache.drop_if(&cache_key(table), wrong);
+    }
+
+    pub(crate) async fn try_create(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
+        let mut lease = self.nodes.acquire_for_all_nodes().await?;
+        for _ in 0..NUMBERS_TRIED {
+            let table_id = TableId::new(bucket::new_table_no(), self.spread);
+            let insert = sqlx::query(statements::CREATE_TABLE)
+                .bind(table_id.table_no)
+                .bind(table.account)
+                .bind(table.name.lower())
+                .bind(table.name.as_given())
+                .bind(i32::from(table_id.spread))
+                .bind(now.raw());
+            let asked = Instant::now();
+            match lease.row(insert, Effect::Unknown).await {
+                Ok(Some(_)) => {
+                    self.table_cache.put(cache_key(table), table_id, asked);
+                    return Ok(());
+                }
+                Ok(None) => return Err(Code::TableAlreadyExists.into()),
+                Err(StatementError::Duplicate) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Fault::Other.into())
+    }
+
+    pub(crate) async fn try_delete(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
+        let mut lease = self.nodes.acquire_for_all_nodes().await?;
+        lease.begin().await?;
+        let drop = sqlx::query(statements::DROP_TABLE).bind(table.account).bind(table.name.lower());
+        let Some(row) = lease.row(drop, Effect::Undone).await? else {
+            lease.roll_back().await;
+            return Err(Code::ResourceNotFound.into());
+        };
+        let table_no: i64 = row.try_get("table_no").map_err(broken_row)?;
+        let spread: i32 = row.try_get("spread").map_err(broken_row)?;
+        let doom = sqlx::query(statements::DOOM_TABLE).bind(table_no).bind(spread).bind(now.raw());
+        lease.row(doom, Effect::Undone).await?;
+        lease.commit().await?;
+        self.table_cache.remove(&cache_key(table));
+        Ok(())
+    }
+
+    pub(crate) async fn entry(&self, table: TableRef<'_>) -> StoreResult<Option<TableEntry>> {
+        let mut lease = self.nodes.acquire().await?;
+        let row = resolve(&mut lease, table).await?;
+        Ok(row.as_ref().map(entry).transpose()?)
+    }
+
+    /// Reads a page, and again with a permit if its filter needs one.
+    pub(crate) async fn table_page(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
+        let mut turn = ScanTurn::new(&self.scan_limit, scan.time);
+        loop {
+            let mut lease = self.nodes.acquire().await?;
+            let listed = Listing { account, scan, turn: &turn }.page(&mut lease).await;
+            if matches!(listed, Ok(_) | Err(StatementError::NeedsPermit)) {
+                lease.end_snapshot().await;
+            }
+            match listed {
+                Err(StatementError::NeedsPermit) => {
+                    drop(lease);
+                    turn.wait_for_permit().await?;
+                }
+                listed => return Ok(listed?),
+            }
+        }
+    }
+}
+
+/// The read of one page of tables. The filter is evaluated here, batch by batch: the rows are few and small.
+#[derive(Clone, Copy)]
+struct Listing<'a> {
+    account: &'a str,
+    scan: &'a TableScan,
+    turn: &'a ScanTurn<'a>,
+}
+
+impl Listing<'_> {
+    async fn page(self, lease: &mut Lease) -> Result<TablePage, StatementError> {
+        let scan = self.scan;
+        if scan.residual.is_some() || scan.spans.len() != 1 {
+            lease.begin_snapshot().await?;
+        }
+        let mut page = TablePage::default();
+        for (at, span) in scan.spans.iter().enumerate() {
+            if at > 0 && self.is_over(lease) {
+                page.next = page.next.take().or_else(|| Some(first_of(span)));
+            }
+            if page.next.is_some() {
+                break;
+            }
+            self.span(span, lease, &mut page).await?;
+        }
+        Ok(page)
+    }
+
+    /// Reads a span, until it or the page ends.
+    async fn span(self, span: &Span, lease: &mut Lease, page: &mut TablePage) -> Result<(), StatementError> {
+        let scan = self.scan;
+        let batch = if scan.residual.is_some() { FILTERED_BATCH } else { scan.rows };
+        let mut lower = Some(first_whole_partition(&span.lower));
+        let upper = span.upper.as_ref().map(first_whole_partition);
+        while let Some(from) = lower.take() {
+            // One additional row shows where the next batch or page starts.
+            let rows = list(lease, self.account, &from, upper.as_deref(), batch + 1).await?;
+            let mut rows = rows.iter().map(Listed::read).collect::<Result<Vec<_>, _>>()?;
+            let next = (rows.len() > batch).then(|| rows.pop()).flatten();
+            let (rows, matches) = match &scan.residual {
+                Some(residual) => self.turn.evaluate(residual, rows).await?,
+                None => {
+                    let matches = vec![true; rows.len()];
+                    (rows, matches)
+                }
+            };
+            let next = rows.get(matches.len()).cloned().or(next);
+            for (row, _) in rows.into_iter().zip(matches).filter(|(_, is_match)| *is_match) {
+                if page.tables.len() >= scan.rows {
+                    page.next = Some(row.entry);
+                    return Ok(());
+                }
+                page.tables.push(row.entry);
+            }
+            let Some(next) = next else { return Ok(()) };
+            if page.tables.len() >= scan.rows || self.is_over(lease) {
+                page.next = Some(next.entry);
+                return Ok(());
+            }
+            lower = Some(next.name_lower);
+        }
+        Ok(())
+    }
+
+    fn is_over(self, lease: &Lease) -> bool {
+        self.turn.time_left().is_zero() || self.turn.is_over(Some(lease))
+    }
+}
+
+/// Where a page goes on that ended before a span: its token has only the name.
+fn first_of(span: &Span) -> TableEntry {
+    TableEntry { name: first_whole_partition(&span.lower), created: Ticks::MIN }
+}
+
+/// A table in a batch.
+#[derive(Clone)]
+struct Listed {
+    name_lower: String,
+    entry: TableEntry,
+}
+
+impl Listed {
+    fn read(row: &PgRow) -> Result<Self, StatementError> {
+        Ok(Self { name_lower: row.try_get("name_lower").map_err(broken_row)?, entry: entry(row)? })
+    }
+}
+
+impl Evaluated for Listed {
+    fn bytes(&self) -> usize {
+        self.name_lower.len()
+    }
+
+    fn matches(&self, filter: &Prepared<'_>) -> Result<bool, StatementError> {
+        Ok(filter.matches_table(&self.name_lower, self.entry.created))
+    }
+}
+
+async fn list(
+    lease: &mut Lease,
+    account: &str,
+    lower: &str,
+    upper: Option<&str>,
+    rows: usize,
+) -> Result<Vec<PgRow>, StatementError> {
+    let text = if upper.is_some() { statements::LIST_TABLES_BELOW } else { statements::LIST_TABLES };
+    let query = sqlx::query(text).bind(account).bind(lower).bind(rows as i64);
+    let query = if let Some(upper) = upper { query.bind(upper) } else { query };
+    lease.rows(query, Effect::Undone).await
+}
+
+async fn resolve(lease: &mut Lease, table: TableRef<'_>) -> Result<Option<PgRow>, StatementError> {
+    let query = sqlx::query(statements::RESOLVE_TABLE).bind(table.account).bind(table.name.lower());
+    lease.row(query, Effect::Undone).await
+}
+
+fn entry(row: &PgRow) -> Result<TableEntry, StatementError> {
+    let name = row.try_get("name").map_err(broken_row)?;
+    Ok(TableEntry { name, created: ticks(row.try_get("created").map_err(broken_row)?)? })
+}

@@ -1,0 +1,103 @@
+//! What is asked of a respread, what happens, and what comes of it.
+
+use std::time::Duration;
+
+use crate::postgres::connections::{StartError, database_message};
+use crate::protocol::model::TableRef;
+
+/// Why a table was not respread.
+#[derive(Debug, thiserror::Error)]
+pub enum RespreadError {
+    #[error("there is no table {0} in the account {1}")]
+    NoTable(String, String),
+    #[error("the table was deleted during the respread")]
+    Deleted,
+    #[error("the table is not being respread")]
+    NotBegun,
+    #[error(
+        "the table is being respread to {0} already: finish that respread first, or give it up with --cancel"
+    )]
+    OtherSpread(u16),
+    #[error(
+        "the table has a property index, which a respread cannot keep: drop it with `rowhouse index drop`, \
+         and create it again after the respread"
+    )]
+    HasIndex,
+    #[error(
+        "the table has the SQL view {0}, which a respread cannot keep: drop it, and create it again after \
+         the respread with the output of `rowhouse view sql`"
+    )]
+    HasView(String),
+    #[error("another `rowhouse table respread` is running on this database")]
+    Running,
+    #[error("this is a worker: give the coordinator's URL as --migrate-url, or as --database-url")]
+    OnWorker,
+    #[error("the schema is not current: run `rowhouse migrate` first")]
+    Schema,
+    #[error("a transaction has been writing for {0} seconds and does not end; run the command again later")]
+    Writer(u64),
+    #[error("a server of the cluster does not answer: {0}")]
+    ServerAway(String),
+    #[error(
+        "clients change the table faster than the command can copy the changes; servers still use the table \
+         as before. Run the command again when there are fewer writes, or give up with --cancel"
+    )]
+    TooManyChanges,
+    #[error(
+        "the copy differs from the table at PartitionKey {0:?}, RowKey {1:?}: this is a bug. Servers still \
+         use the table as before; give up with --cancel"
+    )]
+    Differs(String, String),
+    #[error(
+        "the table keeps its buckets, but the records of its changes stay until the table is respread again \
+         or purged: {0}"
+    )]
+    ChangesLeft(Box<RespreadError>),
+    #[error("the record of the respread does not match the table")]
+    Broken,
+    #[error("{0}")]
+    Start(#[from] StartError),
+    #[error("{}", database_message(.0))]
+    Database(#[from] sqlx::Error),
+}
+
+/// Result of a step.
+pub(crate) type RespreadResult<T = ()> = Result<T, RespreadError>;
+
+/// What happens while a table is respread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RespreadEvent {
+    /// An earlier call had begun it.
+    Resumed,
+    /// The number of entities that this call has copied.
+    Copied { entities: u64 },
+    /// The number of keys whose changes were copied after the entities.
+    ChangesCopied { keys: u64 },
+    /// The number of entities that have been compared.
+    Compared { entities: u64 },
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RespreadSummary {
+    /// Whether the table had this spread already.
+    pub was_there: bool,
+    /// Entities that this call copied.
+    pub copied: u64,
+    /// Keys that were copied again, because they were written meanwhile.
+    pub changes: u64,
+    /// Entities of the table that were compared.
+    pub compared: u64,
+    /// How long writers waited.
+    pub pause: Duration,
+}
+
+/// Receives progress.
+pub(crate) type OnRespreadProgress<'a> = &'a mut (dyn FnMut(RespreadEvent) + Send);
+
+/// Which table, and how many buckets it is to have.
+#[derive(Debug, Clone, Copy)]
+pub struct RespreadRequest<'a> {
+    pub table: TableRef<'a>,
+    pub spread: u16,
+}

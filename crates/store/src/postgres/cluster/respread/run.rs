@@ -1,0 +1,280 @@
+//! The steps of a respread.
+
+use std::time::Duration;
+
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
+use tokio::time::Instant;
+
+use crate::postgres::cluster::distribution::is_worker;
+use crate::postgres::connections::connector::PLANS_OF_VALUES;
+use crate::postgres::connections::placement::{KnownPlacement, Placement};
+use crate::postgres::connections::{PgOptions, schema};
+use crate::postgres::respread::outcome::{OnRespreadProgress, RespreadResult};
+use crate::postgres::respread::state;
+use crate::postgres::state::table_ids::TableId;
+use crate::postgres::statements::{REMOVE_CHANGES, respread as texts};
+use crate::postgres::{RespreadError, RespreadEvent, RespreadRequest, RespreadSummary};
+use crate::protocol::model::{TableRef, Ticks};
+
+use super::compare::{CompareDirection, compare};
+use super::rows::{copy_changes, put, read_page};
+use super::state::{RespreadStart, RespreadState};
+use super::writers::{took_too_long, wait_for_prepared, wait_for_writers};
+
+/// So few changes that they can be copied while writers wait.
+const FEW_CHANGES: u64 = 500;
+/// Rounds of copying changes until there are few, or until the table can be locked.
+const ROUNDS: u32 = 100;
+/// How often the position of the copy is saved.
+const SAVED: Duration = Duration::from_secs(2);
+/// How long the last step waits for writers, which wait behind it as well.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(800);
+/// How long a statement of the last step may take.
+const LAST_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a call waits for another one to end.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+/// Pause before the last step, or the lock of calls, is tried again.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Gives a table another number of buckets, or goes on with that.
+pub async fn respread(
+    options: &PgOptions,
+    request: RespreadRequest<'_>,
+    now: impl Fn() -> Ticks,
+    on_progress: OnRespreadProgress<'_>,
+) -> RespreadResult<RespreadSummary> {
+    let mut session = RespreadSession::open(options).await?;
+    let RespreadRequest { table, spread } = request;
+    let mut state = match state::begin(&mut session.db, table, spread).await? {
+        RespreadStart::AlreadyThere => {
+            return Ok(RespreadSummary { was_there: true, ..RespreadSummary::default() });
+        }
+        RespreadStart::Started(state) => state,
+        RespreadStart::Resumed(state) => {
+            on_progress(RespreadEvent::Resumed);
+            state
+        }
+    };
+    wait_for_writers(&mut session.db, session.placement, "entities").await?;
+    let mut summary =
+        RespreadSummary { copied: session.copy(&mut state, on_progress).await?, ..Default::default() };
+    summary.changes += session.catch_up(&mut state, on_progress).await?;
+    summary.compared = session.compare(&state, on_progress).await?;
+    summary.changes += session.catch_up(&mut state, on_progress).await?;
+    session.finish(&mut state, &mut summary, now).await?;
+    session.close().await?;
+    Ok(summary)
+}
+
+/// Gives up the respread of a table: it keeps its buckets.
+pub async fn cancel(options: &PgOptions, table: TableRef<'_>, now: Ticks) -> RespreadResult {
+    let mut session = RespreadSession::open(options).await?;
+    let state = state::begun(&mut session.db, table).await?;
+    let mut transaction = session.db.begin().await?;
+    state::give_up(&mut transaction, &state, now).await?;
+    transaction.commit().await?;
+    session
+        .forget_changes(state.source)
+        .await
+        .map_err(|error| RespreadError::ChangesLeft(Box::new(error)))?;
+    session.close().await
+}
+
+/// The connections of one call.
+struct RespreadSession {
+    /// Holds the lock that keeps other calls away, and writes.
+    db: PgConnection,
+    /// Reads ahead.
+    reader: PgConnection,
+    placement: Placement,
+}
+
+impl RespreadSession {
+    async fn open(options: &PgOptions) -> RespreadResult<Self> {
+        let mut db = connect(options).await?;
+        if is_worker(&mut db).await? {
+            return Err(RespreadError::OnWorker);
+        }
+        if schema::version(&mut db).await? != Some(schema::known()) {
+            return Err(RespreadError::Schema);
+        }
+        lock(&mut db).await?;
+        let mut reader = connect(options).await?;
+        let placement = KnownPlacement::default().look(&mut db).await?;
+        if placement == Placement::Distributed {
+            for connection in [&mut db, &mut reader] {
+                connection.execute(sqlx::raw_sql(PLANS_OF_VALUES)).await?;
+            }
+        }
+        Ok(Self { db, reader, placement })
+    }
+
+    async fn close(self) -> RespreadResult {
+        self.reader.close().await?;
+        Ok(self.db.close().await?)
+    }
+
+    /// Copies the entities that were not copied yet; returns how many.
+    async fn copy(
+        &mut self,
+        state: &mut RespreadState,
+        on_progress: OnRespreadProgress<'_>,
+    ) -> RespreadResult<u64> {
+        let (mut copied, mut saved) = (0, Instant::now());
+        let mut page = read_page(&mut self.reader, state.source, &state.position).await?;
+        loop {
+            let following = async {
+                match &page.next {
+                    Some(next) => read_page(&mut self.reader, state.source, next).await.map(Some),
+                    None => Ok(None),
+                }
+            };
+            let (written, following) =
+                tokio::join!(put(&mut self.db, state.target, &page.entities), following);
+            written?;
+            copied += page.entities.len() as u64;
+            on_progress(RespreadEvent::Copied { entities: copied });
+            match page.next {
+                Some(next) => state.position = next,
+                None => state.position = state::CopyPosition::of_share(usize::from(state.source.spread)),
+            }
+            let Some(following) = following? else { break };
+            page = following;
+            if saved.elapsed() > SAVED {
+                state::save_position(&mut self.db, state).await?;
+                saved = Instant::now();
+            }
+        }
+        state::save_position(&mut self.db, state).await?;
+        Ok(copied)
+    }
+
+    /// Copies changes until few come while that is done; returns how many keys were copied.
+    async fn catch_up(
+        &mut self,
+        state: &mut RespreadState,
+        on_progress: OnRespreadProgress<'_>,
+    ) -> RespreadResult<u64> {
+        let mut changes = 0;
+        for _ in 0..ROUNDS {
+            let copied = self.copy_former_changes(state).await?;
+            changes += copied;
+            on_progress(RespreadEvent::ChangesCopied { keys: changes });
+            if copied <= FEW_CHANGES {
+                return Ok(changes);
+            }
+        }
+        Err(RespreadError::TooManyChanges)
+    }
+
+    /// Copies what was changed until now.
+    async fn copy_former_changes(&mut self, state: &mut RespreadState) -> RespreadResult<u64> {
+        state::next_number(&mut self.db, state).await?;
+        wait_for_writers(&mut self.db, self.placement, "respread_changes").await?;
+        copy_changes(&mut self.db, state, Some(state.table_no)).await
+    }
+
+    /// Removes what was recorded of a table that is not being respread any more.
+    async fn forget_changes(&mut self, table_id: TableId) -> RespreadResult {
+        wait_for_writers(&mut self.db, self.placement, "respread_changes").await?;
+        let all: Vec<i64> = table_id.buckets().collect();
+        sqlx::query(REMOVE_CHANGES).bind(all).execute(&mut self.db).await?;
+        Ok(())
+    }
+
+    async fn compare(
+        &mut self,
+        state: &RespreadState,
+        on_progress: OnRespreadProgress<'_>,
+    ) -> RespreadResult<u64> {
+        let mut before = 0;
+        for direction in [CompareDirection::Forward, CompareDirection::Backward] {
+            let mut on_progress =
+                |entities| on_progress(RespreadEvent::Compared { entities: before + entities });
+            before += compare(&mut self.reader, state, direction, &mut on_progress).await?;
+        }
+        Ok(before / 2)
+    }
+
+    /// Tries the last step until it succeeds.
+    async fn finish(
+        &mut self,
+        state: &mut RespreadState,
+        summary: &mut RespreadSummary,
+        now: impl Fn() -> Ticks,
+    ) -> RespreadResult {
+        for _ in 0..ROUNDS {
+            let begun = Instant::now();
+            match self.switch(state, now()).await {
+                Ok(Some(changes)) => {
+                    summary.changes += changes;
+                    summary.pause = begun.elapsed();
+                    return Ok(());
+                }
+                Ok(None) => {}
+                Err(RespreadError::Database(error)) if may_pass(&error) => {}
+                Err(error) => return Err(error),
+            }
+            tokio::time::sleep(PAUSE).await;
+            summary.changes += self.copy_former_changes(state).await?;
+        }
+        Err(RespreadError::TooManyChanges)
+    }
+
+    /// Lets writers wait, copies the rest, and serves the table from the target. `None` if a writer was
+    /// prepared on a node and not committed there in time: what it wrote cannot be copied yet.
+    async fn switch(&mut self, state: &RespreadState, now: Ticks) -> RespreadResult<Option<u64>> {
+        let mut transaction = self.db.begin().await?;
+        let end = Instant::now() + LOCK_TIMEOUT;
+        // The timeout for locks holds on this node alone; what waits on others is ended by the other one.
+        let limits = format!(
+            "SET LOCAL lock_timeout = {0}; SET LOCAL statement_timeout = {0}; \
+             SET LOCAL idle_in_transaction_session_timeout = {1}",
+            LOCK_TIMEOUT.as_millis(),
+            LAST_TIMEOUT.as_millis(),
+        );
+        transaction.execute(sqlx::raw_sql(AssertSqlSafe(limits))).await?;
+        transaction.execute(sqlx::raw_sql(texts::STOP_WRITERS)).await?;
+        let limit = format!("SET LOCAL statement_timeout = {}", LAST_TIMEOUT.as_millis());
+        transaction.execute(sqlx::raw_sql(AssertSqlSafe(limit))).await?;
+        let switched = async {
+            if !wait_for_prepared(&mut self.reader, self.placement, end).await? {
+                return Ok(None);
+            }
+            let changes = copy_changes(&mut transaction, state, None).await?;
+            state::publish(&mut transaction, state, now).await?;
+            Ok(Some(changes))
+        };
+        let switched = switched.await;
+        match &switched {
+            Ok(Some(_)) => transaction.commit().await?,
+            // At once, as writers wait.
+            _ => transaction.rollback().await?,
+        }
+        switched
+    }
+}
+
+/// Keeps other calls away. The session of one that has just died may be there for a moment.
+async fn lock(db: &mut PgConnection) -> RespreadResult {
+    let end = Instant::now() + LOCK_WAIT;
+    while !sqlx::query(texts::LOCK).fetch_one(&mut *db).await?.try_get::<bool, _>("locked")? {
+        if Instant::now() > end {
+            return Err(RespreadError::Running);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+async fn connect(options: &PgOptions) -> RespreadResult<PgConnection> {
+    let mut db = schema::connect(options).await?;
+    db.execute(sqlx::raw_sql(AssertSqlSafe(options.session()))).await?;
+    Ok(db)
+}
+
+/// Whether a lock was not to be had in time, or a statement took too long.
+fn may_pass(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    matches!(code.as_deref(), Some("55P03" | "40P01" | "40001")) || took_too_long(error)
+}

@@ -1,0 +1,227 @@
+//! The state of a respread, which is in the database, so that any process can go on with it.
+//!
+//! Every change of the state gives the table a new number in `tables`. All statements check that number,
+//! so servers notice the change with their next statement, whatever they remember.
+
+use sqlx::postgres::PgRow;
+use sqlx::{Connection, PgConnection, Row};
+
+use super::outcome::{RespreadError, RespreadResult};
+use crate::bucket::new_table_no;
+use crate::contract::cluster::COLOCATED;
+use crate::postgres::state::table_ids::TableId;
+use crate::postgres::statements;
+use crate::postgres::statements::respread as texts;
+use crate::protocol::model::{Key, TableRef, Ticks};
+
+/// A table that is being respread.
+#[derive(Debug, Clone)]
+pub(crate) struct RespreadState {
+    /// The number of the table in `tables`.
+    pub table_no: i64,
+    /// What the table is served from.
+    pub source: TableId,
+    /// What it is copied to.
+    pub target: TableId,
+    pub position: CopyPosition,
+}
+
+/// The next entity to copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CopyPosition {
+    /// The number of the bucket in the source.
+    pub share: usize,
+    /// The first key that may be next.
+    pub key: Key,
+}
+
+impl CopyPosition {
+    /// The beginning of a bucket of the source.
+    pub(crate) fn of_share(share: usize) -> Self {
+        Self { share, key: Key { partition: String::new(), row: String::new() } }
+    }
+
+    /// Where the next page of a layout begins: at this key of the same bucket, or at the next bucket;
+    /// `None` after the last.
+    pub(crate) fn next(&self, layout: TableId, key: Option<Key>) -> Option<Self> {
+        let next_bucket =
+            || (self.share + 1 < usize::from(layout.spread)).then(|| Self::of_share(self.share + 1));
+        key.map_or_else(next_bucket, |key| Some(Self { share: self.share, key }))
+    }
+}
+
+/// What was found when a respread was to begin.
+pub(crate) enum RespreadStart {
+    /// The table has this spread, and is not being respread.
+    AlreadyThere,
+    /// It has begun now.
+    Started(RespreadState),
+    /// An earlier call had started it.
+    Resumed(RespreadState),
+}
+
+/// Begins, or finds what was begun.
+pub(crate) async fn begin(
+    db: &mut PgConnection,
+    table: TableRef<'_>,
+    spread: u16,
+) -> Result<RespreadStart, RespreadError> {
+    let mut transaction = db.begin().await?;
+    let (table_no, old_spread) = locked(&mut transaction, table).await?;
+    if old_spread < 0 {
+        let state = find(&mut transaction, table_no).await?;
+        return match state.target.spread == spread {
+            true => Ok(RespreadStart::Resumed(state)),
+            false => Err(RespreadError::OtherSpread(state.target.spread)),
+        };
+    }
+    let source = TableId::new(table_no, u16::try_from(old_spread).map_err(|_| RespreadError::Broken)?);
+    if source.spread == spread {
+        return Ok(RespreadStart::AlreadyThere);
+    }
+    refuse_followers(&mut transaction, table_no).await?;
+    let state = RespreadState {
+        table_no: new_table_no(),
+        source,
+        target: TableId::new(new_table_no(), spread),
+        position: CopyPosition::of_share(0),
+    };
+    renumber(&mut transaction, table_no, state.table_no, -old_spread).await?;
+    sqlx::query(texts::START)
+        .bind(state.table_no)
+        .bind(source.table_no)
+        .bind(i32::from(source.spread))
+        .bind(state.target.table_no)
+        .bind(i32::from(spread))
+        .bind("")
+        .execute(&mut *transaction)
+        .await?;
+    set_buckets(&mut transaction, source, Some(state.table_no)).await?;
+    set_buckets(&mut transaction, state.target, None).await?;
+    transaction.commit().await?;
+    Ok(RespreadStart::Started(state))
+}
+
+/// Refuses a table with an index or a view, which cannot follow it to other buckets.
+async fn refuse_followers(db: &mut PgConnection, table_no: i64) -> Result<(), RespreadError> {
+    let index = sqlx::query(texts::HAS_INDEX).bind(table_no).fetch_one(&mut *db).await?;
+    if index.try_get("found")? {
+        return Err(RespreadError::HasIndex);
+    }
+    let view = sqlx::query(texts::VIEW_OF).bind(table_no).bind(COLOCATED[0]).fetch_optional(db).await?;
+    match view {
+        Some(row) => Err(RespreadError::HasView(row.try_get("name")?)),
+        None => Ok(()),
+    }
+}
+
+/// Finds a respread that was begun.
+pub(crate) async fn begun(
+    db: &mut PgConnection,
+    table: TableRef<'_>,
+) -> Result<RespreadState, RespreadError> {
+    let mut transaction = db.begin().await?;
+    let (table_no, spread) = locked(&mut transaction, table).await?;
+    match spread < 0 {
+        true => find(&mut transaction, table_no).await,
+        false => Err(RespreadError::NotBegun),
+    }
+}
+
+async fn locked(db: &mut PgConnection, table: TableRef<'_>) -> Result<(i64, i32), RespreadError> {
+    let lock = sqlx::query(statements::indexes::LOCK_TABLE).bind(table.account).bind(table.name.lower());
+    let row = lock.fetch_optional(db).await?;
+    let row = row
+        .ok_or_else(|| RespreadError::NoTable(table.name.as_given().to_owned(), table.account.to_owned()))?;
+    Ok((row.try_get("table_no")?, row.try_get("spread")?))
+}
+
+async fn find(db: &mut PgConnection, table_no: i64) -> Result<RespreadState, RespreadError> {
+    let row = sqlx::query(texts::FIND).bind(table_no).fetch_optional(db).await?;
+    let row = row.ok_or(RespreadError::Broken)?;
+    let share: i32 = row.try_get("share")?;
+    Ok(RespreadState {
+        table_no,
+        source: layout(&row, "source_no", "source_spread")?,
+        target: layout(&row, "target_no", "target_spread")?,
+        position: CopyPosition {
+            share: usize::try_from(share).map_err(|_| RespreadError::Broken)?,
+            key: Key { partition: row.try_get("pk")?, row: row.try_get("rk")? },
+        },
+    })
+}
+
+fn layout(row: &PgRow, number: &str, spread: &str) -> Result<TableId, RespreadError> {
+    let spread: i32 = row.try_get(spread)?;
+    let spread = u16::try_from(spread).map_err(|_| RespreadError::Broken)?;
+    Ok(TableId::new(row.try_get(number)?, spread))
+}
+
+/// Saves how far the copy has come.
+pub(crate) async fn save_position(db: &mut PgConnection, state: &RespreadState) -> RespreadResult {
+    let CopyPosition { share, key } = &state.position;
+    let save = sqlx::query(texts::SAVE_POSITION)
+        .bind(state.table_no)
+        .bind(i32::try_from(*share).unwrap_or(i32::MAX))
+        .bind(&key.partition)
+        .bind(&key.row);
+    match save.execute(db).await?.rows_affected() {
+        0 => Err(RespreadError::Deleted),
+        _ => Ok(()),
+    }
+}
+
+/// Gives the table another number, so that the changes under the former one can be copied.
+pub(crate) async fn next_number(db: &mut PgConnection, state: &mut RespreadState) -> RespreadResult {
+    let next = new_table_no();
+    let mut transaction = db.begin().await?;
+    renumber(&mut transaction, state.table_no, next, -i32::from(state.source.spread)).await?;
+    sqlx::query(texts::RENUMBER_RESPREAD).bind(state.table_no).bind(next).execute(&mut *transaction).await?;
+    set_buckets(&mut transaction, state.source, Some(next)).await?;
+    transaction.commit().await?;
+    state.table_no = next;
+    Ok(())
+}
+
+/// Serves the table from the target, and has the source purged.
+pub(crate) async fn publish(db: &mut PgConnection, state: &RespreadState, now: Ticks) -> RespreadResult {
+    settle(db, state, state.target, state.source, now).await
+}
+
+/// Serves the table from the source as before, and has the target purged.
+pub(crate) async fn give_up(db: &mut PgConnection, state: &RespreadState, now: Ticks) -> RespreadResult {
+    settle(db, state, state.source, state.target, now).await?;
+    set_buckets(db, state.source, None).await
+}
+
+async fn settle(
+    db: &mut PgConnection,
+    state: &RespreadState,
+    kept: TableId,
+    purged: TableId,
+    now: Ticks,
+) -> RespreadResult {
+    renumber(db, state.table_no, kept.table_no, i32::from(kept.spread)).await?;
+    sqlx::query(texts::FORGET).bind(state.table_no).execute(&mut *db).await?;
+    let doom = sqlx::query(statements::DOOM_TABLE).bind(purged.table_no).bind(i32::from(purged.spread));
+    doom.bind(now.raw()).execute(db).await?;
+    Ok(())
+}
+
+/// # Errors
+/// [`RespreadError::Deleted`] if there is no table of the former number.
+async fn renumber(db: &mut PgConnection, former: i64, next: i64, spread: i32) -> RespreadResult {
+    let table = sqlx::query(texts::RENUMBER_TABLE).bind(former).bind(next).bind(spread);
+    if table.execute(&mut *db).await?.rows_affected() == 0 {
+        return Err(RespreadError::Deleted);
+    }
+    sqlx::query(texts::RENUMBER_EXPIRY).bind(former).bind(next).execute(db).await?;
+    Ok(())
+}
+
+async fn set_buckets(db: &mut PgConnection, of: TableId, table_no: Option<i64>) -> RespreadResult {
+    for bucket in of.buckets() {
+        sqlx::query(texts::SET_BUCKET).bind(bucket).bind(table_no).execute(&mut *db).await?;
+    }
+    Ok(())
+}

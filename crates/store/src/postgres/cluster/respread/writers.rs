@@ -1,0 +1,116 @@
+//! Waiting for transactions that began before a change of the state.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use sqlx::{AssertSqlSafe, PgConnection, Row};
+use tokio::time::Instant;
+
+use super::outcome::{RespreadError, RespreadResult};
+use crate::postgres::connections::placement::Placement;
+use crate::postgres::statements::respread as texts;
+
+/// Pause between two looks.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long to wait: longer than statements and transactions of servers may take.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Returns once every transaction that writes to the relation now has ended. A statement locks the
+/// relation before it sees the tables, so those that come later see the state as it is now. Nobody has to
+/// wait for this.
+///
+/// Where a change of the state is prepared only, even later writers do not see it, so the list is made
+/// after that. A writer that is not on it any more may be committed on its own node, but only prepared on
+/// another.
+///
+/// # Errors
+/// [`RespreadError::Writer`] if one takes too long.
+pub(crate) async fn wait_for_writers(
+    db: &mut PgConnection,
+    placement: Placement,
+    relation: &str,
+) -> RespreadResult {
+    let complete = sqlx::query(texts::COMPLETE).bind(texts::WRITERS).bind(relation);
+    let text: String = complete.fetch_one(&mut *db).await?.try_get("text")?;
+    let end = Instant::now() + LIMIT;
+    for text in [texts::PREPARED, &text, texts::PREPARED] {
+        if !have_ended(db, placement, text, end).await? {
+            return Err(RespreadError::Writer(LIMIT.as_secs()));
+        }
+    }
+    Ok(())
+}
+
+/// Waits until the transactions that Citus has prepared now are committed, or the time ends; returns whether
+/// they are.
+pub(crate) async fn wait_for_prepared(
+    db: &mut PgConnection,
+    placement: Placement,
+    end: Instant,
+) -> RespreadResult<bool> {
+    let left = end.saturating_duration_since(Instant::now()).as_millis().max(1);
+    let former = limit_statements(db, &left.to_string()).await?;
+    let ended = have_ended(db, placement, texts::PREPARED, end).await;
+    limit_statements(db, &former).await?;
+    match ended {
+        Err(RespreadError::Database(error)) if took_too_long(&error) => Ok(false),
+        ended => ended,
+    }
+}
+
+/// Sets the timeout of a session's statements; returns the former one.
+async fn limit_statements(db: &mut PgConnection, timeout: &str) -> RespreadResult<String> {
+    let row = sqlx::query(texts::LIMIT_STATEMENTS).bind(timeout).fetch_one(db).await?;
+    Ok(row.try_get("timeout")?)
+}
+
+/// Whether the timeout of statements has ended one.
+pub(crate) fn took_too_long(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).as_deref() == Some("57014")
+}
+
+/// Waits for the transactions that a text lists now; returns whether all have ended in time.
+async fn have_ended(
+    db: &mut PgConnection,
+    placement: Placement,
+    text: &str,
+    end: Instant,
+) -> RespreadResult<bool> {
+    let mut left = listed(db, placement, text).await?;
+    while !left.is_empty() {
+        if Instant::now() > end {
+            return Ok(false);
+        }
+        tokio::time::sleep(LOOK).await;
+        let found = listed(db, placement, text).await?;
+        left.retain(|transaction| found.contains(transaction));
+    }
+    Ok(true)
+}
+
+/// The transactions that a text lists, by server.
+async fn listed(
+    db: &mut PgConnection,
+    placement: Placement,
+    text: &str,
+) -> Result<BTreeSet<(i32, String)>, RespreadError> {
+    let named = |server: i32, list: &str| -> Vec<(i32, String)> {
+        let names = list.split(',').filter(|name| !name.is_empty());
+        names.map(|name| (server, name.to_owned())).collect()
+    };
+    if placement == Placement::Single {
+        // The database quotes what it is made of.
+        let row = sqlx::query(AssertSqlSafe(text)).fetch_one(db).await?;
+        return Ok(named(0, row.try_get(0)?).into_iter().collect());
+    }
+    let mut all = BTreeSet::new();
+    for row in sqlx::query(texts::ON_ALL_SERVERS).bind(text).fetch_all(db).await? {
+        let (server, answer): (i32, Option<String>) = (row.try_get("nodeid")?, row.try_get("result")?);
+        let answer = answer.unwrap_or_default();
+        if !row.try_get::<bool, _>("success")? {
+            return Err(RespreadError::ServerAway(answer));
+        }
+        all.extend(named(server, &answer));
+    }
+    Ok(all)
+}

@@ -1,0 +1,355 @@
+//! The hosts of one PostgreSQL, and the one place that chooses among them.
+//!
+//! One host is used at a time: the last that had what the URL wants. It is left when a statement shows that
+//! it is frozen or demoted, and asked again when a session is lost. Its sessions are used no more then,
+//! because an old primary may hold less than was acknowledged. The next host is searched by one caller, for
+//! whom the others wait. Hosts are tried in turn, one that was left or kept silent last.
+//!
+//! A primary becomes a standby by a restart, which ends its sessions: a session that works is one of the
+//! server that was asked when it was opened, in the role that it had then.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection, PgConnection, Row};
+use tokio::time::{Instant, timeout};
+
+use crate::contract::{HostRole, ListedHost};
+use crate::observe::metrics::nodes::{NodeMetrics, of_node};
+use crate::postgres::connections::host_list::{HostList, WantedSession};
+use crate::postgres::connections::options::{PgOptions, StartError, database_message};
+use crate::postgres::connections::socket_options::set_socket_options;
+use crate::postgres::fault::is_limit;
+use crate::postgres::statements;
+
+/// The timeout of an attempt is this part of that for connections, or less with more hosts.
+const ATTEMPT: u32 = 5;
+/// A host that kept silent gets half of that, but every so many attempts all of it: it may only be slow.
+const PATIENT: u32 = 8;
+/// Timeout of closing a session that is not wanted.
+const CLOSING: Duration = Duration::from_millis(100);
+
+/// The hosts that a URL lists.
+#[derive(Debug)]
+pub(crate) struct Hosts {
+    hosts: Vec<Host>,
+    wanted: WantedSession,
+    /// Timeout of one attempt, if there are several hosts.
+    attempt: Duration,
+    /// How often a host was left. Sessions that were opened before are not used.
+    generation: AtomicU64,
+    choice: Mutex<Choice>,
+    /// When the last search ended. Whoever holds the lock is searching.
+    searched: tokio::sync::Mutex<Option<Instant>>,
+}
+
+#[derive(Debug)]
+struct Host {
+    connect: PgConnectOptions,
+    metrics: Arc<NodeMetrics>,
+    /// Attempts in a row without an answer.
+    silences: AtomicU32,
+}
+
+#[derive(Debug)]
+struct Choice {
+    /// The host in use, or the last one.
+    host: usize,
+    is_found: bool,
+    /// The order in which they are tried.
+    order: Vec<usize>,
+}
+
+/// Of which host a session is, and since when that is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ChosenHost {
+    host: usize,
+    generation: u64,
+}
+
+impl Hosts {
+    /// Reads the hosts of a URL.
+    pub(crate) fn of(url: &str, acquire_timeout: Duration) -> Result<Self, StartError> {
+        let HostList { urls, wanted } = HostList::parse(url).map_err(StartError::Options)?;
+        let host = |url: &String| -> Result<Host, StartError> {
+            let connect = PgOptions::connect_options(url)?;
+            Ok(Host { metrics: of_node(&name_of(&connect)), connect, silences: AtomicU32::new(0) })
+        };
+        let hosts = urls.iter().map(host).collect::<Result<Vec<_>, _>>()?;
+        let parts = ATTEMPT.max(u32::try_from(hosts.len()).unwrap_or(ATTEMPT));
+        let order = (0..hosts.len()).collect();
+        Ok(Self {
+            hosts,
+            wanted,
+            attempt: acquire_timeout / parts,
+            generation: AtomicU64::new(0),
+            choice: Mutex::new(Choice { host: 0, is_found: false, order }),
+            searched: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// Whether there is more than one.
+    pub(crate) const fn are_several(&self) -> bool {
+        self.hosts.len() > 1
+    }
+
+    /// Whether sessions of any server are taken.
+    pub(crate) fn take_any(&self) -> bool {
+        self.wanted == WantedSession::Any
+    }
+
+    /// Whether only sessions of a primary are taken.
+    pub(crate) const fn is_of_primary(&self) -> bool {
+        self.wanted.is_of_primary()
+    }
+
+    /// The role that sessions have.
+    pub(crate) fn role(&self) -> &str {
+        self.hosts[0].connect.get_username()
+    }
+
+    /// The host in use as metrics and logs name it.
+    pub(crate) fn name(&self) -> String {
+        name_of(&self.hosts[self.choice().host].connect)
+    }
+
+    /// What is counted of a host.
+    pub(crate) fn metrics_of(&self, chosen: ChosenHost) -> &Arc<NodeMetrics> {
+        &self.hosts[chosen.host].metrics
+    }
+
+    /// What is counted of the host in use.
+    pub(crate) fn metrics(&self) -> &NodeMetrics {
+        let at = if self.are_several() { self.choice().host } else { 0 };
+        &self.hosts[at].metrics
+    }
+
+    /// The timeout of asking a host that should answer, if that is less than `limit`.
+    pub(crate) fn at_most(&self, limit: Duration) -> Duration {
+        if self.are_several() { limit.min(self.attempt) } else { limit }
+    }
+
+    /// Whether the host was not left since.
+    pub(crate) fn is_in_use(&self, chosen: ChosenHost) -> bool {
+        self.generation.load(Ordering::Acquire) == chosen.generation
+    }
+
+    /// Leaves a host that may not be what it was, unless it was left before or there is no other. It is
+    /// tried last.
+    pub(crate) fn leave(&self, chosen: ChosenHost) {
+        let mut choice = self.choice();
+        if self.are_several() && self.is_in_use(chosen) {
+            choice.is_found = false;
+            choice.put_last(chosen.host);
+            self.generation.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Ends the use of all sessions of a host that has lost one, unless it was left before or there is no
+    /// other. It is asked first what it is now: a former primary that still runs may be listed before it.
+    pub(crate) fn recheck(&self, chosen: ChosenHost) {
+        let mut choice = self.choice();
+        if self.are_several() && self.is_in_use(chosen) {
+            choice.is_found = self.wanted == self.wanted.last_resort();
+            self.generation.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Opens a session of the host in use or, if it cannot be had there, of the first that has it. Several
+    /// callers search once.
+    pub(crate) async fn connect(&self) -> Result<(PgConnection, ChosenHost), sqlx::Error> {
+        if !self.are_several() {
+            let connection = self.try_host(0, self.wanted.last_resort()).await?;
+            return Ok((connection, ChosenHost { host: 0, generation: 0 }));
+        }
+        let began = Instant::now();
+        if let Some(opened) = self.connect_to_chosen().await {
+            return opened;
+        }
+        let mut searched = self.searched.lock().await;
+        if searched.is_some_and(|ended| ended >= began) {
+            drop(searched);
+            let opened = self.connect_to_chosen().await;
+            return opened.unwrap_or_else(|| Err(refused("another request has just tried all of them")));
+        }
+        let found = self.search().await;
+        *searched = Some(Instant::now());
+        found
+    }
+
+    /// A session of the host in use; `None` if there is none, or it cannot be had there.
+    async fn connect_to_chosen(&self) -> Option<Result<(PgConnection, ChosenHost), sqlx::Error>> {
+        let chosen = self.chosen()?;
+        match self.attempt(chosen.host, self.wanted.last_resort()).await {
+            Ok(connection) => Some(Ok((connection, chosen))),
+            Err(error) if is_limit(&error) => Some(Err(error)),
+            Err(_) => None,
+        }
+    }
+
+    /// Tries each host once and, if a standby is only preferred, once more for any.
+    async fn search(&self) -> Result<(PgConnection, ChosenHost), sqlx::Error> {
+        let mut refusals = match self.try_each(self.wanted).await {
+            Ok(found) => return Ok(found),
+            Err(_) if self.wanted.last_resort() != self.wanted => {
+                match self.try_each(self.wanted.last_resort()).await {
+                    Ok(found) => return Ok(found),
+                    Err(refusals) => refusals,
+                }
+            }
+            Err(refusals) => refusals,
+        };
+        if let Some(at) = refusals.iter().position(|(_, error)| is_limit(error)) {
+            return Err(refusals.swap_remove(at).1);
+        }
+        refusals.sort_by_key(|(host, _)| *host);
+        let of_each = |(host, error): &(usize, sqlx::Error)| {
+            format!("{}: {}", name_of(&self.hosts[*host].connect), reason_of(error))
+        };
+        Err(refused(&refusals.iter().map(of_each).collect::<Vec<_>>().join("; ")))
+    }
+
+    /// Tries each host once; why each was not taken, if none was.
+    async fn try_each(
+        &self,
+        wanted: WantedSession,
+    ) -> Result<(PgConnection, ChosenHost), Vec<(usize, sqlx::Error)>> {
+        let order = self.choice().order.clone();
+        let mut refusals = Vec::new();
+        for host in order {
+            match self.attempt(host, wanted).await {
+                Ok(connection) => return Ok((connection, self.choose(host))),
+                Err(error) => refusals.push((host, error)),
+            }
+            self.choice().put_last(host);
+        }
+        Err(refusals)
+    }
+
+    /// Tries a host of several, as long as an attempt may take.
+    async fn attempt(&self, host: usize, wanted: WantedSession) -> Result<PgConnection, sqlx::Error> {
+        let silences = &self.hosts[host].silences;
+        let is_brief = !silences.load(Ordering::Relaxed).is_multiple_of(PATIENT);
+        let limit = if is_brief { self.attempt / 2 } else { self.attempt };
+        match timeout(limit, self.try_host(host, wanted)).await {
+            Ok(tried) => {
+                silences.store(0, Ordering::Relaxed);
+                tried
+            }
+            Err(_) => {
+                silences.fetch_add(1, Ordering::Relaxed);
+                Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()))
+            }
+        }
+    }
+
+    async fn try_host(&self, host: usize, wanted: WantedSession) -> Result<PgConnection, sqlx::Error> {
+        let connect = &self.hosts[host].connect;
+        let mut connection = PgConnection::connect_with(connect).await?;
+        if connect.get_socket().is_none() {
+            set_socket_options(connect.get_port()).await;
+        }
+        if wanted == WantedSession::Any {
+            return Ok(connection);
+        }
+        let role = role_of(&mut connection).await?;
+        if wanted.fits(role) {
+            return Ok(connection);
+        }
+        // It does not matter whether the server receives this.
+        let _ = timeout(CLOSING, connection.close()).await;
+        Err(refused(&format!("it is {role}")))
+    }
+
+    /// What each host is, all asked at once, in the order of the URL.
+    pub(crate) async fn ask_each(&self) -> Vec<ListedHost> {
+        join_all(self.hosts.iter().map(|host| async {
+            let asked = async { role_of(&mut PgConnection::connect_with(&host.connect).await?).await };
+            let role = match timeout(self.attempt, asked).await {
+                Ok(role) => role.map_err(|error| reason_of(&error)),
+                Err(_) => Err("no answer in time".to_owned()),
+            };
+            ListedHost { name: name_of(&host.connect), role }
+        }))
+        .await
+    }
+
+    /// Whether a host that has a session answers a new connection. A refusal is an answer too.
+    pub(crate) async fn answers(&self, chosen: ChosenHost, limit: Duration) -> bool {
+        let host = &self.hosts[chosen.host];
+        match timeout(self.at_most(limit), PgConnection::connect_with(&host.connect)).await {
+            Ok(connected) => matches!(connected, Ok(_) | Err(sqlx::Error::Database(_))),
+            Err(_) => {
+                host.silences.fetch_add(1, Ordering::Relaxed);
+                false
+            }
+        }
+    }
+
+    fn chosen(&self) -> Option<ChosenHost> {
+        let choice = self.choice();
+        let generation = self.generation.load(Ordering::Acquire);
+        choice.is_found.then_some(ChosenHost { host: choice.host, generation })
+    }
+
+    fn choose(&self, host: usize) -> ChosenHost {
+        let mut choice = self.choice();
+        if choice.host != host {
+            self.generation.fetch_add(1, Ordering::AcqRel);
+            tracing::info!(host = %name_of(&self.hosts[host].connect), "using another host of the database");
+        }
+        (choice.host, choice.is_found) = (host, true);
+        choice.put_first(host);
+        ChosenHost { host, generation: self.generation.load(Ordering::Acquire) }
+    }
+
+    fn choice(&self) -> MutexGuard<'_, Choice> {
+        self.choice.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Choice {
+    fn put_first(&mut self, host: usize) {
+        self.order.retain(|other| *other != host);
+        self.order.insert(0, host);
+    }
+
+    fn put_last(&mut self, host: usize) {
+        self.order.retain(|other| *other != host);
+        self.order.push(host);
+    }
+}
+
+/// A host as metrics and logs name it.
+fn name_of(connect: &PgConnectOptions) -> String {
+    match connect.get_socket() {
+        Some(folder) => folder.display().to_string(),
+        None => format!("{}:{}", connect.get_host(), connect.get_port()),
+    }
+}
+
+/// What the server of a session is.
+pub(crate) async fn role_of(connection: &mut PgConnection) -> Result<HostRole, sqlx::Error> {
+    let asked =
+        sqlx::query(statements::SESSION_KIND).bind("transaction_read_only").bind("on").persistent(false);
+    let row = asked.fetch_one(connection).await?;
+    Ok(match (row.try_get("is_standby")?, row.try_get("is_read_only")?) {
+        (true, _) => HostRole::Standby,
+        (false, true) => HostRole::ReadOnly,
+        (false, false) => HostRole::Primary,
+    })
+}
+
+fn refused(reason: &str) -> sqlx::Error {
+    sqlx::Error::Io(std::io::Error::other(reason.to_owned()))
+}
+
+fn reason_of(error: &sqlx::Error) -> String {
+    match error {
+        sqlx::Error::Io(error) => error.to_string(),
+        other => database_message(other),
+    }
+}

@@ -1,0 +1,426 @@
+//! A leased connection, and running statements on it.
+//!
+//! A connection is returned to the pool only if its last statement is known to have ended, outside a
+//! transaction. If a statement was abandoned, or the connection failed, it is closed, and the server rolls
+//! back. A server process that waits for a lock notices this only at its next check, and until then its
+//! session counts against the limit.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Postgres, SqlSafeStr};
+use tokio::runtime::Handle;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout};
+
+use crate::Fault;
+use crate::observe::metrics;
+use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
+use crate::postgres::connections::breaker::Breaker;
+use crate::postgres::connections::connector::{CHECKED, Connector, Ended};
+use crate::postgres::connections::placement::Placement;
+use crate::postgres::connections::sessions::{LockWait, Owner, Session};
+use crate::postgres::connections::statement_watch::{StatementWatch, StreamEnd};
+use crate::postgres::fault::{
+    Effect, StatementError, breaks_connection, is_of_worker, is_read_only, judge, lacks_plan, silent,
+};
+use crate::postgres::statements::EntityStatements;
+
+/// A statement with its values.
+pub(crate) type Statement<'q> = Query<'q, Postgres, PgArguments>;
+
+/// The minimum timeout of a statement in a snapshot, however late it begins.
+const SHORTEST_LIMIT: Duration = Duration::from_millis(100);
+
+const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+const AVOID_SORTS: &str = "SET LOCAL enable_sort = off";
+
+static NO_ANSWER: WarningLimiter = WarningLimiter::new();
+
+fn local_timeout(limit: Duration) -> String {
+    format!("SET LOCAL statement_timeout = {}", limit.max(SHORTEST_LIMIT).as_millis())
+}
+
+/// The permission to have one session of the database.
+pub(super) struct SessionPermit {
+    _permit: OwnedSemaphorePermit,
+    metrics: &'static metrics::PoolMetrics,
+}
+
+impl SessionPermit {
+    pub(super) fn new(permit: OwnedSemaphorePermit, metrics: &'static metrics::PoolMetrics) -> Self {
+        metrics.in_use.add(1);
+        Self { _permit: permit, metrics }
+    }
+}
+
+impl Drop for SessionPermit {
+    fn drop(&mut self) {
+        self.metrics.in_use.add(-1);
+    }
+}
+
+/// A leased connection.
+pub(crate) struct Lease {
+    connector: Arc<Connector>,
+    owner: Owner,
+    /// `None` once the lease has ended.
+    slot: Option<SessionPermit>,
+    pub(super) session: Option<Session>,
+    /// Whether a statement is running; stays set if its future is dropped.
+    running: bool,
+    in_transaction: bool,
+    /// Held by statements that another server passes on.
+    permit: Option<OwnedSemaphorePermit>,
+    /// That of the server that has the data, if there are several.
+    breaker: Option<Arc<Breaker>>,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let Some(mut session) = self.session.take() else { return };
+        if self.running {
+            drop(session);
+            self.hold_permit_until_closed();
+        } else if !self.in_transaction {
+            (session.owner, session.idle_since) = (self.owner, Instant::now());
+            self.connector.sessions().give(session);
+        }
+    }
+}
+
+impl Lease {
+    /// Creates a lease without a session, which [`Pool`](super::pool::Pool) adds.
+    pub(super) const fn new(connector: Arc<Connector>, owner: Owner, slot: SessionPermit) -> Self {
+        Self {
+            connector,
+            owner,
+            slot: Some(slot),
+            session: None,
+            running: false,
+            in_transaction: false,
+            permit: None,
+            breaker: None,
+        }
+    }
+
+    /// Keeps a permit as long as the connection is on loan.
+    pub(crate) fn hold_permit(&mut self, permit: OwnedSemaphorePermit) {
+        self.permit = Some(permit);
+    }
+
+    /// A lease whose waits end when a breaker opens, from that for the lease itself on.
+    ///
+    /// # Errors
+    /// Those of `acquiring`, and [`Fault::Unavailable`] if the breaker is open.
+    pub(crate) async fn guarded(
+        breaker: &Arc<Breaker>,
+        acquiring: impl Future<Output = Result<Self, StatementError>>,
+    ) -> Result<Self, StatementError> {
+        let mut lease = breaker.guard(Box::pin(acquiring)).await??;
+        lease.breaker = Some(Arc::clone(breaker));
+        Ok(lease)
+    }
+
+    /// Looks where the entities are now.
+    pub(crate) async fn look_at_placement(&mut self) -> Result<Placement, StatementError> {
+        let (watch, connection) = self.start()?;
+        let inspected = watch.until_done(watch.connector.placement().look(connection)).await;
+        let placement = self.settle(inspected, Effect::Undone)?;
+        if let Some(session) = &self.session
+            && session.placement != placement
+        {
+            self.session = None;
+        }
+        Ok(placement)
+    }
+
+    /// Whether the host of the session was not left since.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| self.connector.hosts().is_in_use(session.host))
+    }
+
+    /// Whether others wait for a session of the same database.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.connector.sessions().is_awaited()
+    }
+
+    /// Whether there is a session still.
+    pub(crate) const fn is_open(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// Where the entities are, as the session found when it was opened.
+    pub(crate) fn statements(&self) -> &'static EntityStatements {
+        self.session.as_ref().map_or(Placement::Single, |session| session.placement).statements()
+    }
+
+    /// Runs a statement and returns its rows once the server has completed it: a write is then committed,
+    /// unless a transaction is open.
+    pub(crate) async fn rows(
+        &mut self,
+        statement: Statement<'_>,
+        effect: Effect,
+    ) -> Result<Vec<PgRow>, StatementError> {
+        let (watch, connection) = self.start()?;
+        let result = watch.until_done(statement.fetch_all(connection)).await;
+        self.settle(result, effect)
+    }
+
+    /// Like [`Lease::rows`], for at most one row.
+    pub(crate) async fn row(
+        &mut self,
+        statement: Statement<'_>,
+        effect: Effect,
+    ) -> Result<Option<PgRow>, StatementError> {
+        let (watch, connection) = self.start()?;
+        let result = watch.until_done(statement.fetch_optional(connection)).await;
+        self.settle(result, effect)
+    }
+
+    /// Like [`Lease::rows`], for a statement without rows; returns how many it has changed.
+    pub(crate) async fn changed(
+        &mut self,
+        statement: Statement<'_>,
+        effect: Effect,
+    ) -> Result<usize, StatementError> {
+        let (watch, connection) = self.start()?;
+        let result = watch.until_done(statement.execute(connection)).await;
+        let done = self.settle(result, effect)?;
+        usize::try_from(done.rows_affected()).map_err(|_| Fault::Other.into())
+    }
+
+    /// Passes each row of a read to `visit` until it breaks. If many rows are left then, the statement is cancelled.
+    pub(crate) async fn stream(
+        &mut self,
+        statement: Statement<'_>,
+        visit: &mut (dyn FnMut(&PgRow) -> Result<ControlFlow<()>, sqlx::Error> + Send),
+    ) -> Result<StreamEnd, StatementError> {
+        let pid = self.session.as_ref().map_or(0, |session| session.pid);
+        let (watch, connection) = self.start()?;
+        let ended = watch.until_done(async {
+            let mut rows = statement.fetch(connection);
+            while let Some(row) = rows.try_next().await? {
+                if visit(&row)?.is_break() {
+                    return watch.pass_over(rows, pid).await;
+                }
+            }
+            Ok(Some(StreamEnd::Complete))
+        });
+        let ended = ended.await;
+        let ended = self.settle(ended, Effect::Undone)?;
+        if ended.is_none() {
+            self.session = None;
+        }
+        Ok(ended.unwrap_or(StreamEnd::CutOff))
+    }
+
+    /// Opens a transaction whose statements see the commits of others (READ COMMITTED).
+    pub(crate) async fn begin(&mut self) -> Result<(), StatementError> {
+        self.open_transaction("BEGIN ISOLATION LEVEL READ COMMITTED").await
+    }
+
+    /// Whether a transaction is open.
+    pub(crate) const fn is_in_transaction(&self) -> bool {
+        self.in_transaction
+    }
+
+    /// Opens a read-only transaction on one snapshot (REPEATABLE READ).
+    pub(crate) async fn begin_snapshot(&mut self) -> Result<(), StatementError> {
+        self.open_transaction(BEGIN_SNAPSHOT).await
+    }
+
+    /// The same, with a statement timeout, of [`SHORTEST_LIMIT`] at least.
+    pub(crate) async fn begin_snapshot_within(&mut self, limit: Duration) -> Result<(), StatementError> {
+        self.open_snapshot(&[&local_timeout(limit)]).await
+    }
+
+    /// The same, for statements that read an index in its order: see [`Lease::avoid_sorts`].
+    pub(crate) async fn begin_snapshot_without_sorts(
+        &mut self,
+        limit: Option<Duration>,
+    ) -> Result<(), StatementError> {
+        match limit {
+            Some(limit) => self.open_snapshot(&[&local_timeout(limit), AVOID_SORTS]).await,
+            None => self.open_snapshot(&[AVOID_SORTS]).await,
+        }
+    }
+
+    /// Opens a snapshot with settings of its own, by one message.
+    async fn open_snapshot(&mut self, settings: &[&str]) -> Result<(), StatementError> {
+        let text = format!("{BEGIN_SNAPSHOT}; {}", settings.join("; "));
+        // A fixed text that contains only our own number.
+        self.control(AssertSqlSafe(text), Effect::Undone).await?;
+        self.in_transaction = true;
+        Ok(())
+    }
+
+    /// Sets the timeout of the following statements of the transaction, to [`SHORTEST_LIMIT`] at least.
+    pub(crate) async fn limit_statements(&mut self, limit: Duration) -> Result<(), StatementError> {
+        // A fixed text that contains only our own number.
+        self.control(sqlx::AssertSqlSafe(local_timeout(limit)), Effect::Undone).await
+    }
+
+    /// Has the statements of the transaction read an index in its order, however few rows the database
+    /// believes it would have to sort.
+    pub(crate) async fn avoid_sorts(&mut self) -> Result<(), StatementError> {
+        self.control(AVOID_SORTS, Effect::Undone).await
+    }
+
+    async fn open_transaction(&mut self, text: &'static str) -> Result<(), StatementError> {
+        self.control(text, Effect::Undone).await?;
+        self.in_transaction = true;
+        Ok(())
+    }
+
+    /// Commits. A failure means that the outcome is unknown, unless the server
+    /// says that it rolled back.
+    pub(crate) async fn commit(&mut self) -> Result<(), StatementError> {
+        self.control("COMMIT", Effect::Unknown).await?;
+        self.in_transaction = false;
+        Ok(())
+    }
+
+    /// Ends a transaction that only read, if one is open. What was read is complete, whatever becomes of
+    /// the COMMIT, to which the snapshot's statement timeout applies too.
+    pub(crate) async fn end_snapshot(&mut self) {
+        if self.in_transaction && self.session.is_some() && self.commit().await.is_err() {
+            self.roll_back().await;
+        }
+        self.in_transaction = false;
+    }
+
+    /// Rolls back. If that fails, the connection is closed, which ends the transaction too.
+    pub(crate) async fn roll_back(&mut self) {
+        if self.session.is_some() && self.control("ROLLBACK", Effect::Undone).await.is_err() {
+            self.session = None;
+        }
+        self.in_transaction = false;
+    }
+
+    /// Sets how long the session waits for locks, unless it is set already.
+    pub(super) async fn waits_for_locks(&mut self, wait: Option<LockWait>) -> bool {
+        let (Some(session), Some(wait)) = (&self.session, wait) else { return true };
+        if session.lock_wait == wait {
+            return true;
+        }
+        let text = AssertSqlSafe(self.connector.set_lock_wait(wait));
+        let is_told = self.control(text, Effect::Undone).await.is_ok();
+        match &mut self.session {
+            Some(session) if is_told => session.lock_wait = wait,
+            _ => self.session = None,
+        }
+        is_told
+    }
+
+    async fn control(&mut self, text: impl SqlSafeStr, effect: Effect) -> Result<(), StatementError> {
+        let (watch, connection) = self.start()?;
+        let result = watch.until_done(sqlx::raw_sql(text).execute(connection)).await;
+        self.settle(result, effect).map(|_| ())
+    }
+
+    /// Whether an idle connection still works. Half of the timeout for connections is left for opening
+    /// another. That it does not is no sign that its host is gone: a firewall may have forgotten it.
+    pub(super) async fn answers(&mut self) -> bool {
+        let limit = self.connector.hosts().at_most(self.connector.acquire_timeout / 2);
+        let Ok((_, connection)) = self.start() else { return false };
+        let result = timeout(limit, connection.ping()).await;
+        let no_answer = |_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
+        self.settle(result.unwrap_or_else(no_answer).map_err(Ended::Failed), Effect::Undone).is_ok()
+    }
+
+    /// Keeps the permit until the database has noticed that the connection is closed.
+    fn hold_permit_until_closed(&mut self) {
+        let slot = self.slot.take();
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move {
+                tokio::time::sleep(2 * CHECKED).await;
+                drop(slot);
+            });
+        }
+    }
+
+    fn start(&mut self) -> Result<(StatementWatch<'_>, &mut PgConnection), StatementError> {
+        let session = self.session.as_mut().ok_or(Fault::Unavailable)?;
+        session.losses = self.connector.losses();
+        self.running = true;
+        let (connector, host, breaker) = (&*self.connector, session.host, self.breaker.as_deref());
+        Ok((StatementWatch { connector, host, breaker }, &mut session.connection))
+    }
+
+    fn settle<T>(&mut self, result: Result<T, Ended>, effect: Effect) -> Result<T, StatementError> {
+        self.running = false;
+        match result {
+            Ok(value) => Ok(value),
+            Err(Ended::Failed(error)) => {
+                if self.has_outdated_placement(&error) {
+                    // No plan was made, so nothing was done.
+                    self.session = None;
+                    return Err(Fault::Serialization.into());
+                }
+                if is_read_only(&error) {
+                    self.leave_host();
+                }
+                if breaks_connection(&error) {
+                    self.discard_all();
+                } else if is_of_worker(&error) {
+                    self.connector.node().unreachable.one();
+                    self.recheck_before_reuse();
+                }
+                Err(judge(&error, effect))
+            }
+            Err(Ended::Silent) => {
+                self.leave_host();
+                self.discard_all();
+                Err(silent(effect))
+            }
+            Err(Ended::Refused) => {
+                self.connector.node().unreachable.one();
+                self.session = None;
+                Err(silent(effect))
+            }
+            Err(Ended::Late) => {
+                if let Some(DueWarning { left_out }) = NO_ANSWER.due() {
+                    tracing::warn!(left_out, "the database did not answer a statement in time");
+                }
+                self.session = None;
+                Err(Fault::Timeout.into())
+            }
+        }
+    }
+
+    /// Whether the statement failed because the entities were distributed meanwhile.
+    fn has_outdated_placement(&self, error: &sqlx::Error) -> bool {
+        let Some(session) = &self.session else { return false };
+        lacks_plan(error) && self.connector.placement().is_outdated(session.placement)
+    }
+
+    /// Has the connection checked before it is used again.
+    fn recheck_before_reuse(&mut self) {
+        if let Some(session) = &mut self.session {
+            session.losses = self.connector.losses().wrapping_sub(1);
+        }
+    }
+
+    fn leave_host(&self) {
+        self.session.iter().for_each(|session| self.connector.hosts().leave(session.host));
+    }
+
+    /// Closes this connection and the idle ones of the pool, which most likely failed for the same reason.
+    /// Those of other pools are checked before use. If there are several hosts, all connections to this one
+    /// are closed, and it is asked again what it is.
+    fn discard_all(&mut self) {
+        let hosts = self.connector.hosts();
+        if let Some(session) = self.session.take() {
+            hosts.recheck(session.host);
+        }
+        self.connector.node().lost.one();
+        self.connector.lost_one();
+        let owner = self.owner.id;
+        self.connector.sessions().clear(|idle| idle.owner.id == owner || !hosts.is_in_use(idle.host));
+    }
+}

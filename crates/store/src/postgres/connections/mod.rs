@@ -1,0 +1,37 @@
+//! Connections to the database: who opens, who lends, who limits.
+//!
+//! - `options`, `parameters`, `host_list`, `host_map`: what the settings say, and how many connections follow
+//!   from it (`capacity`)
+//! - `hosts` chooses among the hosts of one server, and connects (`socket_options`)
+//! - `connector` opens sessions to one server, finds the schema (`schema`, `search_path`), and looks whether the
+//!   entities are distributed (`placement`); `sessions` counts them and keeps those that are idle
+//! - `pool` lends sessions and limits how many are lent; a `lease` is one that was lent, whose statements a
+//!   `statement_watch` waits for
+//! - the `canceller` ends statements whose remaining rows are not needed
+//! - a `breaker` refuses what needs a server that answers nobody
+
+pub(crate) mod breaker;
+mod canceller;
+pub(crate) mod capacity;
+pub(crate) mod connector;
+mod host_list;
+pub(crate) mod host_map;
+pub(crate) mod hosts;
+pub(crate) mod lease;
+pub(crate) mod options;
+mod parameters;
+pub(crate) mod placement;
+pub(crate) mod pool;
+pub(crate) mod schema;
+pub(crate) mod search_path;
+pub(crate) mod sessions;
+pub(crate) mod shared_sessions;
+mod socket_options;
+pub(crate) mod statement_watch;
+
+pub use capacity::ConnectionDemand;
+pub(crate) use capacity::allowed_connections;
+pub use host_map::HostMap;
+pub(crate) use options::database_message;
+pub use options::{PgOptions, StartError};
+pub use parameters::mistake_in;

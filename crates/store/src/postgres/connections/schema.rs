@@ -1,0 +1,135 @@
+//! The schema: its versions, and where it is found.
+
+use sqlx::migrate::Migrator;
+use sqlx::{Connection, Executor, PgConnection, Row};
+
+use crate::postgres::connections::hosts::Hosts;
+use crate::postgres::connections::options::{NO_TRANSACTION_TIMEOUT, PgOptions, StartError};
+use crate::postgres::connections::search_path::SearchPath;
+use crate::postgres::statements;
+
+const MIGRATIONS: &str = "_sqlx_migrations";
+/// Tables that show another program in a schema that does not have all of ours, with what must be in them.
+const FOREIGN: [(&str, Option<&str>); 3] =
+    [("tables", None), ("entities", None), (MIGRATIONS, Some("SELECT 1 FROM _sqlx_migrations LIMIT 1"))];
+/// The oldest version that has all tables which statements that read look at.
+const READABLE: i64 = 12;
+
+/// The migrations.
+pub(crate) fn migrator() -> Migrator {
+    let mut migrator = sqlx::migrate!("./migrations/postgres");
+    migrator.set_ignore_missing(true);
+    migrator
+}
+
+/// The schema version of this program.
+pub(crate) fn known() -> i64 {
+    migrator().iter().map(|migration| migration.version).max().unwrap_or(0)
+}
+
+/// The version of the schema; `None` before the first migration.
+pub(crate) async fn version(db: &mut PgConnection) -> Result<Option<i64>, sqlx::Error> {
+    let found = sqlx::query(statements::HAS_RELATION).bind(MIGRATIONS).fetch_one(&mut *db).await?;
+    match found.try_get("found")? {
+        true => sqlx::query(statements::SCHEMA_VERSION).fetch_one(db).await?.try_get("version"),
+        false => Ok(None),
+    }
+}
+
+/// The encoding of the database.
+pub(crate) async fn encoding(db: &mut PgConnection) -> Result<String, sqlx::Error> {
+    sqlx::query(statements::ENCODING).fetch_one(db).await?.try_get("encoding")
+}
+
+/// Whether the schema is the one that this program knows, or newer.
+pub(crate) async fn is_current(db: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    Ok(version(db).await? >= Some(known()))
+}
+
+/// Where the tables are; `None` unless they have at least the schema that this program knows.
+pub(crate) async fn current(options: &PgOptions, url: &str) -> Result<Option<SearchPath>, StartError> {
+    let (mut connection, path) = connect_to(options, url).await?;
+    let is_current = is_current(&mut connection).await.map_err(StartError::of_statement)?;
+    connection.close().await.map_err(StartError::Connect)?;
+    Ok(is_current.then_some(path))
+}
+
+/// Finds the tables for reading alone, through the first listed server that answers.
+pub(crate) async fn find(options: &PgOptions) -> Result<SearchPath, StartError> {
+    let mut connected = Err(StartError::ConnectTimeout(options.acquire_timeout));
+    for url in options.urls() {
+        connected = connect_to(options, url).await;
+        if !matches!(connected, Err(StartError::Connect(_) | StartError::ConnectTimeout(_))) {
+            break;
+        }
+    }
+    let (mut connection, path) = connected?;
+    if !path.is_migrated {
+        return Err(StartError::NoTables);
+    }
+    let found = version(&mut connection).await;
+    connection.close().await.map_err(StartError::Connect)?;
+    match found {
+        Ok(None) => Err(StartError::NoTables),
+        Ok(Some(version)) if version < READABLE => Err(StartError::Outdated(version)),
+        // A role that only reads may not be allowed to ask.
+        Ok(_) | Err(sqlx::Error::Database(_)) => Ok(path),
+        Err(error) => Err(StartError::Connect(error)),
+    }
+}
+
+/// Connects to where migrations run.
+pub(crate) async fn connect(options: &PgOptions) -> Result<PgConnection, StartError> {
+    Ok(connect_to(options, options.migration_url()).await?.0)
+}
+
+/// Connects, and confines the session to the schema with the tables.
+pub(crate) async fn connect_to(
+    options: &PgOptions,
+    url: &str,
+) -> Result<(PgConnection, SearchPath), StartError> {
+    connect_by(options, &Hosts::of(url, options.acquire_timeout)?).await
+}
+
+/// As [`connect_to`], to the host that is chosen of these.
+pub(crate) async fn connect_by(
+    options: &PgOptions,
+    hosts: &Hosts,
+) -> Result<(PgConnection, SearchPath), StartError> {
+    let limit = options.acquire_timeout;
+    let connected = tokio::time::timeout(limit, hosts.connect()).await;
+    let (mut db, _) =
+        connected.map_err(|_| StartError::ConnectTimeout(limit))?.map_err(StartError::Connect)?;
+    let confined = async {
+        db.execute(sqlx::raw_sql(NO_TRANSACTION_TIMEOUT)).await.map_err(StartError::Connect)?;
+        SearchPath::confine(&mut db).await
+    };
+    let path = tokio::time::timeout(limit, confined).await;
+    Ok((db, path.map_err(|_| StartError::ConnectTimeout(limit))??))
+}
+
+/// Refuses a schema in which another program has tables with the names of ours.
+pub(crate) async fn refuse_foreign_tables(
+    db: &mut PgConnection,
+    path: &SearchPath,
+) -> Result<(), StartError> {
+    let Some(schema) = path.schema.as_ref().filter(|_| !path.is_migrated) else { return Ok(()) };
+    for (table, probe) in FOREIGN {
+        let found = sqlx::query(statements::HAS_RELATION).bind(table).fetch_one(&mut *db).await;
+        let mut is_foreign = found.and_then(|row| row.try_get("found")).map_err(StartError::of_statement)?;
+        if is_foreign && let Some(probe) = probe {
+            is_foreign = sqlx::query(probe)
+                .fetch_optional(&mut *db)
+                .await
+                .map_err(StartError::of_statement)?
+                .is_some();
+        }
+        if is_foreign {
+            // Another server may have migrated since the path was found.
+            let is_migrated = SearchPath::is_migrated(db).await.map_err(StartError::of_statement)?;
+            let foreign = || StartError::Foreign { schema: schema.clone(), table };
+            return if is_migrated { Ok(()) } else { Err(foreign()) };
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,302 @@
+//! The sessions of one database: the idle ones, and the queue for them.
+//!
+//! All pools of a database share its connection limit. A pool uses its own idle sessions first,
+//! then opens one. If the database refuses to open more, it takes an idle session of any pool, or
+//! waits for one in a queue that all pools share, first come, first served. One of the waiting
+//! callers at a time tries to open a session, with back-off.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sqlx::{Connection, PgConnection};
+use tokio::runtime;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+
+use crate::observe::metrics;
+use crate::observe::metrics::nodes::CountedConnection;
+use crate::postgres::connections::hosts::ChosenHost;
+use crate::postgres::connections::placement::Placement;
+
+/// The first pause after a refused connection. It doubles each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(25);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+/// Minimum idle sessions to keep, however long they are idle.
+const KEPT: usize = 2;
+/// Timeout of closing a session.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// Ends a session, within a second. The server notices the end of the connection in any case.
+pub(crate) async fn close(connection: PgConnection) {
+    let _ = timeout(CLOSING, connection.close()).await;
+}
+
+/// How long the statements of a session wait for a locked row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LockWait {
+    /// Briefly: others need the connection.
+    Short,
+    /// A third of the timeout of statements.
+    Long,
+}
+
+/// A connection to the database, and its state.
+pub(crate) struct Session {
+    pub connection: PgConnection,
+    pub host: ChosenHost,
+    /// The process id of its backend.
+    pub pid: i32,
+    /// The runtime in which the connection was opened.
+    pub home: runtime::Id,
+    pub lock_wait: LockWait,
+    /// What it found when it was opened.
+    pub placement: Placement,
+    /// When it must be closed, even if it is in constant use.
+    pub expires: Instant,
+    /// How many connections had been lost before its last statement.
+    pub losses: u64,
+    pub idle_since: Instant,
+    /// The pool that used it last.
+    pub owner: Owner,
+    /// Its reference count is the number of sessions.
+    pub _alive: Arc<()>,
+    pub _open: CountedConnection,
+}
+
+/// The pool of a session.
+#[derive(Clone, Copy)]
+pub(crate) struct Owner {
+    pub id: u64,
+    pub metrics: &'static metrics::PoolMetrics,
+}
+
+/// All sessions that are not in use, and the queue for them.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    alive: Arc<()>,
+    /// Its reference count is the number of those who wait for a slot of their pool.
+    slot_waiters: Arc<()>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    idle: Vec<Session>,
+    waiting: VecDeque<oneshot::Sender<Session>>,
+    owners: u64,
+    /// When to retry; set while the database refuses connections.
+    retry_at: Option<Instant>,
+    pause: Duration,
+    is_opening: bool,
+    /// Whether the last attempt failed, and there was no session to wait for.
+    is_away: bool,
+}
+
+impl Sessions {
+    /// Returns a unique number for a pool.
+    pub(crate) fn new_owner(&self) -> u64 {
+        let mut state = self.state();
+        state.owners += 1;
+        state.owners
+    }
+
+    /// Returns the token that a new session holds.
+    pub(crate) fn count_one(&self) -> Arc<()> {
+        Arc::clone(&self.alive)
+    }
+
+    /// Whether there is any session, idle or in use.
+    pub(crate) fn is_any_alive(&self) -> bool {
+        Arc::strong_count(&self.alive) > 1
+    }
+
+    /// Returns the token of a wait for a slot.
+    pub(crate) fn wait_for_slot(&self) -> Arc<()> {
+        Arc::clone(&self.slot_waiters)
+    }
+
+    /// Whether others wait for a session.
+    pub(crate) fn is_awaited(&self) -> bool {
+        Arc::strong_count(&self.slot_waiters) > 1
+            || self.state().waiting.iter().any(|waiting| !waiting.is_closed())
+    }
+
+    /// Takes an idle session of this pool: of this runtime, or of any if `others` is set. It prefers one
+    /// with the wanted lock timeout.
+    pub(crate) fn take(
+        &self,
+        owner: u64,
+        home: runtime::Id,
+        wait: Option<LockWait>,
+        limit: usize,
+    ) -> Option<Session> {
+        let mut state = self.state();
+        let own = || state.idle.iter().enumerate().filter(|(_, session)| session.owner.id == owner);
+        let near = || own().filter(|(_, session)| session.home == home);
+        let fits = |session: &Session| wait.is_none_or(|wait| session.lock_wait == wait);
+        let chosen = near().rfind(|(_, session)| fits(session)).or_else(|| near().next_back());
+        let chosen = chosen.or_else(|| (own().count() >= limit).then(|| own().next_back()).flatten());
+        let at = chosen?.0;
+        Some(state.remove(at))
+    }
+
+    /// Hands a session to the first in the queue, or keeps it as idle.
+    pub(crate) fn give(&self, mut session: Session) {
+        let mut state = self.state();
+        if Instant::now() >= session.expires {
+            state.retry_at = state.retry_at.map(|_| Instant::now());
+            return;
+        }
+        while let Some(first) = state.waiting.pop_front() {
+            match first.send(session) {
+                Ok(()) => return,
+                Err(back) => session = back,
+            }
+        }
+        session.owner.metrics.idle.add(1);
+        state.idle.push(session);
+    }
+
+    /// Joins the queue; if a session is idle, the wait ends at once.
+    pub(crate) fn wait(&self) -> Waiter<'_> {
+        let (sender, receiver) = oneshot::channel();
+        let mut state = self.state();
+        match state.idle.len().checked_sub(1) {
+            Some(last) => {
+                let session = state.remove(last);
+                drop(sender.send(session));
+            }
+            None => {
+                state.waiting.retain(|waiting| !waiting.is_closed());
+                state.waiting.push_back(sender);
+            }
+        }
+        Waiter { sessions: self, receiver }
+    }
+
+    /// Whether a session may be opened: the queue is empty, and the last attempt succeeded.
+    pub(crate) fn may_open(&self) -> bool {
+        let mut state = self.state();
+        state.waiting.retain(|waiting| !waiting.is_closed());
+        state.retry_at.is_none() && state.waiting.is_empty()
+    }
+
+    /// When a waiter should check whether to open a session.
+    pub(crate) fn retry_at(&self) -> Instant {
+        let state = self.state();
+        let now = Instant::now();
+        match state.retry_at {
+            _ if state.is_opening => now + FIRST_PAUSE,
+            Some(at) => at,
+            None => now,
+        }
+    }
+
+    /// Whether there is no session to wait for before the next attempt to connect.
+    pub(crate) fn is_away(&self) -> bool {
+        let state = self.state();
+        state.is_away && state.retry_at.is_some_and(|at| Instant::now() < at)
+    }
+
+    /// The permission to open a session; `None` if another caller has it, or during the back-off.
+    pub(crate) fn try_opening_permit(&self) -> Option<OpeningPermit<'_>> {
+        let mut state = self.state();
+        if state.is_opening || state.retry_at.is_some_and(|at| Instant::now() < at) {
+            return None;
+        }
+        state.is_opening = true;
+        Some(OpeningPermit { sessions: self })
+    }
+
+    pub(crate) fn opened(&self) {
+        let mut state = self.state();
+        (state.retry_at, state.pause, state.is_away) = (None, Duration::ZERO, false);
+    }
+
+    /// Records a failed attempt; `is_away` if there is no session to wait for either.
+    pub(crate) fn refused(&self, is_away: bool) {
+        let mut state = self.state();
+        state.is_away = is_away;
+        if state.retry_at.is_none_or(|at| at <= Instant::now()) {
+            state.pause = (state.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+            state.retry_at = Some(Instant::now() + state.pause);
+        }
+    }
+
+    /// Closes the idle sessions that are gone.
+    pub(crate) fn clear(&self, is_gone: impl Fn(&Session) -> bool) {
+        let mut state = self.state();
+        let gone: Vec<_> = state.idle.extract_if(.., |session| is_gone(session)).collect();
+        drop(state);
+        gone.iter().for_each(|session| session.owner.metrics.idle.add(-1));
+    }
+
+    /// Closes sessions that were idle for `limit`, except for a few, and sessions that have
+    /// expired.
+    pub(crate) async fn close_unused(&self, limit: Duration) {
+        for session in self.unused(limit) {
+            close(session.connection).await;
+        }
+    }
+
+    fn unused(&self, limit: Duration) -> Vec<Session> {
+        let mut state = self.state();
+        let now = Instant::now();
+        let mut may_close = state.idle.len().saturating_sub(KEPT);
+        let unused = state.idle.extract_if(.., |session| {
+            let is_unused = now.duration_since(session.idle_since) >= limit && may_close > 0;
+            may_close -= usize::from(is_unused);
+            is_unused || now >= session.expires
+        });
+        let unused: Vec<_> = unused.collect();
+        unused.iter().for_each(|session| session.owner.metrics.idle.add(-1));
+        unused
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn remove(&mut self, at: usize) -> Session {
+        let session = self.idle.remove(at);
+        session.owner.metrics.idle.add(-1);
+        session
+    }
+}
+
+/// The permission to open a session while the database may refuse it.
+pub(crate) struct OpeningPermit<'s> {
+    sessions: &'s Sessions,
+}
+
+impl Drop for OpeningPermit<'_> {
+    fn drop(&mut self) {
+        self.sessions.state().is_opening = false;
+    }
+}
+
+/// A place in the queue for a session.
+pub(crate) struct Waiter<'s> {
+    sessions: &'s Sessions,
+    receiver: oneshot::Receiver<Session>,
+}
+
+impl Waiter<'_> {
+    /// Waits for a session until `end`.
+    pub(crate) async fn until(&mut self, end: Instant) -> Option<Session> {
+        tokio::time::timeout_at(end, &mut self.receiver).await.ok()?.ok()
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.receiver.close();
+        if let Ok(session) = self.receiver.try_recv() {
+            self.sessions.give(session);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Waiting for the statement of a session, and ending one whose remaining rows are not needed.
+
+use futures_util::{Stream, TryStreamExt};
+use sqlx::postgres::PgRow;
+
+use crate::postgres::connections::breaker::Breaker;
+use crate::postgres::connections::canceller::BackendId;
+use crate::postgres::connections::connector::{Connector, Ended};
+use crate::postgres::connections::hosts::ChosenHost;
+use crate::postgres::fault::is_cancellation;
+use crate::postgres::rows::weight;
+
+/// Maximum bytes of unwanted rows that are read before the statement is cancelled.
+const DRAIN: usize = 512 * 1024;
+
+/// Waits for a statement of a session.
+#[derive(Clone, Copy)]
+pub(super) struct StatementWatch<'l> {
+    pub connector: &'l Connector,
+    pub host: ChosenHost,
+    pub breaker: Option<&'l Breaker>,
+}
+
+impl StatementWatch<'_> {
+    pub(super) async fn until_done<T>(
+        self,
+        work: impl Future<Output = Result<T, sqlx::Error>>,
+    ) -> Result<T, Ended> {
+        let done = self.connector.watch(self.host, work);
+        match self.breaker {
+            // Boxed, as each layer around a future holds it more than once.
+            Some(breaker) => breaker.guard(Box::pin(done)).await.unwrap_or(Err(Ended::Refused)),
+            None => done.await,
+        }
+    }
+
+    /// Reads the unwanted rows of a statement, or cancels it if they are many; `None` if the session cannot be used
+    /// again.
+    pub(super) async fn pass_over(
+        self,
+        mut rows: impl Stream<Item = Result<PgRow, sqlx::Error>> + Unpin,
+        pid: i32,
+    ) -> Result<Option<StreamEnd>, sqlx::Error> {
+        let (mut unwanted, mut is_cancelled) = (0, false);
+        loop {
+            match rows.try_next().await {
+                Ok(Some(row)) => unwanted += weight(&row)?,
+                Ok(None) => return Ok(Some(StreamEnd::Complete)),
+                Err(error) if is_cancelled && is_cancellation(&error) => return Ok(Some(StreamEnd::CutOff)),
+                Err(error) => return Err(error),
+            }
+            if unwanted > DRAIN && !is_cancelled {
+                if !self.connector.cancel(BackendId { host: self.host, pid }).await {
+                    return Ok(None);
+                }
+                is_cancelled = true;
+            }
+        }
+    }
+}
+
+/// How the statement of a stream ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StreamEnd {
+    /// All its rows were read.
+    Complete,
+    /// It was cancelled, so the snapshot has ended, and the page has to end too.
+    CutOff,
+}

@@ -1,0 +1,30 @@
+//! PostgreSQL, for any number of stateless replicas over one database.
+
+mod batches;
+mod catalog;
+mod cluster;
+mod connections;
+mod entities;
+mod fault;
+mod migrations;
+mod reads;
+mod retry;
+mod rows;
+mod state;
+pub mod statements;
+mod store;
+mod upkeep;
+mod writes;
+
+pub use cluster::distribution::{
+    DistributionError, DistributionRequest, DistributionStep, distribute, status,
+};
+pub use cluster::respread::{self, RespreadError, RespreadEvent, RespreadRequest, RespreadSummary};
+pub use connections::ConnectionDemand;
+pub use connections::HostMap;
+pub use connections::mistake_in;
+pub use connections::{PgOptions, StartError};
+#[cfg(fuzzing)]
+pub use reads::filter::sql_of;
+pub use store::PgStore;
+pub use upkeep::inspect;

@@ -1,0 +1,159 @@
+//! Narrowing a page to the entities that an index names.
+
+use std::ops::ControlFlow;
+
+use sqlx::{AssertSqlSafe, Row};
+
+use crate::Fault;
+use crate::contract::indexes::{
+    BestChoice, DenseBounds, MAX_ENTRIES, NarrowingMemory, choices_of, open_range,
+};
+use crate::postgres::connections::lease::Lease;
+use crate::postgres::fault::{Effect, StatementError};
+use crate::postgres::reads::binds::Binds;
+use crate::postgres::rows::{broken_row, key};
+use crate::postgres::state::table_ids::TableId;
+use crate::postgres::statements::indexes as texts;
+use crate::protocol::model::{Key, Ticks};
+use crate::protocol::plan::Scan;
+use crate::protocol::plan::index::{IndexChoice, IndexKind, IndexRange, IndexValue};
+
+/// Ranges and buckets that one statement looks up.
+const BRANCHES: usize = 32;
+
+/// Looks up the keys of all matches and perhaps others, in each of the choices until one has few.
+pub(crate) async fn look_up(
+    lease: &mut Lease,
+    table_id: TableId,
+    scan: &Scan,
+    memory: &NarrowingMemory,
+) -> Result<BestChoice, StatementError> {
+    let mut best = BestChoice::default();
+    let bounds = &memory.bounds;
+    for (number, choice) in choices_of(scan, table_id.table_no).filter(|(_, choice)| !bounds.has(choice)) {
+        if !are_there(lease, choice, memory).await? {
+            continue;
+        }
+        let keys = keys_of(lease, table_id, &choice.ranges, best.limit() + 1).await?;
+        remember(lease, table_id, choice, &keys, bounds).await?;
+        if best.offer(number, keys) {
+            break;
+        }
+    }
+    Ok(best)
+}
+
+/// Whether the database has the indexes of a choice: somebody may have dropped one, or restored the database
+/// without it. A lookup without its index would read the whole bucket.
+async fn are_there(
+    lease: &mut Lease,
+    choice: &IndexChoice,
+    memory: &NarrowingMemory,
+) -> Result<bool, StatementError> {
+    for range in &choice.ranges {
+        if !is_there(lease, range.index.index_no, 1, memory).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether the database has an index, with so many columns at least.
+pub(crate) async fn is_there(
+    lease: &mut Lease,
+    index_no: i64,
+    columns: i16,
+    memory: &NarrowingMemory,
+) -> Result<bool, StatementError> {
+    if let Some(is_there) = memory.presence.of(index_no, columns) {
+        return Ok(is_there);
+    }
+    let (table, kind) = texts::ENTITIES;
+    let look = sqlx::query(texts::IS_COMPLETE).bind(table).bind(kind).bind(texts::prefix(index_no));
+    let row = lease.row(look.bind(columns), Effect::Undone).await?.ok_or(Fault::Other)?;
+    let is_there = row.try_get("found").map_err(broken_row)?;
+    memory.presence.put(index_no, columns, is_there);
+    Ok(is_there)
+}
+
+/// Remembers the entry up to which an open range has too many, or its bound: entries of several buckets
+/// are not in one order.
+async fn remember(
+    lease: &mut Lease,
+    table_id: TableId,
+    choice: &IndexChoice,
+    keys: &[Key],
+    bounds: &DenseBounds,
+) -> Result<(), StatementError> {
+    let (Some(range), Some(last)) = (open_range(choice), keys.get(MAX_ENTRIES)) else { return Ok(()) };
+    if let (Some(bound), 2..) = (range.only_bound(), table_id.spread) {
+        bounds.put(range, bound.clone());
+        return Ok(());
+    }
+    let text = texts::value(&range.index);
+    // Composed as the lookup is.
+    let value = sqlx::query(AssertSqlSafe(text)).bind(table_id.bucket(&last.partition));
+    let value = value.bind(&last.partition).bind(&last.row);
+    let Some(row) = lease.row(value, Effect::Undone).await? else { return Ok(()) };
+    let reached = match range.index.kind {
+        IndexKind::Number => row.try_get(0).map(|number: Option<f64>| number.map(IndexValue::Number)),
+        IndexKind::Text | IndexKind::Time | IndexKind::Guid => {
+            row.try_get(0).map(|text: Option<String>| text.map(IndexValue::Text))
+        }
+        IndexKind::Timestamp => row.try_get(0).map(|raw: i64| Ticks::stored(raw).map(IndexValue::Timestamp)),
+        IndexKind::Boolean => return Ok(()),
+    };
+    if let Some(reached) = reached.map_err(broken_row)? {
+        bounds.put(range, reached);
+    }
+    Ok(())
+}
+
+/// The keys in some ranges of every bucket, `limit` at most.
+async fn keys_of(
+    lease: &mut Lease,
+    table_id: TableId,
+    ranges: &[IndexRange],
+    limit: usize,
+) -> Result<Vec<Key>, StatementError> {
+    let branches: Vec<(&IndexRange, i64)> =
+        ranges.iter().flat_map(|range| table_id.buckets().map(move |bucket| (range, bucket))).collect();
+    let mut keys = Vec::new();
+    for some in branches.chunks(BRANCHES) {
+        let (text, binds) = statement(some, limit - keys.len())?;
+        // Composed of fixed texts, and of numbers and names that `statements::indexes` writes.
+        let lookup = sqlx::query_with(AssertSqlSafe(text), binds.into_inner());
+        let mut visit = |row: &sqlx::postgres::PgRow| {
+            keys.push(key(row)?);
+            Ok(ControlFlow::Continue(()))
+        };
+        lease.stream(lookup.persistent(some.len() == 1), &mut visit).await?;
+        if keys.len() >= limit {
+            break;
+        }
+    }
+    Ok(keys)
+}
+
+fn statement(branches: &[(&IndexRange, i64)], limit: usize) -> Result<(String, Binds), StatementError> {
+    let mut binds = Binds::default();
+    let limit = binds.add(limit as i64)?;
+    let mut texts_of = Vec::with_capacity(branches.len());
+    for (range, bucket) in branches {
+        let lower = range.lower.as_ref().map(|value| bind(&mut binds, value)).transpose()?;
+        let upper = range.upper.as_ref().map(|value| bind(&mut binds, value)).transpose()?;
+        texts_of.push(texts::lookup(&range.index, *bucket, lower.as_deref(), upper.as_deref(), &limit));
+    }
+    let joined = texts_of.join(" UNION ALL ");
+    Ok((if branches.len() == 1 { joined } else { format!("{joined} LIMIT {limit}") }, binds))
+}
+
+/// Adds a value of an index, and returns its placeholder.
+pub(crate) fn bind(binds: &mut Binds, value: &IndexValue) -> Result<String, StatementError> {
+    match value {
+        IndexValue::Text(text) => binds.add(text.as_str()),
+        IndexValue::Number(number) => binds.add(*number),
+        IndexValue::Boolean(value) => binds.add(*value),
+        IndexValue::Timestamp(at) => binds.add(at.raw()),
+    }
+}

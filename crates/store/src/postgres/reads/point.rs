@@ -1,0 +1,54 @@
+//! The read of one entity.
+
+use crate::StoreResult;
+use crate::postgres::PgStore;
+use crate::postgres::batches::reads::{Lookup, read};
+use crate::postgres::connections::sessions::LockWait;
+use crate::postgres::fault::StatementError;
+use crate::postgres::retry::Attempt;
+use crate::postgres::state::table_ids::TableId;
+use crate::protocol::model::{Key, Stored};
+
+/// The read of one entity.
+pub(crate) struct Get<'a> {
+    pub key: &'a Key,
+}
+
+impl Attempt for Get<'_> {
+    type Done = Option<Stored>;
+
+    async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<Option<Stored>>> {
+        Ok(store.lookup(table_id, self.key).await?)
+    }
+}
+
+impl PgStore {
+    /// Reads the entity with a key, together with the reads of others; the outer `None` if the table is gone.
+    pub(crate) async fn lookup(
+        &self,
+        table_id: TableId,
+        key: &Key,
+    ) -> Result<Option<Option<Stored>>, StatementError> {
+        let found = match &self.reads {
+            Some(reads) if self.nodes.may_open() => reads.submit(Lookup { table_id, key: key.clone() }).await,
+            _ => Box::pin(self.lookup_alone(table_id, key, None)).await,
+        };
+        match found {
+            // The whole table is locked, and this session may not wait for locks.
+            Err(StatementError::Held) => {
+                Box::pin(self.lookup_alone(table_id, key, Some(LockWait::Long))).await
+            }
+            found => found,
+        }
+    }
+
+    async fn lookup_alone(
+        &self,
+        table_id: TableId,
+        key: &Key,
+        lock_wait: Option<LockWait>,
+    ) -> Result<Option<Option<Stored>>, StatementError> {
+        let mut lease = self.nodes.acquire_at(table_id.bucket(&key.partition), lock_wait).await?;
+        read(&mut lease, table_id, key).await
+    }
+}

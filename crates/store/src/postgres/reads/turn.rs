@@ -1,0 +1,313 @@
+//! What a read may use while others wait: a session's wait for locks, and a share of the scans.
+//!
+//! Filters that PostgreSQL does not evaluate are evaluated here: a little on the thread that serves the request,
+//! and more of it, under a permit, on another one.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use crate::postgres::connections::lease::Lease;
+use crate::postgres::connections::sessions::LockWait;
+use crate::postgres::fault::StatementError;
+use crate::protocol::model::Stored;
+use crate::protocol::plan::Predicate;
+use crate::protocol::plan::predicate::Prepared;
+use crate::scan_limit::{ScanLimit, ScanPermit};
+use crate::{Fault, StoreResult};
+
+/// What a read may evaluate on the thread that serves it, as [`Prepared::cost`] has it: less than a millisecond.
+const INLINE_COST: usize = 1024 * 1024;
+/// How long a read keeps a connection while others wait for one. PostgreSQL divides its time among all of them, so
+/// this is longer than the turn of a permit.
+const CONNECTION_TURN: Duration = Duration::from_millis(250);
+/// The clock is checked whenever so much was evaluated.
+const CLOCK_COST: usize = 4 * 1024 * 1024;
+/// The cost of preparing a filter, as the bytes that it evaluates at the same cost.
+const PREPARING: usize = 512;
+
+/// Rows that a filter is evaluated for, with what it is evaluated on.
+pub(crate) trait Evaluated: Send + 'static {
+    fn bytes(&self) -> usize;
+
+    fn matches(&self, filter: &Prepared<'_>) -> Result<bool, StatementError>;
+}
+
+impl Evaluated for Stored {
+    fn bytes(&self) -> usize {
+        self.properties.as_str().len()
+    }
+
+    fn matches(&self, filter: &Prepared<'_>) -> Result<bool, StatementError> {
+        filter.matches(self.into()).map_err(|error| {
+            tracing::error!(?error, "a row is not in stored form");
+            Fault::Other.into()
+        })
+    }
+}
+
+/// One read's share of the scans.
+pub(crate) struct ScanTurn<'a> {
+    limit: &'a ScanLimit,
+    /// How long its sessions wait for locks.
+    pub lock_wait: Option<LockWait>,
+    permit: OnceLock<Arc<ScanPermit>>,
+    /// Whether the page ends where a permit would be needed.
+    stays_short: bool,
+    /// What was evaluated so far.
+    cost: AtomicUsize,
+    started: Instant,
+    until: Instant,
+}
+
+impl<'a> ScanTurn<'a> {
+    /// Begins a read that takes at most this long.
+    pub(crate) fn new(limit: &'a ScanLimit, time: Duration) -> Self {
+        let started = Instant::now();
+        Self {
+            limit,
+            lock_wait: None,
+            permit: OnceLock::new(),
+            stays_short: false,
+            cost: AtomicUsize::new(0),
+            started,
+            until: started + time,
+        }
+    }
+
+    /// Waits for a permit, and begins the read anew. If none becomes free, the page ends where it would be needed.
+    pub(crate) async fn wait_for_permit(&mut self) -> StoreResult<()> {
+        let permit = self.limit.wait(self.time_left()).await?;
+        self.stays_short = permit.is_none();
+        self.permit = permit.map(Arc::new).map_or_else(OnceLock::new, OnceLock::from);
+        (self.started, self.cost) = (Instant::now(), AtomicUsize::new(0));
+        Ok(())
+    }
+
+    /// The time that the read has left.
+    pub(crate) fn time_left(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
+
+    /// Whether the page is to end, so that others get their turn.
+    pub(crate) fn is_over(&self, lease: Option<&Lease>) -> bool {
+        let has_used_up = self.stays_short && self.cost.load(Ordering::Relaxed) >= INLINE_COST;
+        let is_permit_awaited = || self.permit.get().is_some() && self.limit.is_awaited();
+        let is_long = self.started.elapsed() >= CONNECTION_TURN;
+        has_used_up
+            || self.limit.is_turn_over(self.started, is_permit_awaited)
+            || is_long && lease.is_some_and(Lease::is_awaited)
+    }
+
+    /// Evaluates a filter for rows in order, and returns which of them match. It may end after some of them,
+    /// but not before the first one.
+    pub(crate) async fn evaluate<T: Evaluated>(
+        &self,
+        filter: &Predicate,
+        rows: Vec<T>,
+    ) -> Result<(Vec<T>, Vec<bool>), StatementError> {
+        if rows.is_empty() {
+            return Ok((rows, Vec::new()));
+        }
+        let prepared = Prepared::new(filter);
+        let bytes = rows.iter().map(|row| prepared.cost(row.bytes()));
+        let cost = bytes.fold(prepared.cost(PREPARING), usize::saturating_add);
+        let before = self.cost.fetch_add(cost, Ordering::Relaxed);
+        if before.saturating_add(cost) <= INLINE_COST {
+            let matches = matching(&prepared, &rows, |_| false)?;
+            return Ok((rows, matches));
+        }
+        let permit = self.permit()?;
+        let (filter, limit, until) = (filter.clone(), self.limit.clone(), self.until);
+        let (started, stays_short) = (self.started, self.stays_short);
+        let evaluated = tokio::task::spawn_blocking(move || {
+            // Held here, so that a client that goes away does not free it before the work ends.
+            let _permit = permit;
+            let is_over = |cost| {
+                (stays_short && cost >= INLINE_COST)
+                    || Instant::now() >= until
+                    || limit.is_turn_over(started, || limit.is_awaited())
+            };
+            matching(&Prepared::new(&filter), &rows, is_over).map(|matches| (rows, matches))
+        });
+        evaluated.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "a filter was not evaluated");
+            Err(Fault::Other.into())
+        })
+    }
+
+    /// The permit, if one is needed and free.
+    fn permit(&self) -> Result<Option<Arc<ScanPermit>>, StatementError> {
+        if self.permit.get().is_none()
+            && let Some(permit) = self.limit.free()
+        {
+            let _ = self.permit.set(Arc::new(permit));
+        }
+        match self.permit.get() {
+            None if !self.stays_short => Err(StatementError::NeedsPermit),
+            permit => Ok(permit.cloned()),
+        }
+    }
+}
+
+/// Returns which rows match, at least for the first one, until `is_over` says so of the cost up to there.
+fn matching<T: Evaluated>(
+    filter: &Prepared<'_>,
+    rows: &[T],
+    is_over: impl Fn(usize) -> bool,
+) -> Result<Vec<bool>, StatementError> {
+    let (mut matches, mut cost, mut next_look) = (Vec::with_capacity(rows.len()), 0, 0);
+    for row in rows {
+        if cost >= next_look && !matches.is_empty() {
+            if is_over(cost) {
+                break;
+            }
+            next_look = cost + CLOCK_COST;
+        }
+        matches.push(row.matches(filter)?);
+        cost += filter.cost(row.bytes());
+    }
+    Ok(matches)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::thread::{self, ThreadId};
+
+    use futures_util::FutureExt as _;
+
+    use super::*;
+    use crate::protocol::model::{CompareOp, EdmValue};
+    use crate::protocol::plan::Field;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    /// A row that notes the thread that evaluates it.
+    struct Probe(usize, Arc<Mutex<Vec<ThreadId>>>);
+
+    impl Evaluated for Probe {
+        fn bytes(&self) -> usize {
+            self.0
+        }
+
+        fn matches(&self, _: &Prepared<'_>) -> Result<bool, StatementError> {
+            self.1.lock().unwrap().push(thread::current().id());
+            Ok(true)
+        }
+    }
+
+    fn filter(comparisons: i32) -> Predicate {
+        let compare = |n| Predicate::Compare {
+            field: Field::Custom("N".into()),
+            op: CompareOp::Eq,
+            literal: EdmValue::Int32(n),
+        };
+        Predicate::Any((0..comparisons).map(compare).collect())
+    }
+
+    /// Evaluates rows of this size, and returns for how many, and on which threads.
+    async fn evaluated(
+        turn: &ScanTurn<'_>,
+        comparisons: i32,
+        rows: usize,
+        bytes: usize,
+    ) -> Result<(usize, Vec<ThreadId>), StatementError> {
+        let threads = Arc::default();
+        let rows = (0..rows).map(|_| Probe(bytes, Arc::clone(&threads))).collect();
+        let matches = turn.evaluate(&filter(comparisons), rows).await?.1;
+        let threads = std::mem::take(&mut *threads.lock().unwrap());
+        Ok((matches.len(), threads))
+    }
+
+    fn take_all(limit: &ScanLimit) -> Vec<ScanPermit> {
+        std::iter::from_fn(|| limit.free()).collect()
+    }
+
+    #[tokio::test]
+    async fn little_is_evaluated_on_the_serving_thread_and_more_on_another_under_a_permit() {
+        let limit = ScanLimit::new(Duration::MAX);
+        let here = |threads: &[ThreadId]| threads.iter().all(|id| *id == thread::current().id());
+        let turn = ScanTurn::new(&limit, MINUTE);
+        let (count, threads) = evaluated(&turn, 20, 16, 500).await.unwrap();
+        assert!(count == 16 && here(&threads) && turn.permit.get().is_none());
+        let (count, threads) = evaluated(&turn, 600, 16, 30_000).await.unwrap();
+        assert!(count == 16 && !threads.contains(&thread::current().id()));
+        assert!(turn.permit.get().is_some(), "it is evaluated under a permit");
+        let _others = take_all(&limit);
+        let second = ScanTurn::new(&limit, MINUTE);
+        assert!(evaluated(&second, 20, 16, 500).await.is_ok(), "others need none");
+        assert_eq!(evaluated(&second, 600, 16, 30_000).await, Err(StatementError::NeedsPermit));
+        assert_eq!(
+            evaluated(&turn, 600, 16, 30_000).await.map(|(count, _)| count),
+            Ok(16),
+            "it keeps its own"
+        );
+    }
+
+    #[tokio::test]
+    async fn many_cheap_evaluations_need_a_permit_too() {
+        let limit = ScanLimit::new(Duration::MAX);
+        let _others = take_all(&limit);
+        let turn = ScanTurn::new(&limit, MINUTE);
+        let mut windows = 0;
+        while evaluated(&turn, 20, 16, 500).await.is_ok() {
+            windows += 1;
+        }
+        assert!((1..10).contains(&windows), "{windows}");
+    }
+
+    #[tokio::test]
+    async fn a_read_that_waited_in_vain_gets_on_and_ends() {
+        let limit = ScanLimit::new(Duration::MAX);
+        let _others = take_all(&limit);
+        let mut turn = ScanTurn::new(&limit, Duration::from_millis(20));
+        assert_eq!(evaluated(&turn, 600, 16, 30_000).await, Err(StatementError::NeedsPermit));
+        turn.wait_for_permit().await.unwrap();
+        assert!(!turn.is_over(None));
+        let (count, threads) = evaluated(&turn, 600, 16, 30_000).await.unwrap();
+        assert!((1..16).contains(&count) && !threads.contains(&thread::current().id()), "{count} rows");
+        assert!(turn.is_over(None));
+    }
+
+    #[tokio::test]
+    async fn a_read_with_a_permit_ends_after_its_turn_while_others_wait() {
+        let limit = ScanLimit::new(MINUTE);
+        let mut turn = ScanTurn::new(&limit, MINUTE);
+        assert_eq!(evaluated(&turn, 600, 16, 30_000).await.map(|(count, _)| count), Ok(16));
+        turn.started = Instant::now().checked_sub(CONNECTION_TURN).unwrap();
+        assert!(!turn.is_over(None), "no other read waits");
+        let others = take_all(&limit);
+        let queue = limit.clone();
+        let waiter = tokio::spawn(async move { queue.wait(MINUTE).await });
+        while !limit.is_awaited() {
+            tokio::task::yield_now().await;
+        }
+        assert!(turn.is_over(None));
+        let (count, _) = evaluated(&turn, 600, 16, 30_000).await.unwrap();
+        assert!((1..16).contains(&count), "{count} rows");
+        drop(turn);
+        assert!(waiter.await.unwrap().unwrap().is_some(), "the permit is handed on");
+        drop(others);
+    }
+
+    #[tokio::test]
+    async fn a_read_that_is_given_up_frees_its_permit_when_its_work_ends() {
+        let limit = ScanLimit::new(Duration::MAX);
+        let all = take_all(&limit).len();
+        let threads = Arc::default();
+        let held = Mutex::lock(&threads).unwrap();
+        {
+            let turn = ScanTurn::new(&limit, MINUTE);
+            let rows = vec![Probe(30_000, Arc::clone(&threads))];
+            let filter = filter(600);
+            let mut work = std::pin::pin!(turn.evaluate(&filter, rows));
+            assert!(work.as_mut().now_or_never().is_none());
+        }
+        assert_eq!(take_all(&limit).len(), all - 1, "the work goes on");
+        drop(held);
+        while take_all(&limit).len() < all {
+            tokio::task::yield_now().await;
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! When a failed operation is retried, how often, and after which pause.
+
+use std::future::Future;
+use std::time::Duration;
+
+use crate::postgres::PgStore;
+use crate::postgres::fault::not_begun;
+use crate::postgres::state::table_ids::TableId;
+use crate::protocol::model::TableRef;
+use crate::{Failure, Fault, StoreResult};
+
+/// Maximum attempts of an operation that conflicts with other transactions. The limit is high: a reader
+/// conflicts with each of several successive restores, and a change set with the concurrent deletes of
+/// its rows, in the worst case four times out of five.
+const ATTEMPTS: u32 = 100;
+/// Each pause is this many milliseconds longer than the one before.
+const PAUSE_STEP: u64 = 2;
+/// The longest pause, in milliseconds.
+const LONGEST_PAUSE: u64 = 40;
+/// Maximum attempts to write a row without locking it.
+pub(crate) const UNLOCKED_ATTEMPTS: usize = 3;
+
+/// Counts the failed attempts of one operation.
+struct Attempts {
+    lost: u32,
+    /// Whether the operation may be retried on another connection.
+    may_reconnect: bool,
+}
+
+impl Attempts {
+    /// For an operation that is retried only after conflicts.
+    const fn new() -> Self {
+        Self { lost: 0, may_reconnect: false }
+    }
+
+    /// For an operation that is also retried once after a lost connection, if it cannot have had an effect.
+    const fn with_reconnect() -> Self {
+        Self { lost: 0, may_reconnect: true }
+    }
+
+    /// Waits until the operation may be retried.
+    async fn after(&mut self, failure: Failure) -> StoreResult<()> {
+        let pause = self.pause(failure)?;
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
+        }
+        Ok(())
+    }
+
+    /// Returns the pause (back-off) after this failure. The first retry is immediate: the transaction that
+    /// won has already committed.
+    fn pause(&mut self, failure: Failure) -> StoreResult<Duration> {
+        match failure {
+            Failure::Fault(Fault::Unavailable) if self.may_reconnect => {
+                self.may_reconnect = false;
+                Ok(Duration::ZERO)
+            }
+            Failure::Fault(Fault::Serialization) if self.lost + 1 < ATTEMPTS => {
+                self.lost += 1;
+                let longer = u64::from(self.lost) * PAUSE_STEP;
+                let pause = if self.lost == 1 { 0 } else { longer.min(LONGEST_PAUSE) };
+                Ok(Duration::from_millis(pause))
+            }
+            last => Err(last),
+        }
+    }
+}
+
+/// Retries an operation while it conflicts with other transactions.
+pub(crate) async fn retry<T, F>(operation: impl Fn() -> F + Send) -> StoreResult<T>
+where
+    F: Future<Output = StoreResult<T>> + Send,
+{
+    retry_within(Attempts::new(), operation).await
+}
+
+/// As [`retry`], and once more after a lost connection.
+pub(crate) async fn retry_or_reconnect<T, F>(operation: impl Fn() -> F + Send) -> StoreResult<T>
+where
+    F: Future<Output = StoreResult<T>> + Send,
+{
+    retry_within(Attempts::with_reconnect(), operation).await
+}
+
+async fn retry_within<T, F>(mut attempts: Attempts, operation: impl Fn() -> F + Send) -> StoreResult<T>
+where
+    F: Future<Output = StoreResult<T>> + Send,
+{
+    loop {
+        match operation().await {
+            Err(failure) => attempts.after(failure).await?,
+            done => return done,
+        }
+    }
+}
+
+/// An operation on one table that may be retried.
+pub(crate) trait Attempt: Send {
+    type Done;
+
+    /// `None` if the table is gone, or its bucket lacked its row of `buckets`; nothing was done then.
+    fn run(
+        &mut self,
+        store: &PgStore,
+        table_id: TableId,
+    ) -> impl Future<Output = StoreResult<Option<Self::Done>>> + Send;
+}
+
+impl PgStore {
+    /// Runs an attempt with the cached id of the table, and again with a fresh one if that was stale.
+    pub(crate) async fn with_table<A: Attempt>(
+        &self,
+        table: TableRef<'_>,
+        work: &mut A,
+    ) -> StoreResult<A::Done> {
+        let mut attempts = Attempts::with_reconnect();
+        loop {
+            let table_id = self.table_id(table).await;
+            let has_begun = table_id.is_ok();
+            let failure = match table_id {
+                Ok(table_id) => match work.run(self, table_id).await {
+                    Ok(Some(done)) => return Ok(done),
+                    Ok(None) => {
+                        self.forget(table, table_id);
+                        Fault::Serialization.into()
+                    }
+                    Err(failure) => failure,
+                },
+                Err(failure) => failure,
+            };
+            if let Err(last) = attempts.after(failure).await {
+                return Err(if has_begun { last } else { not_begun(last) });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pauses after attempts that all fail in this way.
+    fn pauses(fault: Fault, mut attempts: Attempts) -> Vec<u64> {
+        let after = |_| attempts.pause(fault.into()).ok().map(|pause| pause.as_millis() as u64);
+        (0..10 * ATTEMPTS).map_while(after).collect()
+    }
+
+    #[test]
+    fn attempts_are_bounded_and_only_what_may_help_is_tried_again() {
+        let retries = ATTEMPTS as usize - 1;
+        assert_eq!(pauses(Fault::Serialization, Attempts::new()).len(), retries);
+        assert_eq!(pauses(Fault::Serialization, Attempts::with_reconnect()).len(), retries);
+        assert!(pauses(Fault::Unavailable, Attempts::new()).is_empty());
+        assert_eq!(pauses(Fault::Unavailable, Attempts::with_reconnect()), [0]);
+        for fault in [Fault::Busy, Fault::NotBegun, Fault::Timeout, Fault::Other] {
+            assert!(pauses(fault, Attempts::with_reconnect()).is_empty(), "{fault:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_retry_is_immediate_and_pauses_grow_up_to_their_limit() {
+        let pauses = pauses(Fault::Serialization, Attempts::new());
+        assert_eq!(pauses[..4], [0, 4, 6, 8]);
+        assert!(pauses.is_sorted());
+        assert_eq!(pauses.last(), Some(&LONGEST_PAUSE));
+    }
+}

@@ -1,0 +1,72 @@
+//! Converts rows to entities.
+
+mod jsonb;
+
+use sqlx::postgres::PgRow;
+use sqlx::{Row, ValueRef};
+
+pub(crate) use jsonb::{JsonText, StoredColumn};
+
+use crate::Fault;
+use crate::postgres::fault::StatementError;
+use crate::protocol::model::entity::{BorrowedEntity, PropertyOrder, StoredProperties};
+use crate::protocol::model::{Key, Stored, Ticks};
+
+/// Returns the entity of a row; `None` if its columns are null.
+pub(crate) fn found(row: &PgRow, key: Key) -> Result<Option<Stored>, StatementError> {
+    let missing = row.try_get_raw("modified").map_err(broken_row)?.is_null();
+    if missing { Ok(None) } else { version(row, key).map(Some) }
+}
+
+/// Returns the entity of a row with version and properties.
+pub(crate) fn version(row: &PgRow, key: Key) -> Result<Stored, StatementError> {
+    let modified = ticks(row.try_get("modified").map_err(broken_row)?)?;
+    let StoredColumn(properties) = row.try_get("properties").map_err(broken_row)?;
+    Ok(Stored { key, modified, properties: StoredProperties::from_jsonb(properties.to_owned()) })
+}
+
+/// Returns the entity of a row of a page: pk, rk, modified and optionally properties, in this order. The
+/// statement fixes the types, so they are not checked again for each row.
+pub(crate) fn entity(row: &PgRow, with_properties: bool) -> Result<BorrowedEntity<'_>, sqlx::Error> {
+    let modified =
+        Ticks::stored(row.try_get_unchecked(2)?).ok_or_else(|| sqlx::Error::Decode("ticks".into()))?;
+    let properties = if with_properties { row.try_get_unchecked::<StoredColumn<'_>, _>(3)?.0 } else { "{}" };
+    Ok(BorrowedEntity {
+        partition: row.try_get_unchecked(0)?,
+        row: row.try_get_unchecked(1)?,
+        modified,
+        properties,
+        order: PropertyOrder::Ordinal,
+    })
+}
+
+/// Returns the key of a row of a page.
+pub(crate) fn key(row: &PgRow) -> Result<Key, sqlx::Error> {
+    Ok(Key { partition: row.try_get_unchecked(0)?, row: row.try_get_unchecked(1)? })
+}
+
+/// Returns the size of a row's values in bytes.
+pub(crate) fn weight(row: &PgRow) -> Result<usize, sqlx::Error> {
+    let mut sum = 0;
+    for column in 0..row.len() {
+        let value = row.try_get_raw(column)?;
+        if !value.is_null() {
+            sum += value.as_bytes().map_err(sqlx::Error::Decode)?.len();
+        }
+    }
+    Ok(sum)
+}
+
+/// Converts a stored number of ticks.
+pub(crate) fn ticks(raw: i64) -> Result<Ticks, StatementError> {
+    Ticks::stored(raw).ok_or_else(|| {
+        tracing::error!("a stored time is out of range");
+        Fault::Other.into()
+    })
+}
+
+/// The failure if a row differs from its statement's columns, which is a bug.
+pub(crate) fn broken_row(error: sqlx::Error) -> StatementError {
+    tracing::error!(%error, "a row has an unexpected shape");
+    Fault::Other.into()
+}

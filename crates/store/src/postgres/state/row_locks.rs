@@ -1,0 +1,121 @@
+//! Queues for writes whose row is locked by another transaction.
+//!
+//! Of the writes of one row, one at a time uses a connection; the others wait without one. Only a few
+//! connections may wait long for locks, and not all may write, so that reads go on while no commit ends.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, Hash, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+
+use crate::Fault;
+
+/// One connection in this many may wait long for locks, and as many are kept from writes.
+const PART: usize = 4;
+
+/// The queues of one store.
+pub(crate) struct RowLocks {
+    /// A queue for each row that is being written or waited for, by its hash.
+    rows: Mutex<HashMap<u64, Arc<Semaphore>>>,
+    hasher: RandomState,
+    waits: Semaphore,
+    writes: Semaphore,
+    limit: Duration,
+}
+
+impl RowLocks {
+    /// Creates the queues for a pool with this many connections. `limit` is the timeout of waiting for a
+    /// turn.
+    pub(crate) fn new(connections: usize, limit: Duration) -> Self {
+        let waits = Semaphore::new((connections / PART).max(1));
+        let writes = Semaphore::new(connections - connections / PART);
+        Self { rows: Mutex::default(), hasher: RandomState::new(), waits, writes, limit }
+    }
+
+    /// Whether a write of the row has its turn.
+    pub(crate) fn is_taken(&self, row: impl Hash) -> bool {
+        let rows = self.rows();
+        !rows.is_empty() && rows.contains_key(&self.hasher.hash_one(row))
+    }
+
+    /// Waits for the turn of the row.
+    ///
+    /// # Errors
+    /// [`Fault::Busy`] if that takes too long.
+    pub(crate) async fn of_row(&self, row: impl Hash) -> Result<RowTurn<'_>, Fault> {
+        let hash = self.hasher.hash_one(row);
+        let queue = Arc::clone(self.rows().entry(hash).or_insert_with(|| Arc::new(Semaphore::new(1))));
+        let mut turn = RowTurn { queues: self, hash, permit: None, queue };
+        let waiting = timeout(self.limit, Arc::clone(&turn.queue).acquire_owned()).await;
+        turn.permit = Some(waiting.map_err(|_| Fault::Busy)?.map_err(|_| Fault::Unavailable)?);
+        Ok(turn)
+    }
+
+    /// Waits for permission to wait for a lock on a connection.
+    ///
+    /// # Errors
+    /// [`Fault::Busy`] if that takes too long.
+    pub(crate) async fn to_wait(&self) -> Result<SemaphorePermit<'_>, Fault> {
+        self.permit(&self.waits).await
+    }
+
+    /// Waits for permission to write on a connection of the pool.
+    ///
+    /// # Errors
+    /// [`Fault::Busy`] if that takes too long.
+    pub(crate) async fn to_write(&self) -> Result<SemaphorePermit<'_>, Fault> {
+        self.permit(&self.writes).await
+    }
+
+    async fn permit<'s>(&self, permits: &'s Semaphore) -> Result<SemaphorePermit<'s>, Fault> {
+        if let Ok(permit) = permits.try_acquire() {
+            return Ok(permit);
+        }
+        let waiting = timeout(self.limit, permits.acquire()).await;
+        waiting.map_err(|_| Fault::Busy)?.map_err(|_| Fault::Unavailable)
+    }
+
+    fn rows(&self) -> MutexGuard<'_, HashMap<u64, Arc<Semaphore>>> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The turn of a row, or a place in its queue.
+pub(crate) struct RowTurn<'t> {
+    queues: &'t RowLocks,
+    hash: u64,
+    permit: Option<OwnedSemaphorePermit>,
+    queue: Arc<Semaphore>,
+}
+
+impl Drop for RowTurn<'_> {
+    fn drop(&mut self) {
+        self.permit = None;
+        let mut rows = self.queues.rows();
+        // The only references are this one and the map's: no other write waits.
+        if Arc::strong_count(&self.queue) == 2 {
+            rows.remove(&self.hash);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn rows_have_queues_of_their_own_while_somebody_needs_them() {
+        let queues = RowLocks::new(8, Duration::from_millis(20));
+        assert!(!queues.is_taken(1));
+        let first = queues.of_row(1).await.unwrap();
+        let others: Vec<_> = (2..1000).collect();
+        assert!(queues.is_taken(1) && !others.iter().any(|row| queues.is_taken(row)));
+        assert_eq!(queues.of_row(1).await.err(), Some(Fault::Busy));
+        queues.of_row(2).await.unwrap();
+        drop(first);
+        assert!(queues.rows().is_empty());
+    }
+}

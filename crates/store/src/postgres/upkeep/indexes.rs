@@ -1,0 +1,403 @@
+//! Building, measuring and removing property indexes.
+//!
+//! One process of a database builds or removes indexes at a time: two of them would wait for each other.
+//! It has a session of its own, without the limits of statements for clients.
+
+use std::time::{Duration, Instant};
+
+use sqlx::postgres::PgRow;
+use sqlx::{AssertSqlSafe, Executor as _, PgConnection, Row};
+use tokio::time::timeout;
+
+use crate::contract::indexes::removable_until;
+use crate::postgres::PgStore;
+use crate::postgres::connections::hosts::Hosts;
+use crate::postgres::connections::options::{NO_TRANSACTION_TIMEOUT, end_if_abandoned};
+use crate::postgres::connections::search_path::SearchPath;
+use crate::postgres::connections::sessions::close;
+use crate::postgres::fault::{Effect, StatementError, judge, reason_of_refusal};
+use crate::postgres::retry::retry;
+use crate::postgres::rows::broken_row;
+use crate::postgres::statements::indexes as texts;
+use crate::protocol::model::Ticks;
+use crate::protocol::plan::index::PropertyIndex;
+use crate::{
+    AddedIndex, BuiltIndex, Failure, Fault, IndexFigures, Indexes, NewIndex, StoreResult, StoredIndex,
+};
+
+/// The settings of the session: no limit of time, and the parser that literals are written for.
+const SESSION: &str = "SET statement_timeout = 0; SET lock_timeout = 0; \
+     SET idle_in_transaction_session_timeout = 0; SET standard_conforming_strings = on; \
+     SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3";
+
+/// How long one attempt to remove a part may take. It waits until no transaction can use the part any more,
+/// and meanwhile nothing else is built or removed.
+const REMOVAL_LIMIT: Duration = Duration::from_secs(10);
+/// How long a session waits for others before the log names them, and for how long it does not repeat it.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How many times in a row the database may say nothing of a session, or that it has none, before its work is given up.
+const MISSES: u32 = 3;
+const REPEAT: Duration = Duration::from_secs(300);
+
+/// A session as logs name it.
+fn blocker(row: &PgRow) -> Result<Option<String>, StatementError> {
+    let pid: Option<i32> = row.try_get("pid").map_err(broken_row)?;
+    let Some(pid) = pid else { return Ok(None) };
+    let application: Option<String> = row.try_get("application_name").map_err(broken_row)?;
+    Ok(Some(match application.filter(|name| !name.is_empty()) {
+        Some(name) => format!("the session {pid} ({name})"),
+        None => format!("the session {pid}"),
+    }))
+}
+
+/// A part of an index as it is in the database.
+struct IndexPart {
+    name: String,
+    relname: String,
+    is_valid: bool,
+    bytes: i64,
+    uses: i64,
+    progress: Option<f64>,
+    /// The session that builds it.
+    pid: Option<i32>,
+}
+
+impl IndexPart {
+    fn read(row: &PgRow) -> StoreResult<Self> {
+        let text = |column: &str| row.try_get::<String, _>(column).map_err(broken_row);
+        Ok(Self {
+            name: text("name")?,
+            relname: text("relname")?,
+            is_valid: row.try_get("indisvalid").map_err(broken_row)?,
+            bytes: row.try_get("bytes").map_err(broken_row)?,
+            uses: row.try_get("uses").map_err(broken_row)?,
+            progress: row.try_get("progress").map_err(broken_row)?,
+            pid: row.try_get("pid").map_err(broken_row)?,
+        })
+    }
+}
+
+/// Why a definition or removal failed.
+enum DefinitionError {
+    /// The database refuses it for what it says or who asks.
+    Refused(String),
+    Failed(Failure),
+}
+
+impl From<Failure> for DefinitionError {
+    fn from(failure: Failure) -> Self {
+        DefinitionError::Failed(failure)
+    }
+}
+
+impl From<DefinitionError> for Failure {
+    fn from(error: DefinitionError) -> Self {
+        match error {
+            // Logged with the reason.
+            DefinitionError::Refused(_) => Fault::Other.into(),
+            DefinitionError::Failed(failure) => failure,
+        }
+    }
+}
+
+/// A session of the role that builds and removes indexes. If it has the lock, it holds it until it is closed.
+struct BuildSession {
+    connection: PgConnection,
+    pid: i32,
+}
+
+impl BuildSession {
+    /// Opens a session without the lock. To others than this role the database shows no progress of a build,
+    /// and they may not cancel it.
+    async fn open_to_watch(hosts: &Hosts, path: &SearchPath) -> StoreResult<Self> {
+        let (mut connection, _) = hosts.connect().await.map_err(failed)?;
+        connection.execute(sqlx::raw_sql(AssertSqlSafe(path.statement()))).await.map_err(failed)?;
+        Ok(Self { connection, pid: 0 })
+    }
+
+    /// Opens a session within the time; `None` if another one has the lock.
+    async fn open(hosts: &Hosts, path: &SearchPath, limit: Duration) -> StoreResult<Option<Self>> {
+        timeout(limit, Self::try_open(hosts, path)).await.unwrap_or_else(|_| Err(Fault::Unavailable.into()))
+    }
+
+    async fn try_open(hosts: &Hosts, path: &SearchPath) -> StoreResult<Option<Self>> {
+        let mut session = Self::open_to_watch(hosts, path).await?;
+        session.connection.execute(sqlx::raw_sql(SESSION)).await.map_err(failed)?;
+        session.connection.execute(sqlx::raw_sql(NO_TRANSACTION_TIMEOUT)).await.map_err(failed)?;
+        end_if_abandoned(&mut session.connection).await.map_err(failed)?;
+        let locked = session.rows(sqlx::query(texts::LOCK_BUILDS)).await?;
+        let row = locked.first().ok_or(Fault::Other)?;
+        session.pid = row.try_get("pid").map_err(broken_row)?;
+        let is_locked = row.try_get("locked").map_err(broken_row)?;
+        Ok(if is_locked { Some(session) } else { None })
+    }
+
+    async fn rows(
+        &mut self,
+        query: sqlx::query::Query<'_, sqlx::Postgres, sqlx::postgres::PgArguments>,
+    ) -> StoreResult<Vec<PgRow>> {
+        Ok(query.fetch_all(&mut self.connection).await.map_err(failed)?)
+    }
+
+    /// Runs a definition or removal, which has no parameters.
+    async fn define(&mut self, text: String) -> Result<(), DefinitionError> {
+        // Composed of a fixed text, and of numbers and names that `statements::indexes` writes.
+        let done = sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut self.connection).await;
+        done.map(|_| ()).map_err(|error| {
+            let judged = judge(&error, Effect::Undone);
+            match reason_of_refusal(&error, judged) {
+                Some(reason) => DefinitionError::Refused(reason),
+                None => DefinitionError::Failed(judged.into()),
+            }
+        })
+    }
+
+    async fn parts(&mut self, index_no: i64) -> StoreResult<Vec<IndexPart>> {
+        let rows = self.rows(sqlx::query(texts::PARTS).bind(texts::prefix(index_no))).await?;
+        rows.iter().map(IndexPart::read).collect()
+    }
+
+    /// The tables that have the entities: one, or its partitions.
+    async fn holders(&mut self) -> StoreResult<Vec<String>> {
+        let rows =
+            self.rows(sqlx::query(texts::HOLDERS).bind(texts::ENTITIES.0).bind(texts::ENTITIES.1)).await?;
+        rows.iter().map(|row| Ok(row.try_get("name").map_err(broken_row)?)).collect()
+    }
+
+    /// The spread of the table; `None` if the index is no longer wanted.
+    async fn wanted(&mut self, index_no: i64) -> StoreResult<Option<u16>> {
+        let rows = self.rows(sqlx::query(texts::WANTED).bind(index_no)).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let spread: i32 = row.try_get("spread").map_err(broken_row)?;
+        Ok(Some(u16::try_from(spread).map_err(|_| Fault::Other)?))
+    }
+
+    /// Makes the parts that are missing. One that a build has left behind incomplete is made again.
+    async fn build(&mut self, index: &PropertyIndex, spread: u16) -> Result<(), DefinitionError> {
+        let parts = self.parts(index.index_no).await?;
+        for (at, holder) in self.holders().await?.iter().enumerate() {
+            let name = texts::part(index.index_no, at);
+            match parts.iter().find(|part| part.relname == name) {
+                Some(part) if part.is_valid => continue,
+                Some(part) => self.define(texts::removal(&part.name)).await?,
+                None => {}
+            }
+            self.define(texts::definition(index, &name, holder, spread)).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends the session, and with it the lock.
+    async fn close(self) {
+        close(self.connection).await;
+    }
+}
+
+fn failed(error: sqlx::Error) -> StatementError {
+    judge(&error, Effect::Undone)
+}
+
+impl Indexes for PgStore {
+    async fn indexes(&self) -> StoreResult<Vec<StoredIndex>> {
+        retry(|| self.read_indexes()).await
+    }
+
+    async fn add_index(&self, index: NewIndex<'_>, now: Ticks) -> StoreResult<AddedIndex> {
+        retry(|| self.try_add_index(index, now)).await
+    }
+
+    async fn build_index(&self, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
+        retry(|| self.try_build_index(index, now)).await
+    }
+
+    async fn drop_index(&self, index_no: i64, now: Ticks) -> StoreResult<bool> {
+        let is_dropped = retry(|| self.mark_dropped(index_no, now)).await?;
+        if is_dropped && let Err(error) = retry(|| self.cancel_build(index_no)).await {
+            // What it builds is not used, and is removed after it has ended.
+            tracing::warn!(index_no, ?error, "the build of a dropped index was not cancelled");
+        }
+        Ok(is_dropped)
+    }
+
+    async fn remove_index(&self, now: Ticks) -> StoreResult<bool> {
+        retry(|| self.try_remove_index(now)).await
+    }
+
+    async fn index_figures(&self, index: &PropertyIndex) -> StoreResult<IndexFigures> {
+        retry(|| self.read_index_figures(index)).await
+    }
+}
+
+impl PgStore {
+    pub(crate) async fn try_build_index(&self, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
+        let Some(mut session) = self.open_build_session().await? else {
+            return Ok(BuiltIndex::Busy);
+        };
+        let (pid, what) = (session.pid, "building an index");
+        let built = self.watched(pid, what, build(&mut session, index, now)).await;
+        session.close().await;
+        built
+    }
+
+    async fn open_build_session(&self) -> StoreResult<Option<BuildSession>> {
+        BuildSession::open(&self.definer, &self.search_path, self.operation_timeout).await
+    }
+
+    /// Waits for the work of a session, and names in the log who keeps it waiting. Gives up a session that the
+    /// database does not have any more, or cannot be asked about: its server froze, or is no longer the primary.
+    async fn watched<T>(
+        &self,
+        pid: i32,
+        what: &str,
+        work: impl Future<Output = StoreResult<T>>,
+    ) -> StoreResult<T> {
+        let mut work = std::pin::pin!(work);
+        let mut logged: Option<Instant> = None;
+        let mut misses = 0;
+        while misses < MISSES {
+            if let Ok(done) = timeout(PATIENCE, work.as_mut()).await {
+                return done;
+            }
+            let blockers = tokio::select! {
+                biased;
+                done = work.as_mut() => return done,
+                blockers = timeout(PATIENCE, self.blockers(pid)) => blockers,
+            };
+            let Ok(Ok(Some(blockers))) = blockers else {
+                misses += 1;
+                continue;
+            };
+            misses = 0;
+            if !blockers.is_empty() && logged.is_none_or(|at| at.elapsed() >= REPEAT) {
+                let blockers = blockers.join(", ");
+                tracing::warn!(blockers, "{what} waits for the end of other transactions");
+                logged = Some(Instant::now());
+            }
+        }
+        tracing::warn!(pid, "{what} was given up, as the database no longer has its session; will retry");
+        Err(Fault::Unavailable.into())
+    }
+
+    /// The sessions that keep one waiting, asked of its server; `None` if it has no such session.
+    async fn blockers(&self, pid: i32) -> StoreResult<Option<Vec<String>>> {
+        let (mut connection, _) = self.definer.connect().await.map_err(failed)?;
+        let rows = sqlx::query(texts::BLOCKERS).bind(pid).fetch_all(&mut connection).await.map_err(failed)?;
+        close(connection).await;
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let blockers = rows.iter().filter_map(|row| blocker(row).transpose());
+        Ok(Some(blockers.collect::<Result<_, StatementError>>()?))
+    }
+
+    pub(crate) async fn cancel_build(&self, index_no: i64) -> StoreResult<()> {
+        let parts = self.parts(index_no).await?;
+        if !self.nodes.is_distributed() && parts.iter().all(|part| part.is_valid) {
+            return Ok(());
+        }
+        let cancelled = timeout(self.operation_timeout, async {
+            let mut session = BuildSession::open_to_watch(&self.definer, &self.search_path).await?;
+            for pid in session.parts(index_no).await?.iter().filter_map(|part| part.pid) {
+                session.rows(sqlx::query(texts::CANCEL).bind(pid)).await?;
+            }
+            session.close().await;
+            Ok(())
+        });
+        cancelled.await.unwrap_or_else(|_| Err(Fault::Unavailable.into()))
+    }
+
+    /// The parts of an index as the role that builds them sees them, with their progress.
+    async fn parts_of_builder(&self, index_no: i64) -> StoreResult<Vec<IndexPart>> {
+        let read = timeout(PATIENCE, async {
+            let mut session = BuildSession::open_to_watch(&self.definer, &self.search_path).await?;
+            let parts = session.parts(index_no).await?;
+            session.close().await;
+            Ok(parts)
+        });
+        read.await.unwrap_or_else(|_| Err(Fault::Unavailable.into()))
+    }
+
+    /// Removes the parts of one index that nothing uses any more.
+    pub(crate) async fn try_remove_index(&self, now: Ticks) -> StoreResult<bool> {
+        let mut lease = self.nodes.acquire().await?;
+        let removable = sqlx::query(texts::REMOVABLE).bind(removable_until(now));
+        let Some(row) = lease.row(removable, Effect::Undone).await? else { return Ok(false) };
+        drop(lease);
+        let index_no: i64 = row.try_get("index_no").map_err(broken_row)?;
+        let Some(mut session) = self.open_build_session().await? else {
+            return Ok(false);
+        };
+        let (pid, what) = (session.pid, "removing an index");
+        let removed = self.watched(pid, what, remove(&mut session, index_no)).await;
+        session.close().await;
+        removed.map(|()| true)
+    }
+
+    pub(crate) async fn read_index_figures(&self, index: &PropertyIndex) -> StoreResult<IndexFigures> {
+        let mut parts = self.parts(index.index_no).await?;
+        if parts.iter().any(|part| !part.is_valid && part.pid.is_none())
+            && let Ok(seen) = self.parts_of_builder(index.index_no).await
+        {
+            for part in &mut parts {
+                part.progress = seen.iter().find(|of| of.relname == part.relname).and_then(|of| of.progress);
+            }
+        }
+        if parts.is_empty() {
+            return Ok(IndexFigures::default());
+        }
+        let sum = |of: fn(&IndexPart) -> i64| Some(parts.iter().map(of).sum::<i64>().cast_unsigned());
+        let done = |part: &IndexPart| if part.is_valid { 1.0 } else { part.progress.unwrap_or(0.0) };
+        let progress = parts.iter().map(done).sum::<f64>() / parts.len() as f64;
+        Ok(IndexFigures {
+            bytes: sum(|part| part.bytes),
+            uses: sum(|part| part.uses),
+            progress: Some(progress),
+        })
+    }
+
+    async fn parts(&self, index_no: i64) -> StoreResult<Vec<IndexPart>> {
+        let mut lease = self.nodes.acquire().await?;
+        let find = sqlx::query(texts::PARTS).bind(texts::prefix(index_no));
+        let found = lease.rows(find, Effect::Undone).await?;
+        let mut parts: Vec<IndexPart> = found.iter().map(IndexPart::read).collect::<StoreResult<_>>()?;
+        if lease.statements().is_distributed {
+            for part in &mut parts {
+                let measure = sqlx::query(texts::BYTES_OF_SHARDS)
+                    .bind("entities")
+                    .bind(texts::BYTES_OF_SHARD)
+                    .bind(&part.name)
+                    .bind(texts::SHARD);
+                let row = lease.row(measure, Effect::Undone).await?.ok_or(Fault::Other)?;
+                part.bytes = row.try_get("bytes").map_err(broken_row)?;
+            }
+        }
+        Ok(parts)
+    }
+}
+
+/// Removes the parts of an index. One that is in use in some transaction stays invalid until the next attempt.
+async fn remove(session: &mut BuildSession, index_no: i64) -> StoreResult<()> {
+    session.define(format!("SET statement_timeout = {}", REMOVAL_LIMIT.as_millis())).await?;
+    for part in session.parts(index_no).await? {
+        session.define(texts::removal(&part.name)).await?;
+    }
+    session.rows(sqlx::query(texts::FORGET).bind(index_no)).await?;
+    Ok(())
+}
+
+/// Builds an index as the only one who does. If it was dropped meanwhile, its parts are removed with it.
+async fn build(session: &mut BuildSession, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
+    let index_no = index.index_no;
+    let Some(spread) = session.wanted(index_no).await? else { return Ok(BuiltIndex::Gone) };
+    if let Err(error) = session.build(index, spread).await {
+        // A drop cancels the build.
+        return match (session.wanted(index_no).await?, error) {
+            (None, _) => Ok(BuiltIndex::Gone),
+            (_, DefinitionError::Refused(reason)) => Ok(BuiltIndex::Refused(reason)),
+            (_, DefinitionError::Failed(failure)) => Err(failure),
+        };
+    }
+    let complete = sqlx::query(texts::COMPLETE).bind(index_no).bind(now.raw());
+    let is_ready = !session.rows(complete).await?.is_empty();
+    Ok(if is_ready { BuiltIndex::Ready } else { BuiltIndex::Gone })
+}

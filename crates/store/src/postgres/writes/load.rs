@@ -1,0 +1,172 @@
+//! Storing the entities of a copy, with its mark, in one transaction.
+
+use std::collections::BTreeMap;
+
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+use crate::postgres::cluster::buckets::add_bucket;
+use crate::postgres::connections::lease::{Lease, Statement};
+use crate::postgres::fault::{Effect, StatementError, not_begun};
+use crate::postgres::retry::{Attempt, retry};
+use crate::postgres::rows::{JsonText, broken_row};
+use crate::postgres::state::table_ids::{TableId, exists};
+use crate::postgres::writes::change_log::record_changes;
+use crate::postgres::{PgStore, statements};
+use crate::protocol::model::{Key, Stored, TableRef};
+use crate::{Load, LoadMark, Loads, StoreResult};
+use std::sync::Arc;
+
+/// Entities that are stored; `false` if some exist that may not be replaced.
+struct Loading<'a> {
+    load: &'a Load,
+}
+
+impl Attempt for Loading<'_> {
+    type Done = bool;
+
+    async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<bool>> {
+        let mut lease = store.nodes.acquire().await.map_err(not_begun)?;
+        lease.begin().await?;
+        match self.put_all(&mut lease, table_id).await {
+            Ok(Some(true)) => {
+                lease.commit().await?;
+                Ok(Some(true))
+            }
+            refused => {
+                lease.roll_back().await;
+                Ok(refused?)
+            }
+        }
+    }
+}
+
+impl Loading<'_> {
+    async fn put_all(&self, lease: &mut Lease, table_id: TableId) -> Result<Option<bool>, StatementError> {
+        let Load { rows, replaces, mark } = self.load;
+        record_changes(lease, table_id, rows.iter().map(|row| &row.key)).await?;
+        if !exists(lease, table_id).await? {
+            return Ok(None);
+        }
+        let stored = match lease.statements().is_distributed {
+            false => self.put(lease, table_id).await?,
+            true => self.put_by_bucket(lease, table_id).await?,
+        };
+        // Entities that are equal are not stored either.
+        if stored < rows.len() && !exists(lease, table_id).await? {
+            return Ok(None);
+        }
+        if !replaces && stored < rows.len() {
+            return Ok(Some(false));
+        }
+        if let Some(mark) = mark {
+            lease.changed(put_mark(mark), Effect::Undone).await?;
+        }
+        Ok(Some(true))
+    }
+
+    /// Stores all entities; how many were new or different.
+    async fn put(&self, lease: &mut Lease, table_id: TableId) -> Result<usize, StatementError> {
+        let Load { rows, replaces, .. } = self.load;
+        if rows.is_empty() {
+            return Ok(0);
+        }
+        let buckets: Vec<i64> = rows.iter().map(|row| table_id.bucket(&row.key.partition)).collect();
+        let text = if *replaces { statements::LOAD } else { statements::LOAD_NEW };
+        let put = values(sqlx::query(text).bind(buckets), rows.iter()).bind(table_id.table_no);
+        lease.changed(put, Effect::Undone).await
+    }
+
+    /// As [`Loading::put`], with a statement for each bucket.
+    async fn put_by_bucket(&self, lease: &mut Lease, table_id: TableId) -> Result<usize, StatementError> {
+        let Load { rows, replaces, .. } = self.load;
+        let text = if *replaces { statements::LOAD_IN_BUCKET } else { statements::LOAD_NEW_IN_BUCKET };
+        let mut by_bucket: BTreeMap<i64, Vec<&Stored>> = BTreeMap::new();
+        for row in rows {
+            by_bucket.entry(table_id.bucket(&row.key.partition)).or_default().push(row);
+        }
+        let mut stored = 0;
+        for (bucket, here) in by_bucket {
+            let put = || values(sqlx::query(text).bind(bucket), here.iter().copied()).bind(table_id.table_no);
+            let mut changed = lease.changed(put(), Effect::Undone).await?;
+            if changed == 0 && !has_bucket(lease, bucket).await? {
+                add_bucket(lease, table_id, bucket).await?;
+                changed = lease.changed(put(), Effect::Undone).await?;
+            }
+            stored += changed;
+        }
+        Ok(stored)
+    }
+}
+
+/// Whether `buckets` has a row for this bucket, without which nothing can be stored in it.
+async fn has_bucket(lease: &mut Lease, bucket: i64) -> Result<bool, StatementError> {
+    let found = lease.row(sqlx::query(statements::HAS_BUCKET).bind(bucket), Effect::Undone).await?;
+    Ok(found.is_some())
+}
+
+fn values<'q>(query: Statement<'q>, rows: impl Iterator<Item = &'q Stored> + Clone) -> Statement<'q> {
+    let pks: Vec<&str> = rows.clone().map(|row| row.key.partition.as_str()).collect();
+    let rks: Vec<&str> = rows.clone().map(|row| row.key.row.as_str()).collect();
+    let modified: Vec<i64> = rows.clone().map(|row| row.modified.raw()).collect();
+    let properties: Vec<JsonText<'_>> = rows.map(|row| JsonText(row.properties.as_str())).collect();
+    query.bind(pks).bind(rks).bind(modified).bind(properties)
+}
+
+fn put_mark(mark: &LoadMark) -> Statement<'_> {
+    let [written, unchanged, rejected] = mark.stored_counts();
+    sqlx::query(statements::MARK)
+        .bind(&mark.copy)
+        .bind(mark.range)
+        .bind(&mark.reached.partition)
+        .bind(&mark.reached.row)
+        .bind(written)
+        .bind(unchanged)
+        .bind(rejected)
+}
+
+impl Loads for PgStore {
+    async fn load(&self, table: TableRef<'_>, load: &Arc<Load>) -> StoreResult<bool> {
+        self.load_all(table, load).await
+    }
+
+    async fn marks(&self, copy: &str) -> StoreResult<Vec<LoadMark>> {
+        self.read_marks(copy).await
+    }
+
+    async fn forget_marks(&self, copy: &str) -> StoreResult<()> {
+        retry(|| self.remove_marks(copy)).await
+    }
+}
+
+impl PgStore {
+    pub(crate) async fn load_all(&self, table: TableRef<'_>, load: &Load) -> StoreResult<bool> {
+        self.with_table(table, &mut Loading { load }).await
+    }
+
+    pub(crate) async fn read_marks(&self, copy: &str) -> StoreResult<Vec<LoadMark>> {
+        let rows = retry(|| async {
+            let mut lease = self.nodes.acquire().await?;
+            Ok(lease.rows(sqlx::query(statements::MARKS).bind(copy), Effect::Undone).await?)
+        });
+        Ok(rows.await?.iter().map(|row| mark(copy, row)).collect::<Result<_, StatementError>>()?)
+    }
+
+    pub(crate) async fn remove_marks(&self, copy: &str) -> StoreResult<()> {
+        let mut lease = self.nodes.acquire_for_all_nodes().await?;
+        lease.changed(sqlx::query(statements::FORGET_MARKS).bind(copy), Effect::Unknown).await?;
+        Ok(())
+    }
+}
+
+fn mark(copy: &str, row: &PgRow) -> Result<LoadMark, StatementError> {
+    let text = |column| row.try_get::<String, _>(column).map_err(broken_row);
+    let number = |column| row.try_get::<i64, _>(column).map_err(broken_row);
+    let count = |column| number(column).map(|count| u64::try_from(count).unwrap_or(0));
+    Ok(LoadMark {
+        copy: copy.to_owned(),
+        range: number("range_no")?,
+        reached: Key { partition: text("pk")?, row: text("rk")? },
+        counts: [count("written")?, count("unchanged")?, count("rejected")?],
+    })
+}

@@ -1,0 +1,231 @@
+//! A single write in as few round trips as possible.
+//!
+//! Writes are optimistic: one statement carries the guard under which `plan::decide` would allow the write,
+//! and commits by itself. If the guard fails, the row is read and `decide` names the error. If `decide`
+//! allows the write after all, the row has changed in between, and the write is retried. The guard of a
+//! merge also fails if the stored row is large or has other types: then the result of `decide` is written,
+//! provided that the row has not changed since.
+
+use sqlx::Row;
+
+use crate::postgres::batches::writes::{GuardedChange, GuardedReply, GuardedWrite, Merging, run_alone};
+use crate::postgres::cluster::buckets::add_missing_bucket;
+use crate::postgres::connections::lease::Lease;
+use crate::postgres::connections::sessions::LockWait;
+use crate::postgres::fault::{Effect, StatementError};
+use crate::postgres::retry::{Attempt, UNLOCKED_ATTEMPTS};
+use crate::postgres::rows::{broken_row, ticks, version};
+use crate::postgres::state::table_ids::{TableId, exists};
+use crate::postgres::writes::change_log::record_changes;
+use crate::postgres::{PgStore, statements};
+use crate::protocol::codec::stored::lacking_annotations;
+use crate::protocol::model::entity::StoredProperties;
+use crate::protocol::model::{IfMatch, Stored, Ticks};
+use crate::protocol::plan::merge_limits::max_stored_members;
+use crate::protocol::plan::{Change, Write, WriteKind, Written, decide};
+use crate::{Failure, Fault, StoreResult};
+
+impl PgStore {
+    /// Performs a guarded write, together with those of others; `None` if the guard did not hold, or the
+    /// table is gone.
+    pub(crate) async fn write_guarded(&self, write: GuardedWrite) -> Result<Option<Ticks>, StatementError> {
+        let alone = match &self.writes {
+            Some(writes) if self.nodes.may_open() && !self.row_locks.is_taken(write.address()) => {
+                match writes.submit(write).await? {
+                    GuardedReply::Tried(outcome) => return Ok(outcome),
+                    GuardedReply::Alone(write) => write,
+                }
+            }
+            _ => Box::new(write),
+        };
+        Box::pin(self.write_guarded_alone(&alone)).await
+    }
+
+    /// Performs a write alone, and waits for its row if that is locked.
+    async fn write_guarded_alone(&self, alone: &GuardedWrite) -> Result<Option<Ticks>, StatementError> {
+        let _turn = self.row_locks.of_row(alone.address()).await?;
+        {
+            let _write = self.row_locks.to_write().await?;
+            let mut lease = self.nodes.acquire_at(alone.bucket(), Some(LockWait::Short)).await?;
+            match run_alone(&mut lease, alone).await {
+                Err(StatementError::Held) => {}
+                done => return done,
+            }
+        }
+        let _permits = (self.row_locks.to_wait().await?, self.row_locks.to_write().await?);
+        let mut lease = self.nodes.acquire_at(alone.bucket(), Some(LockWait::Long)).await?;
+        run_alone(&mut lease, alone).await
+    }
+}
+
+/// One write of one entity.
+pub(crate) struct One<'a> {
+    pub write: &'a Write,
+    pub now: Ticks,
+}
+
+impl Attempt for One<'_> {
+    type Done = Written;
+
+    async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<Written>> {
+        // What is written to a table that is being respread is recorded in the same transaction.
+        let attempts = if table_id.is_respread() { 0 } else { UNLOCKED_ATTEMPTS };
+        for _ in 0..attempts {
+            if let Some(assumed) = self.assumption() {
+                let change = decide(self.write, assumed.as_ref(), self.now)?;
+                if let Some(guess) = self.assuming(table_id, change)
+                    && let Some(version) = store.write_guarded(guess).await?
+                {
+                    return Ok(Some(self.written(version)));
+                }
+            }
+            let Some(found) = store.lookup(table_id, &self.write.key).await? else { return Ok(None) };
+            let change = decide(self.write, found.as_ref(), self.now)?;
+            if found.is_none() {
+                // An insert that should have worked: another's row is gone again, or the table
+                // lacks its row of `buckets`.
+                add_missing_bucket(&store.nodes, table_id, table_id.bucket(&self.write.key.partition))
+                    .await?;
+            }
+            if matches!(self.write.kind, WriteKind::Merge(_)) {
+                let guarded = self.guarded(table_id, change, found.as_ref());
+                if let Some(version) = store.write_guarded(guarded).await? {
+                    return Ok(Some(self.written(version)));
+                }
+            }
+        }
+        Box::pin(self.in_transaction(store, table_id)).await
+    }
+}
+
+impl One<'_> {
+    /// The stored state under which the write succeeds, if it is known without a read and does not
+    /// change what is written.
+    fn assumption(&self) -> Option<Option<Stored>> {
+        let some = |modified| Some(Some(self.stand_in(modified)));
+        match self.write.kind {
+            WriteKind::Insert | WriteKind::Replace(IfMatch::Absent) | WriteKind::Merge(IfMatch::Absent) => {
+                Some(None)
+            }
+            WriteKind::Replace(condition) | WriteKind::Merge(condition) | WriteKind::Delete(condition) => {
+                match condition {
+                    IfMatch::Absent | IfMatch::Any => some(Ticks::MIN),
+                    IfMatch::Version(wanted) => wanted.and_then(some),
+                }
+            }
+        }
+    }
+
+    fn stand_in(&self, modified: Ticks) -> Stored {
+        Stored { key: self.write.key.clone(), modified, properties: StoredProperties::default() }
+    }
+
+    /// The change, guarded by what it assumes; `None` for a merge so large that the stored row must
+    /// be read first.
+    fn assuming(&self, table_id: TableId, change: Change<'_>) -> Option<GuardedWrite> {
+        let change = match (self.write.kind, stored(change)) {
+            (WriteKind::Insert, Some(properties)) => GuardedChange::Insert(properties),
+            (WriteKind::Replace(IfMatch::Absent), Some(properties)) => GuardedChange::Upsert(properties),
+            (WriteKind::Merge(IfMatch::Absent), Some(properties)) => {
+                GuardedChange::InsertOrMerge(self.merging(properties)?)
+            }
+            (kind @ WriteKind::Merge(_), Some(properties)) => {
+                GuardedChange::Merge(self.merging(properties)?, wanted(kind))
+            }
+            (kind, Some(properties)) => GuardedChange::Update(properties, wanted(kind)),
+            (kind, None) => GuardedChange::Delete(wanted(kind)),
+        };
+        Some(self.guarded_write(table_id, change))
+    }
+
+    fn merging(&self, properties: StoredProperties) -> Option<Merging> {
+        let max_members = max_stored_members(self.write)?;
+        let annotations = lacking_annotations(&properties).ok()?.join(",");
+        Some(Merging { properties, annotations, max_members })
+    }
+
+    /// Returns the change, guarded by the version that was found.
+    fn guarded(&self, table_id: TableId, change: Change<'_>, found: Option<&Stored>) -> GuardedWrite {
+        let guard = found.map(|f| f.modified.raw());
+        self.guarded_write(
+            table_id,
+            match (stored(change), guard) {
+                (Some(properties), None) => GuardedChange::Insert(properties),
+                (Some(properties), guard) => GuardedChange::Update(properties, guard),
+                (None, guard) => GuardedChange::Delete(guard),
+            },
+        )
+    }
+
+    fn guarded_write(&self, table_id: TableId, change: GuardedChange) -> GuardedWrite {
+        GuardedWrite { table_id, key: self.write.key.clone(), change, now: self.now }
+    }
+
+    async fn in_transaction(&self, store: &PgStore, table_id: TableId) -> StoreResult<Option<Written>> {
+        let key = &self.write.key;
+        let _turn =
+            store.row_locks.of_row((table_id.bucket(&key.partition), &*key.partition, &*key.row)).await?;
+        let _permits = (store.row_locks.to_wait().await?, store.row_locks.to_write().await?);
+        let mut lease = store.nodes.acquire_at(table_id.bucket(&key.partition), Some(LockWait::Long)).await?;
+        lease.begin().await?;
+        let result = self.locked(&mut lease, table_id).await;
+        match result {
+            Ok(Some(written)) => {
+                lease.commit().await?;
+                Ok(Some(written))
+            }
+            other => {
+                lease.roll_back().await;
+                other
+            }
+        }
+    }
+
+    async fn locked(&self, lease: &mut Lease, table_id: TableId) -> StoreResult<Option<Written>> {
+        let key = &self.write.key;
+        record_changes(lease, table_id, std::iter::once(key)).await?;
+        let look = sqlx::query(statements::LOCK_ONE)
+            .bind(table_id.bucket(&key.partition))
+            .bind(&key.partition)
+            .bind(&key.row)
+            .bind(table_id.table_no);
+        let row = lease.row(look, Effect::Undone).await?;
+        let found = row.map(|row| version(&row, key.clone())).transpose()?;
+        // The number that the statements check may be that of another node, where the end of a respread is
+        // not known yet; this one asks its own, where the lock was had.
+        if (found.is_none() || table_id.is_respread()) && !exists(lease, table_id).await? {
+            return Ok(None);
+        }
+        let change = decide(self.write, found.as_ref(), self.now)?;
+        let guarded = self.guarded(table_id, change, found.as_ref());
+        match lease.row(guarded.statement(lease.statements()), Effect::Undone).await? {
+            Some(row) => Ok(Some(self.written(ticks(row.try_get("modified").map_err(broken_row)?)?))),
+            // Since the read, another request has inserted the row, or the table was deleted.
+            None => Err(Failure::Fault(Fault::Serialization)),
+        }
+    }
+
+    const fn written(&self, version: Ticks) -> Written {
+        match self.write.kind {
+            WriteKind::Delete(_) => Written { modified: None },
+            _ => Written { modified: Some(version) },
+        }
+    }
+}
+
+/// Returns the properties that a change stores; `None` if it deletes.
+fn stored(change: Change<'_>) -> Option<StoredProperties> {
+    match change {
+        Change::Put { properties, .. } => Some(properties.into_owned()),
+        Change::Delete => None,
+    }
+}
+
+fn wanted(kind: WriteKind) -> Option<i64> {
+    match kind {
+        WriteKind::Replace(IfMatch::Version(wanted))
+        | WriteKind::Merge(IfMatch::Version(wanted))
+        | WriteKind::Delete(IfMatch::Version(wanted)) => wanted.map(Ticks::raw),
+        _ => None,
+    }
+}

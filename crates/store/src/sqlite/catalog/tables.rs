@@ -1,0 +1,212 @@
+//! Tables: creating, deleting and listing.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::error::Code;
+use crate::protocol::model::{TableRef, Ticks};
+use crate::protocol::plan::predicate::Prepared;
+use crate::protocol::plan::span::first_whole_partition;
+use crate::protocol::plan::{Span, TableEntry, TablePage, TableScan};
+use crate::scan_limit::{ScanCounter, ScanStep};
+use crate::sqlite::SqliteStore;
+use crate::sqlite::rows::{Sqlite, ticks};
+use crate::{StoreResult, TableSize, Tables, bucket};
+
+/// SQLite never spreads a table over several buckets.
+pub(crate) const SPREAD: u16 = 1;
+
+impl Tables for SqliteStore {
+    async fn create_table(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
+        let table = table.into_owned();
+        self.writer.submit(move |db| create(db, table.as_ref(), now)).await
+    }
+
+    async fn delete_table(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
+        let table = table.into_owned();
+        self.writer.submit(move |db| delete(db, table.as_ref(), now)).await
+    }
+
+    async fn get_table(&self, table: TableRef<'_>) -> StoreResult<Option<TableEntry>> {
+        self.readers.with(|db| get(db, table).map(Ok))
+    }
+
+    async fn list_tables(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
+        let (account, scan) = (account.to_owned(), scan.clone());
+        let time = scan.time;
+        let walk = move |db: &Connection, (): &mut (), walk| list(db, &account, &scan, walk);
+        Ok(Box::pin(self.walk((), time, walk)).await?.1)
+    }
+
+    async fn accounts_with_tables(&self, most: u16) -> StoreResult<Vec<String>> {
+        self.readers.with(|db| accounts_with_tables(db, most))
+    }
+
+    async fn policies(&self, table: TableRef<'_>) -> StoreResult<Option<String>> {
+        self.readers.with(|db| read_policies(db, table))
+    }
+
+    async fn set_policies(&self, table: TableRef<'_>, policies: &str) -> StoreResult<()> {
+        let (table, policies) = (table.into_owned(), policies.to_owned());
+        self.writer.submit(move |db| write_policies(db, table.as_ref(), &policies)).await
+    }
+
+    async fn size(&self, table: TableRef<'_>, most: u32) -> StoreResult<TableSize> {
+        let table = table.into_owned();
+        self.read_apart(move |db| size(db, table.as_ref(), most)).await
+    }
+}
+
+fn accounts_with_tables(db: &Connection, most: u16) -> Sqlite<StoreResult<Vec<String>>> {
+    let text = "SELECT DISTINCT account FROM tables ORDER BY account LIMIT ?1";
+    db.prepare_cached(text)?.query_map([most], |row| row.get(0))?.collect::<Sqlite<_>>().map(Ok)
+}
+
+/// Returns the only bucket of a table.
+pub(crate) fn bucket_of(db: &Connection, table: TableRef<'_>) -> Sqlite<Option<i64>> {
+    db.prepare_cached("SELECT table_no FROM tables WHERE account = ?1 AND name_lower = ?2")?
+        .query_row(params![table.account, table.name.lower()], |row| row.get(0))
+        .optional()
+        .map(|no| no.map(|no| bucket::bucket(no, SPREAD, "")))
+}
+
+pub(crate) fn get(db: &Connection, table: TableRef<'_>) -> Sqlite<Option<TableEntry>> {
+    db.prepare_cached("SELECT name, created FROM tables WHERE account = ?1 AND name_lower = ?2")?
+        .query_row(params![table.account, table.name.lower()], |row| {
+            Ok(TableEntry { name: row.get(0)?, created: ticks(row, 1)? })
+        })
+        .optional()
+}
+
+pub(crate) fn create(db: &Connection, table: TableRef<'_>, now: Ticks) -> Sqlite<StoreResult<()>> {
+    let mut insert = db.prepare_cached(
+        "INSERT INTO tables (table_no, account, name_lower, name, spread, created)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING",
+    )?;
+    if bucket_of(db, table)?.is_some() {
+        return Ok(Err(Code::TableAlreadyExists.into()));
+    }
+    loop {
+        let (no, lower, name) = (bucket::new_table_no(), table.name.lower(), table.name.as_given());
+        // If nothing was inserted, the number is taken, and another one is tried.
+        if insert.execute(params![no, table.account, lower, name, SPREAD, now.raw()])? == 1 {
+            return Ok(Ok(()));
+        }
+    }
+}
+
+pub(crate) fn delete(db: &Connection, table: TableRef<'_>, now: Ticks) -> Sqlite<StoreResult<()>> {
+    let deleted: Option<i64> = db
+        .prepare_cached("DELETE FROM tables WHERE account = ?1 AND name_lower = ?2 RETURNING table_no")?
+        .query_row(params![table.account, table.name.lower()], |row| row.get(0))
+        .optional()?;
+    let Some(no) = deleted else { return Ok(Err(Code::ResourceNotFound.into())) };
+    db.prepare_cached("INSERT INTO doomed (table_no, spread, deleted_at, due) VALUES (?1, ?2, ?3, ?3)")?
+        .execute(params![no, SPREAD, now.raw()])?;
+    Ok(Ok(()))
+}
+
+/// Reads one page of an account's tables.
+pub(crate) fn list(
+    db: &Connection,
+    account: &str,
+    scan: &TableScan,
+    walk: ScanCounter,
+) -> Sqlite<StoreResult<ScanStep<TablePage>>> {
+    let residual = scan.residual.as_ref().map(Prepared::new);
+    let mut list = List { page: TablePage::default(), residual, walk, needs_permit: false };
+    for span in &scan.spans {
+        if list_span(db, account, scan, span, &mut list)? {
+            break;
+        }
+    }
+    Ok(Ok(if list.needs_permit { ScanStep::NeedsPermit } else { ScanStep::Done(list.page) }))
+}
+
+/// A page of tables that is being read.
+struct List<'s> {
+    page: TablePage,
+    residual: Option<Prepared<'s>>,
+    walk: ScanCounter,
+    needs_permit: bool,
+}
+
+/// Reads a span; returns whether the page is complete.
+fn list_span(
+    db: &Connection,
+    account: &str,
+    scan: &TableScan,
+    span: &Span,
+    list: &mut List<'_>,
+) -> Sqlite<bool> {
+    let mut statement = db.prepare_cached(
+        "SELECT name_lower, name, created FROM tables
+         WHERE account = ?1 AND name_lower >= ?2 AND (?3 IS NULL OR name_lower < ?3)
+         ORDER BY name_lower",
+    )?;
+    let upper = span.upper.as_ref().map(first_whole_partition);
+    let mut rows = statement.query(params![account, first_whole_partition(&span.lower), upper])?;
+    while let Some(row) = rows.next()? {
+        let entry = TableEntry { name: row.get(1)?, created: ticks(row, 2)? };
+        if !list.walk.row() {
+            list.page.next = Some(entry);
+            return Ok(true);
+        }
+        let partition = row.get_ref(0)?.as_str()?;
+        if let Some(residual) = &list.residual {
+            let is_match = residual.matches_table(partition, entry.created);
+            let counts = residual.is_costly() || !is_match;
+            if counts && !list.walk.pass(residual.cost(partition.len())) {
+                list.needs_permit = true;
+                return Ok(true);
+            }
+            if !is_match {
+                continue;
+            }
+        }
+        if list.page.tables.len() >= scan.rows {
+            list.page.next = Some(entry);
+            return Ok(true);
+        }
+        list.page.tables.push(entry);
+    }
+    Ok(false)
+}
+
+pub(crate) fn read_policies(db: &Connection, table: TableRef<'_>) -> Sqlite<StoreResult<Option<String>>> {
+    let found: Option<Option<String>> = db
+        .prepare_cached("SELECT policies FROM tables WHERE account = ?1 AND name_lower = ?2")?
+        .query_row(params![table.account, table.name.lower()], |row| row.get(0))
+        .optional()?;
+    Ok(found.ok_or_else(|| Code::TableNotFound.into()))
+}
+
+pub(crate) fn write_policies(
+    db: &Connection,
+    table: TableRef<'_>,
+    policies: &str,
+) -> Sqlite<StoreResult<()>> {
+    let changed = db
+        .prepare_cached("UPDATE tables SET policies = ?3 WHERE account = ?1 AND name_lower = ?2")?
+        .execute(params![table.account, table.name.lower(), policies])?;
+    Ok(if changed == 0 { Err(Code::TableNotFound.into()) } else { Ok(()) })
+}
+
+/// The size of a table by its first `most` entities.
+fn size(db: &Connection, table: TableRef<'_>, most: u32) -> Sqlite<StoreResult<TableSize>> {
+    let Some(bucket) = bucket_of(db, table)? else { return Ok(Err(Code::TableNotFound.into())) };
+    measure(db, bucket, most).map(Ok)
+}
+
+/// The size of a bucket by its first `most` entities.
+pub(crate) fn measure(db: &Connection, bucket: i64, most: u32) -> Sqlite<TableSize> {
+    // One row beyond the maximum shows whether there are more.
+    let mut size = db.prepare_cached(
+        "SELECT count(*), coalesce(sum(length(CAST(pk AS BLOB)) + length(CAST(rk AS BLOB))
+                                     + length(CAST(properties AS BLOB))), 0)
+         FROM (SELECT pk, rk, properties FROM entities WHERE bucket = ?1 LIMIT ?2)",
+    )?;
+    let (entities, bytes) = size.query_row(params![bucket, i64::from(most) + 1], |row| {
+        Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, i64>(1)?.cast_unsigned()))
+    })?;
+    Ok(TableSize { entities, bytes, complete: entities <= u64::from(most) })
+}

@@ -1,0 +1,154 @@
+//! Ends the builds of indexes that somebody waits to drop, in this process or in another one.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::sqlite::connections::Location;
+use crate::sqlite::connections::lock::{beside, open};
+
+/// Pause between two looks of a build at the files of other processes.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+
+/// The indexes whose builds are cancelled. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct CancelledBuilds {
+    /// By this process; a number for each cancellation that is held.
+    here: Arc<Mutex<Vec<i64>>>,
+    /// The database; `None` in memory, which no other process has.
+    database: Option<PathBuf>,
+}
+
+impl CancelledBuilds {
+    pub(crate) fn new(location: &Location) -> Self {
+        let database = match location {
+            Location::File(path) => Some(path.clone()),
+            Location::Memory => None,
+        };
+        Self { here: Arc::default(), database }
+    }
+
+    /// Cancels the build of an index, whichever process builds it, until the result is dropped.
+    pub(crate) fn cancel(&self, index_no: i64) -> Cancellation {
+        self.here().push(index_no);
+        let file = self.file(index_no).and_then(|path| match LockedFile::take(path) {
+            Ok(file) => Some(file),
+            // Somebody else waits to drop this index, or a build looks at the file.
+            Err(TryLockError::WouldBlock) => None,
+            Err(TryLockError::Error(error)) => {
+                tracing::warn!(%error, "a build of an index in another process cannot be cancelled");
+                None
+            }
+        });
+        Cancellation { builds: self.clone(), index_no, _file: file }
+    }
+
+    /// Whether the build of an index is cancelled.
+    pub(crate) fn has(&self, index_no: i64) -> bool {
+        self.has_here(index_no) || self.file(index_no).is_some_and(|path| is_locked(&path))
+    }
+
+    /// What a build asks, often, to learn whether it is cancelled.
+    pub(crate) fn watch(&self, index_no: i64) -> impl FnMut() -> bool + Send + 'static {
+        let (builds, mut last_look) = (self.clone(), Instant::now());
+        move || {
+            if last_look.elapsed() < LOOK_PAUSE {
+                return builds.has_here(index_no);
+            }
+            last_look = Instant::now();
+            builds.has(index_no)
+        }
+    }
+
+    fn has_here(&self, index_no: i64) -> bool {
+        self.here().contains(&index_no)
+    }
+
+    fn here(&self) -> MutexGuard<'_, Vec<i64>> {
+        self.here.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file whose lock cancels the build of an index.
+    fn file(&self, index_no: i64) -> Option<PathBuf> {
+        self.database.as_ref().map(|database| beside(database, &format!(".drop-{index_no}")))
+    }
+}
+
+/// The build of an index is cancelled until this is dropped.
+pub(crate) struct Cancellation {
+    builds: CancelledBuilds,
+    index_no: i64,
+    _file: Option<LockedFile>,
+}
+
+impl Drop for Cancellation {
+    fn drop(&mut self) {
+        let mut here = self.builds.here();
+        if let Some(at) = here.iter().position(|index_no| *index_no == self.index_no) {
+            here.swap_remove(at);
+        }
+    }
+}
+
+/// A file that this process has locked, and removes. Of a killed process the lock ends and the file stays,
+/// which means nothing.
+struct LockedFile {
+    path: PathBuf,
+    _file: File,
+}
+
+impl LockedFile {
+    fn take(path: PathBuf) -> Result<Self, TryLockError> {
+        let file = open(&path).map_err(TryLockError::Error)?;
+        file.try_lock()?;
+        Ok(Self { path, _file: file })
+    }
+}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, "cannot remove {}", self.path.display());
+        }
+    }
+}
+
+fn is_locked(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cancellation_is_for_one_index_and_ends_alone() {
+        let builds = CancelledBuilds::new(&Location::Memory);
+        let (first, second, again) = (builds.cancel(1), builds.cancel(2), builds.cancel(1));
+        assert_eq!([1, 2, 3].map(|index_no| builds.has(index_no)), [true, true, false]);
+        drop((first, second));
+        assert_eq!([1, 2].map(|index_no| builds.has(index_no)), [true, false]);
+        drop(again);
+        assert!(!builds.has(1));
+    }
+
+    #[test]
+    fn others_that_have_the_file_learn_of_a_cancellation_while_it_is_held() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::File(folder.path().join("a.db"));
+        let (one, other) = (CancelledBuilds::new(&location), CancelledBuilds::new(&location));
+        fs::write(folder.path().join("a.db.drop-1"), "").unwrap();
+        assert!(!other.has(1), "a killed process has left the file");
+        let held = one.cancel(1);
+        assert_eq!([1, 2].map(|index_no| other.has(index_no)), [true, false]);
+        drop(other.cancel(1));
+        assert!(other.has(1), "the first one still waits");
+        drop(held);
+        assert!(!other.has(1));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,185 @@
+//! Opening SQLite databases.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
+
+use crate::sqlite::connections::options::{
+    BUSY_TIMEOUT, Location, MAX_MAP_MIB, OpenError, SqliteOptions, display,
+};
+use crate::sqlite::connections::schema::migrate;
+use crate::sqlite::connections::{access, reading};
+
+/// Page cache of the writing connection, in KiB: enough for the changes of a commit. SQLite searches all
+/// of it after a page was split, so a larger one would cost time.
+const WRITER_CACHE_KIB: i64 = 4 * 1024;
+/// Page cache of a reading connection, in KiB. It holds pages of the log, and those of the file that are
+/// not memory-mapped.
+const READER_CACHE_KIB: i64 = 2 * 1024;
+/// Maximum attempts of a start that conflicts with another one, and the pause between them.
+const ATTEMPTS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Opens the database for reading and writing and applies the migrations.
+pub(crate) fn open(options: &SqliteOptions) -> Result<Connection, OpenError> {
+    let prepare = || {
+        let mut connection = connect(options)?;
+        migrate(&mut connection)?;
+        if connection.is_readonly("main")? {
+            let advice = "let the user of this process write to it and to its folder";
+            return Err(OpenError::ReadOnly(display(&options.location), advice.to_owned()));
+        }
+        connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
+        Ok(connection)
+    };
+    let mut attempt = 1;
+    loop {
+        match prepare() {
+            // Another process may be creating the same file. SQLite does not wait for locks while
+            // it switches to WAL mode, and both may try to migrate the same version.
+            Err(error) if attempt < ATTEMPTS && can_be_a_race(&error) => std::thread::sleep(PAUSE),
+            outcome => return outcome.map_err(|error| explain(&options.location, error)),
+        }
+        attempt += 1;
+    }
+}
+
+/// Adds the cause to an error. A problem with a file often shows only on the first read, and SQLite does
+/// not report missing permissions.
+fn explain(location: &Location, error: OpenError) -> OpenError {
+    let obstacle = match location {
+        Location::File(path) => access::obstacle(path),
+        Location::Memory => None,
+    };
+    match (error, obstacle) {
+        (OpenError::ReadOnly(path, _), Some(obstacle)) => OpenError::ReadOnly(path, obstacle),
+        (_, Some(obstacle)) => OpenError::Access(display(location), obstacle),
+        (OpenError::Configure(error), None) => OpenError::Open(display(location), error),
+        (other, None) => other,
+    }
+}
+
+fn can_be_a_race(error: &OpenError) -> bool {
+    match error {
+        OpenError::Migrate(_) => true,
+        OpenError::Configure(error) => error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy),
+        OpenError::Open(..)
+        | OpenError::NoTables(..)
+        | OpenError::Outdated(..)
+        | OpenError::Access(..)
+        | OpenError::ReadOnly(..)
+        | OpenError::Served(..)
+        | OpenError::Thread(_) => false,
+    }
+}
+
+/// Opens one more connection to a database file that [`open`] has prepared.
+pub(crate) fn connect(options: &SqliteOptions) -> Result<Connection, OpenError> {
+    let location = &options.location;
+    if let Location::File(path) = location {
+        refuse_hard_links(path)?;
+    }
+    if let (Location::File(path), true) = (location, options.reads_only) {
+        let connection = reading::open(path)?;
+        set_up(&connection, options)?;
+        return Ok(connection);
+    }
+    let connection = match location {
+        Location::Memory => Connection::open_in_memory(),
+        Location::File(path) => Connection::open_with_flags(
+            path,
+            OpenFlags::SQLITE_OPEN_READ_WRITE
+                | OpenFlags::SQLITE_OPEN_CREATE
+                | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        ),
+    }
+    .map_err(|error| OpenError::Open(display(location), error))?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    if *location != Location::Memory {
+        // FULL: a commit returns only when the log is on the disk, so an acknowledged write survives a power
+        // failure.
+        connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+    }
+    set_up(&connection, options)?;
+    Ok(connection)
+}
+
+/// Refuses a database with several names: locks and logs are beside one of them, so another process that opened it by
+/// another name would corrupt it.
+fn refuse_hard_links(path: &Path) -> Result<(), OpenError> {
+    let names = path.metadata().map_or(1, |found| found.nlink());
+    if names <= 1 {
+        return Ok(());
+    }
+    let text = format!(
+        "it has {names} names (hard links), which share no lock; remove all but one, or copy the file"
+    );
+    Err(OpenError::Access(path.display().to_string(), text))
+}
+
+/// Sets how a connection plans, and its caches.
+fn set_up(connection: &Connection, options: &SqliteOptions) -> Result<(), OpenError> {
+    // Plans do not depend on values. Without this, the index of one bucket would have each statement that names a
+    // bucket planned anew whenever the bucket is bound.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    connection.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
+    let mapped = i64::from(options.map_mib.min(MAX_MAP_MIB)) << 20;
+    connection.pragma_update_and_check(None, "mmap_size", mapped, |row| row.get::<_, i64>(0)).optional()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::StatementStatus;
+
+    use super::*;
+
+    #[test]
+    fn many_may_open_one_new_file_at_once() {
+        for _ in 0..10 {
+            let folder = tempfile::tempdir().unwrap();
+            let options = SqliteOptions::new(Location::File(folder.path().join("a.db")));
+            std::thread::scope(|scope| {
+                let opened: Vec<_> = (0..8).map(|_| scope.spawn(|| open(&options))).collect();
+                for one in opened {
+                    one.join().unwrap().unwrap();
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn an_index_of_one_bucket_has_no_statement_planned_again() {
+        let db = open(&SqliteOptions::new(Location::Memory)).unwrap();
+        db.execute_batch("CREATE INDEX of_one ON entities (modified, pk, rk, bucket) WHERE bucket = 5")
+            .unwrap();
+        let mut read =
+            db.prepare("SELECT modified FROM entities WHERE bucket = ?1 AND pk = ?2 AND rk >= ?3").unwrap();
+        for bucket in [5, 6, 5, 7] {
+            assert!(!read.exists((bucket, "p", "r")).unwrap());
+        }
+        assert_eq!(read.get_status(StatementStatus::RePrepare), 0);
+    }
+
+    #[test]
+    fn the_schema_is_applied_once_and_a_newer_one_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = SqliteOptions::new(Location::File(folder.path().join("a.db")));
+        drop(open(&options).unwrap());
+        let again = open(&options).unwrap();
+        again.pragma_update(None, "user_version", 99).unwrap();
+        drop(again);
+        let newer = open(&options).unwrap();
+        let pragma = |name| newer.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
+        assert_eq!(pragma("synchronous"), 2, "FULL");
+        assert_eq!(pragma("mmap_size"), i64::from(MAX_MAP_MIB) << 20);
+        let unmapped = connect(&SqliteOptions { map_mib: 0, ..options }).unwrap();
+        let mapped: i64 = unmapped.pragma_query_value(None, "mmap_size", |row| row.get(0)).unwrap();
+        assert_eq!(mapped, 0);
+    }
+}

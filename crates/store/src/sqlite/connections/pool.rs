@@ -1,0 +1,96 @@
+//! The pool of connections for reading.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rusqlite::Connection;
+
+use crate::sqlite::connections::open;
+use crate::sqlite::connections::options::{Location, SqliteOptions};
+use crate::sqlite::connections::transaction::Transaction;
+use crate::sqlite::fault::fault;
+use crate::{Fault, StoreResult};
+
+/// Maximum idle connections that are kept open.
+const MAX_IDLE: usize = 16;
+
+/// Lends connections for reading. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Readers(Arc<Connections>);
+
+enum Connections {
+    /// Connections to one file; in WAL mode readers and the writer do not
+    /// wait for each other.
+    File { options: SqliteOptions, idle: Mutex<Vec<Connection>> },
+    /// The one connection of a database in memory, which everyone shares.
+    Memory(SharedConnection),
+}
+
+/// A connection that the writer may have to share with readers.
+pub(crate) type SharedConnection = Arc<Mutex<Connection>>;
+
+/// Locks a connection. After a panic of an earlier holder it is not in a transaction, because
+/// [`Transaction`] rolls back on drop.
+pub(crate) fn lock(connection: &SharedConnection) -> MutexGuard<'_, Connection> {
+    connection.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Readers {
+    /// Sets up the readers around the first connection, and returns the connection for the writer.
+    pub(crate) fn new(options: &SqliteOptions, first: Connection) -> (Self, SharedConnection) {
+        let writing = Arc::new(Mutex::new(first));
+        let source = match options.location {
+            Location::Memory => Connections::Memory(Arc::clone(&writing)),
+            Location::File(_) => Connections::File { options: options.clone(), idle: Mutex::default() },
+        };
+        (Self(Arc::new(source)), writing)
+    }
+
+    /// Whether the database is only read.
+    pub(crate) fn are_read_only(&self) -> bool {
+        matches!(&*self.0, Connections::File { options, .. } if options.reads_only)
+    }
+
+    /// Runs a read inside one snapshot.
+    pub(crate) fn with<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<StoreResult<T>>,
+    ) -> StoreResult<T> {
+        self.with_statement(|connection| {
+            let _snapshot = Transaction::of_reads(connection)?;
+            read(connection)
+        })
+    }
+
+    /// Runs a read of a single statement, which is one snapshot by itself.
+    pub(crate) fn with_statement<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<StoreResult<T>>,
+    ) -> StoreResult<T> {
+        match &*self.0 {
+            Connections::Memory(shared) => answered(read(&lock(shared))),
+            Connections::File { options, idle } => {
+                let connection = match lock_idle(idle).pop() {
+                    Some(connection) => connection,
+                    None => open::connect(options).map_err(|error| {
+                        tracing::error!(%error, "cannot open another connection");
+                        Fault::Unavailable
+                    })?,
+                };
+                let outcome = answered(read(&connection));
+                let mut idle = lock_idle(idle);
+                if idle.len() < MAX_IDLE {
+                    idle.push(connection);
+                }
+                outcome
+            }
+        }
+    }
+}
+
+fn lock_idle(idle: &Mutex<Vec<Connection>>) -> MutexGuard<'_, Vec<Connection>> {
+    idle.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn answered<T>(outcome: rusqlite::Result<StoreResult<T>>) -> StoreResult<T> {
+    outcome.unwrap_or_else(|error| Err(fault(&error)))
+}

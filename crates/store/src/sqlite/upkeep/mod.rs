@@ -1,0 +1,11 @@
+//! Maintenance: work of operators and of the server itself.
+
+mod backup;
+mod expiry;
+pub(crate) mod indexes;
+pub(crate) mod inspect;
+pub(crate) mod purge;
+pub(crate) mod reset;
+mod totals;
+
+pub use backup::{Backup, Copied};
