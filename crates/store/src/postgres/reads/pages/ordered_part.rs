@@ -120,7 +120,7 @@ impl PartRead<'_> {
         Ok(())
     }
 
-    /// Opens the snapshot of the page, unless the keys that can match were looked up in it.
+    /// Opens the snapshot of the page, unless the keys that can match were read in it.
     async fn begin(&self, lease: &mut Lease, limit: Option<Duration>) -> Result<(), StatementError> {
         match (&self.points, lease.is_in_transaction()) {
             (None, true) => lease.avoid_sorts().await,
