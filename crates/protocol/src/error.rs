@@ -1,13 +1,13 @@
-//! All errors that the service answers with (protocol §14).
+//! The errors that the service returns to clients (protocol §14).
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// An error of the protocol. Several variants share one wire code if the service distinguishes them
-/// only by their message.
+/// An error of the protocol. Several variants share one wire code if Azure distinguishes them only by their
+/// message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Code {
-    // 400, request shape
+    // 400, malformed requests
     InvalidInput,
     BodyNotUnderstood,
     ContentTypeMissing,
@@ -58,7 +58,7 @@ pub enum Code {
     AuthorizationSourceIpMismatch,
     CorsPreflightFailure,
     WriteOnSecondary,
-    // 404 and on
+    // 404 and above
     ResourceNotFound,
     TableNotFound,
     MethodNotAllowed,
@@ -81,19 +81,18 @@ pub enum Code {
     ServerBusy,
 }
 
-/// How a [`Code`] appears on the wire.
+/// The wire representation of a [`Code`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorFacts {
     /// HTTP status.
     pub status: u16,
-    /// The error code, for programs.
+    /// The error code that programs read.
     pub code: &'static str,
-    /// The first line of the message, unless the error has its own.
+    /// The first line of the message, unless the error has its own message.
     pub message: &'static str,
 }
 
 impl Code {
-    /// Number of codes.
     pub const COUNT: usize = Code::ServerBusy as usize + 1;
 
     /// All codes, each at the index of its discriminant.
@@ -167,8 +166,8 @@ impl Code {
         Code::ServerBusy,
     ];
 
-    /// Returns status, code and default message (protocol §14; messages as recorded from the
-    /// service, including the misspelling in `InvalidResourceName`).
+    /// Returns status, code and default message (protocol §14; messages as recorded from Azure, including the
+    /// misspelling in `InvalidResourceName`).
     #[rustfmt::skip]
     pub const fn facts(self) -> ErrorFacts {
         let (status, code, message) = match self {
@@ -242,9 +241,8 @@ impl Code {
         ErrorFacts { status, code, message }
     }
 
-    /// Whether a change set with a single operation reports the error without an index prefix: what
-    /// depends on the stored data (protocol §8.4) and, as seen of the service, a value that is too
-    /// large.
+    /// Returns whether a change set with a single operation reports this error without an index prefix. Errors that
+    /// depend on stored data have none (protocol §8.4), nor, as seen in Azure, does a value that is too large.
     pub const fn is_unnumbered_alone(self) -> bool {
         matches!(
             self,
@@ -260,22 +258,21 @@ impl Code {
 /// An error on its way to the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// The error code.
     pub code: Code,
     /// A message that replaces the default one.
     pub message: Option<Cow<'static, str>>,
     /// Index of the failed operation in its change set.
     pub index: Option<usize>,
-    /// The exact reason, for the log if the operator has enabled that. Never part of an answer,
-    /// because it could help attackers.
+    /// The exact reason, for the log if the operator has enabled it. Never sent to clients, because it could
+    /// help attackers.
     pub why: Option<Box<str>>,
 }
 
-/// Result of all stages of the pipeline.
+/// The result of every stage of the pipeline.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// Makes an error with a message other than the default of its code.
+    /// Makes an error with a message that replaces the default of its code.
     pub fn with_message(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
         Self { code, message: Some(message.into()), index: None, why: None }
     }
@@ -292,7 +289,7 @@ impl Error {
         self
     }
 
-    /// Returns the first line of the message for clients, without the index prefix.
+    /// Returns the first line of the message to the client, without the index prefix.
     pub fn text(&self) -> &str {
         match &self.message {
             Some(text) => text,

@@ -1,4 +1,4 @@
-//! What a request means, as pure functions over plain data: no I/O, no clock.
+//! Interprets requests of the Table protocol, as pure functions over plain data: no I/O, no clock.
 
 #![warn(unreachable_pub)]
 

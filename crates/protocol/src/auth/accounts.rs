@@ -1,4 +1,4 @@
-//! The accounts that a server serves: their keys and options.
+//! The accounts that a server serves, with their keys and options.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -14,12 +14,12 @@ use crate::request::target::Accounts;
 
 /// The well-known development account, built into every client library (protocol §10).
 pub const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
-/// Its key, which is public too.
+/// The public key of the development account.
 pub const DEVELOPMENT_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
-/// Builds the connection string for clients. `server` is `http://host:port` or `https://host:port`,
-/// `key` is in base64.
+/// Builds the connection string for clients. `server` is `http://host:port` or `https://host:port`; `key` is
+/// in base64.
 pub fn connection_string(server: &str, account: &str, key: &str) -> String {
     let scheme = server.split("://").next().unwrap_or_default();
     format!(
@@ -37,18 +37,17 @@ pub struct AccountKey {
 }
 
 impl AccountKey {
-    /// Makes a key. HMAC takes any length, so this never returns `None`.
+    /// Makes a key. HMAC accepts any length, so this never returns `None`.
     pub fn new(bytes: Vec<u8>) -> Option<Self> {
         let keyed = Hmac::new_from_slice(&bytes).ok()?;
         Some(Self { bytes, keyed })
     }
 
-    /// Returns the bytes of the key.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Computes the HMAC-SHA256 of a text that is given in pieces.
+    /// Computes the HMAC-SHA256 of a text that is passed in pieces.
     pub fn sign<'a>(&self, pieces: impl IntoIterator<Item = &'a str>) -> [u8; 32] {
         let mut mac = self.keyed.clone();
         pieces.into_iter().for_each(|piece| mac.update(piece.as_bytes()));
@@ -69,7 +68,7 @@ struct ServedAccount {
     keys: Vec<AccountKey>,
     cors: Arc<[CorsRule]>,
     requests_per_second: Option<NonZeroU32>,
-    /// Whether its clients may use extended queries.
+    /// Whether clients of the account may use extended queries.
     extended_queries: bool,
 }
 
@@ -100,13 +99,13 @@ pub enum AccountError {
 }
 
 impl AccountSet {
-    /// An empty set.
+    /// Returns an empty set.
     pub fn none(host_suffixes: Vec<String>) -> Self {
         Self { accounts: HashMap::new(), host_suffixes }
     }
 
-    /// Returns this set with other accounts added. An account without keys is disabled. If a name
-    /// is in both, the account of this set wins.
+    /// Returns this set with other accounts added. An account without keys is disabled. If both sets contain
+    /// a name, the account of this set wins.
     pub fn beside(&self, others: impl IntoIterator<Item = (String, Vec<AccountKey>)>) -> Self {
         let mut set = self.clone();
         for (name, keys) in others {
@@ -134,7 +133,7 @@ impl AccountSet {
         true
     }
 
-    /// A set with the well-known development account only.
+    /// Returns a set that contains only the well-known development account.
     pub fn development(host_suffixes: Vec<String>) -> Self {
         let key = STANDARD.decode(DEVELOPMENT_KEY).ok().and_then(AccountKey::new);
         let accounts = HashMap::from([(
@@ -144,7 +143,7 @@ impl AccountSet {
         Self { accounts, host_suffixes }
     }
 
-    /// Reads `name:key[:key2]`, several separated by `;` or line ends.
+    /// Parses `name:key[:key2]` entries, separated by `;` or line ends.
     ///
     /// # Errors
     /// [`AccountError`] for the first invalid account.
@@ -173,12 +172,12 @@ impl AccountSet {
         if set.accounts.is_empty() { Err(AccountError::Form(1)) } else { Ok(set) }
     }
 
-    /// Whether the account exists and is disabled.
+    /// Returns whether the account exists and is disabled.
     pub fn is_disabled(&self, account: &str) -> bool {
         self.accounts.get(account).is_some_and(|served| served.keys.is_empty())
     }
 
-    /// Returns the keys of an account. A signature by any of them is valid.
+    /// Returns the keys of an account. A signature by any of these keys is valid.
     pub fn keys(&self, account: &str) -> Option<&[AccountKey]> {
         self.accounts.get(account).map(|served| served.keys.as_slice())
     }
@@ -195,17 +194,17 @@ impl AccountSet {
         self.accounts.get(account).map(|served| Arc::clone(&served.cors)).unwrap_or_default()
     }
 
-    /// Returns the limit that an operator has set for an account, in requests per second.
+    /// Returns the request limit that an operator has set for an account, in requests per second.
     pub fn requests_per_second(&self, account: &str) -> Option<NonZeroU32> {
         self.accounts.get(account)?.requests_per_second
     }
 
-    /// Whether the clients of an account may use extended queries.
+    /// Returns whether the clients of an account may use extended queries.
     pub fn has_extended_queries(&self, account: &str) -> bool {
         self.accounts.get(account).is_some_and(|served| served.extended_queries)
     }
 
-    /// Returns the first account by name with its first key in base64, for a connection string.
+    /// Returns the first account by name, with its first key in base64, for a connection string.
     pub fn sample(&self) -> Option<(&str, String)> {
         let (name, served) = self.accounts.iter().min_by_key(|(name, _)| name.as_str())?;
         Some((name, STANDARD.encode(served.keys.first()?.bytes())))
@@ -222,7 +221,7 @@ impl Accounts for AccountSet {
     }
 }
 
-/// Whether a name has 3 to 24 lower-case letters and digits (protocol §1.1).
+/// Returns whether a name consists of 3 to 24 lower-case letters and digits (protocol §1.1).
 pub fn is_account_name(name: &str) -> bool {
     (3..=24).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
 }

@@ -10,8 +10,8 @@ use super::permissions::{Identity, Role};
 use crate::error::{Code, Error, Result};
 use crate::model::{TableName, Ticks};
 
-/// The accepted algorithms, all with public keys. `none` and HMAC are never accepted: anyone could
-/// sign with the public key as the HMAC secret.
+/// The accepted algorithms, all with public keys. `none` and HMAC are never accepted: with HMAC, anyone could
+/// sign with the public key as the secret.
 const ALGORITHMS: [Algorithm; 8] = [
     Algorithm::RS256,
     Algorithm::RS384,
@@ -24,21 +24,21 @@ const ALGORITHMS: [Algorithm; 8] = [
 ];
 /// Maximum bytes of a token.
 const MAX_TOKEN: usize = 16 * 1024;
-/// Seconds that the clock of the issuer may differ from ours.
+/// Seconds by which the issuer's clock may differ from ours.
 const LEEWAY: i64 = 60;
 
-/// A role of a principal: in one table, in one account, or in all accounts.
+/// A role of a principal in one table, in one account, or in all accounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignment {
     /// A subject, object id or application id, or one of a token's roles or groups.
     pub principal: String,
     pub role: Role,
     pub account: Option<String>,
-    /// In lower case. Only set together with an account.
+    /// The table's name in lower case. Only set together with an account.
     pub table: Option<String>,
 }
 
-/// Which tokens are trusted, and for what.
+/// The trusted issuer and audience, and the roles of principals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trust {
     pub issuer: String,
@@ -48,7 +48,7 @@ pub struct Trust {
     pub over_http: bool,
 }
 
-/// An invalid assignment in a list; holds its position, from 1.
+/// An invalid assignment in a list, with its position, counted from 1.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "assignment number {0} is not of the form principal=reader|contributor[@account[/table]], with names that accounts and tables can have"
@@ -56,7 +56,7 @@ pub struct Trust {
 pub struct AssignmentError(usize);
 
 impl Assignment {
-    /// Reads `principal=role[@account[/table]]`, several separated by `;`.
+    /// Parses `principal=role[@account[/table]]` entries, separated by `;`.
     pub fn parse_list(text: &str) -> Result<Vec<Self>, AssignmentError> {
         let given = text.split(';').map(str::trim).filter(|a| !a.is_empty());
         given.enumerate().map(|(at, one)| Self::parse(one).ok_or(AssignmentError(at + 1))).collect()
@@ -79,7 +79,7 @@ impl Assignment {
             Some((account, table)) => (Some(account), table),
         };
         let principal = principal.trim();
-        // An assignment for an impossible account name could never apply.
+        // An assignment to an invalid account name could never apply.
         let known = account.is_none_or(is_account_name);
         let table = table.map(TableName::parse).transpose().ok()?;
         (!principal.is_empty() && known).then(|| Self {
@@ -91,7 +91,7 @@ impl Assignment {
     }
 }
 
-/// A claim with one text or several. Some issuers write a list of one as its text.
+/// A claim that is one text or a list of texts. Some issuers write a list of one text as that text.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Texts {
@@ -108,7 +108,7 @@ impl Texts {
     }
 }
 
-/// A time in seconds, which may have a fraction.
+/// A time in seconds, possibly with a fraction.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Seconds {
@@ -117,7 +117,7 @@ enum Seconds {
 }
 
 impl Seconds {
-    /// Without the fraction.
+    /// Returns the seconds without the fraction.
     const fn whole(&self) -> i64 {
         match self {
             Self::Whole(seconds) => *seconds,
@@ -129,7 +129,7 @@ impl Seconds {
 /// The claims that are read from a token.
 #[derive(Debug, Deserialize)]
 struct Claims {
-    /// Must be a string: a list that contains our issuer is refused.
+    /// Must be a string: a list is refused even if it contains our issuer.
     #[serde(rename = "iss")]
     issuer: String,
     #[serde(rename = "aud")]
@@ -154,12 +154,12 @@ impl Claims {
     }
 }
 
-/// Returns the id of the key that a token claims to be signed with.
+/// Returns the id of the key that signed a token, according to the token's header.
 ///
 /// # Errors
-/// [`Code::InvalidAuthenticationInfo`] if the text is not a signed token; [`Code::TokenRefused`]
-/// for a token without a key id, with an algorithm that is not accepted, or with critical headers
-/// (`crit`), none of which are supported.
+/// [`Code::InvalidAuthenticationInfo`] if the text is not a signed token; [`Code::TokenRefused`] for a token
+/// without a key id, with an unaccepted algorithm, or with critical headers (`crit`), none of which are
+/// supported.
 pub fn key_id(token: &str) -> Result<String> {
     if token.len() > MAX_TOKEN {
         return Err(Code::InvalidAuthenticationInfo.into());
@@ -171,11 +171,11 @@ pub fn key_id(token: &str) -> Result<String> {
     }
 }
 
-/// Verifies a token and returns what its bearer may do in an account.
+/// Verifies a token and returns the permissions of its bearer in an account.
 ///
 /// # Errors
-/// [`Code::TokenRefused`] for a token that does not verify, is expired or not yet valid, or has
-/// another issuer or audience.
+/// [`Code::TokenRefused`] for a token that does not verify, that is expired or not yet valid, or that has a
+/// different issuer or audience.
 pub fn verify(token: &str, keys: &JwkSet, trust: &Trust, account: &str, now: Ticks) -> Result<Identity> {
     let refused = || Error::from(Code::TokenRefused);
     let header = decode_header(token).map_err(|_| refused())?;
@@ -204,8 +204,8 @@ pub fn verify(token: &str, keys: &JwkSet, trust: &Trust, account: &str, now: Tic
     Ok(Identity::Bearer { grants })
 }
 
-/// Whether the key may be used for signatures with this algorithm. A use or algorithm that the
-/// issuer does not state is not restricted.
+/// Returns whether the key may be used for signatures with this algorithm. A key without a stated use or
+/// algorithm is unrestricted.
 fn is_for(jwk: &Jwk, algorithm: Algorithm) -> bool {
     let for_signatures = matches!(jwk.common.public_key_use, None | Some(PublicKeyUse::Signature));
     for_signatures && jwk.common.key_algorithm.is_none_or(|own| own == KeyAlgorithm::from(algorithm))

@@ -1,5 +1,5 @@
-//! What a SAS says, field by field, and every reason to refuse it, for people who debug one. It never
-//! reveals a key, nor how a wrong signature would have to be.
+//! Explains a SAS field by field, with every reason to refuse it, for debugging. The explanation never
+//! reveals a key or the correct form of a wrong signature.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -23,11 +23,11 @@ pub struct SasQuestion {
     pub token: String,
     /// The path below the account.
     pub resource: String,
-    /// Without a method, no request is judged.
+    /// The method of the request. Without a method, the inspection checks the SAS alone.
     pub method: Option<String>,
 }
 
-/// What an inspection has found.
+/// The findings of an inspection.
 pub struct SasInspection {
     account: String,
     claim: Claim,
@@ -35,15 +35,15 @@ pub struct SasInspection {
     action: Option<JudgedAction>,
 }
 
-/// Whether the SAS allows a request.
+/// A request, and whether the SAS allows it.
 struct JudgedAction {
     action: Action,
     verdict: Result<()>,
 }
 
 impl SasQuestion {
-    /// Makes a question of a URL, or of a token and an account. `is_account` says which accounts
-    /// there are.
+    /// Makes a question from a URL, or from a token and an account. `is_account` returns whether an account
+    /// exists.
     pub fn new(url: &str, account: Option<&str>, is_account: impl Fn(&str) -> bool) -> Option<Self> {
         let (address, token) = url.split_once('?').unwrap_or(("", url));
         let (host, path) = match address.split_once("://") {
@@ -67,17 +67,17 @@ impl SasQuestion {
         Some(Self { account, token: token.trim().to_owned(), resource, method: None })
     }
 
-    /// Reads the SAS.
+    /// Parses the SAS.
     ///
     /// # Errors
-    /// [`Code::AuthenticationFailed`] for a token without a signature or one that is malformed.
+    /// [`Code::AuthenticationFailed`] for a token without a signature, or a malformed token.
     pub fn claim(&self) -> Result<Claim> {
         let options = Options::parse(&self.token)?;
         let none = || Error::from(Code::AuthenticationFailed).because("there is no sig in it");
         Claim::read(&options)?.ok_or_else(none)
     }
 
-    /// Inspects the SAS. `policies` are the stored ones of the table if the claim names one.
+    /// Inspects the SAS. `policies` are the stored policies of the table, if the SAS names one.
     pub fn inspect(
         &self,
         claim: Claim,
@@ -100,7 +100,7 @@ impl SasQuestion {
         Ok(SasInspection { account: self.account.clone(), claim, findings, action })
     }
 
-    /// Returns what the request is for; without an address, that is the table of the SAS.
+    /// Returns the resource of the request; without an address, the table of the SAS.
     fn resource(&self, claim: &Claim) -> Result<Resource> {
         let table = claim.fields().find(|(name, _)| *name == "tn").map(|(_, table)| table);
         let path = table.filter(|_| self.resource.is_empty()).unwrap_or(&self.resource);
@@ -140,8 +140,8 @@ fn verdict(identity: &Identity, action: Action, resource: &Resource) -> Result<(
     allows(identity, action, table.as_ref(), key)
 }
 
-/// Returns what a method does to a resource. An update without If-Match is an upsert; here it is an
-/// update, which needs less.
+/// Returns the action of a method on a resource. An update without If-Match is an upsert, but counts as an
+/// update here, which needs fewer permissions.
 fn action_of(method: &str, resource: &Resource, is_acl: bool) -> Option<Action> {
     Some(match (resource, method.to_ascii_uppercase().as_str()) {
         (Resource::Service, "GET") => Action::ReadService,
@@ -213,7 +213,7 @@ pub struct ActionReport {
 }
 
 impl SasInspection {
-    /// Returns the inspection as operators see it.
+    /// Returns the inspection in the form that operators see.
     pub fn report(&self) -> SasReport {
         let field = |(name, value): (&str, &str)| SasField {
             name: name.to_owned(),
@@ -237,7 +237,7 @@ impl SasInspection {
         }
     }
 
-    /// Whether the SAS is valid now and allows the request, if there is one.
+    /// Returns whether the SAS is valid now and, if there is a request, allows it.
     pub fn is_fine(&self) -> bool {
         self.findings.problems.is_empty() && self.action.as_ref().is_none_or(|action| action.verdict.is_ok())
     }
@@ -265,7 +265,7 @@ const fn words_of(action: Action) -> &'static str {
     }
 }
 
-/// Returns the meaning of a field in words.
+/// Describes the value of a field in words.
 fn meaning(name: &str, value: &str) -> String {
     let fixed = match name {
         "sv" => "the version of the service whose rules apply",
@@ -370,7 +370,7 @@ mod tests {
         let permissions = shown["fields"].as_array().unwrap().iter().find(|field| field["name"] == "sp");
         assert_eq!(permissions.unwrap()["meaning"], "read, add");
         assert!(!shown.to_string().contains("\"sig\""), "{shown}");
-        // Outside its range, and without the permission.
+        // This key is outside the range of the SAS, and the permission is missing.
         let beyond = url.replace("='a'", "='c'");
         assert_eq!(
             inspect(&beyond, Some("DELETE"), true, None)["action"]["code"],

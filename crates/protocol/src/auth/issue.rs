@@ -7,41 +7,41 @@ use super::sas::{Claim, addresses};
 use crate::codec::policies::read_time;
 use crate::model::TableName;
 
-/// Permissions of a table SAS: read, add, update, delete, in the order that the service requires.
+/// Permissions of a table SAS: read, add, update, delete, in the order that Azure requires.
 const ON_TABLE: &str = "raud";
-/// Permissions of an account SAS, in the order that the service prints them.
+/// Permissions of an account SAS, in the order that Azure prints them.
 const ON_ACCOUNT: &str = "rwdxylacuptfi";
 /// Services of an account: blobs, queues, tables, files.
 const SERVICES: &str = "bqtf";
 /// Kinds of resources: service, containers, objects.
 const RESOURCES: &str = "sco";
 
-/// What a SAS gives access to.
+/// The resources that a SAS gives access to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SasSubject {
-    /// One table, or a part of it.
+    /// One table, or a range of its keys.
     Table {
         table: String,
-        /// A stored access policy, which may supply the fields that are absent here.
+        /// A stored access policy, which may supply fields that are absent here.
         policy: Option<String>,
-        /// Start and end of the range, inclusive, each a partition key and a row key.
+        /// Start and end of the key range, both inclusive, each with a partition key and a row key.
         start: (Option<String>, Option<String>),
         end: (Option<String>, Option<String>),
     },
-    /// These kinds of resources in the account. Tables are the service `t`.
+    /// These resource types in these services of the account. `t` is the Table service.
     Account { services: String, resources: String },
 }
 
-/// The contents of a SAS that is not signed yet.
+/// The contents of an unsigned SAS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     pub subject: SasSubject,
-    /// Letters in any order; `None` only with a policy.
+    /// Permission letters in any order. `None` is valid only with a policy.
     pub permissions: Option<String>,
-    /// Times in the grammar of `read_time`.
+    /// Start time in the grammar of `read_time`.
     pub start: Option<String>,
     pub expiry: Option<String>,
-    /// An address or `low-high`.
+    /// An address, or a range `low-high`.
     pub ip: Option<String>,
     /// `https` or `https,http`.
     pub protocol: Option<String>,
@@ -95,7 +95,7 @@ impl Grant {
             .into_iter()
             .filter_map(|(name, value)| value.map(|value| (name.to_owned(), value)))
             .collect();
-        // All other mistakes were found before.
+        // All other mistakes have already been reported.
         let claim = Claim::new(fields, Vec::new());
         Ok(claim.map_err(|_| GrantError::Version(self.version.clone()))?.signed(account, key))
     }
@@ -173,17 +173,17 @@ impl Grant {
     }
 }
 
-/// Sorts the letters into the order of `known`; `None` for unknown letters, duplicates, and an
+/// Sorts the letters into the order of `known`. Returns `None` for unknown or duplicate letters and for an
 /// empty text.
 fn ordered(given: &str, known: &str) -> Option<String> {
     let kept: String = known.chars().filter(|letter| given.contains(*letter)).collect();
     (kept.len() == given.len() && !kept.is_empty()).then_some(kept)
 }
 
-/// Returns a time as given, or one that is a number of seconds, minutes, hours or days from now.
+/// Returns a time as given, or converts a number of seconds, minutes, hours or days from now.
 ///
 /// # Errors
-/// [`GrantError::Time`] for a number that is none or too large.
+/// [`GrantError::Time`] for an invalid or too large number.
 pub fn at_or_after(text: &str, now: DateTime<Utc>) -> Result<String, GrantError> {
     let unit = match text.chars().last() {
         Some('s') => 1,

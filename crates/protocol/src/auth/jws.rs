@@ -1,4 +1,4 @@
-//! Signatures of tokens, in the compact form of RFC 7515.
+//! Verifies token signatures in the compact serialization of RFC 7515.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -6,8 +6,8 @@ use jsonwebtoken::Algorithm;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, EllipticCurveKeyParameters, Jwk};
 use ring::signature::{self, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey};
 
-/// Returns the payload of a token that is signed with a key by an algorithm of the key's kind; `None` for any
-/// other. RSA keys have 2048 to 8192 bits.
+/// Returns the payload of a token that this key has signed with this algorithm, which must suit the kind of
+/// the key; otherwise `None`. RSA keys must have 2048 to 8192 bits.
 pub(super) fn payload(token: &str, jwk: &Jwk, algorithm: Algorithm) -> Option<Vec<u8>> {
     let (message, signature) = token.rsplit_once('.')?;
     let (_, payload) = message.split_once('.')?;
@@ -25,7 +25,7 @@ pub(super) fn payload(token: &str, jwk: &Jwk, algorithm: Algorithm) -> Option<Ve
     URL_SAFE_NO_PAD.decode(payload).ok()
 }
 
-/// Reads a number, which some issuers write with leading zeros.
+/// Decodes a number. Some issuers write leading zeros.
 fn number(text: &str) -> Option<Vec<u8>> {
     let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
     Some(bytes.into_iter().skip_while(|byte| *byte == 0).collect())
@@ -43,7 +43,7 @@ fn rsa(algorithm: Algorithm) -> Option<&'static RsaParameters> {
     }
 }
 
-/// The key as an uncompressed point.
+/// Returns the key as an uncompressed point.
 fn elliptic(key: &EllipticCurveKeyParameters, algorithm: Algorithm) -> Option<UnparsedPublicKey<Vec<u8>>> {
     let by: &signature::EcdsaVerificationAlgorithm = match (&key.curve, algorithm) {
         (EllipticCurve::P256, Algorithm::ES256) => &signature::ECDSA_P256_SHA256_FIXED,

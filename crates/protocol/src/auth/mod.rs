@@ -22,22 +22,22 @@ use crate::request::{Head, Resource, Target};
 /// The credentials of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credentials {
-    /// Verified credentials: the identity.
+    /// The identity, already verified.
     Verified(Identity),
-    /// A bearer token, to be verified with the keys of the issuer.
+    /// A bearer token, still to be verified with the issuer's keys.
     Token(String),
-    /// A SAS. To verify it, a stored policy may have to be read first.
+    /// A SAS. Its verification may first need a stored policy.
     Signature(sas::Claim),
 }
 
-/// Reads the credentials of a request, and verifies them unless that needs stored data or the keys
-/// of the issuer.
+/// Reads the credentials of a request, and verifies them unless the verification needs stored data or the
+/// issuer's keys.
 ///
 /// # Errors
 /// [`Code::AccountIsDisabled`]; [`Code::NoCredentials`], [`Code::TokenRefused`] or
 /// [`Code::AuthenticationFailed`] without credentials, depending on the version;
-/// [`Code::InvalidAuthenticationInfo`] for a malformed header; [`Code::AuthenticationFailed`] for a
-/// wrong signature, a date off by more than 15 minutes, or a bearer token in a version without them.
+/// [`Code::InvalidAuthenticationInfo`] for a malformed header; [`Code::AuthenticationFailed`] for a wrong
+/// signature, a date off by more than 15 minutes, or a bearer token in a version without bearer tokens.
 pub fn credentials(
     head: &Head,
     options: &Options,
@@ -66,8 +66,8 @@ pub fn credentials(
     Ok(Credentials::Verified(Identity::AccountKey))
 }
 
-/// Whether the version of a request has bearer tokens. Recorded for requests without a version; the
-/// documentation names the first one that has them.
+/// Returns whether the version of a request supports bearer tokens. The behaviour without a version is
+/// recorded; the first version with bearer tokens comes from the documentation.
 fn takes_tokens(head: &Head) -> bool {
     head.version().is_ok_and(|version| version.is_named() && version.at_least(BEARER))
 }
@@ -79,15 +79,15 @@ fn signature(head: &Head, options: &Options, target: &Target) -> Result<Credenti
     }
 }
 
-/// As recorded from the service: operations with XML bodies answer with another code than those on
-/// tables and entities (recorded for `comp=stats` only).
+/// Returns the error of a request without credentials. As recorded from Azure, operations with XML bodies
+/// return a different code from those on tables and entities (recorded for `comp=stats` only).
 fn without_credentials(head: &Head, options: &Options, target: &Target) -> Error {
     match head.version() {
         Ok(version) if version.is_named() && version.at_least(CHALLENGE) => match options.any_case("comp") {
             None => Code::NoCredentials.into(),
             Some(_) => Code::TokenRefused.into(),
         },
-        // As recorded from the service for a batch in which only the parts had signatures.
+        // As recorded from Azure for a batch in which only the parts have signatures.
         _ if target.resource == Resource::Batch => Error::from(Code::ResourceNotFound)
             .because("a batch has neither an Authorization header nor a signature in its own query"),
         _ => Error::from(Code::AuthenticationFailed)

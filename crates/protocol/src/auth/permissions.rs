@@ -1,10 +1,9 @@
-//! Authorization: what an identity may do, in which table and range of keys (protocol §10.5,
-//! §10.6).
+//! Authorization: the permissions of an identity in a table and a range of keys (protocol §10.5, §10.6).
 
 use crate::error::{Code, Result};
 use crate::model::{Key, TableName};
 
-/// What a request does, in the categories of permissions.
+/// The action of a request, by category of permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     ReadService,
@@ -22,14 +21,14 @@ pub enum Action {
 }
 
 impl Action {
-    /// Whether the action changes nothing.
+    /// Returns whether the action changes nothing.
     pub const fn is_read(self) -> bool {
         matches!(self, Action::ReadService | Action::ReadPolicies | Action::ListTables | Action::ReadEntities)
     }
 }
 
-/// The half-open range of keys from `lower` up to, but excluding, `upper`, ordered by PartitionKey,
-/// then RowKey. It represents inclusive bounds exactly, because keys hold no control characters.
+/// The half-open range of keys from `lower` up to, but excluding, `upper`, ordered by PartitionKey, then
+/// RowKey. The range represents inclusive bounds exactly, because keys contain no control characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRange {
     pub lower: Key,
@@ -37,7 +36,7 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
-    /// Builds the range of the fields `spk`, `srk`, `epk` and `erk`, which are inclusive.
+    /// Builds the range from the inclusive bounds in the fields `spk`, `srk`, `epk` and `erk`.
     pub fn from_bounds(
         start_partition: Option<&str>,
         start_row: Option<&str>,
@@ -52,12 +51,12 @@ impl KeyRange {
         Self { lower, upper }
     }
 
-    /// Whether every key is in the range.
+    /// Returns whether the range contains every key.
     pub fn is_everything(&self) -> bool {
         self.lower.partition.is_empty() && self.lower.row.is_empty() && self.upper.is_none()
     }
 
-    /// Whether a key is in the range.
+    /// Returns whether the range contains a key.
     pub(crate) fn contains(&self, key: &Key) -> bool {
         self.lower <= *key && self.upper.as_ref().is_none_or(|upper| key < upper)
     }
@@ -66,26 +65,26 @@ impl KeyRange {
 /// The role of a principal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Reads entities, lists tables.
+    /// Reads entities and lists tables.
     Reader,
-    /// Also writes entities, creates and deletes tables.
+    /// Also writes entities, and creates and deletes tables.
     Contributor,
 }
 
-/// Who sent a request, and what it may do.
+/// The sender of a request, with permissions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Identity {
-    /// A holder of one of the account's keys, who may do everything in it.
+    /// A holder of an account key, with all permissions in the account.
     AccountKey,
     /// A holder of a SAS for one table.
     TableSas {
-        /// Lower case.
+        /// The table's name in lower case.
         table: String,
         permissions: String,
         range: KeyRange,
     },
-    /// A holder of a bearer token. Each role is for the whole account or for one table, whose name
-    /// is in lower case.
+    /// A holder of a bearer token. Each role applies to the whole account or to one table, whose name is in
+    /// lower case.
     Bearer { grants: Vec<(Role, Option<String>)> },
     /// A holder of a SAS for the account.
     AccountSas { permissions: String, resource_types: String },
@@ -93,14 +92,13 @@ pub enum Identity {
     Operator { may_write: bool },
 }
 
-/// Checks whether `identity` may do `action`, with `table` and `key` if the action has them. All
+/// Checks whether `identity` has permission for `action`, with `table` and `key` if the action has them. All
 /// authorization goes through this function.
 ///
 /// # Errors
 /// [`Code::AuthorizationResourceTypeMismatch`], [`Code::AuthorizationPermissionMismatch`], or
-/// [`Code::AuthorizationFailure`] outside the table or range of the SAS, and for what no table SAS
-/// allows. A read outside the range
-/// is [`Code::ResourceNotFound`], as if the entity did not exist.
+/// [`Code::AuthorizationFailure`] outside the table or range of the SAS, and for actions that no table SAS
+/// allows. A read outside the range is [`Code::ResourceNotFound`], as if the entity did not exist.
 pub fn allows(
     identity: &Identity,
     action: Action,
@@ -122,8 +120,8 @@ pub fn allows(
                 Action::UpdateEntity => "u",
                 Action::UpsertEntity => "au",
                 Action::DeleteEntity => "d",
-                // No letter of a table SAS covers tables, policies or the service. As recorded, this is
-                // another error than that of a missing letter.
+                // No letter of a table SAS covers tables, policies or the service. As recorded, the error
+                // differs from that of a missing letter.
                 _ => return Err(Code::AuthorizationFailure.into()),
             };
             if table.is_none_or(|table| table.lower() != own) {
@@ -141,8 +139,8 @@ pub fn allows(
     }
 }
 
-/// Checks roles (protocol §10.7). Bearer tokens cannot access policies, as recorded from the
-/// service.
+/// Checks the roles of a bearer token (protocol §10.7). As recorded from Azure, bearer tokens cannot access
+/// policies.
 fn bearer(grants: &[(Role, Option<String>)], action: Action, table: Option<&TableName>) -> Result<()> {
     if matches!(action, Action::ReadPolicies | Action::WritePolicies) {
         return Err(Code::ResourceNotFound.into());
@@ -160,8 +158,7 @@ fn bearer(grants: &[(Role, Option<String>)], action: Action, table: Option<&Tabl
     }
 }
 
-/// Implements the table of protocol §10.6. Entities are objects (`o`); queries of entities accept
-/// `c` too.
+/// Implements the table of protocol §10.6. Entities are objects (`o`); entity queries also accept `c`.
 fn account_sas(permissions: &str, resource_types: &str, action: Action, key: Option<&Key>) -> Result<()> {
     let (types, alternatives): (&str, &[&str]) = match action {
         Action::ReadService => ("s", &["r"]),
@@ -194,8 +191,8 @@ fn has_all(permissions: &str, needed: &str) -> bool {
 }
 
 impl Identity {
-    /// Whether the identity is valid at the address of a table at all. A SAS for another table is
-    /// not (protocol §10.5).
+    /// Returns whether the identity is valid at the address of a table. A SAS for a different table is not
+    /// (protocol §10.5).
     pub fn is_of(&self, table: &str) -> bool {
         match self {
             Identity::TableSas { table: own, .. } => own.eq_ignore_ascii_case(table),
@@ -206,7 +203,7 @@ impl Identity {
         }
     }
 
-    /// Returns the range of keys that queries are limited to.
+    /// Returns the range of keys to which queries are limited.
     pub const fn range(&self) -> Option<&KeyRange> {
         match self {
             Identity::TableSas { range, .. } => Some(range),

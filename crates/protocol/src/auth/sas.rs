@@ -15,7 +15,7 @@ use crate::model::{TableName, Ticks};
 use crate::request::head::is_date;
 use crate::request::options::Options;
 
-/// Fields that a SAS for tables or accounts may have.
+/// The fields that a table SAS or an account SAS may have.
 const FIELDS: [&str; 18] = [
     "sv",
     "tn",
@@ -36,14 +36,14 @@ const FIELDS: [&str; 18] = [
     "api-version",
     "comp",
 ];
-/// Fields of the SAS of other services, and of user delegation SAS, which tables do not support: a
-/// SAS with one of them is refused.
+/// Fields of user delegation SAS and of the SAS of other services. Tables do not support them, so a SAS with
+/// one of them is refused.
 const FOREIGN: [&str; 14] = [
     "sr", "sdd", "snapshot", "rscc", "rscd", "rsce", "rscl", "rsct", "skoid", "sktid", "skt", "ske", "sks",
     "skv",
 ];
 
-/// A SAS as given in a query string, not verified.
+/// An unverified SAS, as given in a query string.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     fields: Vec<(String, String)>,
@@ -64,14 +64,14 @@ struct Terms {
     permissions: String,
 }
 
-/// What is right and wrong with a SAS.
+/// The result of checking a SAS completely.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SasFindings {
-    /// The position of the key that signed it.
+    /// The position of the key that signed the SAS.
     pub signed_by: Option<usize>,
-    /// Every reason to refuse it, the one that clients are answered first.
+    /// Every reason to refuse the SAS. The first one is the error that clients get.
     pub problems: Vec<Error>,
-    /// What it allows, if it has all that it needs to say so, valid or not.
+    /// The permissions of the SAS, valid or not, if its fields are sufficient to determine them.
     pub identity: Option<Identity>,
 }
 
@@ -91,15 +91,15 @@ impl Claim {
     /// Reads the SAS of a request, if it has one.
     ///
     /// # Errors
-    /// [`Code::AuthenticationFailed`] for duplicate fields, fields of other services, a mixture of
-    /// both kinds, and malformed values.
+    /// [`Code::AuthenticationFailed`] for duplicate fields, fields of other services, a mixture of both kinds
+    /// of SAS, and malformed values.
     pub fn read(options: &Options) -> Result<Option<Self>> {
         if options.get("sig").is_none() {
             return Ok(None);
         }
         let mut fields: Vec<(String, String)> = Vec::new();
         for (name, value) in options.pairs() {
-            // The retired SDK for Java repeats the resource types of an account SAS as its resource.
+            // The retired Java SDK repeats the resource types of an account SAS as its resource.
             let repeated = name == "sr" && options.get("srt") == Some(value);
             if FOREIGN.contains(&name) && !repeated {
                 return Err(failed(format!("{name} belongs to signatures of other services")));
@@ -118,7 +118,7 @@ impl Claim {
         Self::new(fields, signature).map(Some)
     }
 
-    /// Checks that the fields are well-formed together. The signature is verified or made later.
+    /// Checks that the combination of fields is well-formed. The signature is verified or computed later.
     pub(super) fn new(fields: Vec<(String, String)>, signature: Vec<u8>) -> Result<Self> {
         let field = |name: &str| fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
         let kind = match (field("tn"), field("ss").or(field("srt"))) {
@@ -146,7 +146,7 @@ impl Claim {
         self.fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
-    /// The field, or the empty text if absent, as in strings to sign.
+    /// Returns the field, or an empty text if it is absent, as in strings to sign.
     fn text(&self, name: &str) -> &str {
         self.field(name).unwrap_or_default()
     }
@@ -162,11 +162,10 @@ impl Claim {
             SasKind::Table(_) => &["ss", "srt", "ses"],
             SasKind::Account => &["tn", "spk", "srk", "epk", "erk", "si"],
         };
-        // UNVERIFIED: how the service treats an empty end.
+        // UNVERIFIED: Azure's behaviour for an empty end is not known.
         let ends = !["epk", "erk"].iter().any(|name| self.field(name) == Some(""));
         let ranged = (has("spk") || !has("srk")) && (has("epk") || !has("erk"));
-        // A field that the version does not sign must be refused, not ignored: anyone could add or
-        // remove it.
+        // A field that the version does not sign must be refused, not ignored: anyone could add or remove it.
         let restricted = (version >= "2015-04-05" || !(has("sip") || has("spr")))
             && (version >= "2020-12-06" || !has("ses"));
         let rules = [
@@ -186,7 +185,7 @@ impl Claim {
         }
     }
 
-    /// Returns the table and the stored access policy that the SAS refers to.
+    /// Returns the table and the stored access policy that the SAS names.
     pub fn policy(&self) -> Option<(&TableName, &str)> {
         match (&self.kind, self.field("si").filter(|id| !id.is_empty())) {
             (SasKind::Table(table), Some(id)) => Some((table, id)),
@@ -194,14 +193,14 @@ impl Claim {
         }
     }
 
-    /// Verifies the SAS and returns what it allows. `policies` are the stored ones of the table if
+    /// Verifies the SAS and returns its identity. `policies` are the stored policies of the table, if
     /// [`Claim::policy`] names one.
     ///
     /// # Errors
-    /// [`Code::AuthenticationFailed`] for a wrong signature, an unknown policy, a field in both SAS
-    /// and policy, and outside the validity period; [`Code::AuthorizationServiceMismatch`],
-    /// [`Code::AuthorizationProtocolMismatch`] and [`Code::AuthorizationSourceIpMismatch`] for uses
-    /// that the SAS excludes.
+    /// [`Code::AuthenticationFailed`] for a wrong signature, an unknown policy, a field in both the SAS and
+    /// the policy, and outside the validity period; [`Code::AuthorizationServiceMismatch`],
+    /// [`Code::AuthorizationProtocolMismatch`] and [`Code::AuthorizationSourceIpMismatch`] for uses that the
+    /// SAS excludes.
     pub fn verify(
         &self,
         account: &str,
@@ -217,8 +216,8 @@ impl Claim {
         self.identity(terms.permissions)
     }
 
-    /// Does what [`Claim::verify`] does, but goes on after an error, and so finds all of them. Without
-    /// the address of a client, any will do.
+    /// Checks the SAS like [`Claim::verify`], but continues after an error to find all of them. Without a
+    /// client address, every address is accepted.
     pub(crate) fn findings(
         &self,
         account: &str,
@@ -238,10 +237,10 @@ impl Claim {
         SasFindings { signed_by: signed_by.ok(), problems, identity }
     }
 
-    /// Returns the position of the key that signed this.
+    /// Returns the position of the key that signed the SAS.
     ///
     /// # Errors
-    /// [`Code::AuthenticationFailed`] if none of them did.
+    /// [`Code::AuthenticationFailed`] if none of the keys did.
     pub fn signed_by(&self, account: &str, keys: &[AccountKey]) -> Result<usize> {
         let text = self.string_to_sign(account);
         let signed = |key: &AccountKey| bool::from(key.sign([text.as_str()]).ct_eq(&self.signature));
@@ -253,14 +252,14 @@ impl Claim {
         keys.iter().position(signed).ok_or_else(unsigned)
     }
 
-    /// Returns the stored policy that the signature names, if it names one.
+    /// Returns the stored policy that the SAS names, if any.
     fn policy_among<'p>(&self, policies: &'p [Policy]) -> Result<Option<&'p Policy>> {
         let Some((table, id)) = self.policy() else { return Ok(None) };
         let unknown = || failed(format!("{} has no stored policy {id:?}", table.as_given()));
         policies.iter().find(|policy| policy.id == id).map(Some).ok_or_else(unknown)
     }
 
-    /// Returns the fields that may be in a stored policy.
+    /// Returns the fields that a stored policy may supply.
     fn terms(&self, policies: &[Policy]) -> Result<Terms> {
         let policy = self.policy_among(policies)?;
         let merged = |name: &str, stored: Option<&str>| -> Result<Option<String>> {
@@ -277,7 +276,7 @@ impl Claim {
         Ok(Terms { start, expiry, permissions })
     }
 
-    /// Returns what the holder of a valid signature with these permissions may do.
+    /// Returns the identity of the holder of a valid signature with these permissions.
     fn identity(&self, permissions: String) -> Result<Identity> {
         match &self.kind {
             SasKind::Table(_) if !is_permission(&permissions) => {
@@ -330,12 +329,12 @@ impl Claim {
         fields.map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Whether the SAS is for a table, not for the account.
+    /// Returns whether this is a table SAS rather than an account SAS.
     pub(crate) const fn is_of_table(&self) -> bool {
         matches!(self.kind, SasKind::Table(_))
     }
 
-    /// Builds the string to sign for this kind and version.
+    /// Builds the string to sign for the kind and version of this SAS.
     pub(crate) fn string_to_sign(&self, account: &str) -> String {
         let version = self.text("sv");
         let join = |names: &[&str]| names.iter().map(|n| self.text(n)).collect::<Vec<_>>().join("\n");
@@ -357,8 +356,8 @@ impl Claim {
     }
 }
 
-/// Reads one address or a range `low-high` of one address family. IPv4-mapped IPv6 addresses count
-/// as IPv4. A range with reversed ends is empty.
+/// Parses one address, or a range `low-high` of one address family. IPv4-mapped IPv6 addresses count as IPv4.
+/// A range with reversed ends is empty.
 pub(super) fn addresses(range: &str) -> Option<(IpAddr, IpAddr)> {
     let (low, high) = range.split_once('-').unwrap_or((range, range));
     let read = |text: &str| text.parse::<IpAddr>().ok().map(|address| address.to_canonical());
@@ -503,10 +502,10 @@ mod tests {
             ("::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "10.0.0.5", no),
             ("0.0.0.0-255.255.255.255", "::1", no),
             ("0.0.0.0-255.255.255.255", "10.0.0.5", yes),
-            // Reversed: the range is empty.
+            // Reversed ends: the range is empty.
             ("10.0.0.9-10.0.0.1", "10.0.0.5", no),
             ("2001:db8::ff-2001:db8::1", "2001:db8::5", no),
-            // Two address families: not a range.
+            // Two address families: invalid as a range.
             ("0.0.0.0-::1", "10.0.0.5", malformed),
             ("::1-255.255.255.255", "10.0.0.5", malformed),
             ("0.0.0.0-ffff::", "::1", malformed),

@@ -1,17 +1,16 @@
-//! How account keys are stored: sealed, that is, encrypted under the master key and bound to their
+//! The stored form of account keys. A stored key is sealed: encrypted under the master key and bound to its
 //! account and slot.
 //!
-//! A sealed key is a format byte (1), the nonce (24 bytes), and the key encrypted with
-//! XChaCha20-Poly1305 (16 bytes longer than the key). The associated data is the format byte, the
-//! digit of the slot and the name of the account, so a sealed key cannot be decrypted in another
-//! account or slot.
+//! A sealed key consists of a format byte (1), the nonce (24 bytes), and the key encrypted with
+//! XChaCha20-Poly1305 (16 bytes longer than the key). The associated data is the format byte, the digit of
+//! the slot and the name of the account, so a sealed key cannot be decrypted in a different account or slot.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 
-/// Bytes of a nonce. Random nonces of this length do not collide in practice.
+/// Length of a nonce in bytes. Random nonces of this length do not collide in practice.
 pub const NONCE: usize = 24;
 /// The format byte.
 const FORM: u8 = 1;
@@ -27,7 +26,7 @@ impl KeySlot {
     /// Both slots, in order.
     pub const BOTH: [KeySlot; 2] = [KeySlot::First, KeySlot::Second];
 
-    /// Returns 0 or 1, for arrays.
+    /// Returns 0 or 1, as an array index.
     pub fn index(self) -> usize {
         usize::from(self == KeySlot::Second)
     }
@@ -40,7 +39,7 @@ impl KeySlot {
     }
 }
 
-/// The key that account keys are encrypted under. `Debug` does not print it.
+/// The key that encrypts account keys. `Debug` does not print it.
 #[derive(Clone)]
 pub struct MasterKey(XChaCha20Poly1305);
 
@@ -51,21 +50,21 @@ impl std::fmt::Debug for MasterKey {
 }
 
 impl MasterKey {
-    /// Reads 32 bytes in base64; `None` for anything else.
+    /// Parses 32 bytes in base64. Returns `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = STANDARD.decode(text.trim()).ok()?;
         Some(Self(XChaCha20Poly1305::new_from_slice(&bytes).ok()?))
     }
 
-    /// Encrypts a key of an account. A nonce must never be reused.
+    /// Encrypts an account key. A nonce must never be reused.
     pub fn seal(&self, account: &str, slot: KeySlot, nonce: [u8; NONCE], key: &[u8]) -> Option<Vec<u8>> {
         let payload = Payload { msg: key, aad: &bound_to(account, slot) };
         let encrypted = self.0.encrypt(&XNonce::from(nonce), payload).ok()?;
         Some([&[FORM], &nonce[..], &encrypted].concat())
     }
 
-    /// Decrypts a key that [`MasterKey::seal`] sealed; `None` if it belongs to another master key,
-    /// account or slot, or was altered.
+    /// Decrypts a key that [`MasterKey::seal`] sealed. Returns `None` for a different master key, account or
+    /// slot, and for altered data.
     pub fn open(&self, account: &str, slot: KeySlot, sealed: &[u8]) -> Option<Vec<u8>> {
         let (nonce, encrypted) = sealed.strip_prefix(&[FORM])?.split_first_chunk::<NONCE>()?;
         let payload = Payload { msg: encrypted, aad: &bound_to(account, slot) };
@@ -76,14 +75,14 @@ impl MasterKey {
 /// The current master key and, while it is being replaced, the previous one.
 #[derive(Debug, Clone)]
 pub struct MasterKeys {
-    /// Encrypts, and is tried first to decrypt.
+    /// Encrypts all keys, and is the first to be tried for decryption.
     pub now: MasterKey,
     /// Only decrypts.
     pub old: Option<MasterKey>,
 }
 
 impl MasterKeys {
-    /// As [`MasterKey::open`], with either key.
+    /// Decrypts like [`MasterKey::open`], with either master key.
     pub fn open(&self, account: &str, slot: KeySlot, sealed: &[u8]) -> Option<Vec<u8>> {
         let old = || self.old.as_ref()?.open(account, slot, sealed);
         self.now.open(account, slot, sealed).or_else(old)
@@ -106,7 +105,7 @@ mod tests {
         std::array::from_fn(|i| i as u8)
     }
 
-    /// Computed by an independent program, from the text of the RFC.
+    /// Computed by an independent program from the text of the RFC.
     const VECTOR: &str = "01000102030405060708090a0b0c0d0e0f1011121314151617cc72cde2927531ce49aaef289693dddf2ba34e606c8e4d0a8f60c9fe1a4d161487bb09eb7d1dd47b9a6cbaf2a73d626f6ae2dd5b1ce99a41449d31620a20683a50b5826fb0e9f62fce79b1ed8ad878d1";
 
     #[test]

@@ -16,11 +16,11 @@ use crate::request::{Head, Target};
 /// Maximum difference between the date of a request and our clock, in seconds.
 const MAX_SKEW: i64 = 15 * 60;
 
-/// Buffer size for a decoded signature: 32 bytes, and one more that base64 decoding may touch
-/// before it sees the padding.
+/// Buffer size for a decoded signature: 32 bytes, and one more byte that base64 decoding may touch before it
+/// sees the padding.
 const SIGNATURE_BYTES: usize = 33;
 
-/// The scheme, which determines the string to sign.
+/// The authentication scheme, which determines the string to sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scheme {
     SharedKey,
@@ -37,7 +37,7 @@ pub(crate) struct AuthorizationHeader<'a> {
 }
 
 impl<'a> AuthorizationHeader<'a> {
-    /// Reads `SharedKey account:signature` or `SharedKeyLite account:signature`.
+    /// Parses `SharedKey account:signature` or `SharedKeyLite account:signature`.
     ///
     /// # Errors
     /// [`Code::InvalidAuthenticationInfo`] for anything else.
@@ -60,10 +60,10 @@ impl<'a> AuthorizationHeader<'a> {
     }
 }
 
-/// Checks that one of the account's keys signed this request, and that its date is recent.
+/// Checks that an account key signed this request, and that the request's date is recent.
 ///
 /// # Errors
-/// [`Code::AuthenticationFailed`], whatever the reason.
+/// [`Code::AuthenticationFailed`] for every reason.
 pub(crate) fn verify(
     credentials: &AuthorizationHeader<'_>,
     head: &Head,
@@ -105,8 +105,8 @@ fn failed(why: impl Into<Box<str>>) -> Error {
     Error::from(Code::AuthenticationFailed).because(why)
 }
 
-/// Returns the paths that clients may have signed: the path as sent, without the suffix for
-/// path-style secondary addresses, and the path of [`once_named`].
+/// Returns the paths that clients may have signed: the path as sent, without the suffix of path-style
+/// secondary addresses, and the path from [`once_named`].
 fn signed_paths<'a>(scheme: Scheme, head: &'a Head, target: &Target) -> impl Iterator<Item = Cow<'a, str>> {
     let primary = (target.secondary && target.path_style).then(|| head.path.replacen("-secondary", "", 1));
     let once_named = (scheme == Scheme::SharedKey).then(|| once_named(&head.path, target)).flatten();
@@ -115,10 +115,10 @@ fn signed_paths<'a>(scheme: Scheme, head: &'a Head, target: &Target) -> impl Ite
         .chain(once_named.map(Cow::Borrowed))
 }
 
-/// Returns the path after the development account. HashiCorp's SDK signs the path without the
-/// account name for this account only, so that the name is in the resource once instead of twice.
-/// Such a signature is equal to that of the same resource in host style, and of no other, unless
-/// the rest is itself a path-style address.
+/// Returns the path after the development account. For this account only, HashiCorp's SDK signs the path
+/// without the account name, so the resource contains the name once instead of twice. Such a signature equals
+/// that of the same resource in host style and of no other resource, unless the rest is itself a path-style
+/// address.
 fn once_named<'a>(path: &'a str, target: &Target) -> Option<&'a str> {
     let is_development = target.account == DEVELOPMENT_ACCOUNT && target.path_style && !target.secondary;
     let rest = path.strip_prefix('/').filter(|_| is_development)?.strip_prefix(DEVELOPMENT_ACCOUNT)?;
@@ -127,9 +127,9 @@ fn once_named<'a>(path: &'a str, target: &Target) -> Option<&'a str> {
     (!is_account).then_some(rest)
 }
 
-/// Returns the string to sign in pieces: for SharedKey `verb, Content-MD5, Content-Type, date,
-/// resource`, for SharedKeyLite `date, resource`, one per line (protocol §10.1, §10.2). The
-/// resource is `"/" + account + path + ("?comp=" + value, if given)` (§10.3).
+/// Returns the string to sign in pieces, one per line: `verb, Content-MD5, Content-Type, date, resource` for
+/// SharedKey, `date, resource` for SharedKeyLite (protocol §10.1, §10.2). The resource is `"/" + account +
+/// path + ("?comp=" + value, if given)` (§10.3).
 fn signed_pieces<'a>(
     scheme: Scheme,
     head: &'a Head,
@@ -144,7 +144,7 @@ fn signed_pieces<'a>(
     };
     let comp = head.query.split('&').find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
-        // The request is routed by the decoded name, so that is what counts here.
+        // The decoded name counts, because it also routes the request.
         percent_decode(name)?.eq_ignore_ascii_case("comp").then_some(value)
     });
     let (mark, value) = comp.map_or(("", ""), |value| ("?comp=", value));

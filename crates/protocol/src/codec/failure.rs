@@ -5,7 +5,7 @@ use super::xml::push_text;
 use crate::error::Error;
 use crate::model::Ticks;
 
-/// What an error body contains besides the error.
+/// The parts of an error body besides the error.
 #[derive(Debug, Clone, Copy)]
 pub struct ErrorContext<'a> {
     pub request_id: &'a str,
@@ -23,7 +23,7 @@ fn message(error: &Error, context: &ErrorContext<'_>) -> String {
     )
 }
 
-/// Prints `{"odata.error":…}`, the same at every metadata level.
+/// Prints `{"odata.error":…}`, which is the same at every metadata level.
 pub fn json(error: &Error, context: &ErrorContext<'_>) -> String {
     let mut out = String::with_capacity(256);
     out.push_str("{\"odata.error\":{\"code\":");
@@ -34,7 +34,7 @@ pub fn json(error: &Error, context: &ErrorContext<'_>) -> String {
     out
 }
 
-/// Prints `<m:error>`, the form of failed authentication and of XML operations.
+/// Prints `<m:error>`, the body of failed authentication and of XML operations.
 pub fn xml(error: &Error, context: &ErrorContext<'_>) -> String {
     let text = message(error, context);
     format!(
@@ -46,7 +46,7 @@ pub fn xml(error: &Error, context: &ErrorContext<'_>) -> String {
     )
 }
 
-/// Prints `<error>`, the form of errors of the table layer in XML since 2013-08-15.
+/// Prints `<error>`, the body of table-layer errors in XML since 2013-08-15.
 pub fn table_xml(error: &Error, context: &ErrorContext<'_>) -> String {
     format!(
         "<?xml version=\"1.0\" encoding=\"utf-8\"?><error \
@@ -57,7 +57,7 @@ pub fn table_xml(error: &Error, context: &ErrorContext<'_>) -> String {
     )
 }
 
-/// Prints `<error>` on several lines, the form in which the front end refuses versions.
+/// Prints `<error>` on several lines, the body with which the front end refuses versions.
 pub fn front_end_xml(error: &Error, context: &ErrorContext<'_>) -> String {
     format!(
         "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\" standalone=\"yes\"?>\r\n<error \
@@ -68,7 +68,7 @@ pub fn front_end_xml(error: &Error, context: &ErrorContext<'_>) -> String {
     )
 }
 
-/// Prints `<error>`, the form of errors in Atom before 2013-08-15: the message alone.
+/// Prints `<error>` with the message alone, the body of errors in Atom before 2013-08-15.
 pub fn atom(error: &Error) -> String {
     let prefix = error.index.map(|i| format!("{i}:")).unwrap_or_default();
     format!(
@@ -80,7 +80,7 @@ pub fn atom(error: &Error) -> String {
     )
 }
 
-/// Messages repeat what the client sent, with control characters.
+/// Escapes a message, which repeats the client's text with control characters.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     push_text(&mut out, text);

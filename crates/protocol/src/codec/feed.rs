@@ -1,4 +1,4 @@
-//! A page of entities, printed one by one while they are read (protocol §3.7).
+//! A page of entities, printed one by one as they are read (protocol §3.7).
 
 use super::atom::write::{Atom, Style};
 use super::json::write::{self as json, Metadata, MetadataContext, PageContext, Select};
@@ -13,8 +13,7 @@ pub enum FeedForm<'a> {
     Atom(Atom<'a>),
 }
 
-/// The owned equivalent, for a feed that outlives the borrowed request.
-/// is not.
+/// The owned equivalent of [`FeedForm`], for a feed that outlives the borrowed request.
 struct Outline {
     metadata: Metadata,
     base: String,
@@ -50,9 +49,9 @@ impl Outline {
     }
 }
 
-/// Entities after which their average size predicts that of the rest.
+/// Number of entities whose average size predicts that of the rest.
 const SAMPLE: usize = 16;
-/// Maximum bytes allocated in advance.
+/// Maximum number of bytes to allocate in advance.
 const MOST_ROOM: usize = 8 * 1024 * 1024;
 
 /// A page that is being printed.
@@ -65,7 +64,7 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Returns a page without entities; `hoped` of them are expected.
+    /// Returns a page without entities. `hoped` is the expected number of entities.
     pub fn open(form: FeedForm<'_>, hoped: usize) -> Self {
         let outline = Outline::of(form);
         let (FeedForm::Json(context) | FeedForm::Atom(Atom { context, .. })) = form;
@@ -88,7 +87,7 @@ impl Feed {
     /// Prints one more entity.
     ///
     /// # Errors
-    /// Only for a row that is not in stored form. Then the page cannot be used any more.
+    /// Only for a row that is not in stored form. The page is unusable afterwards.
     pub fn push(&mut self, entity: BorrowedEntity<'_>) -> Result<()> {
         let is_first = self.entities == 0;
         match self.outline.form() {

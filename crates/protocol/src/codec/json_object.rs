@@ -1,8 +1,8 @@
-//! The members of a JSON object, as slices of its text. There are three ways to read them:
+//! The members of a JSON object, as slices of its text. There are three readers:
 //!
-//! - [`each_stored_member`] for text that a JSON printer wrote: values are neither decoded nor checked;
-//! - [`each_plain_member`] for any text: fast, and it gives up where there are escapes, nesting or exponents;
-//! - [`each_member`] for any text: by the parser.
+//! - [`each_stored_member`], for text from a JSON printer, does not decode or check values.
+//! - [`each_plain_member`], for any text, is fast and gives up on escapes, nesting and exponents.
+//! - [`each_member`], for any text, uses the JSON parser.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,10 +14,10 @@ use serde_json::value::RawValue;
 
 use super::strings::clean_length;
 
-/// One member: its name and its value, both as JSON text.
+/// One member, with its name and its value as JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Member<'a> {
-    /// With its quotes.
+    /// The name with its quotes.
     pub name: &'a str,
     /// Whether the name contains a backslash.
     pub is_escaped: bool,
@@ -25,7 +25,7 @@ pub(crate) struct Member<'a> {
 }
 
 impl<'a> Member<'a> {
-    /// Returns the decoded name. `None` if it is not a string.
+    /// Returns the decoded name, or `None` if it is not a string.
     pub(crate) fn decoded_name(&self) -> Option<Cow<'a, str>> {
         if self.is_escaped {
             string(self.name)
@@ -35,15 +35,15 @@ impl<'a> Member<'a> {
     }
 }
 
-/// Passes the members of an object to `see` one by one; their values are not objects or arrays.
-/// `None` for other text, or as soon as `see` returns it.
+/// Passes the members of an object to `see` one by one. The values must not be objects or arrays. Returns
+/// `None` for any other text, and as soon as `see` returns `None`.
 pub(crate) fn each_stored_member<'a>(text: &'a str, see: impl FnMut(Member<'a>) -> Option<()>) -> Option<()> {
     scan::<false>(text, see)
 }
 
-/// Passes the members of an object whose strings have no escapes and whose values are no objects, arrays or
-/// numbers with exponents, as those of most bodies. `None` for every other text, valid or not: then what was
-/// passed is void.
+/// Passes the members of an object to `see`, as [`each_stored_member`] does, if no string has an escape and
+/// no value is an object, an array or a number with an exponent. Most bodies satisfy this. Returns `None` for
+/// every other text, valid or not; the caller must then discard the members it has received.
 pub(crate) fn each_plain_member<'a>(text: &'a str, see: impl FnMut(Member<'a>) -> Option<()>) -> Option<()> {
     scan::<true>(text, see)
 }
@@ -58,23 +58,22 @@ pub fn each_member<'a>(
     parser.end()
 }
 
-/// Returns the value after the first occurrence of `member`, a name with its quotes and its colon.
-/// In the text of a flat object this occurs only before a value: inside a string each quote follows
-/// a backslash, and no colon follows the end of a string that is a value. `None` without an
-/// occurrence, `Some(None)` if no value follows. Only the value need be UTF-8: nothing else is
-/// decoded.
+/// Returns the value after the first occurrence of `member`, a name with its quotes and its colon. In a flat
+/// object, this text occurs only before a value: inside a string a backslash precedes each quote, and no
+/// colon follows the end of a string value. Returns `None` without an occurrence, and `Some(None)` if no
+/// value follows. Only the value has to be UTF-8; nothing else is decoded.
 pub(crate) fn value_after<'a>(text: &'a [u8], member: &Finder<'_>) -> Option<Option<&'a str>> {
     let at = member.find(text)? + member.needle().len();
     let value = Scanner::<false> { bytes: text, at }.value();
     Some(value.and_then(|range| std::str::from_utf8(text.get(range)?).ok()))
 }
 
-/// Returns the value that begins at a position, as JSON text. `None` if there is none.
+/// Returns the value that begins at a position as JSON text, or `None` if there is no value.
 pub(crate) fn value_at(text: &str, at: usize) -> Option<&str> {
     text.get(Scanner::<false> { bytes: text.as_bytes(), at }.value()?)
 }
 
-/// Returns the content of a JSON string, borrowed if it has no escapes. `None` for anything else.
+/// Returns the content of a JSON string, borrowed if it has no escapes. Returns `None` for anything else.
 pub fn string(json: &str) -> Option<Cow<'_, str>> {
     let inner = json.strip_prefix('"')?.strip_suffix('"')?;
     if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
@@ -110,8 +109,8 @@ fn scan<'a, const CHECKED: bool>(text: &'a str, mut see: impl FnMut(Member<'a>) 
     }
 }
 
-/// A position in the text of a flat object. `CHECKED`: whether strings and values must be plain, or may be
-/// whatever a printer wrote.
+/// A position in the text of a flat object. `CHECKED` is whether the scanner checks that strings and values
+/// are plain; otherwise the text must come from a JSON printer.
 struct Scanner<'a, const CHECKED: bool> {
     bytes: &'a [u8],
     at: usize,
@@ -140,7 +139,7 @@ impl<const CHECKED: bool> Scanner<'_, CHECKED> {
         self.peek().is_none()
     }
 
-    /// Returns where a string is, and whether it contains a backslash.
+    /// Returns the range of a string, and whether the string contains a backslash.
     fn string(&mut self) -> Option<(Range<usize>, bool)> {
         self.expect(b'"')?;
         if CHECKED { Some((self.plain_string()?, false)) } else { self.printed_string() }
@@ -182,14 +181,14 @@ impl<const CHECKED: bool> Scanner<'_, CHECKED> {
     }
 }
 
-/// Returns the length of a number or word up to what follows it.
+/// Returns the length of a number or word, up to the next delimiter.
 fn printed_length(bytes: &[u8]) -> Option<usize> {
     let length = bytes.iter().position(|b| matches!(b, b',' | b'}' | b' ' | b'\n' | b'\r' | b'\t'))?;
     (length > 0).then_some(length)
 }
 
-/// Returns the length of a number without an exponent, or of a word of JSON. Callers check what follows, so
-/// neither continues after its end.
+/// Returns the length of a number without an exponent, or of a JSON word. Callers check the next byte, so
+/// numbers and words do not continue past this length.
 fn plain_length(first: u8, bytes: &[u8]) -> Option<usize> {
     if matches!(first, b'-' | b'0'..=b'9') {
         return number_length(bytes);
@@ -234,7 +233,7 @@ impl<'de, F: FnMut(Cow<'de, str>, &'de str) -> Result<(), String>> Visitor<'de> 
     }
 }
 
-/// A member name that borrows from the input if it has no escapes; serde's own `Cow` never borrows.
+/// A member name that borrows from the input if it has no escapes. Serde's own `Cow` never borrows.
 struct MemberName<'a>(Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for MemberName<'de> {
@@ -417,7 +416,7 @@ mod tests {
             let text = if wrapped { format!("{{{}}}", pieces.concat()) } else { pieces.concat() };
             if let Some(members) = plain(&text) {
                 let parsed: BTreeMap<String, &RawValue> = serde_json::from_str(&text).unwrap();
-                // Of members that occur twice, the map has the last.
+                // The map keeps the last of two members with the same name.
                 let last: BTreeMap<&str, &str> = members.into_iter().collect();
                 let parsed: BTreeMap<&str, &str> =
                     parsed.iter().map(|(name, raw)| (name.as_str(), raw.get())).collect();

@@ -1,4 +1,4 @@
-//! Entities to bytes and back. Knows neither SQL nor HTTP.
+//! Encodes and decodes entities. This module knows neither SQL nor HTTP.
 
 pub mod atom;
 pub mod failure;

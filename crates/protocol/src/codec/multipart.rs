@@ -1,4 +1,4 @@
-//! The multipart format of batches: reading and printing (protocol §8.2, §8.3).
+//! Reads and prints the multipart format of batches (protocol §8.2, §8.3).
 
 use std::borrow::Cow;
 
@@ -6,13 +6,13 @@ use memchr::memmem;
 
 use crate::error::{Code, Result};
 
-/// Headers in the order sent, names in lower case.
+/// Headers in the order sent, with names in lower case.
 pub(crate) type PartHeaders<'a> = Vec<(Cow<'a, str>, &'a str)>;
 
 impl Part<'_> {
     const EMPTY: Self = Self { headers: Vec::new(), content: &[] };
 
-    /// Whether there is nothing between its delimiters.
+    /// Returns whether the part has no content between its delimiters.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::EMPTY
     }
@@ -21,7 +21,7 @@ impl Part<'_> {
 /// One part of a multipart body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part<'a> {
-    /// MIME headers, names in lower case.
+    /// MIME headers, with names in lower case.
     pub headers: PartHeaders<'a>,
     /// The text after the empty line.
     pub content: &'a [u8],
@@ -32,13 +32,13 @@ pub struct Part<'a> {
 pub struct InnerRequest<'a> {
     pub method: &'a str,
     pub target: &'a str,
-    /// Headers of the request, names in lower case.
+    /// Headers of the request, with names in lower case.
     pub headers: PartHeaders<'a>,
     pub body: &'a [u8],
 }
 
-/// Maximum parts: one more than a change set may hold, so that the error of too many operations is
-/// reported.
+/// Maximum number of parts: one more than a change set may hold, so that an oversized change set is reported
+/// as such.
 pub const MAX_PARTS: usize = 101;
 
 /// Returns the boundary in a Content-Type, if it is multipart/mixed.
@@ -54,14 +54,13 @@ pub fn boundary(content_type: &str) -> Option<&str> {
     })
 }
 
-/// Splits a body at its boundary. Lines end with CRLF or LF. The first delimiter begins a line; every
-/// other one ends a part wherever it stands, as recorded, even inside a line. Text before the first
-/// and after the closing delimiter is ignored, and so are empty parts. Parsing stops after `MAX_PARTS`
-/// parts.
+/// Splits a body at its boundary. Lines end with CRLF or LF. The first delimiter begins a line; every other
+/// delimiter ends a part wherever it stands, even inside a line, as recorded. Text before the first and after
+/// the closing delimiter is ignored, as are empty parts. Parsing stops after `MAX_PARTS` parts.
 ///
 /// # Errors
-/// [`Code::InvalidInput`] without an opening delimiter, [`Code::BodyNotUnderstood`] with a part whose
-/// headers cannot be read.
+/// [`Code::InvalidInput`] without an opening delimiter, [`Code::BodyNotUnderstood`] for a part with
+/// unreadable headers.
 pub fn parts<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>> {
     let mut parts = Vec::new();
     let mut open: Option<usize> = None;
@@ -85,8 +84,8 @@ pub fn parts<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>> {
     }
     match open {
         None => Err(Code::InvalidInput.into()),
-        // The closing delimiter is missing: the last part ends with the body. If nothing follows,
-        // this was the closing delimiter without its dashes.
+        // The closing delimiter is missing, so the last part ends with the body. If nothing follows, this
+        // delimiter is the closing one without its dashes.
         Some(start) => {
             if let Some(last) = part(&body[start.min(body.len())..])? {
                 add(&mut parts, Some(last));
@@ -96,7 +95,7 @@ pub fn parts<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>> {
     }
 }
 
-/// Empty parts count only if there are no others.
+/// Adds a part. Empty parts count only if there are no others.
 fn add<'a>(parts: &mut Vec<Part<'a>>, part: Option<Part<'a>>) {
     match part {
         Some(part) => {
@@ -113,8 +112,8 @@ fn add<'a>(parts: &mut Vec<Part<'a>>, part: Option<Part<'a>>) {
 /// Parses the request in a part of type application/http.
 ///
 /// # Errors
-/// [`Code::InvalidInput`] for what is no HTTP request, [`Code::BodyNotUnderstood`] for one whose
-/// headers cannot be read.
+/// [`Code::InvalidInput`] for content that is not an HTTP request, [`Code::BodyNotUnderstood`] for unreadable
+/// headers.
 pub fn request<'a>(content: &'a [u8]) -> Result<InnerRequest<'a>> {
     let mut rest = content;
     while let Some(line) = lines(rest).next().filter(|l| l.start == l.end && l.next > l.start) {
@@ -140,7 +139,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Splits text before and after a character of one byte, if it contains it.
+/// Splits a text before and after the one-byte character at a position, if there is one.
 fn split_at_byte(text: &str, at: Option<usize>) -> Result<(&str, &str)> {
     let at = at.ok_or(Code::InvalidInput)?;
     Ok((&text[..at], &text[at + 1..]))
@@ -148,7 +147,7 @@ fn split_at_byte(text: &str, at: Option<usize>) -> Result<(&str, &str)> {
 
 struct Line {
     start: usize,
-    /// The end of the text, before CRLF or LF.
+    /// The end of the line's text, before CRLF or LF.
     end: usize,
     /// The start of the next line.
     next: usize,
@@ -178,8 +177,8 @@ struct Delimiter {
     next: usize,
 }
 
-/// Returns the delimiter whose dashes and boundary end at a position, unless other text follows on
-/// their line. It reads only blanks, so that a body of boundaries costs no more than any other.
+/// Returns the delimiter whose dashes and boundary end at a position, unless other text follows on the same
+/// line. Reads only blanks, so that a body full of boundaries costs no more than any other.
 fn delimiter(body: &[u8], end: usize) -> Option<Delimiter> {
     let closing = body[end..].starts_with(b"--");
     let rest = &body[if closing { end + 2 } else { end }..];
@@ -191,7 +190,7 @@ fn delimiter(body: &[u8], end: usize) -> Option<Delimiter> {
     }
 }
 
-/// The line break before a delimiter belongs to the delimiter.
+/// Returns the end of the content before a delimiter. The line break before a delimiter belongs to the delimiter.
 fn content_end(body: &[u8], delimiter_start: usize) -> usize {
     let before = &body[..delimiter_start];
     match before.strip_suffix(b"\n") {
@@ -200,7 +199,7 @@ fn content_end(body: &[u8], delimiter_start: usize) -> usize {
     }
 }
 
-/// `None` for an empty part.
+/// Parses a part. Returns `None` for an empty part.
 fn part(bytes: &[u8]) -> Result<Option<Part<'_>>> {
     if bytes.trim_ascii().is_empty() {
         return Ok(None);
@@ -209,9 +208,9 @@ fn part(bytes: &[u8]) -> Result<Option<Part<'_>>> {
     Ok(Some(Part { headers, content }))
 }
 
-/// Parses header lines up to an empty line, and returns what follows; `None` if they cannot be read.
-/// Without a body, the line break that belongs to the delimiter may end the empty line. Headers that
-/// run into a delimiter cannot be read: they may not be whole.
+/// Parses header lines up to an empty line and returns the remaining bytes, or `None` for unreadable headers.
+/// Without a body, the line break that belongs to the delimiter may end the empty line. Headers that run into
+/// a delimiter are unreadable, because they may be truncated.
 fn headers(bytes: &[u8]) -> Option<(PartHeaders<'_>, &[u8])> {
     const MAX_HEADERS: usize = 64;
     let mut headers = Vec::with_capacity(8);
@@ -231,8 +230,8 @@ fn header(line: &[u8]) -> Option<(Cow<'_, str>, &str)> {
     Some((in_lower_case(trimmed(&text[..colon])), trimmed(&text[colon + 1..])))
 }
 
-/// Header names of all parts of change sets, in lower case, so that a hundred parts need not
-/// allocate them.
+/// Common header names in the parts of change sets, in lower case, so that a hundred parts need not allocate
+/// them.
 const COMMON: [&str; 10] = [
     "accept",
     "content-id",
@@ -251,7 +250,7 @@ fn in_lower_case(name: &str) -> Cow<'_, str> {
     common.map_or_else(|| name.to_ascii_lowercase().into(), Cow::Borrowed)
 }
 
-/// Returns the text without white space around it; usually that is at most one space before it.
+/// Returns the text without surrounding white space, which is usually at most one leading space.
 fn trimmed(text: &str) -> &str {
     let text = text.strip_prefix(' ').unwrap_or(text);
     match text.as_bytes() {
@@ -264,16 +263,16 @@ fn utf8(bytes: &[u8]) -> Result<&str> {
     std::str::from_utf8(bytes).map_err(|_| Code::InvalidInput.into())
 }
 
-/// The answer to one operation in a batch response.
+/// The response to one operation of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InnerAnswer {
     pub status: u16,
-    /// Headers in the order they are printed.
+    /// Headers in the order in which they are printed.
     pub headers: Vec<(&'static str, Cow<'static, str>)>,
     pub body: Vec<u8>,
 }
 
-/// Prints a batch response around the answers to change sets, each with the boundary of its answers.
+/// Prints a batch response with the responses to change sets, each with its own boundary.
 pub fn change_sets_response(batch: &str, change_sets: &[(String, &[InnerAnswer])]) -> Vec<u8> {
     const LINES: usize = 64;
     let around = |boundary: &str| 2 * (LINES + batch.len() + boundary.len());
@@ -293,7 +292,7 @@ pub fn change_sets_response(batch: &str, change_sets: &[(String, &[InnerAnswer])
     out
 }
 
-/// Prints a batch response around the answer to a single query.
+/// Prints a batch response with the response to a single query.
 pub fn query_response(batch: &str, answer: &InnerAnswer) -> Vec<u8> {
     let mut out = Vec::with_capacity(room(answer, batch) + batch.len() + 8);
     push_answer(&mut out, batch, answer);
@@ -301,7 +300,7 @@ pub fn query_response(batch: &str, answer: &InnerAnswer) -> Vec<u8> {
     out
 }
 
-/// Returns the maximum bytes of a printed answer.
+/// Returns the maximum size of a printed response, in bytes.
 fn room(answer: &InnerAnswer, boundary: &str) -> usize {
     const LINES: usize = 160;
     let headers = answer.headers.iter().map(|(name, value)| name.len() + value.len() + 4);

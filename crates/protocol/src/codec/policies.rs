@@ -9,15 +9,15 @@ use crate::model::edm::is_within;
 
 /// Maximum policies of a table.
 const MAX_POLICIES: usize = 5;
-/// Maximum UTF-16 units of an id.
+/// Maximum length of an id in UTF-16 units.
 const MAX_ID: usize = 64;
 const DECLARATION: &str = "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\"?>";
 
-/// A stored access policy: fields that a SAS which names it may omit.
+/// A stored access policy. It supplies fields that a SAS naming the policy may omit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     pub id: String,
-    /// Canonical times, so that the stored JSON is readable.
+    /// Canonical times keep the stored JSON readable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,7 +26,7 @@ pub struct Policy {
     pub permission: Option<String>,
 }
 
-/// Reads a time as SAS and policies have it: a date, or a date and a time with a zone.
+/// Parses a time in the form that SAS and policies use: a date, or a date and a time with a zone.
 pub fn read_time(text: &str) -> Option<Ticks> {
     let zoned = match text.split_once('T') {
         None => true,
@@ -36,7 +36,7 @@ pub fn read_time(text: &str) -> Option<Ticks> {
     (zoned && fraction <= 7).then(|| Ticks::parse(text).ok()).flatten()
 }
 
-/// Whether a text is a subset of the permissions of tables, each once and in the order `raud`.
+/// Returns whether a text is a subset of the table permissions, each once and in the order `raud`.
 pub(crate) fn is_permission(text: &str) -> bool {
     let mut rest = "raud".chars();
     text.chars().all(|c| rest.any(|r| r == c))
@@ -88,7 +88,7 @@ fn policy(element: &Element) -> Result<Policy> {
     Ok(Policy { id, start: time("Start")?, expiry: time("Expiry")?, permission })
 }
 
-/// Prints the document as recorded: a byte order mark, times with seven digits, no element for an
+/// Prints the document as recorded: with a byte order mark, times with seven digits, and no element for an
 /// empty policy.
 pub fn write(policies: &[Policy]) -> String {
     let mut out = String::from(DECLARATION);
@@ -136,7 +136,7 @@ fn push(out: &mut String, name: &str, text: &str) {
 /// Prints the stored JSON.
 ///
 /// # Errors
-/// None for these types; the library requires it.
+/// None for these types. The serialization library requires the `Result`.
 pub fn to_stored(policies: &[Policy]) -> Result<String> {
     serde_json::to_string(policies).map_err(|_| Code::InternalError.into())
 }
@@ -144,7 +144,7 @@ pub fn to_stored(policies: &[Policy]) -> Result<String> {
 /// Reads the stored JSON.
 ///
 /// # Errors
-/// [`Code::InternalError`] for what [`to_stored`] did not print.
+/// [`Code::InternalError`] for text that [`to_stored`] did not print.
 pub fn from_stored(text: &str) -> Result<Vec<Policy>> {
     serde_json::from_str(text).map_err(|_| Code::InternalError.into())
 }

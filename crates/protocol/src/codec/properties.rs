@@ -1,5 +1,4 @@
-//! Service properties and stats as XML and as stored JSON (protocol §11.1,
-//! §11.2).
+//! Service properties and stats as XML and as stored JSON (protocol §11.1, §11.2).
 
 use serde::{Deserialize, Serialize};
 
@@ -9,8 +8,8 @@ use crate::model::Ticks;
 
 const DECLARATION: &str = "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\"?>";
 
-/// The properties of an account's table service, or those that a request sets. Analytics settings
-/// are stored and returned; they have no effect.
+/// The properties of an account's Table service, or those that a request sets. Analytics settings are stored
+/// and returned, but have no effect.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct ServiceProperties {
@@ -27,9 +26,9 @@ pub struct ServiceProperties {
 /// The layout of a document, which depends on the version of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// Before 2013-08-15: Logging and Metrics, always both.
+    /// Before 2013-08-15: Logging and Metrics, both always present.
     Metrics,
-    /// Since 2013-08-15; what a request omits stays unchanged.
+    /// Since 2013-08-15. Elements that a request omits stay unchanged.
     Cors,
 }
 
@@ -47,13 +46,13 @@ pub struct Logging {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct MetricsProperties {
     pub version: String,
-    /// `None` if disabled, else whether API operations are included.
+    /// Whether metrics include API operations; `None` if metrics are disabled.
     pub include_apis: Option<bool>,
-    /// Days, `None` if disabled.
+    /// Retention in days; `None` if disabled.
     pub retention: Option<u32>,
 }
 
-/// A CORS rule: which pages of other origins may send which requests.
+/// A CORS rule, which allows requests from pages of other origins.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CorsRule {
     pub methods: Vec<String>,
@@ -64,7 +63,7 @@ pub struct CorsRule {
 }
 
 const MAX_RULES: usize = 5;
-/// Returns the bytes of all rules, without markup.
+/// Maximum size of all CORS rules in bytes, without markup.
 const MAX_RULES_SIZE: usize = 2 * 1024;
 const MAX_ORIGINS: usize = 64;
 const MAX_ORIGIN: usize = 256;
@@ -73,18 +72,18 @@ const MAX_PREFIXED_HEADERS: usize = 2;
 const METHODS: [&str; 10] =
     ["DELETE", "GET", "HEAD", "MERGE", "POST", "OPTIONS", "PUT", "PATCH", "TRACE", "CONNECT"];
 
-/// Reads what a request sets; omitted elements stay unchanged, but in the old layout, which sets
-/// everything, they are disabled (protocol §3.6).
+/// Reads the properties that a request sets. Omitted elements stay unchanged, except in the old layout, which
+/// sets everything and therefore disables them (protocol §3.6).
 ///
 /// # Errors
-/// [`Code::InvalidXmlDocument`] for an invalid document, a duplicate element, more than five CORS
-/// rules or 2 KiB of them, and for retention of more than 365 days; [`Code::InvalidXmlNodeValue`]
-/// for invalid values in a CORS rule, and a version of analytics other than 1.0.
+/// [`Code::InvalidXmlDocument`] for an invalid document, a duplicate element, more than five CORS rules or 2
+/// KiB of them, and for retention of more than 365 days; [`Code::InvalidXmlNodeValue`] for invalid values in
+/// a CORS rule, and for an analytics version other than 1.0.
 pub fn read(body: &[u8], layout: Layout) -> Result<ServiceProperties> {
     elements(body).and_then(|elements| of_elements(&elements, layout))
 }
 
-/// Reads the document of a request that sets properties. Other than that of a peer, it must set something.
+/// Reads the document of a request that sets properties. Unlike a peer's document, it must set at least one.
 ///
 /// # Errors
 /// Those of [`read`]; [`Code::InvalidXmlDocument`] for a document without elements.
@@ -109,7 +108,7 @@ fn of_elements(elements: &[Element], layout: Layout) -> Result<ServiceProperties
     for element in elements {
         match (layout, element.name.as_str()) {
             (_, "Logging") => set(&mut properties.logging, logging(element)?)?,
-            // The old name is accepted in the new layout too (UNVERIFIED).
+            // The new layout accepts the old name too (UNVERIFIED).
             (_, "Metrics") | (Layout::Cors, "HourMetrics") => {
                 set(&mut properties.hour_metrics, metrics(element)?)?;
             }
@@ -124,7 +123,7 @@ fn of_elements(elements: &[Element], layout: Layout) -> Result<ServiceProperties
     })
 }
 
-/// Sets what was not set before.
+/// Sets a value once, and refuses a second one.
 fn set<T>(place: &mut Option<T>, value: T) -> Result<()> {
     match place.replace(value) {
         None => Ok(()),
@@ -133,8 +132,8 @@ fn set<T>(place: &mut Option<T>, value: T) -> Result<()> {
 }
 
 impl ServiceProperties {
-    /// Returns complete properties: what was not set gets these hourly metrics, and everything else
-    /// is disabled.
+    /// Returns complete properties. Missing hourly metrics get the given value, and every other missing
+    /// element is disabled.
     fn completed_by(self, hour_metrics: MetricsProperties) -> Self {
         Self {
             logging: Some(self.logging.unwrap_or_else(Logging::off)),
@@ -145,7 +144,7 @@ impl ServiceProperties {
     }
 }
 
-/// The only version of analytics.
+/// The only analytics version.
 const ANALYTICS: &str = "1.0";
 
 impl Logging {
@@ -155,7 +154,7 @@ impl Logging {
 }
 
 impl MetricsProperties {
-    /// The default hourly metrics of an account, as recorded.
+    /// Returns the default hourly metrics of an account, as recorded.
     fn hourly() -> Self {
         Self { version: ANALYTICS.into(), include_apis: Some(true), retention: Some(7) }
     }
@@ -255,7 +254,7 @@ fn headers_fit(headers: &[String]) -> bool {
     prefixed <= MAX_PREFIXED_HEADERS && headers.len() - prefixed <= MAX_LITERAL_HEADERS
 }
 
-/// Prints all properties as recorded; what was never set has its default.
+/// Prints all properties as recorded. Properties that were never set have their defaults.
 pub fn write(properties: &ServiceProperties, layout: Layout) -> String {
     let mut out = String::from(DECLARATION);
     out.push_str("<StorageServiceProperties>");
@@ -333,7 +332,7 @@ fn push_cors(out: &mut String, rules: &[CorsRule]) {
     out.push_str("</Cors>");
 }
 
-/// Joins names as recorded: literal ones first, then prefixes, each in the order sent.
+/// Joins header names as recorded: literal names first, then prefixes, each in the order sent.
 fn header_list(names: &[String]) -> String {
     let (prefixes, literals): (Vec<&str>, Vec<&str>) =
         names.iter().map(String::as_str).partition(|name| name.len() > 1 && name.ends_with('*'));
@@ -343,15 +342,15 @@ fn header_list(names: &[String]) -> String {
 /// The replication status of a secondary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replication {
-    /// All commits up to this time are visible.
+    /// All commits up to this time are visible on the secondary.
     Live(Ticks),
-    /// It answers, but has replayed nothing yet.
+    /// The secondary answers, but has replayed nothing yet.
     Bootstrap,
-    /// It does not answer.
+    /// The secondary does not answer.
     Unavailable,
 }
 
-/// Prints the stats of a secondary; the time is an RFC 1123 date, and empty if there is none.
+/// Prints the stats of a secondary. The time is an RFC 1123 date, or empty if there is none.
 pub fn write_stats(replication: Replication) -> String {
     let mut out = format!("{DECLARATION}<StorageServiceStats><GeoReplication>");
     let (status, time) = match replication {
@@ -365,11 +364,11 @@ pub fn write_stats(replication: Replication) -> String {
     out
 }
 
-/// Prints the stored JSON: one member for each element that is set, so that a partial update
-/// replaces members.
+/// Prints the stored JSON, with one member for each element that is set, so that a partial update replaces
+/// members.
 ///
 /// # Errors
-/// None for these types; the library requires it.
+/// None for these types. The serialization library requires the `Result`.
 pub fn to_stored(properties: &ServiceProperties) -> Result<String> {
     serde_json::to_string(properties).map_err(|_| Code::InternalError.into())
 }

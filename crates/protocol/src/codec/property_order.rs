@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::model::entity::PropertyOrder;
 use crate::model::names::ordinal;
 
-/// Returns the properties of a stored object in printing order.
+/// Returns the properties of a stored object in the order in which they are printed.
 pub fn fields(stored: &str, order: PropertyOrder) -> Result<Vec<StoredField<'_>>> {
     let mut fields = stored::fields(stored)?;
     if order == PropertyOrder::Ordinal {

@@ -1,20 +1,20 @@
-//! Members in the order of jsonb.
+//! Sorts members into the order of jsonb.
 //!
-//! PostgreSQL sorts members that come in another order, at a twentieth of the cost of a change set
-//! of inserts. Here it costs less, because the names are compared in place.
+//! PostgreSQL sorts members that arrive in a different order, which takes a twentieth of the cost of a change
+//! set of inserts. Sorting here costs less, because the names are compared in place.
 
 use super::json_object::{Member, each_stored_member};
 
 /// Initial capacity for members.
 const ROOM: usize = 32;
 
-/// Appends the text of an object with shorter names first, and names of one length ordered by their
-/// bytes. Other text, or an object that contains objects, is appended unchanged. Names with escapes
-/// may end up in the wrong place, which is allowed.
+/// Appends the text of an object with shorter names first, and names of equal length ordered by their bytes.
+/// Any other text, and an object that contains objects, is appended unchanged. Names with escapes may be
+/// misplaced, which is allowed.
 pub fn push_sorted(out: &mut Vec<u8>, text: &str) {
     match members(text) {
         Some(mut members) if !members.is_sorted_by_key(place) => {
-            // Stable, because the last of several members with one name counts.
+            // The sort is stable, because the last of several members with one name counts.
             members.sort_by_key(place);
             push_members(out, &members);
         }

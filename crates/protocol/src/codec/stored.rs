@@ -9,7 +9,7 @@
 //! | Double | number; a string where jsonb would alter it (-0.0, NaN, infinities, exponents) | always |
 //! | String with U+0000 | escaped string, see `escape` | `Edm.String` |
 //!
-//! jsonb reorders members, so an annotation may stand anywhere in the object.
+//! jsonb reorders members, so an annotation may be anywhere in the object.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,7 @@ use crate::model::{EdmType, EdmValue, Ticks, lexical};
 /// The suffix of the name of a property's annotation.
 pub const ANNOTATION: &str = "@odata.type";
 
-/// One property of a stored object; its value is not decoded.
+/// One property of a stored object. Its value is not decoded.
 #[derive(Debug)]
 pub struct StoredField<'a> {
     pub name: Cow<'a, str>,
@@ -75,7 +75,7 @@ fn push_member(out: &mut String, name: &str, value: BorrowedValue<'_>) {
     }
 }
 
-/// Whether JSON alone shows the type. A string may still have an annotation, see [`escape`].
+/// Returns whether the JSON alone determines the type. A string may still have an annotation, see [`escape`].
 const fn has_type_of_json(edm_type: EdmType) -> bool {
     matches!(edm_type, EdmType::String | EdmType::Boolean | EdmType::Int32)
 }
@@ -85,7 +85,7 @@ fn push_name(out: &mut String, name: &str) {
     out.push(':');
 }
 
-/// Appends a property's annotation and a comma. `name` needs no escapes, or has them.
+/// Appends a property's annotation and a comma. `name` must be escaped, unless it needs no escapes.
 pub(crate) fn push_annotation(out: &mut String, name: &str, edm_type: EdmType) {
     out.push('"');
     out.push_str(name);
@@ -95,15 +95,15 @@ pub(crate) fn push_annotation(out: &mut String, name: &str, edm_type: EdmType) {
     out.push_str("\",");
 }
 
-/// Returns the names of annotations that these properties could have with other values, but do not
-/// have with these. A merge must remove them from the stored object.
+/// Returns the names of the annotations that these properties do not have, but could have with other values.
+/// A merge must remove these annotations from the stored object.
 pub fn lacking_annotations(properties: &StoredProperties) -> Result<Vec<String>> {
     let is_plain = |field: &StoredField<'_>| has_type_of_json(field.edm_type) && !field.escaped;
     let fields = fields(properties.as_str())?;
     Ok(fields.iter().filter(|f| is_plain(f)).map(|f| format!("{}{ANNOTATION}", f.name)).collect())
 }
 
-/// Returns the bytes of properties in stored form, unless much has to be escaped.
+/// Estimates the size of properties in stored form, in bytes. Many escapes can exceed the estimate.
 fn room<N: AsRef<str>, V: Value>(properties: &[(N, V)]) -> usize {
     let value = |value: BorrowedValue<'_>| match value {
         BorrowedValue::Text { text, .. } => text.len(),
@@ -135,8 +135,8 @@ fn push_value(out: &mut String, value: &EdmValue) {
     }
 }
 
-/// Escapes U+0000 as U+0001 U+0001 and U+0001 as U+0001 U+0002, so that text with U+0000, which
-/// jsonb cannot hold, keeps its order among escaped texts.
+/// Escapes U+0000 as U+0001 U+0001, and U+0001 as U+0001 U+0002. jsonb cannot store U+0000; escaped texts
+/// keep their order.
 pub fn escape(text: &str) -> String {
     text.replace('\u{1}', "\u{1}\u{2}").replace('\u{0}', "\u{1}\u{1}")
 }
@@ -153,7 +153,7 @@ fn unescape(text: &str) -> String {
     out
 }
 
-/// Returns the properties of a stored object, in its order.
+/// Returns the properties of a stored object, in the object's order.
 ///
 /// # Errors
 /// [`Code::InternalError`] for text that is not in stored form.
@@ -182,7 +182,7 @@ fn read_fields(text: &str) -> Option<Vec<StoredField<'_>>> {
     Some(fields)
 }
 
-/// Returns the type of a value without annotation.
+/// Returns the type of a value without an annotation.
 fn plain_type(raw: &str) -> Option<EdmType> {
     Some(match raw.as_bytes().first()? {
         b't' | b'f' => EdmType::Boolean,
@@ -192,8 +192,8 @@ fn plain_type(raw: &str) -> Option<EdmType> {
     })
 }
 
-/// Assigns the types in annotations to the fields. Both have the same order in either database, so
-/// each search starts where the last annotation was found.
+/// Assigns the types in annotations to the fields. Fields and annotations have the same order in both
+/// databases, so each search starts where the last annotation was found.
 fn annotate(fields: &mut [StoredField<'_>], types: &[(Cow<'_, str>, EdmType)]) {
     let mut from = 0;
     for (name, edm_type) in types {
@@ -221,7 +221,7 @@ pub fn decode(stored: &StoredProperties) -> Result<Properties> {
         .collect()
 }
 
-/// Decodes the properties that `names` lists. The others are skipped.
+/// Decodes the properties in `wanted`, and skips all others.
 ///
 /// # Errors
 /// [`Code::InternalError`] for text that is not in stored form.
@@ -244,7 +244,7 @@ pub struct PropertyFinder<'n> {
 }
 
 impl<'n> PropertyFinder<'n> {
-    /// Returns a finder of this property.
+    /// Returns a finder for this property.
     pub fn new(name: &'n str) -> Self {
         let finder = |suffix: &str| {
             let mut member = String::new();
@@ -255,7 +255,7 @@ impl<'n> PropertyFinder<'n> {
         Self { name, member: finder(""), annotation: finder(ANNOTATION) }
     }
 
-    /// `None` without the property, `Some(None)` if it is not in stored form.
+    /// Returns `None` without the property, and `Some(None)` if it is not in stored form.
     fn value(&self, stored: &[u8]) -> Option<Option<EdmValue>> {
         let raw = value_after(stored, &self.member)?;
         let read = || {
@@ -306,7 +306,7 @@ pub(crate) mod tests {
     use proptest::prelude::*;
     use uuid::Uuid;
 
-    /// Any value that the model allows.
+    /// Generates any value that the model allows.
     pub(crate) fn any_value() -> impl Strategy<Value = EdmValue> {
         prop_oneof![
             any::<String>().prop_map(EdmValue::String),
@@ -323,7 +323,7 @@ pub(crate) mod tests {
         ]
     }
 
-    /// Equality that takes NaN for itself and distinguishes the zeros.
+    /// Compares values; NaN equals itself, and the two zeros differ.
     pub(crate) fn same(a: &EdmValue, b: &EdmValue) -> bool {
         match (a, b) {
             (EdmValue::Double(a), EdmValue::Double(b)) => {
@@ -413,7 +413,7 @@ pub(crate) mod tests {
             properties.push(("P".into(), EdmValue::String(members.into())));
             let mut text = encode(&properties).as_str().to_owned();
             if spaced {
-                // As jsonb prints it.
+                // The text as jsonb prints it.
                 let parsed: serde_json::Value = serde_json::from_str(&text).unwrap();
                 text = parsed.to_string().replace("\":", "\": ");
             }

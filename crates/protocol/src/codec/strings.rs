@@ -1,6 +1,6 @@
 //! Prints JSON strings.
 
-/// Appends a JSON string that is known to need no escapes.
+/// Appends a JSON string that needs no escapes.
 pub(crate) fn push_plain(out: &mut String, text: &str) {
     out.push('"');
     out.push_str(text);
@@ -26,8 +26,8 @@ pub(crate) fn push_escaped(out: &mut String, text: &str) {
     }
 }
 
-/// Returns the number of bytes before the first that must be escaped in JSON: a quote, a backslash
-/// or a control character.
+/// Returns the number of bytes before the first one that must be escaped in JSON: a quote, a backslash or a
+/// control character.
 pub(crate) fn clean_length(bytes: &[u8]) -> usize {
     let (blocks, _) = bytes.as_chunks::<BLOCK>();
     let is_clean = |block: &&[u8; BLOCK]| !block.iter().fold(false, |found, byte| found | is_escaped(byte));
@@ -35,10 +35,10 @@ pub(crate) fn clean_length(bytes: &[u8]) -> usize {
     bytes[clean..].iter().position(is_escaped).map_or(bytes.len(), |at| clean + at)
 }
 
-/// Bytes that are compared together.
+/// Number of bytes that are compared together.
 const BLOCK: usize = 16;
 
-/// Whether a byte must be escaped in a JSON string. Without branches, so that blocks are compared at once.
+/// Returns whether a byte must be escaped in a JSON string. It is branch-free, so that a block is compared at once.
 fn is_escaped(byte: &u8) -> bool {
     (*byte < b' ') | (*byte == b'"') | (*byte == b'\\')
 }

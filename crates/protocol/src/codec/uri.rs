@@ -1,18 +1,18 @@
-//! Addresses of entities as text (protocol §2.2, Location encoding).
+//! Prints the addresses of entities (protocol §2.2, Location encoding).
 
 use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// Escapes everything but the unreserved characters of RFC 3986, as recorded; quotes stay unescaped
-/// and doubled.
+/// Escapes everything but the unreserved characters of RFC 3986, as recorded. Quotes are doubled instead of
+/// escaped.
 const ESCAPED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'\'');
 
-/// The same and quotes, if those do not belong to the syntax.
+/// Also escapes quotes, for text in which quotes are not part of the syntax.
 const ESCAPED_WITH_QUOTES: &AsciiSet = &ESCAPED.add(b'\'');
 
-/// Characters that an address cannot contain.
+/// Characters that are invalid in an address.
 const NOT_IN_ADDRESSES: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -26,7 +26,7 @@ const NOT_IN_ADDRESSES: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// Returns `T(PartitionKey='p',RowKey='r')`, keys escaped.
+/// Returns `T(PartitionKey='p',RowKey='r')` with percent-encoded keys.
 pub fn entity_address(table: &str, partition: &str, row: &str) -> String {
     let mut out = String::with_capacity(table.len() + key_room(partition, row));
     out.push_str(table);
@@ -34,12 +34,12 @@ pub fn entity_address(table: &str, partition: &str, row: &str) -> String {
     out
 }
 
-/// Returns the bytes that [`push_key`] appends, unless much has to be escaped.
+/// Estimates the number of bytes that [`push_key`] appends. Many escapes can exceed the estimate.
 pub(crate) const fn key_room(partition: &str, row: &str) -> usize {
     32 + partition.len() + row.len()
 }
 
-/// Appends `(PartitionKey='p',RowKey='r')`, keys escaped. The result needs no escapes in JSON.
+/// Appends `(PartitionKey='p',RowKey='r')` with percent-encoded keys. The result needs no escapes in JSON.
 pub(crate) fn push_key(out: &mut String, partition: &str, row: &str) {
     out.push_str("(PartitionKey='");
     push_literal(out, partition);
@@ -50,23 +50,23 @@ pub(crate) fn push_key(out: &mut String, partition: &str, row: &str) {
 
 fn push_literal(out: &mut String, key: &str) {
     for piece in utf8_percent_encode(key, ESCAPED_WITH_QUOTES) {
-        // Only a quote has this escape.
+        // Only a quote is encoded as `%27`.
         out.push_str(if piece == "%27" { "''" } else { piece });
     }
 }
 
-/// Escapes a value of a query string.
+/// Percent-encodes a value for a query string.
 pub fn escape(text: &str) -> String {
     utf8_percent_encode(text, ESCAPED_WITH_QUOTES).to_string()
 }
 
-/// Escapes only what an address cannot contain, so that the text stays readable.
+/// Percent-encodes only characters that are invalid in an address, so that the text stays readable.
 pub(crate) fn escape_lightly(text: &str) -> String {
     utf8_percent_encode(text, NOT_IN_ADDRESSES).to_string()
 }
 
-/// Decodes percent escapes exactly once; `None` for a broken escape and for
-/// bytes that are not UTF-8.
+/// Percent-decodes a text exactly once. Returns `None` for an invalid escape and for bytes that are not
+/// UTF-8.
 pub fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
     let bytes = text.as_bytes();
     let hex = |b: Option<&u8>| b.is_some_and(u8::is_ascii_hexdigit);

@@ -1,4 +1,4 @@
-//! Custom properties in a body, converted to stored form as soon as they are checked.
+//! Custom properties of a body, converted to stored form as soon as they are validated.
 
 use std::borrow::Cow;
 
@@ -11,12 +11,12 @@ use crate::model::names::ordinal;
 /// The value of a property in a body.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Given<'a> {
-    /// A string without characters that must be escaped in JSON.
+    /// A string that needs no escapes in JSON.
     Plain(&'a str),
     Read(EdmValue),
 }
 
-/// Custom properties in the order of a body; names are unique.
+/// Custom properties in the order of a body, with unique names.
 pub type GivenProperties<'a> = Vec<(Cow<'a, str>, Given<'a>)>;
 
 impl Value for Given<'_> {
@@ -37,9 +37,8 @@ impl From<Given<'_>> for EdmValue {
     }
 }
 
-/// Custom properties that satisfy the rules which need no stored state (protocol §5.7). Kept in
-/// stored form: a change set of a hundred entities holds a hundred texts instead of all their
-/// values.
+/// Custom properties that satisfy every rule that needs no stored state (protocol §5.7). They are kept in
+/// stored form, so a change set of a hundred entities holds a hundred texts instead of all the values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValidatedProperties {
     stored: StoredProperties,
@@ -48,12 +47,12 @@ pub struct ValidatedProperties {
 }
 
 impl ValidatedProperties {
-    /// Checks properties, in which reading may have found a flaw, and prints them. `keys`: the size
+    /// Checks properties and encodes them. `flaw` is the error that the parser deferred; `keys` is the size
     /// of the entity's keys.
     ///
     /// # Errors
-    /// In the order of protocol §5.9: those of [`entity::check_names`], the flaw,
-    /// those of [`entity::check_size`], and those of [`entity::check_values`].
+    /// In the order of protocol §5.9: those of [`entity::check_names`], the flaw, those of
+    /// [`entity::check_size`], and those of [`entity::check_values`].
     pub fn new<N: AsRef<str>, V: Value>(
         keys: usize,
         properties: &[(N, V)],
@@ -63,7 +62,7 @@ impl ValidatedProperties {
         Ok(Self::of(properties, size))
     }
 
-    /// As [`ValidatedProperties::new`], but the properties are stored in the order of their names.
+    /// Checks and encodes like [`ValidatedProperties::new`], but orders the properties by name.
     pub(crate) fn in_ordinal_order<N: AsRef<str>, V: Value>(
         keys: usize,
         properties: &mut [(N, V)],
@@ -78,28 +77,28 @@ impl ValidatedProperties {
         Self { stored: stored::encode(properties), count: properties.len(), size }
     }
 
-    /// Returns what an entity with exactly these properties stores.
+    /// Returns the stored form of an entity with exactly these properties.
     pub const fn stored(&self) -> &StoredProperties {
         &self.stored
     }
 
-    /// Returns what an entity with exactly these properties stores.
+    /// Returns the stored form of an entity with exactly these properties.
     pub fn into_stored(self) -> StoredProperties {
         self.stored
     }
 
-    /// Returns their number.
+    /// Returns the number of properties.
     pub(crate) const fn count(&self) -> usize {
         self.count
     }
 
-    /// Returns their size, see [`entity::counted`].
+    /// Returns the size of the properties, see [`entity::counted`].
     pub(crate) const fn size(&self) -> usize {
         self.size
     }
 }
 
-/// Returns the size of properties that passed the checks.
+/// Checks properties and returns their size.
 fn check<N: AsRef<str>, V: Value>(keys: usize, properties: &[(N, V)], flaw: Option<Error>) -> Result<usize> {
     entity::check_names(properties)?;
     flaw.map_or(Ok(()), Err)?;
@@ -110,7 +109,7 @@ fn check<N: AsRef<str>, V: Value>(keys: usize, properties: &[(N, V)], flaw: Opti
 }
 
 impl Default for ValidatedProperties {
-    /// No properties.
+    /// Returns an empty set of properties.
     fn default() -> Self {
         Self { stored: StoredProperties::default(), count: 0, size: 0 }
     }

@@ -1,7 +1,7 @@
-//! Small XML documents as trees (protocol §3.5, §4.6, §11.1).
+//! Parses small XML documents into trees (protocol §3.5, §4.6, §11.1).
 //!
-//! Prefixes must be declared; the readers of documents decide which namespaces matter. Document
-//! types, and so every entity but the five that XML predefines, are refused.
+//! Prefixes must be declared. The readers of documents decide which namespaces matter. Document types are
+//! refused, and thereby every entity except the five that XML predefines.
 
 use quick_xml::Reader;
 use quick_xml::XmlVersion;
@@ -12,9 +12,9 @@ use quick_xml::name::{self, NamespaceResolver, ResolveResult};
 const MAX_DEPTH: usize = 32;
 /// Maximum elements of a document.
 const MAX_ELEMENTS: usize = 20_000;
-/// Maximum attributes of an element: each is compared with those before it.
+/// Maximum number of attributes of an element. Each is compared with those before it.
 const MAX_ATTRIBUTES: usize = 64;
-/// Maximum declarations of namespaces in scope.
+/// Maximum number of namespace declarations in scope.
 const MAX_NAMESPACES: usize = 64;
 
 /// The namespace of a name.
@@ -33,7 +33,7 @@ pub enum Namespace {
 }
 
 impl Namespace {
-    /// The namespace of the prefix.
+    /// Returns the namespace that a prefix resolves to.
     fn of(resolved: &ResolveResult<'_>) -> Result<Self, Malformed> {
         match resolved {
             ResolveResult::Unbound => Ok(Namespace::None),
@@ -49,13 +49,12 @@ impl Namespace {
     }
 }
 
-/// An element with its content. The text is everything between its tags that is not inside a child,
-/// unaltered.
+/// An element with its content. Its text is everything between its tags outside of children, unaltered.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Element {
     pub namespace: Namespace,
     pub name: String,
-    /// Without declarations of namespaces.
+    /// The attributes, without namespace declarations.
     pub attributes: Vec<Attribute>,
     pub text: String,
     pub children: Vec<Element>,
@@ -69,7 +68,7 @@ pub struct Attribute {
     pub value: String,
 }
 
-/// Not a valid document.
+/// The error for an invalid document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -79,7 +78,7 @@ impl Element {
         self.children.iter().find(|child| child.name == name)
     }
 
-    /// Whether this is its name.
+    /// Returns whether the element has this name.
     pub(crate) fn is(&self, namespace: Namespace, name: &str) -> bool {
         self.namespace == namespace && self.name == name
     }
@@ -90,25 +89,25 @@ impl Element {
         found.map(|attribute| attribute.value.as_str())
     }
 
-    /// Whether its text and attributes, and those of its children, contain only characters that XML
-    /// can represent.
+    /// Returns whether the text and attributes of the element and its children contain only characters that
+    /// XML can represent.
     fn holds_only_xml(&self) -> bool {
         let values = self.attributes.iter().map(|attribute| &attribute.value);
         !values.chain([&self.text]).any(|text| text.contains(is_foreign))
             && self.children.iter().all(Self::holds_only_xml)
     }
 
-    /// Returns the text without white space around it.
+    /// Returns the text without surrounding white space.
     pub(crate) fn trimmed(&self) -> &str {
         self.text.trim()
     }
 }
 
-/// Parses a document: one element, perhaps after a declaration.
+/// Parses a document, which is one element, optionally after a declaration.
 ///
 /// # Errors
-/// [`Malformed`] for documents that are not well-formed, undeclared prefixes, document types, and
-/// past the limits of depth and size.
+/// [`Malformed`] for documents that are not well-formed, for undeclared prefixes and document types, and
+/// beyond the limits of depth and size.
 pub fn parse(bytes: &[u8]) -> Result<Element, Malformed> {
     let text = std::str::from_utf8(bytes).map_err(|_| Malformed)?;
     // XML cannot represent U+0000, so a printed copy could not be parsed.
@@ -137,19 +136,19 @@ pub fn parse(bytes: &[u8]) -> Result<Element, Malformed> {
     }
 }
 
-/// Parses a document in which every character, also in references, is one that XML can represent. A
-/// printed copy of it can be parsed.
+/// Parses a document whose characters, including those in references, XML can represent. A printed copy of
+/// the document can be parsed again.
 pub fn parse_strictly(bytes: &[u8]) -> Result<Element, Malformed> {
     parse(bytes).and_then(|root| if root.holds_only_xml() { Ok(root) } else { Err(Malformed) })
 }
 
-/// Whether XML 1.0 cannot represent a character.
+/// Returns whether a character cannot be represented in XML 1.0.
 const fn is_foreign(c: char) -> bool {
     matches!(c, '\u{0}'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// Whether a UTF-8 document may have this declaration. Some writers declare UTF-16 whatever the
-/// encoding, and no document in UTF-16 is valid UTF-8; text in any other encoding would be misread.
+/// Returns whether a UTF-8 document may have this declaration. Some writers declare UTF-16 regardless of the
+/// encoding, and no UTF-16 document is valid UTF-8. Text in any other encoding would be misread.
 fn is_unicode(declaration: &BytesDecl<'_>) -> bool {
     declaration.encoding().is_none_or(|encoding| {
         encoding.is_ok_and(|name| {
@@ -158,7 +157,7 @@ fn is_unicode(declaration: &BytesDecl<'_>) -> bool {
     })
 }
 
-/// The document parsed so far.
+/// The part of the document that has been parsed so far.
 #[derive(Default)]
 struct Tree {
     /// Namespaces declared by open elements.
@@ -196,7 +195,7 @@ impl Tree {
             }
             let (resolved, name) = self.namespaces.resolve_attribute(attribute.key);
             let (namespace, name) = (Namespace::of(&resolved)?, name.as_ref().to_owned());
-            // A duplicate by two prefixes of one namespace.
+            // A duplicate may use a second prefix of the same namespace.
             if namespace != Namespace::Foreign
                 && attributes.iter().any(|a| a.namespace == namespace && a.name == name)
             {
@@ -246,8 +245,8 @@ impl Tree {
     }
 }
 
-/// Appends text with `<`, `>` and `&` escaped, and characters that XML cannot hold literally as
-/// character references.
+/// Appends text with `<`, `>` and `&` escaped, and with character references for characters that XML cannot
+/// contain literally.
 pub fn push_text(out: &mut String, text: &str) {
     for c in text.chars() {
         match c {
@@ -262,7 +261,7 @@ pub fn push_text(out: &mut String, text: &str) {
     }
 }
 
-/// Appends an attribute's value, without its quotes.
+/// Appends an attribute value without its quotes.
 pub fn push_attribute(out: &mut String, text: &str) {
     for c in text.chars() {
         match c {

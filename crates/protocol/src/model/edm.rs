@@ -32,7 +32,7 @@ impl EdmType {
         EdmType::Int64,
     ];
 
-    /// Returns the name used in annotations.
+    /// Returns the name that annotations use.
     pub const fn name(self) -> &'static str {
         match self {
             EdmType::String => "Edm.String",
@@ -46,7 +46,7 @@ impl EdmType {
         }
     }
 
-    /// Returns the type with this name; other `Edm.*` names are not part of the model.
+    /// Returns the type with this name. Other `Edm.*` names are not part of the model.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|t| t.name() == name)
     }
@@ -66,7 +66,7 @@ pub enum EdmValue {
 }
 
 impl EdmValue {
-    /// The value's type.
+    /// Returns the value's type.
     pub(crate) const fn edm_type(&self) -> EdmType {
         match self {
             EdmValue::String(_) => EdmType::String,
@@ -80,7 +80,7 @@ impl EdmValue {
         }
     }
 
-    /// Returns the bytes that the value adds to an entity's size (protocol §5.7).
+    /// Returns the number of bytes that the value adds to an entity's size (protocol §5.7).
     pub(crate) fn counted_size(&self) -> usize {
         match self {
             EdmValue::String(s) => 2 * utf16_len(s) + 4,
@@ -93,13 +93,13 @@ impl EdmValue {
     }
 }
 
-/// Returns the length in UTF-16 code units, the unit of every string limit of the service.
+/// Returns the length in UTF-16 code units, the unit of every string limit in Azure.
 pub fn utf16_len(s: &str) -> usize {
     if s.is_ascii() { s.len() } else { s.chars().map(char::len_utf16).sum() }
 }
 
-/// Whether a text has at most this many UTF-16 code units. It never has more units than bytes, so
-/// they are seldom counted.
+/// Returns whether a text has at most `most` UTF-16 code units. A text never has more code units than bytes,
+/// so they are seldom counted.
 pub(crate) fn is_within(s: &str, most: usize) -> bool {
     s.len() <= most || utf16_len(s) <= most
 }
@@ -120,7 +120,7 @@ impl CompareOp {
     pub const ALL: [CompareOp; 6] =
         [CompareOp::Eq, CompareOp::Ne, CompareOp::Lt, CompareOp::Le, CompareOp::Gt, CompareOp::Ge];
 
-    /// The word of `$filter` for it.
+    /// Returns the keyword of the operator in `$filter`.
     pub const fn word(self) -> &'static str {
         match self {
             CompareOp::Eq => "eq",
@@ -132,7 +132,7 @@ impl CompareOp {
         }
     }
 
-    /// Returns the operator for exchanged operands: `3 lt N` is `N gt 3`.
+    /// Returns the operator for swapped operands: `3 lt N` is `N gt 3`.
     pub(crate) const fn mirrored(self) -> Self {
         match self {
             CompareOp::Lt => CompareOp::Gt,
@@ -143,8 +143,8 @@ impl CompareOp {
         }
     }
 
-    /// Whether the operator holds for an order; `None` is "not comparable" (NaN), for which only
-    /// `ne` holds.
+    /// Returns whether the operator holds for an order. `None` is "not comparable" (NaN), for which only `ne`
+    /// holds.
     pub const fn holds(self, order: Option<Ordering>) -> bool {
         match order {
             None => matches!(self, CompareOp::Ne),
@@ -156,14 +156,14 @@ impl CompareOp {
         }
     }
 
-    /// Returns the result if the stored value has another type than the literal: as if it sorted
-    /// below it (protocol §6.4 rule 4, UNVERIFIED 12).
+    /// Returns the result for a stored value whose type differs from the literal's: as if the value sorted
+    /// below the literal (protocol §6.4 rule 4, UNVERIFIED 12).
     pub const fn holds_on_type_mismatch(self) -> bool {
         self.holds(Some(Ordering::Less))
     }
 }
 
-/// Whether `stored op literal` holds under the typed semantics of protocol §6.4, rules 2 to 4.
+/// Returns whether `stored op literal` holds under the typed semantics of protocol §6.4, rules 2 to 4.
 /// Missing properties are not handled here.
 pub(crate) fn compare(stored: &EdmValue, op: CompareOp, literal: &EdmValue) -> bool {
     match order(stored, literal) {
@@ -172,8 +172,8 @@ pub(crate) fn compare(stored: &EdmValue, op: CompareOp, literal: &EdmValue) -> b
     }
 }
 
-/// Returns the order of two values of comparable types, `None` if the types do not compare; the
-/// inner `None` is a comparison with NaN.
+/// Returns the order of two values, or `None` if their types do not compare. The inner `None` is a comparison
+/// with NaN.
 fn order(stored: &EdmValue, literal: &EdmValue) -> Option<Option<Ordering>> {
     use EdmValue::*;
     Some(match (stored, literal) {

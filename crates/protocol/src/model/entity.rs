@@ -1,15 +1,15 @@
-//! Entities, as clients send them and as they are stored (protocol §5).
+//! Entities as clients send them and as the database stores them (protocol §5).
 
 use super::edm::{EdmValue, is_within, utf16_len};
 use super::names::{self, MAX_BINARY, MAX_ENTITY, MAX_PROPERTIES, MAX_STRING};
 use super::ticks::Ticks;
 use crate::error::{Code, Result};
 
-/// Custom properties in the order they were given; names are unique.
+/// Custom properties in the order in which they were given, with unique names.
 pub type Properties = Vec<(String, EdmValue)>;
 
-/// The key of an entity in its table. Ordered as pages are: by PartitionKey, then RowKey, each by
-/// code point (UNVERIFIED 15).
+/// The key of an entity in its table. Keys are ordered like pages: by PartitionKey, then RowKey, each by code
+/// point (UNVERIFIED 15).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     pub partition: String,
@@ -17,12 +17,12 @@ pub struct Key {
 }
 
 impl Key {
-    /// Returns the key of these two parts.
+    /// Returns the key with these two parts.
     pub fn new(partition: impl Into<String>, row: impl Into<String>) -> Self {
         Self { partition: partition.into(), row: row.into() }
     }
 
-    /// Size of an entity without properties, see [`Entity::counted_size`].
+    /// Returns the size of an entity without properties, see [`Entity::counted_size`].
     pub fn counted_size(&self) -> usize {
         counted_keys(&self.partition, &self.row)
     }
@@ -41,7 +41,7 @@ pub enum PageOrder {
     Descending,
 }
 
-/// An entity as a client sends it; the service adds the Timestamp.
+/// An entity as a client sends it. The server adds the Timestamp.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entity {
     pub key: Key,
@@ -49,30 +49,30 @@ pub struct Entity {
 }
 
 impl Entity {
-    /// Returns the size that counts against [`MAX_ENTITY`] (protocol §5.7): 4 bytes, two for each
-    /// character of the keys, and for each property 8, two for each character of its name, and its
+    /// Returns the size that counts against [`MAX_ENTITY`] (protocol §5.7): 4 bytes, 2 bytes for each
+    /// character of the keys, and for each property 8 bytes, 2 bytes for each character of its name, and its
     /// value.
     pub fn counted_size(&self) -> usize {
         self.key.counted_size() + counted_by(&self.properties, utf16_len)
     }
 }
 
-/// A borrowed value, with what rules and printers need.
+/// A borrowed value, with the information that checks and printers need.
 #[derive(Debug, Clone, Copy)]
 pub enum BorrowedValue<'a> {
     /// A string.
     Text {
         text: &'a str,
-        /// Whether it is known that nothing in it needs an escape in JSON.
+        /// Whether the string is known to need no escapes in JSON.
         is_plain: bool,
     },
-    /// Any other type than a string.
+    /// A value of any type other than String.
     Other(&'a EdmValue),
 }
 
 /// A type that has a value.
 pub trait Value {
-    /// The value.
+    /// Returns a borrowed view of the value.
     fn view(&self) -> BorrowedValue<'_>;
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn check_values<N, V: Value>(properties: &[(N, V)]) -> Result<()> {
     }
 }
 
-/// Checks the size of an entity, given that of its keys and properties.
+/// Checks the size of an entity, given the sizes of its keys and properties.
 ///
 /// # Errors
 /// [`Code::EntityTooLarge`].
@@ -122,9 +122,9 @@ pub(crate) fn check_size(keys: usize, properties: usize) -> Result<()> {
     if keys + properties <= MAX_ENTITY { Ok(()) } else { Err(Code::EntityTooLarge.into()) }
 }
 
-/// Returns the size of properties, see [`Entity::counted_size`]. A small result may be too large,
-/// by the bytes that strings have beyond their UTF-16 units, which are then not counted; beyond a
-/// quarter of [`MAX_ENTITY`] it is exact.
+/// Returns the size of properties, see [`Entity::counted_size`]. A result up to a quarter of [`MAX_ENTITY`]
+/// may be too large by the bytes that strings have beyond their UTF-16 units, which are not counted then. A
+/// larger result is exact.
 pub(crate) fn counted<N: AsRef<str>, V: Value>(properties: &[(N, V)]) -> usize {
     match counted_by(properties, str::len) {
         few if few <= MAX_ENTITY / 4 => few,
@@ -144,7 +144,7 @@ fn counted_by<N: AsRef<str>, V: Value>(properties: &[(N, V)], length: impl Fn(&s
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
     pub key: Key,
-    /// Timestamp and ETag in one.
+    /// The Timestamp, which also determines the ETag.
     pub modified: Ticks,
     /// Custom properties in stored form.
     pub properties: StoredProperties,
@@ -156,7 +156,7 @@ pub struct BorrowedEntity<'a> {
     pub partition: &'a str,
     pub row: &'a str,
     pub modified: Ticks,
-    /// In stored form.
+    /// The custom properties in stored form.
     pub properties: &'a str,
     pub order: PropertyOrder,
 }
@@ -175,7 +175,7 @@ impl<'a> From<&'a Stored> for BorrowedEntity<'a> {
 }
 
 impl BorrowedEntity<'_> {
-    /// Returns the bytes that count against its page.
+    /// Returns the number of bytes that count against the limit of a page.
     pub const fn weight(self) -> usize {
         self.partition.len() + self.row.len() + self.properties.len()
     }
@@ -195,11 +195,11 @@ impl BorrowedEntity<'_> {
 pub enum PropertyOrder {
     /// The order of the stored text.
     AsStored,
-    /// By [`names::ordinal`]: the stored text is in the database's own order.
+    /// The order of [`names::ordinal`], for stored text in the database's own order.
     Ordinal,
 }
 
-/// Custom properties as one JSON object in the stored form that `codec::stored` defines. Kept as
+/// Custom properties as one JSON object in the stored form that `codec::stored` defines. The object stays
 /// text, so that pages are copied to the wire without building a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredProperties {
@@ -208,20 +208,20 @@ pub struct StoredProperties {
 }
 
 impl Default for StoredProperties {
-    /// No properties.
+    /// Returns an empty object.
     fn default() -> Self {
         Self::from_stored_text("{}".to_owned())
     }
 }
 
 impl StoredProperties {
-    /// Wraps text in stored form: printed by `codec::stored`, or read from a database that keeps it
+    /// Wraps text in stored form that `codec::stored` printed, or that comes from a database that keeps it
     /// unchanged.
     pub const fn from_stored_text(text: String) -> Self {
         Self { text, order: PropertyOrder::AsStored }
     }
 
-    /// Wraps text from a database that does not keep the order of members.
+    /// Wraps text from a database that does not preserve the order of members.
     pub const fn from_jsonb(text: String) -> Self {
         Self { text, order: PropertyOrder::Ordinal }
     }

@@ -1,5 +1,4 @@
-//! One lexical form per type, shared by JSON, Atom and filter literals
-//! (protocol §5.2 to §5.4).
+//! One lexical form per type, shared by JSON, Atom and filter literals (protocol §5.2 to §5.4).
 
 use std::fmt::Write;
 
@@ -9,8 +8,8 @@ use uuid::Uuid;
 
 /// Returns the canonical text of a double: `3.0`, `1.5E-07`, `NaN`, `Infinity`.
 ///
-/// Follows the recorded output of the service: fifteen significant digits if they read back as the
-/// same number, else seventeen; exponents from 1E+15 (1E+17 with seventeen digits) and below 1E-04.
+/// Follows the recorded output of Azure: fifteen significant digits if they parse back to the same number,
+/// otherwise seventeen; exponents from 1E+15 (1E+17 with seventeen digits) and below 1E-04.
 pub fn format_double(value: f64) -> String {
     if value.is_nan() {
         return "NaN".into();
@@ -24,9 +23,9 @@ pub fn format_double(value: f64) -> String {
     few_decimals(value).unwrap_or_else(|| any_decimals(value))
 }
 
-/// Returns the text of a number with up to three decimal places, which most have. If a whole number
-/// below 1E+15, divided by the power of ten, is the value, then its digits are the text: no other
-/// number of fifteen digits reads back as it.
+/// Returns the text of a number with up to three decimal places, which covers most numbers. If a whole number
+/// below 1E+15, divided by the power of ten, equals the value, its digits are the text: no other number of
+/// fifteen digits parses back to the value.
 fn few_decimals(value: f64) -> Option<String> {
     const POWERS: [u16; 4] = [1, 10, 100, 1000];
     let magnitude = value.abs();
@@ -48,8 +47,8 @@ fn few_decimals(value: f64) -> Option<String> {
 
 fn any_decimals(value: f64) -> String {
     let mut scientific = String::with_capacity(24);
-    // If the shortest text that reads back has at most fifteen digits, it is the one with fifteen
-    // without its trailing zeros, found without computing them all.
+    // If the shortest text that parses back has at most fifteen digits, it equals the text with fifteen
+    // digits minus its trailing zeros, without the cost of computing all fifteen.
     let _ = write!(scientific, "{value:e}");
     if value.is_normal() && digits_of(&scientific) <= 15 {
         return layout(&scientific, 15);
@@ -68,7 +67,7 @@ fn digits_of(scientific: &str) -> usize {
     scientific.bytes().take_while(|b| *b != b'e').filter(u8::is_ascii_digit).count()
 }
 
-/// Converts Rust's `d.ddde±x` to the service's layout.
+/// Converts Rust's `d.ddde±x` to Azure's layout.
 fn layout(scientific: &str, precision: i32) -> String {
     let (sign, unsigned) = match scientific.strip_prefix('-') {
         Some(rest) => ("-", rest),
@@ -108,8 +107,8 @@ fn layout(scientific: &str, precision: i32) -> String {
     out
 }
 
-/// Reads a double in any JSON or .NET spelling. Numbers out of range are refused, not turned into
-/// an infinity.
+/// Parses a double in any JSON or .NET spelling. Numbers out of range are refused instead of becoming an
+/// infinity.
 pub fn parse_double(text: &str) -> Option<f64> {
     match text {
         "NaN" => Some(f64::NAN),
@@ -122,19 +121,19 @@ pub fn parse_double(text: &str) -> Option<f64> {
     }
 }
 
-/// Reads `true` or `false`, also with a capital first letter.
+/// Parses `true` or `false`, also with a capital first letter.
 pub(crate) fn parse_boolean(text: &str) -> Option<bool> {
     let is = |word: &str| text.eq_ignore_ascii_case(word);
     if is("true") { Some(true) } else { is("false").then_some(false) }
 }
 
-/// Reads a decimal integer, without a leading plus or white space.
+/// Parses a decimal integer without a leading plus or white space.
 pub(crate) fn parse_integer<T: std::str::FromStr>(text: &str) -> Option<T> {
     (!text.starts_with('+')).then(|| text.parse().ok()).flatten()
 }
 
-/// Reads a GUID in the forms D, N, B and P of .NET, any case (the last three
-/// are UNVERIFIED and accepted here only).
+/// Parses a GUID in the .NET forms D, N, B and P, ignoring case (the last three are UNVERIFIED and accepted
+/// only here).
 pub fn parse_guid(text: &str) -> Option<Uuid> {
     let inner = text.strip_prefix('(').and_then(|t| t.strip_suffix(')'));
     let inner = inner.or_else(|| text.strip_prefix('{').and_then(|t| t.strip_suffix('}')));
@@ -153,7 +152,7 @@ pub fn format_binary(value: &[u8]) -> String {
     STANDARD.encode(value)
 }
 
-/// Reads standard base64 with padding.
+/// Parses standard base64 with padding.
 pub fn parse_binary(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok().or_else(|| {
         let is_broken = |c: char| matches!(c, ' ' | '\t' | '\r' | '\n');
@@ -161,7 +160,7 @@ pub fn parse_binary(text: &str) -> Option<Vec<u8>> {
     })
 }
 
-/// Reads pairs of hexadecimal digits, as in `X'0aFF'`.
+/// Parses pairs of hexadecimal digits, as in `X'0aFF'`.
 pub(crate) fn parse_hex(text: &str) -> Option<Vec<u8>> {
     let nibble = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
     let bytes = text.as_bytes();

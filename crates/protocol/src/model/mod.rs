@@ -1,4 +1,4 @@
-//! The data model: plain data and the rules that hold for it everywhere.
+//! The data model: plain data, and the rules that always apply to it.
 
 pub mod edm;
 pub mod entity;

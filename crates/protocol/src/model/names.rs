@@ -15,11 +15,11 @@ pub const MAX_KEY: usize = 1024;
 pub const MAX_STRING: usize = 32 * 1024;
 /// Maximum bytes of a binary value.
 pub const MAX_BINARY: usize = 64 * 1024;
-/// Maximum size of an entity, see [`super::Entity::counted_size`].
+/// Maximum size of an entity in bytes, see [`super::Entity::counted_size`].
 pub const MAX_ENTITY: usize = 1024 * 1024;
 
 /// A valid table name: 3 to 63 ASCII letters and digits, beginning with a letter, and not reserved.
-/// Compared ignoring case; keeps its spelling.
+/// Comparisons ignore case; the spelling is preserved.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TableName {
     given: String,
@@ -27,7 +27,7 @@ pub struct TableName {
 }
 
 impl TableName {
-    /// Reads a name.
+    /// Parses a table name.
     ///
     /// # Errors
     /// [`Code::NameLengthOutOfRange`], then [`Code::InvalidResourceName`], then
@@ -57,7 +57,7 @@ impl TableName {
         &self.lower
     }
 
-    /// The table of this name in an account.
+    /// Returns the table of this name in an account.
     pub const fn in_account<'a>(&'a self, account: &'a str) -> TableRef<'a> {
         TableRef { account, name: self }
     }
@@ -71,13 +71,13 @@ pub struct TableRef<'a> {
 }
 
 impl TableRef<'_> {
-    /// A copy that outlives the request.
+    /// Returns an owned copy, which outlives the request.
     pub fn into_owned(self) -> OwnedTable {
         OwnedTable { account: self.account.to_owned(), name: self.name.clone() }
     }
 }
 
-/// As [`TableRef`], for work on another thread.
+/// The owned form of [`TableRef`], for work on another thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnedTable {
     pub account: String,
@@ -90,7 +90,7 @@ impl OwnedTable {
     }
 }
 
-/// One of the two keys; the names appear in messages.
+/// One of the two parts of a key. Their names appear in messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyPart {
     PartitionKey,
@@ -98,7 +98,7 @@ pub enum KeyPart {
 }
 
 impl KeyPart {
-    /// Returns the property's name.
+    /// Returns the name of the key property.
     pub const fn name(self) -> &'static str {
         match self {
             KeyPart::PartitionKey => "PartitionKey",
@@ -122,7 +122,7 @@ fn forbidden_in_key(c: char) -> bool {
     matches!(c, '/' | '\\' | '#' | '?' | '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}')
 }
 
-/// Checks a key that arrived in a body (protocol §5.6).
+/// Checks a key from a request body (protocol §5.6).
 ///
 /// # Errors
 /// [`Code::OutOfRangeInput`] naming the key and its value, or
@@ -138,11 +138,11 @@ pub fn check_body_key(part: KeyPart, value: &str) -> Result<()> {
     check_key_length(value)
 }
 
-/// Checks a key in the URL of a read (protocol §5.6). A read looks up the other forbidden characters, and
-/// finds nothing.
+/// Checks a key in the URL of a read (protocol §5.6). Other forbidden characters are allowed: the read looks
+/// them up and finds nothing.
 ///
 /// # Errors
-/// [`Code::QuerySyntax`] for slashes, [`Code::OutOfRangeInput`] for control characters of ASCII.
+/// [`Code::QuerySyntax`] for slashes, [`Code::OutOfRangeInput`] for ASCII control characters.
 pub(crate) fn check_read_key(value: &str) -> Result<()> {
     if value.contains(['/', '\\']) {
         return Err(Code::QuerySyntax.into());
@@ -162,11 +162,10 @@ pub(crate) fn check_written_key(value: &str) -> Result<()> {
     if value.contains(forbidden_in_key) { Err(Code::UrlKeyOutOfRange.into()) } else { Ok(()) }
 }
 
-/// Checks the length of a key of a write.
+/// Checks the length of a key in a write.
 ///
 /// # Errors
-/// [`Code::PropertyValueTooLarge`] past [`MAX_KEY`]. Reads and deletes are not checked and find
-/// nothing.
+/// [`Code::PropertyValueTooLarge`] past [`MAX_KEY`]. Reads and deletes skip this check and find nothing.
 pub(crate) fn check_key_length(value: &str) -> Result<()> {
     if is_within(value, MAX_KEY) {
         return Ok(());
@@ -175,8 +174,7 @@ pub(crate) fn check_key_length(value: &str) -> Result<()> {
     Err(Error::from(Code::PropertyValueTooLarge).because(why))
 }
 
-/// Checks a custom property's name: an identifier of at most
-/// [`MAX_PROPERTY_NAME`] units.
+/// Checks the name of a custom property: an identifier of at most [`MAX_PROPERTY_NAME`] units.
 ///
 /// # Errors
 /// [`Code::PropertyNameTooLong`] or [`Code::PropertyNameInvalid`].
@@ -187,7 +185,7 @@ pub fn check_property_name(name: &str) -> Result<()> {
     if is_identifier(name) { Ok(()) } else { Err(Code::PropertyNameInvalid.into()) }
 }
 
-/// Whether a name is a valid property name: a letter or `_`, then letters, digits, marks and
+/// Returns whether a name is a valid property name: a letter or `_`, followed by letters, digits, marks and
 /// connectors of any script that XML names may contain.
 pub(crate) fn is_identifier(name: &str) -> bool {
     if name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
@@ -199,10 +197,10 @@ pub(crate) fn is_identifier(name: &str) -> bool {
         && !name.contains(NOT_IN_XML)
 }
 
-/// Characters that identifiers may contain and names of XML may not.
+/// Characters that are valid in identifiers, but not in XML names.
 const NOT_IN_XML: [char; 4] = ['ª', 'µ', 'º', '\u{2054}'];
 
-/// Whether an identifier may begin with this character.
+/// Returns whether a character is valid at the start of an identifier.
 pub(crate) fn is_identifier_start(c: char) -> bool {
     c == '_' || unicode_ident::is_xid_start(c)
 }

@@ -1,22 +1,22 @@
-//! Tests of text by code points, without collation or normalization: the functions of extended
-//! queries (docs/how-to/operator-features.md).
+//! Text tests by code points, without collation or normalization: the functions of extended queries
+//! (docs/how-to/operator-features.md).
 
 use std::borrow::Cow;
 
 use super::CompareOp;
 
-/// What a function of a filter asks of a String.
+/// The test that a filter function applies to a String.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TextTest {
     StartsWith,
     EndsWith,
     Contains,
-    /// A comparison of text whose case was changed.
+    /// A comparison of the text after a change of case.
     Is(CompareOp),
 }
 
 impl TextTest {
-    /// Whether `text` passes the test with `needle`. Every text contains the empty one.
+    /// Returns whether `text` passes the test with `needle`. The empty needle is part of every text.
     pub fn holds(self, text: &str, needle: &str) -> bool {
         match self {
             TextTest::StartsWith => text.starts_with(needle),
@@ -26,7 +26,7 @@ impl TextTest {
         }
     }
 
-    /// Returns the name of the function, or the word of the comparison.
+    /// Returns the name of the function, or the keyword of the comparison.
     pub const fn word(self) -> &'static str {
         match self {
             TextTest::StartsWith => "startswith",
@@ -37,7 +37,7 @@ impl TextTest {
     }
 }
 
-/// A change of case, of ASCII letters alone: the same in both databases, and for ever.
+/// A change of case for ASCII letters alone, so that the result is the same in both databases and never changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CaseFold {
     Lower,
@@ -45,7 +45,7 @@ pub enum CaseFold {
 }
 
 impl CaseFold {
-    /// Returns the text in this case.
+    /// Returns the text converted to this case.
     pub fn apply(self, text: &str) -> Cow<'_, str> {
         let changes = match self {
             CaseFold::Lower => text.bytes().any(|b| b.is_ascii_uppercase()),

@@ -1,4 +1,4 @@
-//! Points in time as the service counts them: ticks of 100 ns, UTC (protocol §5.1, §5.3).
+//! Points in time as Azure counts them: ticks of 100 ns, UTC (protocol §5.1, §5.3).
 
 use chrono::{DateTime, NaiveDate, Utc};
 
@@ -14,12 +14,12 @@ const PER_DAY: i64 = 86_400 * TICKS_PER_SECOND;
 const UNIX_EPOCH_DAYS: i64 = 719_162;
 const UNIX_EPOCH: i64 = UNIX_EPOCH_DAYS * PER_DAY;
 
-/// Why a text is not an Edm.DateTime.
+/// The reason why a text is not an Edm.DateTime.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DateTimeError {
-    /// Not ISO 8601 as the service reads it.
+    /// The text is not ISO 8601 as Azure reads it.
     Malformed,
-    /// A valid date outside the range, as `MM/dd/yyyy HH:mm:ss`.
+    /// A valid date outside the range, formatted as `MM/dd/yyyy HH:mm:ss`.
     OutOfRange(String),
 }
 
@@ -34,13 +34,13 @@ impl Ticks {
         (Self::MIN.0..=Self::MAX.0).contains(&raw).then_some(Ticks(raw))
     }
 
-    /// Returns the point with a tick count that was stored. Former programs may have stored one behind the
-    /// end of the range, after a version at the end.
+    /// Returns the point with a stored tick count. Earlier versions of the program may have stored a count
+    /// beyond the end of the range, after a version at the end.
     pub fn stored(raw: i64) -> Option<Self> {
         Self::from_raw(raw.min(Self::MAX.0))
     }
 
-    /// Returns the tick count, as stored.
+    /// Returns the tick count as the database stores it.
     pub const fn raw(self) -> i64 {
         self.0
     }
@@ -50,7 +50,7 @@ impl Ticks {
         self.0 - Self::MIN.0
     }
 
-    /// Returns the system's time. It can go back when the clock is corrected.
+    /// Returns the system time, which can go back when the clock is corrected.
     pub fn now() -> Self {
         Self::from_utc(Utc::now())
     }
@@ -69,7 +69,7 @@ impl Ticks {
         utc.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
     }
 
-    /// Returns whole seconds since 1970, for comparing with HTTP dates.
+    /// Returns whole seconds since 1970, for comparison with HTTP dates.
     pub const fn unix_seconds(self) -> i64 {
         (self.0 - UNIX_EPOCH).div_euclid(TICKS_PER_SECOND)
     }
@@ -79,13 +79,13 @@ impl Ticks {
         if self.0 >= Self::MAX.0 { Self::MAX } else { Ticks(self.0 + 1) }
     }
 
-    /// Returns the time this number of ticks later, within the range.
+    /// Returns the time that is this number of ticks later, clamped to the range.
     pub fn later(self, ticks: i64) -> Self {
         Ticks(self.0.saturating_add(ticks).clamp(Self::MIN.0, Self::MAX.0))
     }
 
-    /// Reads `YYYY-MM-DD[Thh:mm[:ss[.f…]]][Z|±hh:mm]` (protocol §5.2). No zone means UTC; fraction
-    /// digits past the seventh are dropped (UNVERIFIED, accepted here only).
+    /// Parses `YYYY-MM-DD[Thh:mm[:ss[.f…]]][Z|±hh:mm]` (protocol §5.2). A missing zone means UTC. Fraction
+    /// digits past the seventh are dropped (UNVERIFIED, accepted only here).
     pub fn parse(text: &str) -> Result<Self, DateTimeError> {
         parse(text).ok_or(DateTimeError::Malformed)?
     }
@@ -97,7 +97,7 @@ impl Ticks {
         out
     }
 
-    /// Returns the form with all seven digits, used in error bodies and policies.
+    /// Returns the form with all seven digits, which error bodies and policies use.
     pub fn to_seven_digits(self) -> String {
         let mut out = String::with_capacity(28);
         Spelled { text: self.digits(), length: 27 }.write(&mut out, ":");
@@ -108,11 +108,11 @@ impl Ticks {
     pub(crate) fn spelled(self) -> Spelled {
         let text = self.digits();
         let zeros = text.iter().rev().take_while(|digit| **digit == b'0').count();
-        // Without a fraction there is no point either.
+        // A text without a fraction has no decimal point either.
         Spelled { text, length: if zeros >= 7 { 19 } else { 27 - zeros } }
     }
 
-    /// `YYYY-MM-DDThh:mm:ss.fffffff`.
+    /// Formats the point as `YYYY-MM-DDThh:mm:ss.fffffff`.
     fn digits(self) -> [u8; 27] {
         // All numbers are in range, because the ticks are.
         let (year, month, day) = civil((self.0 / PER_DAY) as u32);
@@ -139,7 +139,7 @@ pub(crate) struct Spelled {
 }
 
 impl Spelled {
-    /// Appends the text with `colon` in place of each colon: ETags contain `%3A`.
+    /// Appends the text with `colon` in place of each colon, because ETags contain `%3A`.
     pub(crate) fn write(&self, out: &mut String, colon: &str) {
         let text = std::str::from_utf8(&self.text).unwrap_or_default();
         for part in [&text[..13], colon, &text[14..16], colon, &text[17..self.length], "Z"] {
@@ -148,7 +148,7 @@ impl Spelled {
     }
 }
 
-/// Returns the digits of a number, with leading zeros.
+/// Returns the decimal digits of a number, with leading zeros.
 fn decimal<const N: usize>(value: u32) -> [u8; N] {
     let mut text = [b'0'; N];
     let mut rest = value;
@@ -159,8 +159,8 @@ fn decimal<const N: usize>(value: u32) -> [u8; N] {
     text
 }
 
-/// Returns year, month and day of a day count since 0001-01-01 in the proleptic Gregorian calendar.
-/// It counts years from March, so that leap days come last.
+/// Returns year, month and day of a day count since 0001-01-01 in the proleptic Gregorian calendar. The
+/// calculation starts years in March, so that leap days come last.
 fn civil(days: u32) -> (u32, u32, u32) {
     let shifted = days + 306;
     let era = shifted / 146_097;

@@ -1,16 +1,16 @@
-//! ETags and the conditions on them (protocol §9).
+//! ETags, and the conditions that requests put on them (protocol §9).
 
 use super::ticks::{Spelled, Ticks};
 use crate::error::{Code, Error, Result};
 
-/// Returns the ETag of an entity last written at `modified`, as header text.
+/// Returns the ETag of an entity that was last written at `modified`, as header text.
 pub fn etag(modified: Ticks) -> String {
     let mut out = String::with_capacity(48);
     write_etag(&modified.spelled(), &mut out, "\"");
     out
 }
 
-/// Appends an ETag with `quote` in place of each double quote, so that it can be embedded in JSON.
+/// Appends an ETag with `quote` in place of each double quote, so that the ETag can be embedded in JSON.
 pub(crate) fn write_etag(modified: &Spelled, out: &mut String, quote: &str) {
     out.push_str("W/");
     out.push_str(quote);
@@ -25,14 +25,14 @@ pub(crate) fn write_etag(modified: &Spelled, out: &mut String, quote: &str) {
 pub enum IfMatch {
     /// No condition: an upsert where the verb allows it.
     Absent,
-    /// `*`: any version, but there must be one.
+    /// `*`: any version, but the entity must exist.
     Any,
-    /// This version. `None` is a well-formed tag that is not one of ours and matches nothing.
+    /// This version. `None` is a well-formed tag that Rowhouse cannot have issued, and matches nothing.
     Version(Option<Ticks>),
 }
 
 impl IfMatch {
-    /// Whether a stored version satisfies the condition.
+    /// Returns whether a stored version satisfies the condition.
     pub fn admits(self, stored: Ticks) -> bool {
         match self {
             IfMatch::Absent | IfMatch::Any => true,
@@ -40,8 +40,8 @@ impl IfMatch {
         }
     }
 
-    /// Returns the error of a write whose condition does not hold. A tag that names no version has
-    /// another code, as recorded of `W/"datetime''…''"`.
+    /// Returns the error of a write whose condition does not hold. As recorded for `W/"datetime''…''"`, a tag
+    /// that names no version has a different code.
     pub(crate) const fn refusal(self) -> Code {
         match self {
             IfMatch::Version(None) => Code::ConditionNotMet,
@@ -49,11 +49,10 @@ impl IfMatch {
         }
     }
 
-    /// Reads the header's value: `*` or one weak tag.
+    /// Parses the header's value: `*` or one weak tag.
     ///
     /// # Errors
-    /// [`Code::InvalidEtag`] for strong tags, bare text, an empty value or
-    /// several tags.
+    /// [`Code::InvalidEtag`] for strong tags, bare text, an empty value or several tags.
     pub fn parse(header: Option<&str>) -> Result<Self> {
         let Some(raw) = header else { return Ok(IfMatch::Absent) };
         let value = raw.trim();
@@ -71,17 +70,17 @@ impl IfMatch {
     }
 }
 
-/// The versions of an entity that a reader has: they are not sent again (`If-None-Match`).
+/// The versions of an entity that a reader already has (`If-None-Match`). They are not sent again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IfNoneMatch {
     /// `*`: every version.
     Any,
-    /// These versions. Tags that are not ours are left out: they match nothing.
+    /// These versions. Tags that Rowhouse cannot have issued are left out, because they match nothing.
     Versions(Vec<Ticks>),
 }
 
 impl IfNoneMatch {
-    /// Reads the header's value: `*` or a list of tags, weak or strong, as weak tags are compared (RFC 9110,
+    /// Parses the header's value: `*` or a list of weak or strong tags, which are compared weakly (RFC 9110,
     /// 13.1.2).
     pub fn parse(list: &str) -> Self {
         if list.trim() == "*" {
@@ -95,7 +94,7 @@ impl IfNoneMatch {
         Self::Versions(opaque.filter_map(version).collect())
     }
 
-    /// Whether the reader has this version.
+    /// Returns whether the reader already has this version.
     pub fn has(&self, stored: Ticks) -> bool {
         match self {
             Self::Any => true,
@@ -114,8 +113,8 @@ fn invalid(value: &str) -> Error {
     )
 }
 
-/// Returns the version that a tag names. Colons may be unescaped, and a fraction may end with
-/// zeros; any other spelling of a time is another tag.
+/// Returns the version that a tag names. Colons may be unescaped, and a fraction may end with zeros. A time
+/// in any other spelling names no version.
 fn version(tag: &str) -> Option<Ticks> {
     const WHOLE_SECONDS: usize = "YYYY-MM-DDThh:mm:ss".len();
     let time = tag.strip_prefix("datetime'")?.strip_suffix('\'')?;

@@ -3,18 +3,18 @@
 use crate::model::names::is_identifier_start;
 use crate::model::{CompareOp, EdmValue, Ticks, lexical};
 
-/// A token; error messages count from the `end` of its [`Spanned`].
+/// A token. Error messages count from the `end` of its [`Spanned`].
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Token {
     Open,
     Close,
-    /// Between the arguments of a function and the values of a list, in extended queries only.
+    /// Separates the arguments of a function and the values of a list, in extended queries only.
     Comma,
     Not,
-    /// A property, an operator or the name of a function, depending on its place.
+    /// A property, an operator or a function name, depending on its position.
     Word(String),
     Literal(EdmValue),
-    /// OData that the Table service does not support: negated operands, member paths.
+    /// OData that the Table service does not support: negated operands and member paths.
     Unsupported,
     /// `null`, which only extended queries can compare.
     Null,
@@ -22,12 +22,12 @@ pub(crate) enum Token {
 }
 
 impl Token {
-    /// Whether this is the given word.
+    /// Returns whether this is the given word.
     pub(crate) fn is_word(&self, wanted: &str) -> bool {
         matches!(self, Token::Word(word) if word == wanted)
     }
 
-    /// Returns the comparison operator that this token is in an operator's place.
+    /// Returns the comparison operator that this token represents in the position of an operator.
     pub(crate) fn comparison(&self) -> Option<CompareOp> {
         let Token::Word(word) = self else { return None };
         Some(match word.as_str() {
@@ -41,7 +41,7 @@ impl Token {
         })
     }
 
-    /// Whether this token in an operator's place is one that the service does not support.
+    /// Returns whether this token, in the position of an operator, is one that Azure does not support.
     pub(crate) fn is_unsupported_operator(&self) -> bool {
         let is_arithmetic = |word: &String| matches!(word.as_str(), "add" | "sub" | "mul" | "div" | "mod");
         matches!(self, Token::Unsupported) || matches!(self, Token::Word(word) if is_arithmetic(word))
@@ -55,20 +55,20 @@ pub(crate) struct Spanned {
     pub end: usize,
 }
 
-/// An invalid token: the offset just past its text.
+/// An invalid token, with the offset just past its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BadToken {
     pub end: usize,
-    /// Its last character, if no token begins with that.
+    /// The last character of the token, if no token begins with this character.
     pub invalid: Option<char>,
 }
 
-/// Whether no token of the service's grammar begins with this character.
+/// Returns whether no token of Azure's grammar begins with this character.
 fn is_invalid(c: char) -> bool {
     !matches!(c, ',' | '=' | '?' | '*' | ':' | '@' | '$' | '-' | '+')
 }
 
-/// Splits a filter text into tokens.
+/// Splits the text of a filter into tokens.
 pub(crate) struct Lexer {
     chars: Vec<char>,
     at: usize,
@@ -96,7 +96,7 @@ impl Lexer {
             '0'..='9' | '.' => self.number()?,
             '-' if self.chars[self.at + 1..].starts_with(&['I', 'N', 'F']) => self.minus_infinity(),
             '-' | '+' if self.following(|c| c.is_ascii_digit() || c == '.') => self.number()?,
-            // A negated operand, a member path.
+            // A negated operand, or a member path.
             '-' if self.following(|c| c == '(' || is_identifier_start(c)) => self.single(Token::Unsupported),
             '/' => self.single(Token::Unsupported),
             c if is_identifier_start(c) => self.word()?,
@@ -122,7 +122,7 @@ impl Lexer {
         token
     }
 
-    /// Returns the content of a quoted literal; quotes inside are doubled.
+    /// Returns the content of a quoted literal, in which quotes are doubled.
     fn quoted(&mut self) -> Result<String, BadToken> {
         self.at += 1;
         let mut text = String::new();
@@ -165,8 +165,8 @@ impl Lexer {
         Token::Literal(EdmValue::Double(f64::NEG_INFINITY))
     }
 
-    /// Reads `datetime'…'`, `guid'…'`, `X'…'`, `binary'…'`, ignoring the case of the prefixes
-    /// (UNVERIFIED, accepted here only).
+    /// Reads `datetime'…'`, `guid'…'`, `X'…'`, `binary'…'`, ignoring the case of the prefix (UNVERIFIED,
+    /// accepted only here).
     fn typed(&mut self, prefix: &str) -> Result<Token, BadToken> {
         let text = self.quoted()?;
         let value = match prefix.to_ascii_lowercase().as_str() {

@@ -1,4 +1,4 @@
-//! Parses `$filter` to a tree; `plan` gives it its meaning (protocol §6.2).
+//! Parses `$filter` into a tree, which `plan` interprets (protocol §6.2).
 
 pub(crate) mod lexer;
 pub(crate) mod parser;

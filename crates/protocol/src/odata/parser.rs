@@ -1,5 +1,5 @@
-//! The grammar of `$filter` (protocol §6.2, §6.3). A connective keeps all its operands in one node,
-//! so that a chain of a thousand `or`s is flat.
+//! The grammar of `$filter` (protocol §6.2, §6.3). A node holds all operands of a connective, so a chain of a
+//! thousand `or`s is flat.
 
 use super::lexer::{BadToken, Lexer, Spanned, Token};
 use crate::error::{Code, Error, Result};
@@ -19,9 +19,9 @@ pub enum Expr {
         op: CompareOp,
         right: Operand,
     },
-    /// An operand in the place of a condition.
+    /// An operand in the position of a condition.
     Bare(Operand),
-    /// `startswith(operand, needle)` and its kin, in extended queries only.
+    /// `startswith(operand, needle)` and similar functions, in extended queries only.
     Call {
         test: TextTest,
         operand: Operand,
@@ -45,22 +45,21 @@ pub enum Operand {
     Null,
 }
 
-/// Which filters are understood.
+/// The filters that the parser accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grammar {
-    /// Maximum comparisons, bare operands, calls of functions and values of lists.
+    /// Maximum number of comparisons, bare operands, function calls and list values together.
     pub max_comparisons: usize,
-    /// Whether functions of text, lists and `null` are understood, which the service lacks.
+    /// Whether the parser accepts text functions, lists and `null`, which Azure does not have.
     pub extended: bool,
 }
 
-/// Parses a filter. The text is already percent-decoded.
+/// Parses a filter. The text must already be percent-decoded.
 ///
 /// # Errors
-/// [`Code::FilterSyntax`] with the offset, in UTF-16 units, just past the offending
-/// token, also for too deep or too long expressions; [`Code::NotImplemented`] for functions that
-/// the grammar lacks, arithmetic and member paths (UNVERIFIED 11); [`Code::InvalidInput`] for `null`
-/// where the grammar lacks it.
+/// [`Code::FilterSyntax`] with the offset, in UTF-16 units, just past the offending token, also for
+/// expressions that are too deep or too long; [`Code::NotImplemented`] for functions outside the grammar,
+/// arithmetic and member paths (UNVERIFIED 11); [`Code::InvalidInput`] for `null` if the grammar lacks it.
 pub fn parse(text: &str, grammar: Grammar) -> Result<Expr> {
     let mut parser = Parser {
         text,
@@ -90,7 +89,7 @@ impl Parser<'_> {
         Ok(std::mem::replace(&mut self.current, next).token)
     }
 
-    /// Names an invalid character, as recorded.
+    /// Returns the error of an invalid character, which names the character, as recorded.
     fn bad_token(&self, bad: &BadToken) -> Error {
         let Some(c) = bad.invalid else { return self.syntax_error(bad.end) };
         let position = self.position(bad.end - 1);
@@ -118,7 +117,7 @@ impl Parser<'_> {
         self.syntax_error(self.current.end)
     }
 
-    /// Returns the error of the current token in an operator's place.
+    /// Returns the error of the current token in the position of an operator.
     fn unexpected_operator(&self) -> Error {
         if self.current.token.is_unsupported_operator() {
             Code::NotImplemented.into()
@@ -127,8 +126,8 @@ impl Parser<'_> {
         }
     }
 
-    // What recurs is in few functions that keep no expression while they do, so that nesting up to the limit takes
-    // little of the stack.
+    // Recursion goes through a few functions that hold no expression on the stack while they recurse, so that
+    // nesting up to the limit uses little stack.
     fn or(&mut self) -> Result<Expr> {
         let (mut any, mut all) = (Vec::new(), Vec::new());
         loop {
@@ -143,7 +142,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Passes over a connective; whether it is there.
+    /// Skips a connective, and returns whether it was there.
     fn skip_word(&mut self, connective: &str) -> Result<bool> {
         let is_there = self.current.token.is_word(connective);
         if is_there {
@@ -162,7 +161,7 @@ impl Parser<'_> {
         negated
     }
 
-    /// Passes over what nests an expression.
+    /// Skips a token that nests an expression, and counts the depth.
     fn nest(&mut self) -> Result<()> {
         self.advance()?;
         self.depth += 1;
@@ -188,8 +187,8 @@ impl Parser<'_> {
         joined(left, op, right)
     }
 
-    /// Parses the right side of a comparison. `not` binds tighter than a comparison, whose operand its result
-    /// cannot be.
+    /// Parses the right side of a comparison. `not` binds tighter than a comparison, and its result cannot be
+    /// an operand of a comparison.
     fn compared_with(&mut self) -> Result<Expr> {
         if self.current.token == Token::Not { self.unary() } else { self.primary() }
     }
@@ -200,12 +199,12 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// `null` alone is refused as where the grammar lacks it.
+    /// Refuses `null` alone, with the error of a grammar without `null`.
     fn unless_null(&self, expr: Expr) -> Result<Expr> {
         if expr == Expr::Bare(Operand::Null) { Err(Code::InvalidInput.into()) } else { Ok(expr) }
     }
 
-    /// Parses `in (value, …)` behind its operand.
+    /// Parses `in (value, …)` after its operand.
     fn list(&mut self, left: Expr) -> Result<Expr> {
         let Expr::Bare(operand @ (Operand::Property(_) | Operand::Folded(..))) = left else {
             return Err(self.unexpected());
@@ -308,7 +307,7 @@ impl Parser<'_> {
         Ok(Expr::Call { test, operand, needle })
     }
 
-    /// Parses a property, or one in another case.
+    /// Parses a property, or a property whose case is changed.
     fn text_operand(&mut self) -> Result<Operand> {
         let name = self.name()?;
         match name.as_str() {
@@ -339,12 +338,12 @@ impl Parser<'_> {
     }
 }
 
-/// Returns the only part, or all of them in one node.
+/// Returns the only part, or one node with all parts.
 fn chain(mut parts: Vec<Expr>, join: fn(Vec<Expr>) -> Expr) -> Expr {
     if parts.len() == 1 { parts.swap_remove(0) } else { join(parts) }
 }
 
-/// Returns the comparison of two operands, or of a call with a Boolean.
+/// Returns the comparison of two operands, or of a function call with a Boolean.
 fn joined(left: Expr, op: CompareOp, right: Expr) -> Result<Expr> {
     match (left, right) {
         (Expr::Bare(left), Expr::Bare(right)) => Ok(Expr::Compare { left, op, right }),
@@ -353,7 +352,7 @@ fn joined(left: Expr, op: CompareOp, right: Expr) -> Result<Expr> {
             CompareOp::Eq | CompareOp::Ne => Ok(Expr::Not(Box::new(call))),
             _ => Err(Code::NotImplemented.into()),
         },
-        // Comparing the results of conditions is OData that the service does not support.
+        // Azure does not support this OData: comparing the results of conditions.
         _ => Err(Code::NotImplemented.into()),
     }
 }
@@ -521,7 +520,7 @@ mod tests {
         }
     }
 
-    /// What is nested costs little of the stack.
+    /// Nested expressions use little stack.
     #[test]
     fn the_deepest_filter_is_parsed_on_a_small_stack() {
         let filters = ["(", "not ", "a eq 1 or a eq 1 and ("].map(|nested| {
@@ -649,7 +648,7 @@ mod tests {
             let _ = parse(&words.concat(), PLAIN);
         }
 
-        /// The extended grammar changes no answer but those to what the service lacks.
+        /// The extended grammar changes only the results of filters that Azure does not support.
         #[test]
         fn both_grammars_agree_on_what_the_service_knows(
             words in prop::collection::vec(prop::sample::select(vec![

@@ -14,16 +14,15 @@ use crate::model::{IfMatch, Key, Stored, Ticks};
 pub enum WriteKind {
     /// POST: the entity must not exist.
     Insert,
-    /// PUT: replaces all properties; without a condition, an upsert.
+    /// PUT: replaces all properties. Without a condition, it is an upsert.
     Replace(IfMatch),
-    /// MERGE, PATCH: replaces the listed properties; without a condition, an upsert.
+    /// MERGE, PATCH: replaces the listed properties. Without a condition, it is an upsert.
     Merge(IfMatch),
-    /// DELETE; the parser requires a condition.
+    /// DELETE. The parser requires a condition.
     Delete(IfMatch),
 }
 
-/// One write of one entity. Its keys and properties have passed the checks that need no stored
-/// state.
+/// One write of one entity. The keys and properties have passed every check that needs no stored state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {
     pub kind: WriteKind,
@@ -33,13 +32,13 @@ pub struct Write {
 }
 
 impl Write {
-    /// Returns what an insert stores if the entity does not exist.
+    /// Returns the properties that an insert stores if the entity does not exist.
     pub fn as_insert(&self) -> Option<&StoredProperties> {
         (self.kind == WriteKind::Insert).then_some(self.properties.stored())
     }
 
-    /// Returns the version that a delete removes, `Some(None)` for any; `None` for other writes,
-    /// and for a version that no entity can have.
+    /// Returns the version that a delete removes, or `Some(None)` for any version. Returns `None` for other
+    /// writes, and for a version that no entity can have.
     pub const fn as_delete(&self) -> Option<Option<Ticks>> {
         match self.kind {
             WriteKind::Delete(IfMatch::Any) => Some(None),
@@ -48,7 +47,7 @@ impl Write {
         }
     }
 
-    /// Returns the version that [`decide`] assigns, unless the stored one is as new.
+    /// Returns the version that [`decide`] assigns, unless the stored version is at least as new.
     pub const fn expected(&self, now: Ticks) -> Written {
         match self.kind {
             WriteKind::Delete(_) => Written { modified: None },
@@ -59,12 +58,12 @@ impl Write {
     }
 }
 
-/// The change of the stored row.
+/// The change to the stored row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change<'w> {
-    /// Store these properties under this version, as a new row or over the old one.
+    /// Stores these properties under this version, as a new row or over the old one.
     Put { properties: Cow<'w, StoredProperties>, modified: Ticks },
-    /// Remove the row.
+    /// Removes the row.
     Delete,
 }
 
@@ -75,16 +74,15 @@ pub struct Written {
     pub modified: Option<Ticks>,
 }
 
-/// Decides what a write does to the stored entity.
+/// Decides the effect of a write on the stored entity.
 ///
-/// `now` becomes the version, unless the stored one is as new: then the next tick does, so that one
-/// ETag names one version for ever.
+/// `now` becomes the version, unless the stored version is at least as new. In that case the version is the
+/// tick after the stored version, so that an ETag never names two versions.
 ///
 /// # Errors
-/// [`Code::EntityAlreadyExists`], [`Code::ResourceNotFound`],
-/// [`Code::UpdateConditionNotSatisfied`], or [`Code::ConditionNotMet`] for an ETag that no entity
-/// can have; a missing entity takes precedence over an ETag that differs. For the result of a
-/// merge, [`Code::TooManyProperties`] and [`Code::EntityTooLarge`].
+/// [`Code::EntityAlreadyExists`], [`Code::ResourceNotFound`], [`Code::UpdateConditionNotSatisfied`], or
+/// [`Code::ConditionNotMet`] for an ETag that no entity can have. A missing entity takes precedence over an
+/// ETag that differs. For the result of a merge, [`Code::TooManyProperties`] and [`Code::EntityTooLarge`].
 pub fn decide<'w>(write: &'w Write, found: Option<&Stored>, now: Ticks) -> Result<Change<'w>> {
     let properties = match judge(write.kind, found)? {
         Verdict::Put => Cow::Borrowed(write.properties.stored()),
@@ -94,11 +92,11 @@ pub fn decide<'w>(write: &'w Write, found: Option<&Stored>, now: Ticks) -> Resul
     Ok(Change::Put { properties, modified: found.map_or(now, |f| now.max(f.modified.next())) })
 }
 
-/// The change of the stored row.
+/// The change to the stored row, before a merge is computed.
 enum Verdict<'a> {
-    /// Store what was sent, replacing everything.
+    /// Replaces everything with the properties of the write.
     Put,
-    /// Merge what was sent into these.
+    /// Merges the properties of the write into these.
     Merge(&'a StoredProperties),
     Delete,
 }
@@ -121,8 +119,8 @@ fn judge(kind: WriteKind, found: Option<&Stored>) -> Result<Verdict<'_>> {
     }
 }
 
-/// Merges properties: values and types of listed properties change, the others stay (protocol
-/// §3.10). The result is ordered by name, as recorded.
+/// Merges properties. Listed properties change their values and types, and all others stay (protocol §3.10).
+/// The result is ordered by name, as recorded.
 fn merged(write: &Write, old: &StoredProperties) -> Result<StoredProperties> {
     let mut merged = stored::decode(old)?;
     for (name, value) in stored::decode(write.properties.stored())? {

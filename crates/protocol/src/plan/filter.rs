@@ -1,28 +1,28 @@
-//! The meaning of a filter expression: the types of operands, which side is the property, and what
-//! the service refuses (protocol §6.3).
+//! Interprets a filter expression: the types of operands, the side of the property, and the filters that
+//! Azure refuses (protocol §6.3).
 
 use super::predicate::{Field, Predicate};
 use crate::error::{Code, Error, Result};
 use crate::model::{CompareOp, EdmType, EdmValue, TextTest};
 use crate::odata::{Expr, Operand};
 
-/// The message for a filter that is a value.
+/// The message for a filter that is a value instead of a condition.
 const NOT_A_BOOLEAN: &str = "The $filter expression must evaluate to a single boolean value.";
 
-/// The resource of a filter; it decides what names mean.
+/// The resource of a filter, which determines the meaning of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
     Entities,
-    /// `TableName` takes the place of the PartitionKey, in lower case.
+    /// The lower-case `TableName` takes the place of the PartitionKey.
     Tables,
 }
 
 /// Converts an expression to a predicate.
 ///
 /// # Errors
-/// [`Code::NotImplemented`] for comparisons without exactly one property and
-/// one literal; [`Code::FilterOperandKinds`] where declared types do not fit;
-/// [`Code::InvalidInput`] for a value in place of a condition.
+/// [`Code::NotImplemented`] for comparisons without exactly one property and one literal;
+/// [`Code::FilterOperandKinds`] where declared types do not fit; [`Code::InvalidInput`] for a value in place
+/// of a condition.
 pub fn predicate(expr: &Expr, subject: Subject) -> Result<Predicate> {
     match expr {
         Expr::And(parts) => Ok(Predicate::All(connected(parts, subject, "And")?)),
@@ -41,9 +41,9 @@ pub fn predicate(expr: &Expr, subject: Subject) -> Result<Predicate> {
     }
 }
 
-/// Why an expression is not a condition.
+/// The reason why an expression is not a condition.
 enum NotACondition {
-    /// It has a type, but not Boolean.
+    /// The expression has a type other than Boolean.
     Kind(EdmType),
     Other(Error),
 }
@@ -120,7 +120,7 @@ fn comparison(left: &Operand, op: CompareOp, right: &Operand, subject: Subject) 
     Ok(Predicate::Compare { field, op, literal })
 }
 
-/// A function of text, or a comparison of text in another case.
+/// Returns the predicate of a text function, or of a comparison of text in a different case.
 fn text_test(operand: &Operand, test: TextTest, needle: &EdmValue, subject: Subject) -> Result<Predicate> {
     let (fold, name) = match operand {
         Operand::Property(name) => (None, name),
@@ -136,7 +136,7 @@ fn text_test(operand: &Operand, test: TextTest, needle: &EdmValue, subject: Subj
         return Err(binary_kinds(declared, EdmType::String, text_kind(test)));
     }
     let (fold, needle) = match (subject, &field) {
-        // Names of tables ignore case, as in comparisons.
+        // Table names ignore case, as in comparisons.
         (Subject::Tables, Field::PartitionKey) => (None, needle.to_ascii_lowercase()),
         _ => (fold, needle.clone()),
     };
@@ -146,14 +146,14 @@ fn text_test(operand: &Operand, test: TextTest, needle: &EdmValue, subject: Subj
     })
 }
 
-/// A list of values: one of them is equal.
+/// Returns the predicate of a list: the operand equals one of the values.
 fn any_of(operand: &Operand, values: &[EdmValue], subject: Subject) -> Result<Predicate> {
     let equal =
         |value: &EdmValue| comparison(operand, CompareOp::Eq, &Operand::Literal(value.clone()), subject);
     values.iter().map(equal).collect::<Result<_>>().map(Predicate::Any)
 }
 
-/// A comparison with `null`, which says whether the entity has the property.
+/// Returns the predicate of a comparison with `null`, which tests whether the entity has the property.
 fn presence(name: &str, op: CompareOp, subject: Subject) -> Result<Predicate> {
     let is_present = match field(name, subject) {
         Field::Custom(name) => Predicate::Present(name),
@@ -171,7 +171,7 @@ fn field(name: &str, subject: Subject) -> Field {
         (Subject::Entities, "PartitionKey") | (Subject::Tables, "TableName") => Field::PartitionKey,
         (Subject::Entities, "RowKey") => Field::RowKey,
         (Subject::Entities, "Timestamp") => Field::Timestamp,
-        // A table has no other properties: as if it were missing (UNVERIFIED).
+        // A table has no other properties, so they count as missing (UNVERIFIED).
         (_, custom) => Field::Custom(custom.into()),
     }
 }
@@ -183,7 +183,7 @@ const fn declared_type(field: &Field) -> EdmType {
     }
 }
 
-/// The service lacks these, so the names are our own.
+/// Returns the name of a test for messages. Azure lacks these tests, so the names are ours.
 const fn text_kind(test: TextTest) -> &'static str {
     match test {
         TextTest::StartsWith => "StartsWith",

@@ -1,22 +1,22 @@
-//! Limits under which a merge certainly keeps every limit of an entity, so that a database can
-//! merge without a read first.
+//! Conditions under which a merge certainly respects every limit of an entity, so that a database can merge
+//! without reading first.
 //!
-//! A property is one member of the stored object, or two with its annotation, so the number of
-//! members bounds the number of properties. Half of an entity's maximum size is left to what is
-//! stored, whose text the database can measure: the text has at least half as many bytes as the
-//! size of its properties.
+//! A property is one member of the stored object, or two with its annotation, so the number of members bounds
+//! the number of properties. Half of an entity's maximum size is reserved for the stored properties. The
+//! database can measure the length of their text, which has at least half as many bytes as the size of the
+//! properties.
 
 use super::decide::Write;
 use crate::model::names::{MAX_ENTITY, MAX_PROPERTIES};
 
-/// Maximum size of a merge, with the keys, to skip the check.
+/// Maximum size of the properties in a merge, with the keys, that skips the check.
 const MAX_SENT: usize = MAX_ENTITY / 2;
-/// Maximum bytes of the stored text, as PostgreSQL prints jsonb, for a merge that has
+/// Maximum size of the stored text in bytes, as PostgreSQL prints jsonb, for a merge that has
 /// [`max_stored_members`].
 pub const MAX_STORED_TEXT: i32 = ((MAX_ENTITY - MAX_SENT) / 2) as i32;
 
-/// Returns the maximum number of stored members with which, together with [`MAX_STORED_TEXT`], this
-/// merge keeps every limit. `None` if the merge has to be decided after a read.
+/// Returns the maximum number of stored members with which this merge respects every limit, together with
+/// [`MAX_STORED_TEXT`]. Returns `None` if the merge must be decided after a read.
 pub fn max_stored_members(write: &Write) -> Option<i32> {
     if write.key.counted_size() + write.properties.size() > MAX_SENT {
         return None;
@@ -35,8 +35,7 @@ mod tests {
     use crate::plan::{WriteKind, decide};
     use proptest::prelude::*;
 
-    /// Bytes of an object as jsonb prints it: with a space after each colon and
-    /// each comma.
+    /// Returns the size of an object in bytes as jsonb prints it: with a space after each colon and comma.
     fn printed(stored: &StoredProperties) -> usize {
         let properties: serde_json::Map<String, serde_json::Value> =
             serde_json::from_str(stored.as_str()).unwrap();
@@ -48,7 +47,7 @@ mod tests {
         (name, EdmValue::String("x".repeat(letters)))
     }
 
-    /// Properties of the kind that counts most for its text, up to `size`.
+    /// Returns properties of the kind whose size is largest for its text, up to `size`.
     fn heaviest(prefix: &str, mut size: usize) -> Properties {
         let mut properties = Properties::new();
         for n in 0.. {
@@ -77,7 +76,7 @@ mod tests {
         let write = merge(&sent);
         assert!(MAX_SENT - keys - counted(&sent) < 40);
         assert!(max_stored_members(&write).is_some());
-        // One letter too many in the last and smallest property.
+        // The last and smallest property gets one letter too many.
         let last = sent.last_mut().unwrap();
         *last = text(last.0.clone(), MAX_STRING);
         assert_eq!(max_stored_members(&merge(&sent)), None);
@@ -108,7 +107,7 @@ mod tests {
         }
     }
 
-    /// Any value, those of few letters more often than chance has them.
+    /// Generates any value, but values with few letters more often than by chance.
     fn lean_value() -> impl Strategy<Value = EdmValue> {
         prop_oneof![
             any_value(),

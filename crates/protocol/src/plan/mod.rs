@@ -1,5 +1,5 @@
-//! The meaning of requests: what a well-formed request does to the data. Pure functions over plain
-//! data; no I/O, no clock.
+//! Determines the effect of well-formed requests on the data, as pure functions over plain data; no I/O, no
+//! clock.
 
 pub(crate) mod decide;
 pub mod filter;
@@ -36,8 +36,8 @@ use crate::request::batch::FailedPart;
 use crate::request::operation::PointOptions;
 use crate::request::{EntityWrite, Operation, Prefer};
 
-/// What the store is to do, with everything that running it and printing its outcome need. Names,
-/// keys and properties have passed every check that needs no stored state.
+/// The work for the store, with everything that is needed to run it and to print its outcome. Names, keys and
+/// properties have passed every check that needs no stored state.
 #[derive(Debug, Clone)]
 pub enum Plan {
     QueryTables {
@@ -68,27 +68,27 @@ pub enum Plan {
     GetProperties(Layout),
     SetProperties(ServiceProperties),
     GetStats,
-    /// An error that depends on whether the table exists, and on whether the request queries a set
-    /// below it.
+    /// An error that depends on whether the table exists, and on whether the request queries a set below the
+    /// table.
     BelowTable {
         table: TableName,
         is_query: bool,
     },
 }
 
-/// The read of one entity.
+/// A read of one entity.
 #[derive(Debug, Clone)]
 pub struct PointRead {
     pub key: Key,
-    /// An entity for which it does not hold is not found.
+    /// An entity that does not satisfy the filter is not found.
     pub filter: Option<Box<Predicate>>,
-    /// The versions that the client has.
+    /// The versions that the client already has.
     pub known: Option<IfNoneMatch>,
     pub select: Option<Select>,
 }
 
 impl Plan {
-    /// Limits the time for reading a page.
+    /// Limits the time to read a page.
     pub fn end_page_within(&mut self, most: Duration) {
         match self {
             Plan::QueryTables { scan, .. } => scan.time = scan.time.min(most),
@@ -97,7 +97,7 @@ impl Plan {
         }
     }
 
-    /// Limits the rows of a page.
+    /// Limits the number of rows in a page.
     pub fn end_page_after(&mut self, most: usize) {
         match self {
             Plan::QueryTables { scan, .. } => scan.rows = scan.rows.min(most),
@@ -106,7 +106,7 @@ impl Plan {
         }
     }
 
-    /// Returns what a query of entities reads, and of which table.
+    /// Returns the table and the scan of an entity query.
     pub const fn entities_scan(&mut self) -> Option<(&TableName, &mut Scan)> {
         match self {
             Plan::QueryEntities { table, scan, .. } => Some((table, scan)),
@@ -114,7 +114,7 @@ impl Plan {
         }
     }
 
-    /// Returns the permission that is needed, with the table and key.
+    /// Returns the required permission, with its table and key.
     pub const fn action(&self) -> (Action, Option<&TableName>, Option<&Key>) {
         match self {
             Plan::QueryTables { .. } => (Action::ListTables, None, None),
@@ -133,7 +133,7 @@ impl Plan {
         }
     }
 
-    /// Whether a success is answered with a document of the table layer.
+    /// Returns whether a successful response has a document of the table layer.
     pub const fn needs_body(&self, prefer: Option<Prefer>) -> bool {
         match self {
             Plan::QueryTables { .. }
@@ -154,7 +154,7 @@ impl Plan {
 }
 
 impl WriteKind {
-    /// Returns the permission that is needed.
+    /// Returns the required permission.
     pub const fn action(self) -> Action {
         match self {
             WriteKind::Insert => Action::InsertEntity,
@@ -164,7 +164,6 @@ impl WriteKind {
         }
     }
 
-    /// Returns the label of the operation.
     pub const fn label(self) -> OperationLabel {
         match self {
             WriteKind::Insert => OperationLabel::InsertEntity,
@@ -178,7 +177,7 @@ impl WriteKind {
 }
 
 impl Write {
-    /// Whether a success is answered with the entity.
+    /// Returns whether a successful response contains the entity.
     pub const fn needs_body(&self, prefer: Option<Prefer>) -> bool {
         matches!(self.kind, WriteKind::Insert) && wants_content(prefer)
     }
@@ -191,7 +190,7 @@ const fn wants_content(prefer: Option<Prefer>) -> bool {
 /// Plans an operation.
 ///
 /// # Errors
-/// The first that its names, keys, properties, filter or tokens have.
+/// The first error among its names, keys, properties, filter and tokens.
 pub fn plan(operation: Operation) -> Result<Plan> {
     Ok(match operation {
         Operation::QueryTables(options) => {
@@ -199,7 +198,7 @@ pub fn plan(operation: Operation) -> Result<Plan> {
         }
         Operation::GetTable { name } => Plan::GetTable(existing(&name, Code::ResourceNotFound)?),
         Operation::CreateTable { name } => Plan::CreateTable(TableName::parse(&name)?),
-        // As seen of the service: a table that cannot exist is missing.
+        // As seen in Azure, a table with an invalid name counts as missing.
         Operation::DeleteTable { name } => {
             Plan::DeleteTable(TableName::parse(&name).map_err(|_| Code::ResourceNotFound)?)
         }
@@ -232,17 +231,17 @@ pub fn plan(operation: Operation) -> Result<Plan> {
     })
 }
 
-/// Returns the name of a table that has to exist. The service keeps its metrics in tables whose names nobody
-/// can give (protocol §3.1); here there are none.
+/// Returns the name of a table that must exist. Azure keeps its metrics in tables with otherwise invalid
+/// names (protocol §3.1), which do not exist here.
 fn existing(name: &str, missing: Code) -> Result<TableName> {
     if name.starts_with("$Metrics") { Err(missing.into()) } else { TableName::parse(name) }
 }
 
-/// Plans a change set; `None` for one without operations, which succeeds without the store.
+/// Plans a change set. Returns `None` without operations; such a change set succeeds without the store.
 ///
 /// # Errors
-/// The error of the first wrong operation with its index: of those that were understood, else of
-/// the one that was not.
+/// The error of the first invalid operation, with its index. Operations that were parsed take precedence over
+/// the one that failed to parse.
 pub fn change_set(writes: Vec<EntityWrite>, failure: Option<&FailedPart>) -> Result<Option<ChangeSet>> {
     let planned = write::transaction(writes)?;
     match failure {

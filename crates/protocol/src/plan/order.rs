@@ -1,11 +1,11 @@
-//! Reads in either order of keys. A bound says how far a read has come: an ascending one goes on at this
-//! key, a descending one below it.
+//! Reads in either order of keys. A bound is the position of a read: an ascending read continues at this key,
+//! a descending read continues below it.
 
 use super::span::{Span, above, starting_at, within};
 use crate::model::{Key, PageOrder};
 
 impl PageOrder {
-    /// Returns ascending parts of a page in this order, and parts in this order ascending.
+    /// Converts the parts of a page from ascending order to this order, or from this order to ascending order.
     pub fn arrange<T>(self, mut parts: Vec<T>) -> Vec<T> {
         if self == Self::Descending {
             parts.reverse();
@@ -21,7 +21,7 @@ impl PageOrder {
         }
     }
 
-    /// Returns the bound of a read that has still to return `key`.
+    /// Returns the bound of a read that has not yet returned `key`.
     pub fn at(self, key: Key) -> Key {
         match self {
             Self::Ascending => key,
@@ -37,7 +37,7 @@ impl PageOrder {
         }
     }
 
-    /// Returns the bound at which a span begins; `None` if that is the end of the table.
+    /// Returns the bound at which a span begins, or `None` if the span begins at the end of the table.
     pub const fn start(self, span: &Span) -> Option<&Key> {
         match self {
             Self::Ascending => Some(&span.lower),
@@ -45,7 +45,7 @@ impl PageOrder {
         }
     }
 
-    /// Returns the rest of a span from a bound in it on.
+    /// Returns the rest of a span from a bound within it.
     pub fn rest(self, span: Span, bound: Key) -> Span {
         match self {
             Self::Ascending => Span { lower: bound, ..span },
@@ -53,7 +53,7 @@ impl PageOrder {
         }
     }
 
-    /// Returns the rest of spans from a bound on, which may contain U+0000.
+    /// Returns the rest of spans from a bound, which may contain U+0000.
     pub fn rest_of(self, spans: Vec<Span>, bound: &Key) -> Vec<Span> {
         match self {
             Self::Ascending => starting_at(spans, bound),

@@ -1,5 +1,5 @@
-//! Continuation tokens (protocol §7.3, §7.4): they name the next row, so that paging neither
-//! repeats nor skips a row, however the data changes in between.
+//! Continuation tokens (protocol §7.3, §7.4). They name the next row, so paging neither repeats nor skips a
+//! row, however the data changes between pages.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,22 +8,21 @@ use super::index::{IndexPosition, IndexValue};
 use crate::error::{Code, Result};
 use crate::model::{Key, PageOrder, TableName, Ticks};
 
-/// Begins the PartitionKey token of a descending page. No token of an ascending page contains U+0000,
+/// The prefix of the PartitionKey token of a descending page. Tokens of ascending pages never contain U+0000,
 /// because no bound does.
 const DESCENDING: char = '\0';
-/// Begins the PartitionKey token of a page in the order of an index.
+/// The prefix of the PartitionKey token of a page in the order of an index.
 const BY_INDEX: &str = "\0\0";
 
-/// How every token begins, and how it begins if a client has escaped it twice. What begins so is a token or is
-/// refused, so that no damaged token is taken for a key.
+/// The prefixes of every token: as issued, and as a client escapes it twice. A text with one of these
+/// prefixes is either a valid token or refused, so that no damaged token is mistaken for a key.
 const PREFIXES: [&str; 2] = ["1!", "1%21"];
 
-/// Maximum characters of a token: a key of 1024 UTF-16 units is at most 3 KiB of UTF-8, 4 KiB of
-/// base64.
+/// Maximum length of a token: a key of 1024 UTF-16 units is at most 3 KiB of UTF-8, or 4 KiB of base64.
 const MAX_TOKEN: usize = 8 * 1024;
 
-/// Encodes a token: `1!{length}!{base64}`, with characters in place of `=`, `+` and `/` that URLs
-/// need not escape (UNVERIFIED 24).
+/// Encodes a token: `1!{length}!{base64}`, in which characters that URLs need not escape replace `=`, `+` and
+/// `/` (UNVERIFIED 24).
 pub fn token(text: &str) -> String {
     let encoded: String = STANDARD.encode(text).chars().map(url_safe).collect();
     format!("1!{}!{encoded}", encoded.len())
@@ -32,13 +31,13 @@ pub fn token(text: &str) -> String {
 /// Decodes a token.
 ///
 /// # Errors
-/// [`Code::InvalidInput`] for anything that [`token`] did not make.
+/// [`Code::InvalidInput`] for any text that [`token`] did not make.
 pub fn read_token(given: &str) -> Result<String> {
     // No name or key contains U+0000.
     decoded(given).filter(|text| !text.contains('\0')).ok_or_else(|| Code::InvalidInput.into())
 }
 
-/// Returns the text of what [`token`] made.
+/// Returns the text that [`token`] encoded.
 fn decoded(given: &str) -> Option<String> {
     let (_, encoded) = given.strip_prefix("1!")?.split_once('!')?;
     if given.len() > MAX_TOKEN {
@@ -46,11 +45,11 @@ fn decoded(given: &str) -> Option<String> {
     }
     let standard: String = encoded.chars().map(from_url_safe).collect();
     let text = String::from_utf8(STANDARD.decode(standard).ok()?).ok()?;
-    // Lengths with a sign or leading zeros and `=` for `-` are not tokens of ours.
+    // Lengths with a sign or leading zeros, and `=` for `-`, are not in our tokens.
     (token(&text) == given).then_some(text)
 }
 
-/// Returns the tokens of where the next page of entities starts: NextPartitionKey and NextRowKey.
+/// Returns the tokens for the start of the next page of entities: NextPartitionKey and NextRowKey.
 pub fn entity_tokens(order: PageOrder, next: &Key) -> (String, String) {
     let partition = match order {
         PageOrder::Ascending => token(&next.partition),
@@ -59,15 +58,15 @@ pub fn entity_tokens(order: PageOrder, next: &Key) -> (String, String) {
     (partition, token(&next.row))
 }
 
-/// Whether a text can only be a token.
+/// Returns whether a text can only be a token, not a key.
 fn is_token(given: &str) -> bool {
     PREFIXES.iter().any(|prefix| given.starts_with(prefix))
 }
 
-/// Reads the keys at which, or behind which, an ascending page starts.
+/// Parses the keys at or after which an ascending page starts.
 ///
 /// # Errors
-/// [`Code::InvalidInput`] for a token, for U+0000, and for what is longer than every token.
+/// [`Code::InvalidInput`] for a token, for U+0000, and for text that is longer than any token.
 fn read_keys(partition: &str, row: &str) -> Result<Key> {
     let is_key = |text: &str| !is_token(text) && !text.contains('\0') && text.len() <= MAX_TOKEN;
     if is_key(partition) && is_key(row) {
@@ -77,12 +76,12 @@ fn read_keys(partition: &str, row: &str) -> Result<Key> {
     }
 }
 
-/// Returns where a page of entities starts: at two tokens, of which the second may be missing, or if it is
-/// ascending at two keys, of which the second may also be empty.
+/// Returns the start of a page of entities. It is given by two tokens, of which the second may be missing, or
+/// for an ascending page by two keys, of which the second may also be empty.
 ///
 /// # Errors
 /// [`Code::InvalidInput`] for a token that [`entity_tokens`] did not make for the same order, and for a token
-/// beside a key.
+/// combined with a key.
 pub fn read_entity_tokens(order: PageOrder, partition: &str, row: Option<&str>) -> Result<Key> {
     if order == PageOrder::Ascending && !is_token(partition) {
         return read_keys(partition, row.unwrap_or_default());
@@ -99,7 +98,7 @@ pub fn read_entity_tokens(order: PageOrder, partition: &str, row: Option<&str>) 
     Ok(Key { partition, row })
 }
 
-/// Returns the tokens of where the next page in the order of an index starts.
+/// Returns the tokens for the start of the next page in the order of an index.
 pub fn index_tokens(order: PageOrder, next: &IndexPosition) -> (String, String) {
     let IndexPosition { index_no, entry, key } = next;
     let direction = direction(order);
@@ -108,10 +107,10 @@ pub fn index_tokens(order: PageOrder, next: &IndexPosition) -> (String, String) 
     (token(&partition), token(&key.row))
 }
 
-/// Returns where a page in the order of an index starts.
+/// Returns the start of a page in the order of an index.
 ///
 /// # Errors
-/// [`Code::InvalidInput`] for anything that [`index_tokens`] did not make for the same direction.
+/// [`Code::InvalidInput`] for any text that [`index_tokens`] did not make for the same direction.
 pub fn read_index_tokens(order: PageOrder, partition: &str, row: Option<&str>) -> Result<IndexPosition> {
     let row = read_token(row.unwrap_or_default())?;
     let text = decoded(partition).ok_or(Code::InvalidInput)?;
@@ -135,7 +134,7 @@ const fn direction(order: PageOrder) -> &'static str {
     }
 }
 
-/// Writes an entry: a letter for its type, then its value. No entry contains U+0000.
+/// Encodes an entry as a letter for its type, followed by its value. No entry contains U+0000.
 fn entry_text(entry: &IndexValue) -> String {
     match entry {
         IndexValue::Text(text) => format!("t{text}"),
@@ -180,23 +179,21 @@ const fn from_url_safe(c: char) -> char {
     }
 }
 
-/// Returns the token of the next table: its lower-case name and, as in the service, its creation
-/// time.
+/// Returns the token of the next table: its lower-case name and, as in Azure, its creation time.
 pub fn table_token(name: &str, created: Ticks) -> String {
     token(&format!("{}\u{1}{:016x}", name.to_ascii_lowercase(), created.file_time()))
 }
 
-/// Returns the lower-case name in a table token. A bare name is one too, in any case, as seen of the
-/// service.
+/// Returns the lower-case name in a table token. As seen in Azure, a bare name in any case is also a token.
 ///
 /// # Errors
-/// [`Code::InvalidInput`] for anything that [`table_token`] did not make.
+/// [`Code::InvalidInput`] for any text that [`table_token`] did not make.
 pub fn read_table_token(token: &str) -> Result<String> {
     if let Ok(name) = TableName::parse(token) {
         return Ok(name.lower().to_owned());
     }
     let text = read_token(token)?;
-    // A page that ended before a range names its bound, which may end with U+0001.
+    // If a page ended before a range, its token names the lower bound of the range, which may end with U+0001.
     match text.rsplit_once('\u{1}') {
         Some((name, time)) if time.len() == 16 => Ok(name.to_owned()),
         _ => Err(Code::InvalidInput.into()),

@@ -1,5 +1,5 @@
-//! The typed predicate of a query and its evaluation, which is also the reference for tests of
-//! pushed-down SQL (protocol §6.4).
+//! The typed predicate of a query, and its evaluation, which is also the reference implementation for tests
+//! of pushed-down SQL (protocol §6.4).
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,8 +10,8 @@ use crate::model::edm::compare;
 use crate::model::entity::BorrowedEntity;
 use crate::model::{CaseFold, CompareOp, EdmValue, TextTest, Ticks};
 
-/// The operand of a comparison. System properties have declared types, custom ones have their
-/// stored type.
+/// The field of a comparison. System properties have declared types, custom properties have their stored
+/// type.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Field {
     PartitionKey,
@@ -20,8 +20,8 @@ pub enum Field {
     Custom(String),
 }
 
-/// A condition on one entity. Literals of comparisons with system properties have the declared
-/// type; the planner has refused all others.
+/// A condition on one entity. Literals that are compared with system properties have the declared type; the
+/// planner has refused all others.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Predicate {
     /// All parts hold; true if empty.
@@ -37,30 +37,30 @@ pub enum Predicate {
     },
     /// A bare property: true only for a stored Boolean `true`.
     Flag(String),
-    /// A test of a text, in this case if there is a `fold`: false for a missing property and for all
-    /// other types.
+    /// A test of a text, whose case `fold` changes if it is set. The test is false for a missing property and
+    /// for all other types.
     Text {
         field: Field,
         fold: Option<CaseFold>,
         test: TextTest,
         needle: String,
     },
-    /// Whether the entity has the custom property, of whatever type.
+    /// The entity has the custom property, with any type.
     Present(String),
 }
 
-/// What a predicate reads of an entity.
+/// The parts of an entity that a predicate reads.
 pub struct EntityView<'a> {
     pub partition: &'a str,
     pub row: &'a str,
     pub modified: Ticks,
-    /// The custom properties that the predicate names, in the order of their names.
+    /// The custom properties that the predicate names, ordered by name.
     pub properties: Vec<(&'a str, EdmValue)>,
 }
 
-/// What a comparison costs besides the bytes that it may read.
+/// The cost of a comparison besides the bytes that it may read.
 const COMPARISON_COST: usize = 64;
-/// Comparisons that a filter may have without being costly.
+/// Number of comparisons up to which a filter is not costly.
 const CHEAP_COMPARISONS: usize = 16;
 
 /// A predicate prepared for many entities.
@@ -71,28 +71,27 @@ pub struct Prepared<'p> {
     comparisons: usize,
 }
 
-/// Texts of an entity in another case, each folded once.
+/// Texts of an entity after a change of case, each folded once.
 type Folds<'e> = HashMap<(&'e Field, CaseFold), Cow<'e, str>>;
 
 impl<'p> Prepared<'p> {
-    /// Prepares a predicate.
     pub fn new(predicate: &'p Predicate) -> Self {
         let (wanted, is_about_properties) = (predicate.names(), predicate.is_about_properties());
         let wanted = wanted.into_iter().map(PropertyFinder::new).collect();
         Self { predicate, wanted, is_about_properties, comparisons: predicate.comparisons() }
     }
 
-    /// Returns what the evaluation costs for an entity of this size, in bytes that comparisons may read.
+    /// Returns the cost of an evaluation for an entity of this size, in bytes that comparisons may read.
     pub const fn cost(&self, bytes: usize) -> usize {
         self.comparisons.saturating_mul(bytes.saturating_add(COMPARISON_COST))
     }
 
-    /// Whether the evaluation takes more time than reading the entity.
+    /// Returns whether the evaluation takes longer than reading the entity.
     pub const fn is_costly(&self) -> bool {
         self.comparisons > CHEAP_COMPARISONS
     }
 
-    /// Whether a stored entity satisfies the predicate.
+    /// Returns whether a stored entity satisfies the predicate.
     ///
     /// # Errors
     /// Only for a row that is not in stored form.
@@ -102,17 +101,17 @@ impl<'p> Prepared<'p> {
         Ok(self.predicate.eval(&EntityView { partition, row, modified, properties }))
     }
 
-    /// Whether a table satisfies the predicate: its name in lower case takes the place of the PartitionKey.
+    /// Returns whether a table satisfies the predicate. Its lower-case name takes the place of the PartitionKey.
     pub fn matches_table(&self, name: &str, created: Ticks) -> bool {
         let properties = Vec::new();
         self.predicate.eval(&EntityView { partition: name, row: "", modified: created, properties })
     }
 
-    /// Whether an entity with these stored properties satisfies the predicate. `None` if its other
-    /// parts are needed.
+    /// Returns whether an entity with these stored properties satisfies the predicate, or `None` if the
+    /// evaluation needs other parts of the entity.
     ///
     /// # Errors
-    /// As [`Prepared::matches`].
+    /// Those of [`Prepared::matches`].
     pub fn matches_properties(&self, stored: &[u8]) -> Result<Option<bool>> {
         if !self.is_about_properties {
             return Ok(None);
@@ -128,8 +127,8 @@ impl<'p> Prepared<'p> {
 }
 
 impl Predicate {
-    /// Evaluates with the two-valued logic of protocol §6.4: comparisons of a missing property are
-    /// false, `not` is plain negation.
+    /// Evaluates the predicate with the two-valued logic of protocol §6.4: comparisons with a missing
+    /// property are false, and `not` is plain negation.
     pub fn eval(&self, view: &EntityView<'_>) -> bool {
         self.holds(view, &mut Folds::new())
     }
@@ -162,7 +161,7 @@ impl Predicate {
         }
     }
 
-    /// Returns how many comparisons it has.
+    /// Returns the number of comparisons.
     fn comparisons(&self) -> usize {
         match self {
             Predicate::All(parts) | Predicate::Any(parts) => parts.iter().map(Self::comparisons).sum(),
@@ -171,7 +170,7 @@ impl Predicate {
         }
     }
 
-    /// Whether it reads custom properties only.
+    /// Returns whether the predicate reads only custom properties.
     fn is_about_properties(&self) -> bool {
         match self {
             Predicate::All(parts) | Predicate::Any(parts) => parts.iter().all(Self::is_about_properties),
@@ -212,7 +211,7 @@ fn find<'a>(view: &'a EntityView<'_>, name: &str) -> Option<&'a EdmValue> {
     view.properties.get(at).map(|(_, value)| value)
 }
 
-/// Returns the text of a field; `None` if it has none.
+/// Returns the text of a field, or `None` if the field has none.
 fn text_of<'a>(view: &'a EntityView<'_>, field: &Field) -> Option<&'a str> {
     match field {
         Field::PartitionKey => Some(view.partition),

@@ -1,4 +1,4 @@
-//! Query options to scans (protocol §6.1, §7).
+//! Converts query options to scans (protocol §6.1, §7).
 
 use super::filter::{self, Subject};
 use super::index::ValueOrder;
@@ -12,12 +12,12 @@ use crate::model::{CompareOp, EdmValue, Key, PageOrder};
 use crate::odata::Expr;
 use crate::request::{OrderBy, OrderTerms, QueryOptions};
 
-/// Maximum bytes of a page's absent properties, and the bytes that each takes in Atom, besides its name.
+/// Maximum total bytes of a page's absent properties, and the bytes of each one in Atom, besides its name.
 const MAX_ABSENT_BYTES: usize = 1 << 20;
 const ABSENT_BYTES: usize = 24;
 
-/// Plans a query of entities. `partition` is a PartitionKey from the URL and acts like a filter
-/// (UNVERIFIED 2).
+/// Plans an entity query. `partition` is a PartitionKey from the URL, which acts like a filter (UNVERIFIED
+/// 2).
 ///
 /// # Errors
 /// Those of [`filter::predicate`], [`page::read_entity_tokens`] and [`page::read_index_tokens`], and
@@ -54,7 +54,7 @@ fn by_keys(options: &QueryOptions, predicate: Option<Predicate>, order_by: Optio
     Ok(Scan { order, residual, ..Scan::over(spans) })
 }
 
-/// Plans a page in the order of a property. Ranges of keys do not bound it, so the filter stays whole.
+/// Plans a page in the order of a property. Key ranges do not bound such a page, so the filter stays whole.
 fn by_property(
     options: &QueryOptions,
     predicate: Option<Predicate>,
@@ -69,16 +69,16 @@ fn by_property(
     Ok(Scan { order, by: Some(Box::new(by)), residual: predicate, ..Scan::over(spans) })
 }
 
-/// Returns what says where a page continues: something for the PartitionKey, which is empty only beside a
-/// RowKey, and perhaps something for the RowKey.
+/// Returns the continuation of a page: a value for the PartitionKey, which is empty only together with a
+/// RowKey, and optionally a value for the RowKey.
 fn continuation(options: &QueryOptions) -> Option<(&str, Option<&str>)> {
     let (partition, row) = (options.next_partition.as_deref()?, options.next_row.as_deref());
     let says_nothing = partition.is_empty() && row.is_none_or(str::is_empty);
     (!says_nothing).then_some((partition, row))
 }
 
-/// Returns the order of a page that reads ascending spans. Entities are in the order of their RowKey where
-/// they are in one partition.
+/// Returns the order of a page that reads ascending spans. Entities within one partition are ordered by
+/// RowKey.
 fn key_order(order_by: &OrderBy, spans: &[Span]) -> Result<PageOrder> {
     let mut partitions = spans.iter().map(Span::partition);
     let first = partitions.next();
@@ -90,7 +90,7 @@ fn key_order(order_by: &OrderBy, spans: &[Span]) -> Result<PageOrder> {
     Ok(order_by.order)
 }
 
-/// Plans a query of tables.
+/// Plans a table query.
 ///
 /// # Errors
 /// Those of [`filter::predicate`] and `page::read_table_token`.
@@ -107,7 +107,7 @@ fn predicate(filter: Option<&Expr>, subject: Subject) -> Result<Option<Predicate
     filter.map(|expr| filter::predicate(expr, subject)).transpose()
 }
 
-/// The spans to read, and the residual filter.
+/// Returns the spans to read, and the residual filter.
 pub fn narrow(predicate: Option<Predicate>, from: Option<&Key>) -> (Vec<Span>, Option<Predicate>) {
     let spans = predicate.as_ref().map_or_else(|| vec![Span::everything()], span::spans_of);
     let spans = match from {
@@ -117,7 +117,7 @@ pub fn narrow(predicate: Option<Predicate>, from: Option<&Key>) -> (Vec<Span>, O
     (spans, predicate.filter(|p| !span::is_exact(p)))
 }
 
-/// The rows of which a page can repeat the selected names: each entity has those that it lacks as null.
+/// Returns the maximum rows of a page. Each entity repeats the selected names that it lacks, as nulls.
 fn rows_with(select: Option<&Select>) -> usize {
     let name_bytes: usize =
         select.iter().flat_map(|select| select.custom_names()).map(|name| name.len() + ABSENT_BYTES).sum();

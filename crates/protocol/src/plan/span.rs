@@ -1,7 +1,7 @@
-//! Ranges of keys, and how a predicate narrows them (protocol §6.5).
+//! Key ranges, and how a predicate narrows them (protocol §6.5).
 //!
-//! A lower bound is inclusive, an upper one exclusive. That is exact for keys, because no key
-//! contains a control character: nothing lies between a key and the same text followed by U+0001.
+//! A lower bound is inclusive, an upper bound exclusive. Such bounds are exact for keys: no key contains a
+//! control character, so nothing lies between a key and the same text followed by U+0001.
 
 use std::rc::Rc;
 
@@ -9,19 +9,19 @@ use super::predicate::{Field, Predicate};
 use crate::model::names::MAX_KEY;
 use crate::model::{CompareOp, EdmValue, Key, PageOrder, TextTest};
 
-/// The keys from `lower` on and below `upper`, in page order.
+/// The keys from `lower`, inclusive, to `upper`, exclusive, in page order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
     pub lower: Key,
-    /// `None`: to the end of the table.
+    /// `None` is the end of the table.
     pub upper: Option<Key>,
 }
 
-/// Maximum number of spans. More are merged into one that covers them all; the residual filter
+/// Maximum number of spans. More spans are merged into one that covers them all, and the residual filter
 /// still decides.
 const MAX_SPANS: usize = 1024;
-/// Maximum number of boxes that are intersected for a predicate. Beyond that, conditions no longer narrow the
-/// spans; the residual filter still decides.
+/// Maximum number of boxes to intersect for a predicate. Beyond this number, conditions no longer narrow the
+/// spans, and the residual filter still decides.
 const MAX_INTERSECTIONS: usize = 8 * MAX_SPANS;
 
 impl Span {
@@ -36,14 +36,14 @@ impl Span {
         Span { lower: key, upper }
     }
 
-    /// Returns the only key that this span can hold, if it holds at most one.
+    /// Returns the only key that this span can contain, if there is at most one.
     pub fn as_point(&self) -> Option<&Key> {
         let upper = self.upper.as_ref()?;
         (upper.partition == self.lower.partition && upper.row == successor(&self.lower.row))
             .then_some(&self.lower)
     }
 
-    /// Returns the partition of the span, if it lies in one.
+    /// Returns the partition that contains the whole span, if there is one.
     pub fn partition(&self) -> Option<&str> {
         let upper = self.upper.as_ref()?;
         let p = self.lower.partition.as_str();
@@ -51,20 +51,19 @@ impl Span {
         within.then_some(p)
     }
 
-    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.upper.as_ref().is_some_and(|upper| *upper <= self.lower)
     }
 }
 
-/// Returns the first partition without rows below a bound. Names of tables are such partitions,
-/// with a single row whose key is empty.
+/// Returns the first partition without rows below a bound. A table name is such a partition, with a single
+/// row whose key is empty.
 pub fn first_whole_partition(bound: &Key) -> String {
     if bound.row.is_empty() { bound.partition.clone() } else { successor(&bound.partition) }
 }
 
-/// Returns an equivalent bound without U+0000, which PostgreSQL's text cannot contain. No key
-/// contains it either: such a text sorts just above its part before that character.
+/// Returns an equivalent bound without U+0000, which PostgreSQL's text type cannot contain. No key contains
+/// U+0000 either, so such a text sorts just above its part before that character.
 fn bound(key: &Key) -> Key {
     let cut = |text: &str| text.split_once('\u{0}').map(|(head, _)| successor(head));
     match (cut(&key.partition), cut(&key.row)) {
@@ -84,7 +83,7 @@ pub(super) fn above(key: &Key) -> Key {
     Key { partition: key.partition.clone(), row: successor(&key.row) }
 }
 
-/// Returns the ascending, disjoint ranges in which keys that satisfy `predicate` can lie.
+/// Returns ascending, disjoint ranges that contain every key that can satisfy `predicate`.
 pub(crate) fn spans_of(predicate: &Predicate) -> Vec<Span> {
     let boxes = Narrowing::default().boxes(predicate, false);
     let mut spans: Vec<Span> = boxes.into_iter().map(KeyBox::into_span).collect();
@@ -105,7 +104,7 @@ pub(crate) fn spans_of(predicate: &Predicate) -> Vec<Span> {
     merged
 }
 
-/// Returns the part of `spans` at and after `from`, which may contain U+0000.
+/// Returns the part of `spans` from `from` on, which may contain U+0000.
 pub fn starting_at(spans: Vec<Span>, from: &Key) -> Vec<Span> {
     let from = bound(from);
     spans
@@ -119,7 +118,7 @@ pub fn starting_at(spans: Vec<Span>, from: &Key) -> Vec<Span> {
         .collect()
 }
 
-/// Returns the part of `spans` from `lower` on and below `upper`, which may contain U+0000.
+/// Returns the part of `spans` from `lower`, inclusive, to `upper`, exclusive; both may contain U+0000.
 pub fn within(spans: Vec<Span>, lower: &Key, upper: Option<&Key>) -> Vec<Span> {
     let upper = upper.map(bound);
     starting_at(spans, lower)
@@ -134,14 +133,14 @@ pub fn within(spans: Vec<Span>, lower: &Key, upper: Option<&Key>) -> Vec<Span> {
         .collect()
 }
 
-/// Returns those of the keys that lie in the spans, each as a span of its own. Both are in this order.
+/// Returns the keys that lie in the spans, each as a separate span. Keys and spans have the same order.
 pub fn points_within(mut keys: Vec<Key>, spans: &[Span], order: PageOrder) -> Vec<Span> {
     keys.sort_unstable();
     keys.dedup();
     order.arrange(keys.into_iter().filter(|key| contain(spans, key, order)).map(Span::point).collect())
 }
 
-/// Whether a key lies in one of these spans, which are in this order.
+/// Returns whether a key lies in one of these spans, which have this order.
 pub fn contain(spans: &[Span], key: &Key, order: PageOrder) -> bool {
     let last = match order {
         PageOrder::Ascending => spans.partition_point(|span| span.lower <= *key).checked_sub(1),
@@ -151,7 +150,7 @@ pub fn contain(spans: &[Span], key: &Key, order: PageOrder) -> bool {
     last.is_some_and(|span| span.upper.as_ref().is_none_or(|upper| *key < *upper))
 }
 
-/// Whether the spans decide `predicate` completely, so that it is no residual filter.
+/// Returns whether the spans decide `predicate` completely, so that no residual filter is needed.
 pub(crate) fn is_exact(predicate: &Predicate) -> bool {
     match predicate {
         Predicate::Always(_) => true,
@@ -161,8 +160,8 @@ pub(crate) fn is_exact(predicate: &Predicate) -> bool {
     }
 }
 
-/// A conjunction of key comparisons is exact if it fixes the partition: then a range of rows is a
-/// range of keys.
+/// Returns whether a conjunction of key comparisons is exact. It is exact if it fixes the partition, because
+/// then a range of rows is a range of keys.
 fn is_exact_conjunction(predicate: &Predicate) -> bool {
     let parts = match predicate {
         Predicate::All(parts) => parts.as_slice(),
@@ -185,7 +184,7 @@ fn is_exact_conjunction(predicate: &Predicate) -> bool {
     point || !rows
 }
 
-/// An interval of text: from `low` on, below `high`.
+/// A text interval from `low`, inclusive, to `high`, exclusive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Interval {
     low: Rc<str>,
@@ -237,8 +236,8 @@ impl KeyBox {
         self.partitions.is_empty() || self.rows.is_empty()
     }
 
-    /// Returns the span that covers the box: exact for a single partition, else the rows only cut
-    /// the first partition.
+    /// Returns the span that covers the box. The span is exact for a single partition; otherwise the rows
+    /// only cut the first partition.
     fn into_span(self) -> Span {
         let lower = Key::new(&*self.partitions.low, &*self.rows.low);
         let upper = match (self.partitions.is_point(), &self.partitions.high, &self.rows.high) {
@@ -253,13 +252,13 @@ impl KeyBox {
 /// Narrows a predicate to boxes, with a bounded number of intersections.
 #[derive(Default)]
 struct Narrowing {
-    /// Boxes that were intersected.
+    /// The number of boxes that were intersected so far.
     intersections: usize,
 }
 
 impl Narrowing {
-    /// Returns boxes that cover `predicate`, or its negation. Every matching key lies in one of them;
-    /// they may contain other keys.
+    /// Returns boxes that cover `predicate` or its negation. Every matching key lies in one of the boxes,
+    /// which may contain other keys too.
     fn boxes(&mut self, predicate: &Predicate, negated: bool) -> Vec<KeyBox> {
         match (predicate, negated) {
             (Predicate::All(parts), false) | (Predicate::Any(parts), true) => {
@@ -271,7 +270,7 @@ impl Narrowing {
             }
             (Predicate::Not(inner), _) => self.boxes(inner, !negated),
             (Predicate::Always(value), _) if *value == negated => vec![],
-            // It excludes one row of each partition: not worth a span.
+            // This comparison excludes one row of each partition, which is not worth a span.
             (Predicate::Compare { field: Field::RowKey, op: CompareOp::Ne, .. }, false)
             | (Predicate::Compare { field: Field::RowKey, op: CompareOp::Eq, .. }, true) => {
                 vec![KeyBox::full()]
@@ -286,7 +285,7 @@ impl Narrowing {
         }
     }
 
-    /// Returns boxes that cover the intersection of all parts. Those with few boxes narrow most, and cost least.
+    /// Returns boxes that cover the intersection of all parts. Parts with few boxes come first: they narrow most.
     fn all(&mut self, mut parts: Vec<Vec<KeyBox>>) -> Vec<KeyBox> {
         parts.sort_by_key(Vec::len);
         let mut product = vec![KeyBox::full()];
@@ -300,7 +299,7 @@ impl Narrowing {
         let work = left.len().saturating_mul(right.len());
         let is_cheap = work <= 1 || self.intersections + work <= MAX_INTERSECTIONS;
         if work > MAX_SPANS || !is_cheap {
-            // Too many to multiply out: one side alone still covers the result.
+            // There are too many boxes to multiply out. One side alone still covers the result.
             return if left.len() <= right.len() { left } else { right };
         }
         self.intersections += work;
@@ -308,7 +307,7 @@ impl Narrowing {
     }
 }
 
-/// Returns the boxes of intervals of a field.
+/// Returns the boxes for the intervals of a field.
 fn placed(field: &Field, intervals: impl FnOnce() -> Vec<Interval>) -> Vec<KeyBox> {
     let full = Interval::full;
     match field {
@@ -320,7 +319,7 @@ fn placed(field: &Field, intervals: impl FnOnce() -> Vec<Interval>) -> Vec<KeyBo
     }
 }
 
-/// Returns the field and the prefix of a test for one, which is a range of keys if the field is one.
+/// Returns the field and the prefix of a prefix test. A prefix of a key is a range of keys.
 fn prefixed(predicate: &Predicate) -> Option<(&Field, &str)> {
     match predicate {
         Predicate::Text { field, fold: None, test: TextTest::StartsWith, needle } => Some((field, needle)),
@@ -328,7 +327,7 @@ fn prefixed(predicate: &Predicate) -> Option<(&Field, &str)> {
     }
 }
 
-/// Returns the intervals of the keys that begin with `prefix`, or of the others.
+/// Returns the intervals of the keys that begin with `prefix`, or of all other keys.
 fn prefix_intervals(prefix: &str, negated: bool) -> Vec<Interval> {
     let has_none = prefix.contains(|c: char| c <= '\u{1}') || cut(prefix).1;
     let (low, high) = (Rc::from(prefix), after_prefix(prefix).map(Rc::from));
@@ -344,7 +343,7 @@ fn prefix_intervals(prefix: &str, negated: bool) -> Vec<Interval> {
     }
 }
 
-/// Returns the smallest text above all that begin with `prefix`; `None` if there is none.
+/// Returns the smallest text above all texts that begin with `prefix`, or `None` if there is none.
 pub(super) fn after_prefix(prefix: &str) -> Option<String> {
     let next = |c: char| match c {
         '\u{d7ff}' => Some('\u{e000}'),
@@ -358,9 +357,8 @@ fn bounded(boxes: Vec<KeyBox>) -> Vec<KeyBox> {
     if boxes.len() <= MAX_SPANS { boxes } else { vec![KeyBox::full()] }
 }
 
-/// Cuts a literal that is longer than any key, and says whether it did: no key lies between the
-/// part and the whole. Otherwise filters of megabytes would be copied into each of a thousand
-/// spans.
+/// Cuts a literal that is longer than any key, and returns whether it did. No key lies between the cut and
+/// the whole literal. Without the cut, filters of megabytes would be copied into each of a thousand spans.
 fn cut(literal: &str) -> (&str, bool) {
     match literal.char_indices().nth(MAX_KEY + 1) {
         Some((end, _)) => (&literal[..end], true),
@@ -368,8 +366,8 @@ fn cut(literal: &str) -> (&str, bool) {
     }
 }
 
-/// Returns the intervals in which `key op literal` (or its negation) holds. A literal may contain
-/// U+0000: see [`bound`].
+/// Returns the intervals in which `key op literal` (or its negation) holds. A literal may contain U+0000, see
+/// [`bound`].
 fn intervals(op: CompareOp, literal: &str, negated: bool) -> Vec<Interval> {
     let (literal, is_cut) = cut(literal);
     let (at, after, exists): (Rc<str>, Rc<str>, bool) = match literal.split_once('\u{0}') {
@@ -395,7 +393,7 @@ fn intervals(op: CompareOp, literal: &str, negated: bool) -> Vec<Interval> {
     .collect()
 }
 
-/// Keys always exist and always compare, so their comparisons can be negated.
+/// Returns the negated operator. Keys always exist and always compare, so their comparisons can be negated.
 const fn negation(op: CompareOp) -> CompareOp {
     match op {
         CompareOp::Eq => CompareOp::Ne,

@@ -1,4 +1,4 @@
-//! How a query will be answered, in words, for people who wonder why it is slow.
+//! Explains in words how the server answers a query, so that users can find out why it is slow.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -32,18 +32,18 @@ pub enum KeyAccess {
     Refused,
 }
 
-/// An end of a range of keys, as people see it.
+/// An end of a key range, in the form that people read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpanBound {
     pub partition: String,
-    /// `None`: the whole partition is meant.
+    /// `None` stands for the whole partition.
     pub row: Option<String>,
-    /// Whether the keys of the bound are in the range.
+    /// Whether the range includes the keys of the bound.
     pub is_inclusive: bool,
 }
 
 impl KeyAccess {
-    /// Returns what a scan reads.
+    /// Returns the kind of access of a scan.
     pub fn of(scan: &Scan) -> Self {
         let all = |holds: fn(&Span) -> bool| scan.spans.iter().all(holds);
         match scan.spans.as_slice() {
@@ -56,7 +56,7 @@ impl KeyAccess {
         }
     }
 
-    /// Returns a sentence about the query.
+    /// Returns a sentence that describes the query.
     pub fn summary(self, has_residual: bool, order: PageOrder) -> String {
         match (self, has_residual, order) {
             (Self::Order, _, order) => {
@@ -144,12 +144,12 @@ impl SpanBound {
     }
 }
 
-/// Returns the bounds of a span; `None` for the start or the end of the table.
+/// Returns the bounds of a span. `None` is the start or the end of the table.
 pub fn bounds(span: &Span) -> (Option<SpanBound>, Option<SpanBound>) {
     (SpanBound::lower(&span.lower), span.upper.as_ref().map(SpanBound::upper))
 }
 
-/// Returns a span in words.
+/// Describes a span in words.
 pub fn words(span: &Span) -> String {
     if let Some(key) = span.as_point() {
         return format!("row {} of partition {}", quoted(&key.row), quoted(&key.partition));
@@ -172,7 +172,7 @@ pub fn words(span: &Span) -> String {
     }
 }
 
-/// Returns a predicate in the language of `$filter`.
+/// Formats a predicate in the syntax of `$filter`.
 pub fn filter_text(predicate: &Predicate) -> String {
     let joined = |parts: &[Predicate], word: &str| -> String {
         parts.iter().map(nested).collect::<Vec<_>>().join(word)
@@ -210,7 +210,7 @@ fn folded(name: &str, fold: Option<CaseFold>) -> String {
     fold.map_or_else(|| name.to_owned(), |fold| format!("{}({name})", fold.word()))
 }
 
-/// Compound parts stand in parentheses.
+/// Formats a part of a predicate. Compound parts are put in parentheses.
 fn nested(predicate: &Predicate) -> String {
     let text = filter_text(predicate);
     match predicate {

@@ -9,22 +9,21 @@ use crate::model::names::{KeyPart, check_body_key, check_key_length, check_writt
 use crate::model::{Key, TableName};
 use crate::request::operation::{EntityWrite, ValidatedEntity, WriteVerb};
 
-/// At least one write, to one partition of one table, done together.
+/// At least one write, all to one partition of one table and applied atomically.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChangeSet {
     pub table: TableName,
     pub writes: Vec<Write>,
-    /// The table's name as each write spells it, for the Location of what it inserts.
+    /// The table's name as each write spells it, for the Location header of inserted entities.
     pub spellings: Vec<TableName>,
 }
 
 /// Plans one write.
 ///
 /// # Errors
-/// In the order of protocol §5.9: [`Code::PropertiesNeedValue`] for an insert
-/// without keys, then the errors of keys, of the number and names of properties,
-/// of their values, of the entity's size, of the values' sizes, and of the table's
-/// name.
+/// In the order of protocol §5.9: [`Code::PropertiesNeedValue`] for an insert without keys, then the errors
+/// of keys, of the number and names of properties, of their values, of the entity's size, of the values'
+/// sizes, and of the table's name.
 pub fn single(entity: EntityWrite) -> Result<(TableName, Write)> {
     let kind = match entity.verb {
         WriteVerb::Insert => WriteKind::Insert,
@@ -43,7 +42,7 @@ pub fn single(entity: EntityWrite) -> Result<(TableName, Write)> {
     Ok((TableName::parse(&entity.table)?, Write { kind, key, properties }))
 }
 
-/// Checks the key in the body of an insert. Errors of the properties come later.
+/// Checks the key in the body of an insert. Errors of the properties are reported later.
 fn key_and_properties(body: Option<ValidatedEntity>) -> Result<(Key, Result<ValidatedProperties>)> {
     let Some(ValidatedEntity { partition: Some(partition), row: Some(row), properties }) = body else {
         return Err(Code::PropertiesNeedValue.into());
@@ -53,25 +52,23 @@ fn key_and_properties(body: Option<ValidatedEntity>) -> Result<(Key, Result<Vali
     Ok((Key { partition, row }, properties))
 }
 
-/// Checks the key of an update. Keys in its body are ignored: the service is recorded to ignore
-/// them even if they differ.
+/// Checks the key of an update. Keys in the body are ignored even if they differ, as recorded from Azure.
 fn check_url_keys(key: &Key, has_body: bool) -> Result<()> {
     check_written_key(&key.partition)?;
     check_written_key(&key.row)?;
     if has_body {
-        // A delete of a key that cannot exist finds nothing, so only writes of entities are checked
-        // for the length.
+        // A delete of a key that cannot exist finds nothing, so only writes with a body are checked for the
+        // key length.
         check_key_length(&key.partition)?;
         check_key_length(&key.row)?;
     }
     Ok(())
 }
 
-/// Plans a change set: one table, one partition, each row once. `None` for an empty one.
+/// Plans a change set: one table, one partition, each row once. Returns `None` for an empty change set.
 ///
 /// # Errors
-/// The first operation's error, with its index:
-/// [`Code::CommandsInBatchActOnDifferentPartitions`],
+/// The first operation's error, with its index: [`Code::CommandsInBatchActOnDifferentPartitions`],
 /// [`Code::InvalidDuplicateRow`], and those of [`single`].
 pub(crate) fn transaction(entities: Vec<EntityWrite>) -> Result<Option<ChangeSet>> {
     let count = entities.len();

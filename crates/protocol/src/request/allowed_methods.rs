@@ -1,17 +1,17 @@
-//! The methods that a resource supports, which a 405 lists (RFC 9110, 15.5.6).
+//! The methods that a resource supports, which a 405 response lists (RFC 9110, 15.5.6).
 
 use super::options::Options;
 use super::target::Resource;
 
-/// Returns the value of `Allow`. Every resource supports the preflight of CORS. An entity supports
-/// POST only for verb tunnelling (protocol §3.9), so POST is not listed.
+/// Returns the value of `Allow`. Every resource supports CORS preflight requests. An entity supports POST
+/// only for verb tunnelling (protocol §3.9), so POST is not listed.
 pub fn methods(resource: &Resource, options: &Options) -> &'static str {
     let comp = options.any_case("comp").map(str::to_ascii_lowercase);
     match (resource, comp.as_deref()) {
         (Resource::Service, Some("properties")) => "GET, HEAD, PUT, OPTIONS",
         (Resource::Service, Some("stats")) => "GET, HEAD, OPTIONS",
         (Resource::EntitySet(_), Some("acl")) => "GET, HEAD, PUT, OPTIONS",
-        // Every request to it is an error.
+        // Every request to this resource is an error.
         (Resource::EntitySet(_), Some(_))
         | (Resource::Service | Resource::Metadata | Resource::BelowTable { .. }, _) => "OPTIONS",
         (Resource::Tables | Resource::EntitySet(_), _) => "GET, POST, OPTIONS",

@@ -1,4 +1,4 @@
-//! Entity group transactions and query batches as sent (protocol §8.1, §8.2).
+//! Parses entity group transactions and query batches (protocol §8.1, §8.2).
 
 use std::borrow::Cow;
 
@@ -15,22 +15,22 @@ use crate::model::TableName;
 /// Maximum operations of a change set.
 pub const MAX_OPERATIONS: usize = 100;
 
-/// A batch: change sets, of which the first is done, or one query.
+/// A batch: change sets, of which only the first is executed, or one query.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Batch {
     ChangeSet {
-        /// The operations in order, up to the first that was not understood.
+        /// The operations in order, up to the first that could not be parsed.
         parts: Vec<BatchPart<EntityWrite>>,
-        /// Why the part after those was not understood.
+        /// The part that could not be parsed, and its error.
         failure: Option<FailedPart>,
-        /// The change sets behind this one, which are refused.
+        /// The change sets after this one, which are refused.
         others: Vec<FailedPart>,
     },
     Query(Box<Result<BatchPart<Operation>, FailedPart>>),
 }
 
 impl Batch {
-    /// The table: that of the first operation, as all must have the same.
+    /// Returns the table of the first operation. All operations must have the same table.
     pub fn table(&self) -> Option<&str> {
         match self {
             Batch::ChangeSet { parts, .. } => parts.first().map(|part| part.wanted.table.as_str()),
@@ -43,56 +43,55 @@ impl Batch {
     }
 }
 
-/// How the answer to a part is printed.
+/// How the response to a part is printed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Printing {
     pub format: Format,
     pub prefer: Option<Prefer>,
-    /// From the nested HTTP headers, which are echoed; not from the MIME headers, which are not.
+    /// From the nested HTTP headers, which are echoed; MIME headers are not.
     pub content_id: Option<String>,
 }
 
 impl Printing {
-    /// For what has no part of its own.
+    /// Returns the settings for a response that belongs to no part.
     fn of_batch(head: &Head) -> Self {
         Self { format: format_of(head, false), prefer: None, content_id: None }
     }
 }
 
-/// A part of a batch: a write in a change set, a query outside.
+/// A part of a batch: a write inside a change set, a query outside.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BatchPart<T> {
     pub wanted: T,
     pub printing: Printing,
 }
 
-/// A part that was not understood.
+/// A part that could not be parsed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FailedPart {
-    /// Carries the index of an operation that was read.
+    /// The error, with the operation's index if the operation was readable.
     pub error: Error,
-    /// `None` for a part that could not be read, and so names no format.
+    /// `None` for an unreadable part, which therefore names no format.
     pub printing: Option<Printing>,
 }
 
 impl FailedPart {
-    /// As recorded: a part that is empty, or whose headers cannot be read, fails without an index.
+    /// Returns the failure of a part that is empty or has unreadable headers. As recorded, it has no index.
     fn unreadable() -> Self {
         Self { error: Code::BodyNotUnderstood.into(), printing: None }
     }
 
-    /// Returns a change set that is refused because another precedes it.
+    /// Returns the failure of a change set that follows another one.
     fn additional(head: &Head) -> Self {
         Self { error: Code::InvalidInput.into(), printing: Some(Printing::of_batch(head)) }
     }
 }
 
-/// Reads a batch.
+/// Parses a batch.
 ///
 /// # Errors
-/// Those that concern the batch as a whole: [`Code::MediaTypeNotSupported`] for
-/// what is no multipart body, [`Code::InvalidInput`] for one that holds neither
-/// change sets alone nor a single query.
+/// The errors of the batch as a whole: [`Code::MediaTypeNotSupported`] for a body that is not multipart,
+/// [`Code::InvalidInput`] for a body other than change sets alone or a single query.
 pub fn read(context: &Context<'_>, outer: &Target) -> Result<Batch> {
     let content_type = context.head.header("content-type").unwrap_or_default();
     let boundary = multipart::boundary(content_type).ok_or(Code::MediaTypeNotSupported)?;
@@ -139,8 +138,8 @@ fn change_set(
     Ok(Batch::ChangeSet { parts: understood, failure, others })
 }
 
-/// Reads the operations of a change set up to the first that is not understood, and returns why it is
-/// not.
+/// Parses the operations of a change set up to the first that cannot be parsed, and returns the failure of
+/// that one.
 fn read_operations(
     context: &Context<'_>,
     outer: &Target,
@@ -170,7 +169,7 @@ fn read_operations(
     }))
 }
 
-/// Returns what was read, or `None` if its headers could not be read.
+/// Returns the parsed value, or `None` if the headers were unreadable.
 fn readable<T>(read: Result<T>) -> Result<Option<T>> {
     match read {
         Err(error) if error.code == Code::BodyNotUnderstood => Ok(None),
@@ -182,8 +181,7 @@ fn format_of(head: &Head, has_order: bool) -> Format {
     Format::of_part(head, &Options::parse_with(&head.query, has_order).unwrap_or_default())
 }
 
-/// The format of the previous part: parts of a batch can differ in their Accept header only, and
-/// mostly do not.
+/// Caches the format of the previous part. Only the Accept headers of parts can differ, and they seldom do.
 #[derive(Default)]
 struct Formats(Option<(String, Format)>);
 
@@ -223,9 +221,8 @@ fn read_part<T>(
     }
 }
 
-/// As reported of the service: a deletion that lacks its condition, and names no format either, is
-/// refused for asking for Atom, where that is no more. The outer request names a format for it, unless
-/// it accepts everything.
+/// Returns the refusal of Atom for a delete that has neither a condition nor a format, in a version without
+/// Atom, as reported of Azure. The outer request supplies a format unless it accepts everything.
 fn asks_for_atom(
     outer: &Head,
     request: &InnerRequest<'_>,
@@ -255,7 +252,7 @@ fn inner_operation(context: &Context<'_>, outer: &Target, body: &[u8], head: &He
     operation::on_resource(&inner, verb, &resource)
 }
 
-/// Reads an operation of a change set. Operations on tables are not allowed in a batch.
+/// Accepts an operation of a change set. Operations on tables are not allowed in a batch.
 fn only_write(operation: Operation) -> Result<EntityWrite> {
     match operation {
         Operation::Write(write) => Ok(write),
@@ -264,7 +261,7 @@ fn only_write(operation: Operation) -> Result<EntityWrite> {
     }
 }
 
-/// As recorded: an invalid table name is found first.
+/// Returns the error of an operation that a batch does not allow. As recorded, an invalid table name takes precedence.
 fn not_in_a_batch(operation: &Operation) -> Error {
     match operation {
         Operation::BelowTable { table, .. } => TableName::parse(table).err(),
@@ -273,7 +270,7 @@ fn not_in_a_batch(operation: &Operation) -> Error {
     .unwrap_or_else(|| Code::NotImplemented.into())
 }
 
-/// Reads an operation outside of a change set.
+/// Accepts an operation outside a change set.
 fn only_query(operation: Operation) -> Result<Operation> {
     match operation {
         Operation::GetEntity { .. } | Operation::QueryEntities { .. } => Ok(operation),
@@ -281,9 +278,9 @@ fn only_query(operation: Operation) -> Result<Operation> {
     }
 }
 
-/// Returns the head of an inner request: its own headers, with the version and, unless it has its
-/// own, the Accept header of the outer request. Inner versions, dates and request ids are ignored, and
-/// so is an X-HTTP-Method that repeats the verb.
+/// Returns the head of an inner request: its own headers, with the version of the outer request and, if it
+/// has no Accept header, that of the outer request. Inner versions, dates and request ids are ignored, as is
+/// an X-HTTP-Method that repeats the verb.
 fn inner_head<'a>(outer: &'a Head<'_>, request: &'a InnerRequest<'_>) -> Head<'a> {
     let (path, query) = request.target.split_once('?').unwrap_or((request.target, ""));
     let mut head = Head {
@@ -307,8 +304,8 @@ fn inner_head<'a>(outer: &'a Head<'_>, request: &'a InnerRequest<'_>) -> Head<'a
 
 const METHOD: &str = "x-http-method";
 
-/// Whether the only X-HTTP-Method of a part names the verb that the part has anyway, as the retired SDK
-/// for Java sends it.
+/// Returns whether the only X-HTTP-Method of a part repeats the verb of the part, as the retired Java SDK
+/// sends it.
 fn repeats_its_verb(request: &InnerRequest<'_>) -> bool {
     let mut named = request.headers.iter().filter(|(name, _)| name == METHOD);
     matches!((named.next(), named.next()), (Some((_, verb)), None) if Verb::is_repeated(request.method, verb))

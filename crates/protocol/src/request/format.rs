@@ -1,4 +1,4 @@
-//! Content negotiation: the format of the answer (protocol §4.1).
+//! Content negotiation: the format of the response (protocol §4.1).
 
 use super::head::{ApiVersion, Head, JSON, JSON_ONLY, MINIMAL_ETAG};
 use super::options::Options;
@@ -7,14 +7,14 @@ use crate::codec::atom::write::Style;
 use crate::codec::json::write::Metadata;
 use crate::error::Code;
 
-/// The negotiated format of bodies. An error is kept until a body is needed: operations without one
-/// never report it.
+/// The negotiated format of bodies. An error is kept until a body is needed, because operations without a
+/// body never report it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Format {
     chosen: Result<Representation, Code>,
-    /// How errors are printed if nothing acceptable was found, or everything is.
+    /// The format of errors if the client accepts no supported format, or accepts every format.
     fallback: Representation,
-    /// Whether `errors` is used although documents have another format.
+    /// Whether errors use `fallback` although documents have a different format.
     prefers_fallback: bool,
 }
 
@@ -26,8 +26,8 @@ pub enum Representation {
 }
 
 impl Format {
-    /// Reads `$format`, else `Accept`, under the rules of the request's version. A read that names
-    /// neither asks for Atom, which newer versions do not have.
+    /// Negotiates the format from `$format`, otherwise from `Accept`, under the rules of the request's
+    /// version. A read with neither asks for Atom, which newer versions do not have.
     pub fn negotiate(head: &Head, options: &Options) -> Self {
         let is_blank = |value: Option<&str>| value.is_none_or(|value| value.trim().is_empty());
         if head.method == "GET"
@@ -40,14 +40,14 @@ impl Format {
         Self::of_part(head, options)
     }
 
-    /// Returns the refusal of Atom, for a version that does not have it.
+    /// Returns the refusal of Atom in a version without Atom.
     pub(crate) fn without_atom(head: &Head) -> Option<Self> {
         let refusal = head.version().ok().and_then(|version| atom(version).err());
         refusal.map(|code| Self::refused(code, Representation::Atom(Style::Modern)))
     }
 
-    /// As [`Format::negotiate`], for a part of a batch, which may name no format: JSON is then its
-    /// default (for reads, nothing is recorded).
+    /// Negotiates like [`Format::negotiate`], for a part of a batch. The default of a part without a format
+    /// is JSON (not recorded for reads).
     pub(crate) fn of_part(head: &Head, options: &Options) -> Self {
         let version = match head.version() {
             Ok(version) => version,
@@ -55,7 +55,7 @@ impl Format {
         };
         let wanted = options.get("$format").filter(|f| !f.is_empty() && version.at_least(JSON));
         let accept = head.list("accept");
-        // As recorded: a client that accepts everything gets documents in JSON, and errors in XML.
+        // As recorded, a client that accepts everything gets documents in JSON and errors in XML.
         let takes_anything = wanted.is_none()
             && version.is_named()
             && version.at_least(JSON_ONLY)
@@ -73,7 +73,7 @@ impl Format {
         Self { chosen: Err(code), fallback, prefers_fallback: false }
     }
 
-    /// Returns the format of a successful answer.
+    /// Returns the format of a successful response.
     pub fn for_body(self) -> Result<Representation, Code> {
         self.chosen
     }
@@ -87,7 +87,7 @@ impl Format {
     }
 }
 
-/// The format for a client that accepts everything.
+/// Returns the format for a client that accepts everything.
 fn default(version: ApiVersion) -> Representation {
     match atom(version) {
         Ok(style) => Representation::Atom(style),
@@ -95,9 +95,9 @@ fn default(version: ApiVersion) -> Representation {
     }
 }
 
-/// Returns the layout of Atom documents in either direction, or why there are none: from 2015-12-11
-/// on they are refused. A request without a version counts as one of the oldest (UNVERIFIED 17).
-/// Atom is refused nowhere else.
+/// Returns the layout of Atom documents in requests and responses. From 2015-12-11 on, Atom is refused; this
+/// is the only place that refuses it. A request without a version counts as one of the oldest (UNVERIFIED
+/// 17).
 ///
 /// # Errors
 /// [`Code::AtomFormatNotSupported`].
@@ -109,11 +109,11 @@ pub fn atom(version: ApiVersion) -> Result<Style, Code> {
     }
 }
 
-/// Maximum media types of an Accept header that are read.
+/// Maximum number of media types to read from an Accept header.
 const MAX_TYPES: usize = 32;
 
-/// Returns the first supported media type, by quality and then by position; if there is none, the
-/// error of the first.
+/// Returns the first supported media type, by quality and then by position. If none is supported, returns the
+/// error of the first media type.
 fn choose(version: ApiVersion, accept: &str) -> Result<Representation, Code> {
     let mut best: Option<(f32, Result<Representation, Code>)> = None;
     for media_type in accept.split(',').take(MAX_TYPES) {
@@ -158,12 +158,12 @@ fn serve(version: ApiVersion, media_type: &str) -> Result<Representation, Code> 
     }
 }
 
-/// Whether a name is one of these, ignoring case.
+/// Returns whether a name is among `known`, ignoring case.
 fn is_any(name: &str, known: &[&str]) -> bool {
     known.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Checks that the version has JSON, in either direction. JSON is refused nowhere else.
+/// Checks that the version has JSON, in requests and responses. This is the only place that refuses JSON.
 ///
 /// # Errors
 /// [`Code::JsonFormatNotSupported`] before 2013-08-15.
@@ -187,7 +187,7 @@ fn json(version: ApiVersion, level: Option<&str>) -> Result<Metadata, Code> {
     }
 }
 
-/// Whether the client wants created entities and tables in the answer.
+/// Whether the client wants the response to contain created entities and tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prefer {
     Content,
@@ -195,8 +195,8 @@ pub enum Prefer {
 }
 
 impl Prefer {
-    /// Reads the Prefer header, which has an effect since 2013-08-15. For POST it decides whether
-    /// there is content; updates never have content, and confirm return-no-content, as recorded.
+    /// Reads the Prefer header, which has an effect since 2013-08-15. For POST, it decides whether the
+    /// response has content. Updates never have content, and confirm return-no-content, as recorded.
     pub fn of(head: &Head) -> Option<Self> {
         let prefer = head.list("prefer")?;
         let is_known = head.version().is_ok_and(|version| version.at_least(JSON));
@@ -207,7 +207,7 @@ impl Prefer {
         })
     }
 
-    /// Reads a Prefer header's value; unknown preferences are ignored.
+    /// Parses the value of a Prefer header. Unknown preferences are ignored.
     pub(crate) fn parse(value: &str) -> Option<Self> {
         value.split(',').find_map(|preference| match preference.trim() {
             "return-content" => Some(Prefer::Content),
@@ -216,7 +216,7 @@ impl Prefer {
         })
     }
 
-    /// Returns the value of Preference-Applied.
+    /// Returns the value of the Preference-Applied header.
     pub const fn applied(self) -> &'static str {
         match self {
             Prefer::Content => "return-content",

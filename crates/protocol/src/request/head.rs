@@ -7,15 +7,15 @@ use chrono::NaiveDate;
 
 use crate::error::{Code, Result};
 
-/// Everything of a request except its body.
+/// A request without its body.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Head<'a> {
     pub method: Cow<'a, str>,
-    /// The path as sent: still percent-encoded, as signatures cover it.
+    /// The path as sent, still percent-encoded, because signatures cover this form.
     pub path: Cow<'a, str>,
     /// The query string as sent, without the question mark.
     pub query: Cow<'a, str>,
-    /// Names in lower case; those of one name in the order sent.
+    /// Lower-case names and values. Headers with the same name keep the order sent.
     pub headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     /// Whether the client's connection is encrypted.
     pub secure: bool,
@@ -29,7 +29,7 @@ impl Head<'_> {
         self.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_ref())
     }
 
-    /// Returns every header with this lower-case name.
+    /// Returns all headers with this lower-case name.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.headers.iter().filter(move |(n, _)| n == name).map(|(_, value)| value.as_ref())
     }
@@ -49,18 +49,18 @@ impl Head<'_> {
         self.header("host").unwrap_or("localhost")
     }
 
-    /// Returns the version in a SAS: `api-version`, else `sv`. A version needs no escapes, so none
-    /// are decoded.
+    /// Returns the version in a SAS: `api-version`, otherwise `sv`. A version needs no escapes, so it is not
+    /// percent-decoded.
     fn signed_version(&self) -> Option<&str> {
         let parameter =
             |name: &str| self.query.split('&').find_map(|p| p.strip_prefix(name)?.strip_prefix('='));
         parameter("sig").and_then(|_| parameter("api-version").or_else(|| parameter("sv")))
     }
 
-    /// Returns the API version of the request: that of its header, else of its SAS.
+    /// Returns the API version of the request, from its header or otherwise from its SAS.
     ///
     /// # Errors
-    /// [`Code::InvalidHeaderValue`] for an invalid date, or one before 2009-04-14.
+    /// [`Code::InvalidHeaderValue`] for an invalid date, or a date before 2009-04-14.
     pub fn version(&self) -> Result<ApiVersion> {
         match self.header("x-ms-version") {
             Some(named) => ApiVersion::parse(Some(named)),
@@ -69,7 +69,7 @@ impl Head<'_> {
     }
 }
 
-/// An API version: a date. Without one, formats follow the client's Accept header (UNVERIFIED 17).
+/// An API version, which is a date. Without one, formats follow the client's Accept header (UNVERIFIED 17).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ApiVersion(Option<Date>);
 
@@ -78,8 +78,7 @@ type Date = [u8; 10];
 
 /// First version with JSON, Prefer and `$format`.
 pub(crate) const JSON: &str = "2013-08-15";
-/// First version with `odata.etag` in minimal metadata (recorded of 2015-04-05, and missing
-/// in 2015-02-21).
+/// First version with `odata.etag` in minimal metadata (recorded in 2015-04-05, and missing in 2015-02-21).
 pub(crate) const MINIMAL_ETAG: &str = "2015-04-05";
 /// First version without Atom.
 pub const JSON_ONLY: &str = "2015-12-11";
@@ -87,9 +86,9 @@ pub const JSON_ONLY: &str = "2015-12-11";
 pub(crate) const BEARER: &str = "2017-11-09";
 /// First version with upserts and `$select`.
 pub(crate) const UPSERT: &str = "2011-08-18";
-/// First version whose 401 carries a bearer challenge.
+/// First version whose 401 response carries a bearer challenge.
 pub(crate) const CHALLENGE: &str = "2020-12-06";
-/// The version in answers to a request without one.
+/// The version in the response to a request without a version.
 pub const DEFAULT: &str = "2019-02-02";
 const OLDEST: &str = "2009-04-14";
 
@@ -102,24 +101,24 @@ impl ApiVersion {
         }
     }
 
-    /// Whether the request uses rules that came with `version`. A request without a version uses
-    /// the newest rules.
+    /// Returns whether the request uses rules that `version` introduced. A request without a version uses the
+    /// newest rules.
     pub fn at_least(&self, version: &str) -> bool {
         self.0.is_none_or(|own| own.as_slice() >= version.as_bytes())
     }
 
-    /// Whether the request named a version.
+    /// Returns whether the request named a version.
     pub const fn is_named(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Returns the value of `x-ms-version` in the answer.
+    /// Returns the value of `x-ms-version` in the response.
     pub fn echo(&self) -> &str {
         self.0.as_ref().and_then(|date| std::str::from_utf8(date).ok()).unwrap_or(DEFAULT)
     }
 }
 
-/// Whether a text is a date, `YYYY-MM-DD`, as versions are.
+/// Returns whether a text has the form of a version, `YYYY-MM-DD`.
 pub(crate) fn is_date(text: &str) -> bool {
     date(text).is_some()
 }

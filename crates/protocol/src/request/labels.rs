@@ -63,7 +63,7 @@ labels! {
 }
 
 impl OperationLabel {
-    /// Whether the operation can change stored data.
+    /// Returns whether the operation can change stored data.
     pub const fn is_change(self) -> bool {
         match self {
             Self::Unknown

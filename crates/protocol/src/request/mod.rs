@@ -1,5 +1,4 @@
-//! Converts head and body to a [`Request`]: what the client wants, syntactically valid; `plan`
-//! checks its meaning.
+//! Parses a head and body into a [`Request`], which is syntactically valid. `plan` checks its meaning.
 
 pub mod allowed_methods;
 pub mod batch;
@@ -30,7 +29,7 @@ pub enum RequestKind {
 }
 
 impl RequestKind {
-    /// Returns its name in metrics, logs and traces.
+    /// Returns the name that metrics, logs and traces use.
     pub const fn label(&self) -> OperationLabel {
         match self {
             RequestKind::One(operation) => operation.label(),
@@ -40,7 +39,7 @@ impl RequestKind {
     }
 }
 
-/// A request that was parsed.
+/// A parsed request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
     pub wanted: RequestKind,
@@ -51,7 +50,7 @@ pub struct Request {
 /// Parses a request whose head has been authenticated.
 ///
 /// # Errors
-/// Those of the modules below.
+/// Those of the parsers in the modules below.
 pub fn read(context: &operation::Context<'_>, target: &Target) -> Result<Request> {
     let operation::Context { head, options, .. } = context;
     let verb = Verb::of(head)?;
@@ -75,7 +74,7 @@ fn wanted(context: &operation::Context<'_>, verb: Verb, target: &Target) -> Resu
     }
 }
 
-/// Whether a POST to a resource has a body of the table layer.
+/// Returns whether a POST to a resource has a body of the table layer.
 fn takes_document(context: &operation::Context<'_>, resource: &Resource) -> bool {
     match resource {
         Resource::Batch | Resource::Tables => true,
@@ -84,7 +83,7 @@ fn takes_document(context: &operation::Context<'_>, resource: &Resource) -> bool
     }
 }
 
-/// As seen of the service, a POST names the type of its body. Parts of a batch, and other verbs, need not.
+/// Requires a POST to state the type of its body, as seen in Azure. Parts of a batch, and other verbs, need not.
 fn require_content_type(head: &Head) -> Result<()> {
     let is_named = head.header("content-type").is_some_and(|name| !name.trim().is_empty());
     if is_named { Ok(()) } else { Err(Code::ContentTypeMissing.into()) }

@@ -1,4 +1,4 @@
-//! Verb and resource to an operation (protocol §3).
+//! Maps a verb and a resource to an operation (protocol §3).
 
 use super::format;
 use super::head::{Head, JSON, JSON_ONLY, UPSERT};
@@ -16,7 +16,7 @@ use crate::error::{Code, Error, Result};
 use crate::model::{IfMatch, IfNoneMatch, Key};
 use crate::odata::{Expr, Grammar};
 
-/// What a request asks for. Names and keys are as sent, unchecked.
+/// The operation of a request. Names and keys are unchecked and as sent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Operation {
     QueryTables(QueryOptions),
@@ -29,7 +29,7 @@ pub enum Operation {
     DeleteTable {
         name: String,
     },
-    /// `partition` comes from a URL with a PartitionKey only.
+    /// `partition` comes from a URL with a PartitionKey alone.
     QueryEntities {
         table: String,
         partition: Option<String>,
@@ -51,7 +51,7 @@ pub enum Operation {
     GetProperties(Layout),
     SetProperties(ServiceProperties),
     GetStats,
-    /// A path below a table. The error depends on the table, and on whether a set is queried there.
+    /// A path below a table. The error depends on the table, and on whether the request queries a set below it.
     BelowTable {
         table: String,
         is_query: bool,
@@ -59,7 +59,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Returns its name in metrics, logs and traces.
+    /// Returns the name that metrics, logs and traces use.
     pub const fn label(&self) -> OperationLabel {
         match self {
             Operation::QueryTables(_) => OperationLabel::QueryTables,
@@ -79,13 +79,13 @@ impl Operation {
     }
 }
 
-/// What a read of one entity asks for besides its key.
+/// The options of a read of one entity.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PointOptions {
     pub select: Option<Select>,
     /// An entity that does not match is not found.
     pub filter: Option<Expr>,
-    /// The versions that the client has.
+    /// The versions that the client already has.
     pub known: Option<IfNoneMatch>,
 }
 
@@ -94,9 +94,9 @@ pub struct PointOptions {
 pub struct EntityWrite {
     pub table: String,
     pub verb: WriteVerb,
-    /// The key in the URL; an insert has its keys in the body.
+    /// The key in the URL. An insert has its keys in the body.
     pub key: Option<Key>,
-    /// Nothing for a delete.
+    /// Absent in a delete.
     pub body: Option<ValidatedEntity>,
     pub if_match: IfMatch,
 }
@@ -114,12 +114,12 @@ impl EntityWrite {
     }
 }
 
-/// An entity in a body. Keys may be missing: an update takes them from its URL.
+/// An entity in a body. Keys may be missing, because an update takes them from its URL.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ValidatedEntity {
     pub partition: Option<String>,
     pub row: Option<String>,
-    /// Errors of the properties are reported after those of the keys.
+    /// Errors in properties are reported after errors in keys.
     pub properties: Result<ValidatedProperties>,
 }
 
@@ -132,7 +132,7 @@ pub enum WriteVerb {
     Delete,
 }
 
-/// What is needed to parse an operation, inside a batch or outside.
+/// The input to parse an operation, inside or outside a batch.
 pub struct Context<'a> {
     pub head: &'a Head<'a>,
     pub options: &'a Options<'a>,
@@ -140,7 +140,7 @@ pub struct Context<'a> {
     pub grammar: Grammar,
 }
 
-/// Whether a request may have `$orderby`: an extended query of entities.
+/// Returns whether a request may have `$orderby`, which only extended entity queries have.
 pub fn may_have_order(extended: bool, head: &Head, resource: &Resource) -> bool {
     extended
         && head.method == "GET"
@@ -150,9 +150,8 @@ pub fn may_have_order(extended: bool, head: &Head, resource: &Resource) -> bool 
 /// Parses an operation that is not a batch.
 ///
 /// # Errors
-/// [`Code::MethodNotAllowed`] for a verb that the resource does not support,
-/// [`Code::NotImplemented`] for what later versions of Rowhouse will support, and the errors of
-/// bodies, options and conditions.
+/// [`Code::MethodNotAllowed`] for a verb that the resource does not support, [`Code::NotImplemented`] for
+/// operations that later versions of Rowhouse will support, and the errors of bodies, options and conditions.
 pub(crate) fn on_resource(context: &Context<'_>, verb: Verb, resource: &Resource) -> Result<Operation> {
     let query = || context.options.query(context.grammar);
     let name = String::clone;
@@ -188,7 +187,7 @@ pub(crate) fn on_resource(context: &Context<'_>, verb: Verb, resource: &Resource
         (Resource::BelowTable { rest, .. }, Verb::Post) if rest == "$batch" => {
             return Err(Code::MediaTypeNotSupported.into());
         }
-        // As recorded: an insert into the table whose address is taken for the service's.
+        // As recorded, an insert into a table whose address the client takes for the service's.
         (Resource::BelowTable { table, rest }, Verb::Post) if is_name(rest) => {
             Operation::Write(insert(context, table)?)
         }
@@ -199,7 +198,7 @@ pub(crate) fn on_resource(context: &Context<'_>, verb: Verb, resource: &Resource
     })
 }
 
-/// `/?restype=service&comp=…` (protocol §3.6).
+/// Parses `/?restype=service&comp=…` (protocol §3.6).
 fn service(context: &Context<'_>, verb: Verb) -> Result<Operation> {
     let option = |name| context.options.any_case(name);
     let is_service = option("restype").is_some_and(|r| r.eq_ignore_ascii_case("service"));
@@ -222,7 +221,7 @@ fn layout(head: &Head) -> Result<Layout> {
     Ok(if head.version()?.at_least(JSON) { Layout::Cors } else { Layout::Metrics })
 }
 
-/// `/table?comp=acl` (protocol §3.5).
+/// Parses `/table?comp=acl` (protocol §3.5).
 fn policies(context: &Context<'_>, verb: Verb, table: &str) -> Result<Operation> {
     if !context.options.any_case("comp").is_some_and(|comp| comp.eq_ignore_ascii_case("acl")) {
         return Err(Code::InvalidQueryParameterValue.into());
@@ -239,15 +238,15 @@ fn policies(context: &Context<'_>, verb: Verb, table: &str) -> Result<Operation>
     }
 }
 
-/// Whether a client accepts XML. As recorded, only setting policies requires it, and `*/*` stands for JSON
-/// there. In versions that have Atom it stands for XML, on which the SDK for Ruby relies.
+/// Returns whether a client accepts XML. As recorded, only setting policies requires it, and `*/*` stands for
+/// JSON there. In versions with Atom, `*/*` stands for XML, and the Ruby SDK relies on this.
 fn accepts_xml(head: &Head) -> Result<bool> {
     let Some(accept) = head.header("accept") else { return Ok(true) };
     let stands_for_xml = accept.trim() == "*/*" && !head.version()?.at_least(JSON_ONLY);
     Ok(stands_for_xml || accept.to_ascii_lowercase().contains("xml"))
 }
 
-/// `$top` has no meaning for one entity, and `If-Match` no effect.
+/// Returns the options of a point read. `$top` has no meaning for one entity, and `If-Match` has no effect.
 fn point_options(context: &Context<'_>) -> Result<PointOptions> {
     Ok(PointOptions {
         filter: context.options.filter(context.grammar)?,
@@ -266,7 +265,7 @@ fn insert(context: &Context<'_>, table: &str) -> Result<EntityWrite> {
     })
 }
 
-/// Whether a path is just the name of a set of entities.
+/// Returns whether a path is just the name of an entity set.
 fn is_name(path: &str) -> bool {
     let name = path.strip_suffix("()").unwrap_or(path);
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric())
@@ -282,8 +281,8 @@ fn write(context: &Context<'_>, verb: Verb, table: &str, key: &Key) -> Result<En
     Ok(EntityWrite { table: table.to_owned(), verb, key: Some(key.clone()), body, if_match })
 }
 
-/// The condition of a write on an existing entity (protocol §9). A delete
-/// needs one, and before 2011-08-18 so does every other verb.
+/// Returns the condition of a write on an existing entity (protocol §9). A delete needs a condition, and
+/// before 2011-08-18 so does every other verb.
 fn condition(head: &Head, verb: Verb) -> Result<IfMatch> {
     if head.header("if-none-match").is_some() {
         if head.header("if-match").is_some() {
@@ -307,7 +306,7 @@ fn condition(head: &Head, verb: Verb) -> Result<IfMatch> {
     if needed && condition == IfMatch::Absent { Err(Code::InvalidInput.into()) } else { Ok(condition) }
 }
 
-/// Tables have no ETag, so conditions on them are refused.
+/// Refuses conditions on tables, which have no ETag.
 fn refuse_conditions(head: &Head) -> Result<()> {
     if head.header("if-match").is_some() || head.header("if-none-match").is_some() {
         return Err(Code::ConditionWithoutEtag.into());
@@ -315,8 +314,8 @@ fn refuse_conditions(head: &Head) -> Result<()> {
     Ok(())
 }
 
-/// `key`: that of the URL, if it names the entity. Only an insert, which has its key in the body,
-/// keeps the order of its properties, as recorded.
+/// Parses the entity in a body. `key` is the entity's key in the URL, if there is one. Only an insert, which
+/// has its key in the body, keeps the order of its properties, as recorded.
 fn entity(context: &Context<'_>, key: Option<&Key>) -> Result<ValidatedEntity> {
     let mut body = match body_form(context)? {
         BodyForm::Json => json::entity(context.body),
@@ -341,7 +340,7 @@ fn new_table(context: &Context<'_>) -> Result<String> {
     }
 }
 
-/// Whether text in this character set is valid as UTF-8. Text in any other would be misread.
+/// Returns whether text in this character set is valid as UTF-8. Text in any other would be misread.
 fn is_utf8(charset: &str) -> bool {
     let charset = charset.trim_matches('"');
     ["utf-8", "utf8", "us-ascii", "ascii"].iter().any(|known| known.eq_ignore_ascii_case(charset))
@@ -352,7 +351,7 @@ enum BodyForm {
     Atom,
 }
 
-/// Returns the declared format of a body or, without a declaration, the format that it looks like
+/// Returns the declared format of a body. Without a declaration, returns the format that the body looks like
 /// (protocol §4.1).
 fn body_form(context: &Context<'_>) -> Result<BodyForm> {
     let declared = context.head.header("content-type").unwrap_or_default();

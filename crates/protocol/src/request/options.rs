@@ -1,4 +1,4 @@
-//! The query string (protocol §2.3, §6.1, §7.3).
+//! Parses the query string (protocol §2.3, §6.1, §7.3).
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::model::PageOrder;
 use crate::model::names::{check_property_name, ordinal};
 use crate::odata::{self, Expr, Grammar};
 
-/// Every parameter of a request, decoded once.
+/// All parameters of a request, each decoded once.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Options<'a> {
     pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
@@ -18,63 +18,62 @@ pub struct Options<'a> {
 /// The parameters of an empty query string.
 pub static NO_OPTIONS: Options<'static> = Options { pairs: Vec::new() };
 
-/// The options of a query, each still on its own.
+/// The options of a query, not yet combined.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct QueryOptions {
     pub filter: Option<Expr>,
     pub top: Option<usize>,
     pub select: Option<Select>,
     pub order_by: Option<OrderBy>,
-    /// Where to continue, as sent: tokens, or keys and the name of a table. An empty value differs from none.
+    /// The continuation as sent: tokens, or keys and the name of a table. An empty value differs from a missing one.
     pub next_partition: Option<String>,
     pub next_row: Option<String>,
     pub next_table: Option<String>,
 }
 
-/// The order that a query asks for.
+/// The order that a query requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderBy {
     pub order: PageOrder,
     pub terms: OrderTerms,
 }
 
-/// What a query is ordered by.
+/// The sort key of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OrderTerms {
-    /// PartitionKey, then RowKey.
+    /// By PartitionKey, then RowKey.
     Keys,
-    /// RowKey without PartitionKey.
+    /// By RowKey without PartitionKey.
     RowKey,
-    /// A property, or Timestamp.
+    /// By a property, or by Timestamp.
     Property(String),
 }
 
 /// Maximum number of parameters.
 const MAX_PARAMETERS: usize = 64;
 
-/// Why a filter is refused that extended queries have.
+/// The reason for refusing a filter that needs extended queries.
 const FILTER_NEEDS_EXTENDED: &str =
     "only accounts with extended queries have such filters: rowhouse account queries ACCOUNT extended";
-/// Why an order is refused.
+/// The reason for refusing an order.
 const ORDER_NEEDS_EXTENDED: &str = "only queries of entities have an order, of accounts with extended queries: \
                                       rowhouse account queries ACCOUNT extended";
 
 impl<'a> Options<'a> {
-    /// Splits and decodes a query string; `+` is a space here.
+    /// Splits and decodes a query string, in which `+` is a space.
     ///
     /// # Errors
-    /// [`Code::InvalidQueryParameterValue`] for broken escapes, bytes that are
-    /// not UTF-8 and a bad `timeout`; [`Code::InvalidInput`] for a system option
-    /// given twice or unknown; [`Code::NotImplemented`] for those of OData that
-    /// the service does not support (UNVERIFIED 10).
+    /// [`Code::InvalidQueryParameterValue`] for invalid escapes, bytes that are not UTF-8 and an invalid
+    /// `timeout`; [`Code::InvalidInput`] for a duplicate or unknown system option; [`Code::NotImplemented`]
+    /// for OData options that Azure does not support (UNVERIFIED 10).
     pub fn parse(query: &'a str) -> Result<Self> {
         Self::parse_with(query, false)
     }
 
-    /// As [`Options::parse`]; with `has_order`, an order is understood.
+    /// Parses like [`Options::parse`], and accepts an order if `has_order` is set.
     ///
     /// # Errors
-    /// As [`Options::parse`].
+    /// Those of [`Options::parse`].
     pub fn parse_with(query: &'a str, has_order: bool) -> Result<Self> {
         let (options, flaw) = Self::read(query);
         flaw.map_or(Ok(()), Err)?;
@@ -82,8 +81,8 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// Returns the parameters that could be decoded, and why the others could not: a SAS and the format of
-    /// the answer do not depend on the others.
+    /// Returns the parameters that could be decoded, and the error of the others. A SAS and the format of the
+    /// response do not depend on the others.
     pub fn read(query: &'a str) -> (Self, Option<Error>) {
         let mut options = Self::default();
         let mut flaw = None;
@@ -101,7 +100,7 @@ impl<'a> Options<'a> {
         (options, flaw)
     }
 
-    /// Refuses what is not understood. With `has_order`, an order is.
+    /// Refuses unknown and unsupported parameters. An order is supported if `has_order` is set.
     pub fn check(&self, has_order: bool) -> Result<()> {
         self.check_system_options(has_order)?;
         self.check_timeout()
@@ -154,7 +153,7 @@ impl<'a> Options<'a> {
     /// Returns the `$select` option, which point reads support too.
     ///
     /// # Errors
-    /// [`Code::InvalidInput`] for more names than an entity can have, or too long ones.
+    /// [`Code::InvalidInput`] for more names than an entity can have, or for names that are too long.
     pub(crate) fn select(&self) -> Result<Option<Select>> {
         self.get("$select").map(select).transpose()
     }
@@ -173,7 +172,7 @@ impl<'a> Options<'a> {
     /// [`Code::InvalidInput`] for `$top` outside 0 to 1000, then those of [`Options::filter`] and
     /// [`Options::select`].
     pub fn query(&self, grammar: Grammar) -> Result<QueryOptions> {
-        // A client that always sends `$top` leaves it empty where it wants no limit.
+        // A client that always sends `$top` leaves it empty if it wants no limit.
         let top = self.get("$top").filter(|text| !text.trim().is_empty()).map(top).transpose()?;
         let token = |name: &str| self.get(name).map(str::to_owned);
         Ok(QueryOptions {
@@ -188,7 +187,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Adds to an error why the filter was refused, if extended queries have what it asks for.
+/// Explains an error if an extended query could have used the filter.
 fn explained(error: Error, text: &str, grammar: Grammar) -> Error {
     let extended = Grammar { extended: true, ..grammar };
     match !grammar.extended && odata::parse(text, extended).is_ok() {
@@ -210,7 +209,7 @@ fn top(text: &str) -> Result<usize> {
     text.trim().parse().ok().filter(|top| *top <= 1000).ok_or_else(|| Code::InvalidInput.into())
 }
 
-/// Reads an order: by both keys in the same direction, by RowKey alone, or by one property.
+/// Parses an order: by both keys in the same direction, by RowKey alone, or by one property.
 fn order_by(text: &str) -> Option<OrderBy> {
     let mut terms = text.split(',').map(order_term);
     let (first, second) = (terms.next()??, terms.next());
@@ -240,7 +239,7 @@ fn order_term(text: &str) -> Option<(&str, PageOrder)> {
 
 fn select(text: &str) -> Result<Select> {
     const MAX_NAMES: usize = 255;
-    /// Maximum bytes: each entity of a page repeats the names that it lacks.
+    /// Maximum bytes of the option. Each entity of a page repeats the names that it lacks.
     const MAX_TEXT: usize = 16 * 1024;
     if text.len() > MAX_TEXT {
         return Err(Code::InvalidInput.into());
@@ -255,7 +254,7 @@ fn select(text: &str) -> Result<Select> {
     }
     names.sort_unstable_by(|a, b| ordinal(a, b));
     names.dedup();
-    // As sent; white space at the end of an address is not part of it.
+    // The text as sent, without trailing white space, which is not part of an address.
     Ok(Select { names, shown: escape_lightly(text.trim_end()) })
 }
 

@@ -1,4 +1,4 @@
-//! The account and the resource that a request addresses (protocol §1).
+//! Resolves the account and the resource that a request addresses (protocol §1).
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use crate::error::{Code, Error, Result};
 use crate::model::Key;
 use crate::request::Head;
 
-/// The addressed resource, keys decoded, names unchecked.
+/// The addressed resource, with decoded keys and unchecked names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resource {
     /// `/`: the service's properties and stats.
@@ -26,12 +26,12 @@ pub enum Resource {
     Batch,
     /// `/$metadata`.
     Metadata,
-    /// `/name/…`: the client takes a table's address for the service's.
+    /// `/name/…`: the client takes a table's address for that of the service.
     BelowTable { table: String, rest: String },
 }
 
 impl Resource {
-    /// Returns the name of the table whose entities this is, as spelled.
+    /// Returns the name, as spelled, of the table whose entities the resource addresses.
     pub fn table(&self) -> Option<&str> {
         match self {
             Self::EntitySet(table)
@@ -43,24 +43,24 @@ impl Resource {
     }
 }
 
-/// Where a request goes.
+/// The destination of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     pub account: String,
-    /// Addressed as `{account}-secondary`: reads only.
+    /// Whether the address is `{account}-secondary`, which only allows reads.
     pub secondary: bool,
-    /// Scheme, host and, in path style, the account: the prefix of addresses in answers.
+    /// Scheme, host and, in path style, the account: the prefix of addresses in responses.
     pub base: String,
     /// Whether the account is the first segment of the path.
     pub path_style: bool,
     pub resource: Resource,
 }
 
-/// How host names map to accounts.
+/// Maps host names to accounts.
 pub trait Accounts {
-    /// Whether an account with this name exists.
+    /// Returns whether an account with this name exists.
     fn exists(&self, name: &str) -> bool;
-    /// Suffixes of hosts whose first label is an account.
+    /// Returns the suffixes of hosts whose first label is an account.
     fn host_suffixes(&self) -> &[String];
 }
 
@@ -74,7 +74,7 @@ fn no_account(name: &str) -> Error {
 /// [`Code::HostInformationNotPresent`] without a Host header,
 /// [`Code::InvalidHeaderValue`] for several,
 /// [`Code::ResourceNotFound`] for an unknown account in path style,
-/// [`Code::QuerySyntax`] for a path that is no address,
+/// [`Code::QuerySyntax`] for an invalid path,
 /// [`Code::KeyCountMismatch`] for key predicates that are not keys.
 pub fn resolve(head: &Head, accounts: &impl Accounts) -> Result<Target> {
     let scheme = if head.secure { "https" } else { "http" };
@@ -102,11 +102,11 @@ pub fn resolve(head: &Head, accounts: &impl Accounts) -> Result<Target> {
     })
 }
 
-/// Maximum bytes of a host: a name has 253 and a port five, and each entity of a page may repeat
+/// Maximum bytes of a host: a name has up to 253 and a port up to five, and each entity of a page may repeat
 /// them.
 const MAX_HOST: usize = 300;
 
-/// Requires one host. Of several, a proxy may have used another to find the account.
+/// Requires a single host. With several, a proxy might have used a different one to find the account.
 fn check_host(head: &Head) -> Result<()> {
     let mut hosts = head.all("host");
     let host = hosts.next().unwrap_or_default();
@@ -120,25 +120,25 @@ fn check_host(head: &Head) -> Result<()> {
     }
 }
 
-/// Resolves the address inside a part of a batch: absolute, or a path with or
-/// without the account. Host and scheme need not match the outer request.
+/// Resolves the address inside a part of a batch: an absolute URL, or a path with or without the account.
+/// Host and scheme need not match the outer request.
 ///
 /// # Errors
-/// As [`resolve`].
+/// Those of [`resolve`].
 pub fn resolve_inner(target: &str, outer: &Target) -> Result<Resource> {
     let absolute = without_scheme(target).map(|after| after.split_once('/').map_or("", |(_, path)| path));
     let path = absolute.unwrap_or(target.strip_prefix('/').unwrap_or(target));
     let is_account = |segment: &str| outer.path_style && split_secondary(segment).0 == outer.account;
     let path = match path.split_once('/') {
         Some((segment, rest)) if is_account(segment) => rest,
-        // Without a host, this could be the name of a table.
+        // Without a host, the path could be the name of a table.
         None if absolute.is_some() && is_account(path) => "",
         _ => path,
     };
     resource(path, &outer.account)
 }
 
-/// Returns what follows the scheme of an absolute address. A key may contain `://` too.
+/// Returns the part of an absolute address after the scheme. A key may contain `://` too.
 fn without_scheme(address: &str) -> Option<&str> {
     let colon = memchr::memchr(b':', address.as_bytes())?;
     let (scheme, rest) = address.split_at(colon);
@@ -150,11 +150,11 @@ fn split_secondary(name: &str) -> (&str, bool) {
     name.strip_suffix("-secondary").map_or((name, false), |primary| (primary, true))
 }
 
-/// What follows the account in the service's own host names.
+/// The text after the account in Azure's own host names.
 const CONVENTION: &str = "table.";
 
-/// Returns the account of a host name, if it has one: its first label before a configured suffix,
-/// or before `.table.` if such an account exists.
+/// Returns the account of a host name, if it has one: the first label before a configured suffix, or before
+/// `.table.` if such an account exists.
 fn account_of_host(host: &str, accounts: &impl Accounts) -> Option<(String, bool)> {
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     let (label, rest) = name.split_once('.')?;
@@ -168,10 +168,10 @@ fn account_of_host(host: &str, accounts: &impl Accounts) -> Option<(String, bool
     (configured || accounts.exists(account)).then(|| (account.to_owned(), secondary))
 }
 
-/// Parses the path below the account. It is decoded first, so that `%27%27` is a doubled quote;
-/// quotes protect every other character. A trailing slash changes nothing, as recorded.
+/// Parses the path below the account. The path is decoded first, so `%27%27` is a doubled quote. Quotes
+/// protect every other character. A trailing slash is ignored, as recorded.
 fn resource(path: &str, account: &str) -> Result<Resource> {
-    // The SDK for Java adds one if the endpoint ends with a slash.
+    // The Java SDK adds a second slash if the endpoint ends with one.
     let path = path.strip_prefix('/').unwrap_or(path);
     let decoded = percent_decode(path).ok_or(Code::QuerySyntax)?;
     let split = decoded.find(['(', '/']).unwrap_or(decoded.len());
@@ -203,7 +203,7 @@ pub fn key_count_mismatch(account: &str, table: &str) -> Error {
     )
 }
 
-/// `None` if they are not the keys of an entity.
+/// Parses an address with key predicates. Returns `None` if they are not the keys of an entity.
 fn keyed(name: &str, rest: &str, is_tables: bool) -> Result<Option<Resource>> {
     let (keys, tail) = key_predicate(rest)?;
     if !matches!(tail, "" | "/") {
@@ -228,10 +228,10 @@ fn keyed(name: &str, rest: &str, is_tables: bool) -> Result<Option<Resource>> {
     })
 }
 
-/// A key of a predicate: its name, if it has one, and its value.
+/// A key in a predicate: its name, if it has one, and its value.
 type NamedKey<'a> = (Option<&'a str>, Cow<'a, str>);
 
-/// Parses `(name='value',…)` or `('value')`; returns what follows it.
+/// Parses `(name='value',…)` or `('value')`, and returns the remaining text.
 fn key_predicate(text: &str) -> Result<(Vec<NamedKey<'_>>, &str)> {
     let mut rest = text.strip_prefix('(').ok_or(Code::QuerySyntax)?;
     let mut keys = Vec::with_capacity(2);
@@ -254,7 +254,7 @@ fn key_predicate(text: &str) -> Result<(Vec<NamedKey<'_>>, &str)> {
     }
 }
 
-/// Parses up to the closing quote; a quote inside is doubled.
+/// Parses a text up to the closing quote. Quotes inside are doubled.
 fn quoted(text: &str) -> Result<(Cow<'_, str>, &str)> {
     let mut value = Cow::Borrowed("");
     let mut rest = text;

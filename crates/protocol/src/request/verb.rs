@@ -1,9 +1,9 @@
-//! The verb of a request, after tunnelling (protocol §3.9).
+//! The verb of a request, after verb tunnelling (protocol §3.9).
 
 use super::head::Head;
 use crate::error::{Code, Result};
 
-/// The verb of a request. PATCH and MERGE are one.
+/// The verb of a request. PATCH and MERGE are the same verb.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
     Get,
@@ -29,7 +29,7 @@ impl Verb {
         }
     }
 
-    /// Returns the verb of a method with its X-HTTP-Method headers.
+    /// Returns the verb of a method, given its X-HTTP-Method headers.
     pub(crate) fn tunnelled(method: &str, overrides: &[&str]) -> Result<Self> {
         match (method, overrides) {
             (_, []) => Self::plain(method).ok_or_else(|| Code::UnsupportedHttpVerb.into()),
@@ -42,7 +42,7 @@ impl Verb {
         }
     }
 
-    /// Whether an X-HTTP-Method names the verb of the method that it stands beside.
+    /// Returns whether an X-HTTP-Method repeats the verb of the request's method.
     pub(crate) fn is_repeated(method: &str, named: &str) -> bool {
         Self::plain(method).is_some_and(|verb| Self::plain(&named.to_ascii_uppercase()) == Some(verb))
     }

@@ -1,5 +1,5 @@
-//! Reads entities and table names from Atom entries. Elements of other namespaces than those of
-//! Atom and the protocol are refused.
+//! Reads entities and table names from Atom entries. Only elements in the namespaces of Atom and of the
+//! protocol are accepted.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::model::{EdmType, EdmValue};
 /// Reads an entity.
 ///
 /// # Errors
-/// As [`crate::codec::json::read::entity`].
+/// Those of [`crate::codec::json::read::entity`].
 pub fn entity(body: &[u8]) -> Result<EntityBody<'static>> {
     let properties = properties(body)?;
     let mut entity = EntityBody::default();
@@ -34,7 +34,7 @@ pub fn entity(body: &[u8]) -> Result<EntityBody<'static>> {
 /// Reads the name of a table to create.
 ///
 /// # Errors
-/// As [`crate::codec::json::read::table_name`].
+/// Those of [`crate::codec::json::read::table_name`].
 pub fn table_name(body: &[u8]) -> Result<String> {
     let properties = properties(body)?;
     match properties.child("TableName") {
@@ -58,12 +58,12 @@ fn take_child(element: &mut Element, namespace: Namespace, name: &str) -> Option
     element.children.iter_mut().find(|child| child.is(namespace, name)).map(std::mem::take)
 }
 
-/// Whether an element, or one inside it, is of a foreign namespace.
+/// Returns whether an element or one of its descendants is in a foreign namespace.
 fn is_foreign(element: &Element) -> bool {
     element.namespace == Namespace::Foreign || element.children.iter().any(is_foreign)
 }
 
-/// Whether an element can be a property. An unknown attribute might be meant as its type.
+/// Returns whether an element can be a property. An unknown attribute might be intended as its type.
 fn is_property(element: &Element) -> bool {
     let known = |namespace| matches!(namespace, Namespace::Metadata | Namespace::Xml);
     element.namespace == Namespace::Data && element.attributes.iter().all(|a| known(a.namespace))
@@ -73,7 +73,7 @@ fn is_null(element: &Element) -> Result<bool> {
     element.attribute(Namespace::Metadata, "null").map_or(Ok(false), xml_boolean)
 }
 
-/// Reads a Boolean in XML's spelling, which may be a digit.
+/// Parses a Boolean in XML's spelling, which may be a digit.
 fn xml_boolean(text: &str) -> Result<bool> {
     match text.trim() {
         "true" | "1" => Ok(true),
@@ -106,7 +106,7 @@ fn value(element: &Element) -> Result<Option<EdmValue>> {
         return Ok(None);
     }
     let text = match edm_type {
-        // The SDK for PHP sends digits.
+        // The PHP SDK sends digits.
         EdmType::Boolean if matches!(element.trimmed(), "0" | "1") => {
             return Ok(Some(EdmValue::Boolean(element.trimmed() == "1")));
         }

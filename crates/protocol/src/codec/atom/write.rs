@@ -9,8 +9,8 @@ use crate::model::entity::BorrowedEntity;
 use crate::model::version::etag;
 use crate::model::{EdmType, EdmValue, Stored, Ticks, lexical};
 
-/// The layout of entries: before and from 2013-08-15 (the latter from documentation only,
-/// UNVERIFIED 14).
+/// The layout of entries: before 2013-08-15, and from then on (the latter from documentation only, UNVERIFIED
+/// 14).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     Classic,
@@ -34,7 +34,7 @@ impl Style {
         }
     }
 
-    /// The prefix of documents.
+    /// Returns the prefix of documents.
     const fn prolog(self) -> &'static str {
         match self {
             Style::Classic => "<?xml version=\"1.0\" encoding=\"utf-8\" standalone=\"yes\"?>",
@@ -42,8 +42,7 @@ impl Style {
         }
     }
 
-    /// Returns the DataServiceVersion in a part of a batch, and outside of one for documents that
-    /// have it.
+    /// Returns the DataServiceVersion for a part of a batch, and for documents outside a batch that have one.
     pub const fn data_service_version(self) -> &'static str {
         match self {
             Style::Classic => "1.0;",
@@ -52,7 +51,7 @@ impl Style {
     }
 }
 
-/// What printing needs besides the data.
+/// Context that the printer needs besides the data.
 #[derive(Clone, Copy)]
 pub struct Atom<'a> {
     pub context: MetadataContext<'a>,
@@ -63,7 +62,7 @@ pub struct Atom<'a> {
 const NAMESPACES: &str = "xmlns:d=\"http://schemas.microsoft.com/ado/2007/08/dataservices\" \
                           xmlns:m=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\"";
 const ATOM: &str = "xmlns=\"http://www.w3.org/2005/Atom\"";
-/// Declared since 2013-08-15, and never used.
+/// Declared since 2013-08-15, but never used.
 const GEOGRAPHY: &str =
     "xmlns:georss=\"http://www.georss.org/georss\" xmlns:gml=\"http://www.opengis.net/gml\"";
 const SCHEME: &str = "http://schemas.microsoft.com/ado/2007/08/dataservices/scheme";
@@ -116,7 +115,7 @@ impl Atom<'_> {
         );
     }
 
-    /// Prints the attributes of the root element.
+    /// Returns the attributes of the root element.
     fn namespaces(&self, etag: Option<&str>) -> String {
         let base = attribute(self.context.base);
         let etag = etag.map(|etag| format!(" m:etag=\"{}\"", attribute(etag))).unwrap_or_default();
@@ -126,7 +125,7 @@ impl Atom<'_> {
         }
     }
 
-    /// Returns the time of the answer, to the second.
+    /// Returns the time of the response, to the second.
     fn updated(&self) -> String {
         let text = self.now.to_canonical();
         format!("{}Z", text.get(..19).unwrap_or_default())
@@ -168,7 +167,7 @@ impl Atom<'_> {
         for name in select.custom_names() {
             match fields.iter().find(|field| field.name == name) {
                 Some(field) => push_property(out, name, &field.value()?),
-                // No stored name is invalid as an element's name.
+                // Every stored name is valid as an element name.
                 None if crate::model::names::is_identifier(name) => {
                     out.push_str(&format!("<d:{name} m:null=\"true\" />"));
                 }

@@ -4,17 +4,17 @@ use crate::codec::stored::{StoredField, push_annotation};
 use crate::codec::strings::push_string;
 use crate::model::{EdmType, EdmValue};
 
-/// Which values have their types beside them.
+/// The values that are printed with a type annotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Annotations {
     None,
-    /// Those whose type JSON cannot tell.
+    /// Values whose type JSON cannot express.
     Needed,
-    /// All doubles too: a reader could mistake one for an integer.
+    /// Also all doubles, because a reader could mistake one for an integer.
     WithDoubles,
 }
 
-/// Appends one property and a comma, copied from the stored form where JSON has the same text.
+/// Appends one property and a comma. The text is copied from the stored form where JSON has the same text.
 pub fn push_property(out: &mut String, annotations: Annotations, field: &StoredField<'_>) {
     push_name(out, annotations, field);
     match field.edm_type {

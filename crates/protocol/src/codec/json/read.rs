@@ -10,27 +10,26 @@ use crate::model::entity::{Properties, counted_keys};
 use crate::model::ticks::DateTimeError;
 use crate::model::{EdmType, EdmValue, Ticks, lexical};
 
-/// An entity in a body. Keys may be missing: an update takes them from its URL. Only the JSON and
-/// the types of values have been checked.
+/// An entity in a body. Keys may be missing, because an update takes them from its URL. Only the JSON and the
+/// types of values have been checked.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct EntityBody<'a> {
     pub partition: Option<String>,
     pub row: Option<String>,
     /// JSON text of the Timestamp, which requests ignore.
     pub timestamp: Option<&'a str>,
-    /// Whether a key is, or is annotated as, another type than String. An insert is refused then; an update
-    /// takes its keys from the URL, as recorded.
+    /// Whether a key has a type other than String, by value or annotation. Such an insert is refused; an
+    /// update takes its keys from the URL, as recorded.
     pub has_key_of_other_type: bool,
     /// Custom properties that are not null, in order.
     pub properties: GivenProperties<'a>,
-    /// The error of the first value that does not fit its type. Errors of keys, number and names of
-    /// properties take precedence (protocol §5.9), so the property is listed, with the value
-    /// `false`.
+    /// The error of the first value that does not fit its type. Errors in keys and in the number and names of
+    /// properties take precedence (protocol §5.9), so the property is listed with the value `false`.
     pub flaw: Option<Error>,
 }
 
 impl<'a> EntityBody<'a> {
-    /// Adds a property, `None` for null.
+    /// Adds a property. `None` is null.
     pub(crate) fn push(&mut self, name: Cow<'a, str>, value: Result<Option<Given<'a>>>) {
         match value {
             Ok(None) => {}
@@ -42,7 +41,7 @@ impl<'a> EntityBody<'a> {
         }
     }
 
-    /// Reads a key, and notes whether it is of another type.
+    /// Reads a key, and records whether it has a type other than String.
     fn key(&mut self, raw: &str) -> Result<Option<String>> {
         if raw.starts_with('"') {
             let key = json_object::string(raw).ok_or(Code::InvalidInput)?;
@@ -60,7 +59,7 @@ impl<'a> EntityBody<'a> {
         counted_keys(self.partition.as_deref().unwrap_or_default(), self.row.as_deref().unwrap_or_default())
     }
 
-    /// Returns the properties, copied where they borrow from the body.
+    /// Returns the properties, and copies those that borrow from the body.
     pub fn into_properties(self) -> Properties {
         self.properties.into_iter().map(|(name, value)| (name.into_owned(), value.into())).collect()
     }
@@ -69,11 +68,10 @@ impl<'a> EntityBody<'a> {
 /// Reads an entity.
 ///
 /// # Errors
-/// [`Code::BodyNotUnderstood`] for anything but a JSON object of scalars, or for two annotations of
-/// one property; [`Code::DuplicatePropertiesSpecified`] or [`Code::DuplicateKeyPropertySpecified`];
+/// [`Code::BodyNotUnderstood`] for anything but a JSON object of scalars, and for two annotations of one
+/// property; [`Code::DuplicatePropertiesSpecified`] or [`Code::DuplicateKeyPropertySpecified`];
 /// [`Code::InvalidInput`] for keys that are objects or lists. As a flaw, [`Code::BodyNotUnderstood`] for
-/// unknown types and values that do not fit their type, [`Code::OutOfRangeInput`] for dates before
-/// 1601.
+/// unknown types and values that do not fit their type, [`Code::OutOfRangeInput`] for dates before 1601.
 pub fn entity(body: &[u8]) -> Result<EntityBody<'_>> {
     let mut members = Members::parse(body)?;
     let mut entity = EntityBody::default();
@@ -97,11 +95,11 @@ pub fn entity(body: &[u8]) -> Result<EntityBody<'_>> {
     Ok(entity)
 }
 
-/// Reads the name of a table to create; other members are ignored.
+/// Reads the name of the table to create. Other members are ignored.
 ///
 /// # Errors
-/// [`Code::BodyNotUnderstood`], or [`Code::PropertiesNeedValue`] without a
-/// string under `TableName` (UNVERIFIED which code the service uses).
+/// [`Code::BodyNotUnderstood`], or [`Code::PropertiesNeedValue`] without a string under `TableName`
+/// (UNVERIFIED which code Azure uses).
 pub fn table_name(body: &[u8]) -> Result<String> {
     let members = Members::parse(body)?;
     let named = members.values.iter().find(|(name, _)| name == "TableName");
@@ -114,7 +112,7 @@ pub fn table_name(body: &[u8]) -> Result<String> {
     }
 }
 
-/// Reads the value of a custom property, `None` for null. `string`: its content, if it is a string.
+/// Parses the value of a custom property. `None` is null. `string` is the content of a string value.
 fn value<'a>(
     name: &str,
     raw: &'a str,
@@ -130,13 +128,13 @@ fn value<'a>(
         None => Cow::Borrowed(raw),
     };
     let read = match (annotated, text) {
-        // A string that the parser accepted, without escapes.
+        // The parser has accepted this string, which has no escapes.
         (None | Some(EdmType::String), Cow::Borrowed(text)) if is_string => {
             return Ok(Some(Given::Plain(text)));
         }
         (None, Cow::Owned(text)) if is_string => EdmValue::String(text),
         (None, text) => inferred(&text)?,
-        // These types have string form only.
+        // These types only have a string form.
         (Some(EdmType::String | EdmType::DateTime | EdmType::Guid | EdmType::Binary), _) if !is_string => {
             return Err(misunderstood());
         }
@@ -145,7 +143,7 @@ fn value<'a>(
     Ok(Some(Given::Read(read)))
 }
 
-/// Reads a value of this type from its text.
+/// Parses a value of this type from its text.
 ///
 /// # Errors
 /// [`Code::BodyNotUnderstood`] for text that does not fit the type, [`Code::OutOfRangeInput`] for
@@ -168,8 +166,8 @@ pub fn typed_value(name: &str, edm_type: EdmType, text: Cow<'_, str>) -> Result<
     read.ok_or_else(|| Code::BodyNotUnderstood.into())
 }
 
-/// Reads a value without annotation that is not a string. Integers beyond 32 bits become doubles,
-/// as recorded.
+/// Parses a value that is neither annotated nor a string. Integers beyond 32 bits become doubles, as
+/// recorded.
 fn inferred(text: &str) -> Result<EdmValue> {
     match text {
         "true" => Ok(EdmValue::Boolean(true)),
@@ -196,19 +194,19 @@ pub(crate) const fn given_twice(name: &str) -> Code {
     }
 }
 
-/// The members of a body, annotations and other OData members sorted out.
+/// The members of a body, with annotations and other OData members separated.
 struct Members<'a> {
     values: Vec<(Cow<'a, str>, &'a str)>,
     types: Vec<(Cow<'a, str>, &'a str)>,
-    /// Whether it is known that it has no escapes.
+    /// Whether the value is known to contain no escapes.
     is_plain: bool,
 }
 
-/// Characters of a value that a report has.
+/// Maximum characters of a value in a report.
 const MAX_SHOWN: usize = 100;
 
-/// Returns which member of a body does not fit, for reports: its name, its value and the type that it has not.
-/// `None` if none is at fault alone.
+/// Describes the invalid member of a body for reports, with its name, its value and the expected type.
+/// Returns `None` if no single member is at fault.
 pub fn misfit(body: &[u8]) -> Option<String> {
     let members = Members::split(body).ok()?;
     if let Some(name) = members.given_twice() {
@@ -254,7 +252,7 @@ impl Members<'_> {
     }
 }
 
-/// Up to this number, members are compared with each other instead of sorted.
+/// Up to this number, members are compared pairwise instead of sorted.
 const FEW: usize = 16;
 
 impl<'a> Members<'a> {
@@ -262,11 +260,11 @@ impl<'a> Members<'a> {
         Members { values: Vec::with_capacity(values), types: Vec::new(), is_plain: false }
     }
 
-    /// Splits a body; nothing else is checked.
+    /// Splits a body into its members. Performs no other checks.
     fn split(body: &'a [u8]) -> Result<Self> {
         let misunderstood = || Error::from(Code::BodyNotUnderstood);
         let body = body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(body);
-        // One allocation costs less than one for each member.
+        // One allocation is cheaper than one for each member.
         let body = std::str::from_utf8(body).map_err(|_| misunderstood())?;
         let mut members = Members::with_room_for(16);
         let plain = json_object::each_plain_member(body, |member| {
@@ -296,7 +294,7 @@ impl<'a> Members<'a> {
         if members.is_annotated_twice() { Err(Code::BodyNotUnderstood.into()) } else { Ok(members) }
     }
 
-    /// Whether a property has two annotations, which might contradict each other.
+    /// Returns whether a property has two annotations, which could contradict each other.
     fn is_annotated_twice(&self) -> bool {
         let types = &self.types;
         if types.len() > FEW {
@@ -305,7 +303,7 @@ impl<'a> Members<'a> {
         (1..types.len()).any(|at| types[..at].iter().any(|(name, _)| *name == types[at].0))
     }
 
-    /// Returns the least of the duplicate names.
+    /// Returns the smallest duplicate name.
     fn given_twice(&self) -> Option<&str> {
         let has_twin = |at: usize| self.values[..at].iter().any(|(name, _)| *name == self.values[at].0);
         if self.values.len() <= FEW && !(1..self.values.len()).any(has_twin) {
@@ -345,13 +343,13 @@ impl<'a> Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// `X@odata.type` is an annotation; `X@odata.type@odata.type` and every other `odata.` member
-    /// is ignored: clients send back what they have read.
+    /// Adds a member. `X@odata.type` is an annotation. `X@odata.type@odata.type` and every other `odata.`
+    /// member is ignored, because clients send back what they have read.
     fn add(&mut self, name: Cow<'a, str>, raw: &'a str) {
         if name.starts_with("odata.") {
             return;
         }
-        // Most names have none: one search suffices.
+        // Most names contain no `@`: one search suffices.
         if memchr::memchr(b'@', name.as_bytes()).is_none() {
             self.values.push((name, raw));
         } else if let Some(base) = json_object::without_suffix(&name, ANNOTATION) {

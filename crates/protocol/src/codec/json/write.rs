@@ -11,18 +11,18 @@ use crate::model::ticks::Spelled;
 use crate::model::version::write_etag;
 use crate::model::{Key, Stored, Ticks};
 
-/// The metadata level that a client asked for.
+/// The metadata level that a client requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metadata {
     None,
     Minimal,
-    /// As in versions before 2015-04-05.
+    /// Minimal metadata of versions before 2015-04-05.
     MinimalWithoutEtag,
     Full,
 }
 
 impl Metadata {
-    /// Returns which values have their types beside them.
+    /// Returns the values that are printed with a type annotation.
     pub(crate) const fn annotations(self) -> Annotations {
         match self {
             Metadata::None => Annotations::None,
@@ -42,22 +42,22 @@ impl Metadata {
     }
 }
 
-/// What a document contains besides its data.
+/// The parts of a document besides its data.
 #[derive(Debug, Clone, Copy)]
 pub struct MetadataContext<'a> {
     pub metadata: Metadata,
     /// Scheme, host and, in path style, the account; without a trailing slash.
     pub base: &'a str,
     pub account: &'a str,
-    /// The table's name as the request spelled it.
+    /// The table's name as spelled in the request.
     pub table: &'a str,
     pub select: Option<&'a Select>,
 }
 
-/// The `$select` option: the members to print, and its text in the context URL.
+/// The `$select` option: the members to print, and the option's text in the context URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Select {
-    /// Each name once, in the order of `names::ordinal`; empty selects everything.
+    /// Each name once, in the order of `names::ordinal`. An empty list selects everything.
     pub names: Vec<String>,
     /// The text after `$select=` in `odata.metadata`.
     pub shown: String,
@@ -70,13 +70,13 @@ impl Select {
         self.names.iter().map(String::as_str).filter(move |name| !system(name))
     }
 
-    /// Whether a member is printed.
+    /// Returns whether a member is printed.
     pub(crate) fn includes(&self, name: &str) -> bool {
         self.names.is_empty() || self.names.iter().any(|n| n == name)
     }
 }
 
-/// Prints an entity as a document of its own.
+/// Prints an entity as a separate document.
 ///
 /// # Errors
 /// Only for a row that is not in stored form.
@@ -91,7 +91,7 @@ pub fn entity_document(context: &MetadataContext<'_>, entity: &Stored) -> Result
     Ok(out)
 }
 
-/// What the entities of a page have in common, computed once.
+/// The parts that all entities of a page share, computed once.
 pub(crate) struct PageContext {
     /// The type of an entity, and its address up to the table's name.
     address: String,
@@ -99,18 +99,18 @@ pub(crate) struct PageContext {
 }
 
 impl PageContext {
-    /// Returns it for the entities of this context.
+    /// Returns the context for the entities of a page.
     pub(crate) fn of(context: &MetadataContext<'_>) -> Self {
         Self { address: address_of(context), shapes: Shapes::new(context.metadata.annotations()) }
     }
 
-    /// Returns it for one entity of this context.
+    /// Returns the context for a single entity.
     fn of_one(context: &MetadataContext<'_>) -> Self {
         Self { address: address_of(context), shapes: Shapes::of_one(context.metadata.annotations()) }
     }
 }
 
-/// Returns the prefix of the address of each entity, if addresses are printed.
+/// Returns the prefix of each entity's address, if addresses are printed.
 fn address_of(context: &MetadataContext<'_>) -> String {
     let mut address = String::new();
     if context.metadata == Metadata::Full {
@@ -125,7 +125,7 @@ fn address_of(context: &MetadataContext<'_>) -> String {
     address
 }
 
-/// Prints one entity of a page. `common` is that of its context.
+/// Prints one entity of a page. `common` is the page's context.
 pub(crate) fn push_feed_entity(
     out: &mut String,
     context: &MetadataContext<'_>,
@@ -139,7 +139,7 @@ pub(crate) fn push_feed_entity(
     Ok(())
 }
 
-/// Returns the bytes of a printed entity, unless much has to be escaped.
+/// Estimates the size of a printed entity in bytes. Many escapes can exceed the estimate.
 fn room(context: &MetadataContext<'_>, entity: &Stored) -> usize {
     let addresses = match context.metadata {
         Metadata::Full => {
@@ -153,7 +153,7 @@ fn room(context: &MetadataContext<'_>, entity: &Stored) -> usize {
     256 + addresses + entity.key.partition.len() + entity.key.row.len() + entity.properties.as_str().len()
 }
 
-/// Prints a table as a document of its own. `context.table` is `Tables`.
+/// Prints a table as a separate document. `context.table` is `Tables`.
 pub fn table_document(context: &MetadataContext<'_>, name: &str) -> String {
     let mut out = String::from("{");
     if context.metadata != Metadata::None {
@@ -211,7 +211,7 @@ fn push_member(out: &mut String, name: &str, value: &str) {
     push_known(out, ":", value);
 }
 
-/// Appends the same, with the name given with its quotes and colon.
+/// Appends a member whose name is given with its quotes and colon.
 fn push_known(out: &mut String, name: &str, value: &str) {
     out.push_str(name);
     push_string(out, value);
@@ -241,7 +241,7 @@ fn push_entity_members(
     Ok(())
 }
 
-/// Appends the type of an entity, its two addresses, and its ETag between them.
+/// Appends the type of an entity, its two addresses, and its ETag between the addresses.
 fn push_addresses(
     out: &mut String,
     context: &MetadataContext<'_>,
@@ -290,7 +290,7 @@ fn push_system(
     }
 }
 
-/// Appends what `$select` names only; a name that the entity lacks is null.
+/// Appends only the members that `$select` names. A name that the entity lacks is null.
 fn push_selected(
     out: &mut String,
     context: &MetadataContext<'_>,
@@ -303,7 +303,7 @@ fn push_selected(
     for name in select.custom_names() {
         match fields.iter().find(|field| field.name == name) {
             Some(field) => push_property(out, context.metadata.annotations(), field),
-            // The metadata level decides about the protocol's own members.
+            // The metadata level decides which of the protocol's own members are printed.
             None if name.starts_with("odata.") || name.contains("@odata.") => {}
             None => {
                 push_string(out, name);
@@ -314,7 +314,7 @@ fn push_selected(
     Ok(())
 }
 
-/// An entity that is known to be stored and is not read back: the answer to an insert.
+/// Builds the stored entity for the response to an insert, which is not read back.
 pub fn as_stored(key: Key, properties: StoredProperties, modified: Ticks) -> Stored {
     Stored { key, modified, properties }
 }

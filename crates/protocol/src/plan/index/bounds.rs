@@ -1,4 +1,4 @@
-//! The entries of an index that one comparison can match.
+//! The index entries that one comparison can match.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -7,36 +7,36 @@ use super::{IndexKind, PropertyIndex};
 use crate::model::{CompareOp, EdmValue, Ticks, lexical};
 use crate::plan::span::after_prefix;
 
-/// Characters of a string that an index holds at most: its rows must stay small.
+/// Maximum characters of a string in an index, to keep index rows small.
 pub const MAX_TEXT: usize = 256;
 
 /// A bound in an index.
 #[derive(Debug, Clone, PartialEq)]
 pub enum IndexValue {
-    /// Of texts, times and Guids.
+    /// The text of a string, a time or a Guid.
     Text(String),
     Number(f64),
     Boolean(bool),
     Timestamp(Ticks),
 }
 
-/// The entries of an index from `lower` to `upper`, both included.
+/// The entries of an index from `lower` to `upper`, both inclusive.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexRange {
     pub index: Arc<PropertyIndex>,
-    /// `None`: from the lowest entry on.
+    /// `None` starts at the lowest entry.
     pub lower: Option<IndexValue>,
-    /// `None`: to the highest entry.
+    /// `None` ends at the highest entry.
     pub upper: Option<IndexValue>,
 }
 
 impl IndexRange {
-    /// Whether it is open above, and so read from the highest entry down.
+    /// Returns whether the range has no upper bound, so that it is read from the highest entry down.
     pub fn is_from_above(&self) -> bool {
         self.lower.is_some() && self.upper.is_none()
     }
 
-    /// Its only bound; `None` if it has two or none.
+    /// Returns the only bound of the range, or `None` if it has two bounds or none.
     pub fn only_bound(&self) -> Option<&IndexValue> {
         match (&self.lower, &self.upper) {
             (Some(only), None) | (None, Some(only)) => Some(only),
@@ -46,7 +46,7 @@ impl IndexRange {
 }
 
 impl PartialOrd for IndexValue {
-    /// The order of entries; `None` between values that one index does not have.
+    /// Orders entries. Returns `None` for values that cannot be in the same index.
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
             (IndexValue::Text(a), IndexValue::Text(b)) => Some(a.cmp(b)),
@@ -58,7 +58,7 @@ impl PartialOrd for IndexValue {
     }
 }
 
-/// What a comparison asks of the values of an index.
+/// The bounds that a comparison puts on the values of an index.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Bounds {
     pub lower: Option<IndexValue>,
@@ -67,26 +67,26 @@ pub(super) struct Bounds {
     pub lower_types: Option<ComparedTypes>,
 }
 
-/// An upper bound. Without a lower bound, it also has to let in the values that the literal does
-/// not compare with, because they sort below it.
+/// An upper bound. Without a lower bound, the range also has to include values that do not compare with the
+/// literal, because they sort below it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct UpperBound {
     pub value: IndexValue,
     pub types: ComparedTypes,
 }
 
-/// The stored types that a literal compares with; each set includes the ones before it.
+/// The stored types that compare with a literal. Each variant includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ComparedTypes {
-    /// Of a Double.
+    /// The types that compare with a Double.
     Double,
-    /// Of an Int64: Double too.
+    /// The types that compare with an Int64, which include Double.
     Int64,
-    /// All types that an index holds values of.
+    /// All types whose values an index holds.
     All,
 }
 
-/// Returns the kind of index that a literal can be found in.
+/// Returns the kind of index that can find a literal.
 pub(super) const fn kind_of(literal: &EdmValue) -> Option<IndexKind> {
     Some(match literal {
         EdmValue::String(_) => IndexKind::Text,
@@ -99,12 +99,12 @@ pub(super) const fn kind_of(literal: &EdmValue) -> Option<IndexKind> {
 }
 
 impl Bounds {
-    /// Returns the bounds of the values for which a comparison holds; `None` if it holds for values
-    /// without entries or has no bounds.
+    /// Returns the bounds of the values for which a comparison holds. Returns `None` if the comparison holds
+    /// for values without entries, or has no bounds.
     pub(super) fn of(op: CompareOp, literal: &EdmValue) -> Option<Self> {
         kind_of(literal)?;
         let types = types_of(literal);
-        // NaN compares with nothing: no value matches, but other types sort below it.
+        // NaN compares with nothing: no value matches, but other types sort below NaN.
         if matches!(literal, EdmValue::Double(value) if value.is_nan()) {
             return None;
         }
@@ -120,7 +120,7 @@ impl Bounds {
         Some(Self { lower, upper, lower_types })
     }
 
-    /// Returns the bounds of the times for which a comparison of Timestamp holds; `None` if it has none.
+    /// Returns the bounds of the times for which a comparison of Timestamp holds, or `None` if it has no bounds.
     pub(super) fn of_timestamp(op: CompareOp, literal: &EdmValue) -> Option<Self> {
         let EdmValue::DateTime(at) = literal else { return None };
         let (at, types) = (IndexValue::Timestamp(*at), ComparedTypes::All);
@@ -131,7 +131,7 @@ impl Bounds {
         (has_lower || has_upper).then_some(Self { lower, upper, lower_types })
     }
 
-    /// Returns the bounds of the strings that begin with `prefix`; `None` if all do.
+    /// Returns the bounds of the strings that begin with `prefix`, or `None` if every string does.
     pub(super) fn of_prefix(prefix: &str) -> Option<Self> {
         let prefix = first_characters(cut(prefix, '\u{1}'));
         if prefix.is_empty() {
@@ -143,7 +143,7 @@ impl Bounds {
         Some(Self { lower: Some(IndexValue::Text(prefix)), upper, lower_types: Some(types) })
     }
 
-    /// Intersects with the bounds of another comparison of the same property.
+    /// Intersects these bounds with those of another comparison of the same property.
     pub(super) fn and(self, other: Self) -> Self {
         let (lower, lower_types) = match (self.lower, other.lower) {
             (Some(a), Some(b)) => {
@@ -160,7 +160,7 @@ impl Bounds {
         Self { lower, upper, lower_types }
     }
 
-    /// Returns the range of an index that holds all matches; `None` if nothing is narrowed.
+    /// Returns the range of an index that contains all matches, or `None` if the bounds narrow nothing.
     pub(super) fn range(&self, index: &Arc<PropertyIndex>) -> Option<IndexRange> {
         let needed = self.lower_types.unwrap_or(ComparedTypes::All);
         let upper = self.upper.as_ref().filter(|upper| upper.types >= needed).map(|u| u.value.clone());
@@ -171,7 +171,7 @@ impl Bounds {
     }
 }
 
-/// The smaller of two upper bounds, if both can be used; otherwise the one that can.
+/// Returns the smaller of two upper bounds if both are usable, otherwise the usable one.
 fn tighter(a: UpperBound, b: UpperBound, lower_types: Option<ComparedTypes>) -> UpperBound {
     let needed = lower_types.unwrap_or(ComparedTypes::All);
     match (a.types >= needed, b.types >= needed) {
@@ -183,7 +183,7 @@ fn tighter(a: UpperBound, b: UpperBound, lower_types: Option<ComparedTypes>) -> 
 }
 
 impl IndexRange {
-    /// Whether it is likely to be small: 0 for one value, 1 for a range with two ends, 2 with one.
+    /// Ranks the likely size of the range: 0 for one value, 1 for a range with two ends, 2 for one end.
     pub(super) fn rank(&self) -> u8 {
         match (&self.lower, &self.upper) {
             (Some(lower), Some(upper)) if lower == upper => 0,
@@ -202,12 +202,12 @@ const fn types_of(literal: &EdmValue) -> ComparedTypes {
 }
 
 fn is_below(a: &IndexValue, b: &IndexValue) -> bool {
-    // Of one property and kind, all bounds are alike.
+    // All bounds of one property and kind have the same type.
     a < b
 }
 
-/// The entry that no value at or above the literal is below. Entries of strings end before U+0000
-/// or U+0001 if the string contains U+0000, so the bound does too.
+/// Returns the entry below which no value at or above the literal lies. Entries of strings end before U+0000,
+/// or before U+0001 if the string contains U+0000, and so does the bound.
 fn lower(literal: &EdmValue) -> IndexValue {
     match literal {
         EdmValue::String(text) => IndexValue::Text(first_characters(cut(text, '\u{1}'))),
@@ -215,7 +215,7 @@ fn lower(literal: &EdmValue) -> IndexValue {
     }
 }
 
-/// The entry that no value at or below the literal is above.
+/// Returns the entry above which no value at or below the literal lies.
 fn upper(literal: &EdmValue) -> IndexValue {
     match literal {
         EdmValue::String(text) => IndexValue::Text(first_characters(cut(text, '\u{0}'))),
@@ -229,7 +229,7 @@ fn exact(literal: &EdmValue) -> IndexValue {
         EdmValue::Double(value) => IndexValue::Number(*value),
         EdmValue::Int32(value) => IndexValue::Number(f64::from(*value)),
         EdmValue::Int64(value) => IndexValue::Number(*value as f64),
-        // Without the Z, times order as text, whatever their fractions.
+        // Without the Z, times sort as text regardless of their fractions.
         EdmValue::DateTime(time) => IndexValue::Text(time.to_canonical().trim_end_matches('Z').to_owned()),
         EdmValue::Guid(guid) => IndexValue::Text(lexical::format_guid(guid)),
         EdmValue::String(text) => IndexValue::Text(text.clone()),
@@ -237,7 +237,7 @@ fn exact(literal: &EdmValue) -> IndexValue {
     }
 }
 
-/// The part of a text before the first character that is not above `last`.
+/// Returns the part of a text before the first character that is at most `last`.
 fn cut(text: &str, last: char) -> &str {
     text.find(|c| c <= last).map_or(text, |at| &text[..at])
 }

@@ -1,4 +1,4 @@
-//! Which indexes can answer a predicate, from its `and`, `or` and comparisons.
+//! Chooses the indexes that can answer a predicate, from its `and`s, `or`s and comparisons.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use super::{IndexKind, IndexRange, PropertyIndex, TIMESTAMP};
 use crate::model::{CompareOp, EdmValue, TextTest};
 use crate::plan::predicate::{Field, Predicate};
 
-/// Alternatives of one predicate at most.
+/// Maximum number of alternatives for one predicate.
 const MAX_CHOICES: usize = 4;
-/// Ranges of an alternative at most, one for each part of an `or`.
+/// Maximum number of ranges in an alternative, one for each part of an `or`.
 const MAX_RANGES: usize = 64;
 
-/// Ranges that together hold every match of a predicate: one way to answer it.
+/// One way to answer a predicate: ranges that together contain every match.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexChoice {
     pub ranges: Vec<IndexRange>,
@@ -24,8 +24,8 @@ impl IndexChoice {
     }
 }
 
-/// Returns the ways in which indexes of a table can answer a predicate, the most promising first;
-/// none if no index helps.
+/// Returns the ways in which a table's indexes can answer a predicate, the most promising first. The list is
+/// empty if no index helps.
 pub fn choices(predicate: &Predicate, indexes: &[Arc<PropertyIndex>]) -> Vec<IndexChoice> {
     if indexes.is_empty() {
         return Vec::new();
@@ -66,8 +66,8 @@ fn collect<'p>(predicate: &'p Predicate, found: &mut Vec<(&'p str, IndexKind)>) 
     }
 }
 
-/// The ways to answer a predicate, or its negation. A negated comparison holds for entities without
-/// the property, which have no entry, so nothing narrows it.
+/// Returns the ways to answer a predicate or its negation. A negated comparison also holds for entities
+/// without the property, which have no entry, so no index narrows it.
 fn find(predicate: &Predicate, negated: bool, indexes: &[Arc<PropertyIndex>]) -> Vec<IndexChoice> {
     match (predicate, negated) {
         (Predicate::Not(inner), _) => find(inner, !negated, indexes),
@@ -82,7 +82,7 @@ fn find(predicate: &Predicate, negated: bool, indexes: &[Arc<PropertyIndex>]) ->
     }
 }
 
-/// Every part holds: each index that narrows any of them will do.
+/// Returns the ways to answer a conjunction: any index that narrows one of its parts suffices.
 fn all_of(parts: &[Predicate], negated: bool, indexes: &[Arc<PropertyIndex>]) -> Vec<IndexChoice> {
     let mut bounds = Vec::new();
     let mut found = Vec::new();
@@ -93,7 +93,7 @@ fn all_of(parts: &[Predicate], negated: bool, indexes: &[Arc<PropertyIndex>]) ->
     found
 }
 
-/// Collects the bounds that comparisons set, by index, and the ways to answer the other parts.
+/// Collects the bounds of comparisons by index, and the ways to answer the other parts.
 fn gather<'i>(
     parts: &[Predicate],
     negated: bool,
@@ -147,7 +147,7 @@ fn add<'i>(
     }
 }
 
-/// One part holds: each of them needs an index.
+/// Returns the way to answer a disjunction, in which each part needs an index.
 fn any_of(parts: &[Predicate], negated: bool, indexes: &[Arc<PropertyIndex>]) -> Option<IndexChoice> {
     let mut ranges: Vec<IndexRange> = Vec::new();
     for part in parts {
@@ -194,7 +194,7 @@ mod tests {
         EdmValue::String(value.into())
     }
 
-    /// The ranges of the first choice, as text.
+    /// Returns the ranges of the first choice as text.
     fn ranges_of(predicate: &Predicate) -> Vec<String> {
         let indexes = [index("N", IndexKind::Number), index("S", IndexKind::Text)];
         let first = choices(predicate, &indexes).into_iter().next();
@@ -224,7 +224,7 @@ mod tests {
             (int("N", Eq, 5), vec!["N:5..5"]),
             (int("N", Ge, 5), vec!["N:5.."]),
             (int("N", Lt, 5), vec!["N:..5"]),
-            // Every Int32 sorts below a literal of another type.
+            // Every Int32 sorts below a literal of a different type.
             (long(Lt, 5), vec![]),
             (double(Le, 5.0), vec![]),
             (int("N", Ne, 5), vec![]),
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(ranges_of(&many(65)).len(), 0);
     }
 
-    /// The entry of a value, as the databases make it.
+    /// Returns the index entry of a value, as the databases compute it.
     fn entry(kind: IndexKind, value: &EdmValue) -> Option<IndexValue> {
         use EdmValue::*;
         let characters = |text: &str| IndexValue::Text(text.chars().take(256).collect());

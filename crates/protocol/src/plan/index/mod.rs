@@ -1,7 +1,7 @@
-//! Property indexes: what they hold, and which of their entries a predicate can be narrowed to.
+//! Property indexes: their contents, and the entries to which they narrow a predicate.
 //!
-//! An index only narrows: the rows that it names are compared with the exact predicate afterwards.
-//! So its entries may be imprecise, but every row that matches must be among them.
+//! An index only narrows a query: the rows that it names are compared with the exact predicate afterwards.
+//! Index entries may therefore be imprecise, but every matching row must be among them.
 
 mod bounds;
 mod choose;
@@ -15,10 +15,10 @@ pub use choose::{IndexChoice, choices, indexable};
 pub use order::OrderPart;
 pub use order::{IndexPosition, ValueOrder};
 
-/// The name of the one system property that can have an index.
+/// The name of the only system property that can have an index.
 pub const TIMESTAMP: &str = "Timestamp";
 
-/// The type of the values of an index, which decides what it can narrow.
+/// The type of the values in an index, which determines the predicates that the index can narrow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum IndexKind {
     /// Strings, by their first [`MAX_TEXT`] characters.
@@ -34,7 +34,6 @@ pub enum IndexKind {
 }
 
 impl IndexKind {
-    /// All kinds.
     pub const ALL: [IndexKind; 6] = [
         IndexKind::Text,
         IndexKind::Number,
@@ -44,7 +43,7 @@ impl IndexKind {
         IndexKind::Timestamp,
     ];
 
-    /// The name that commands and the database use.
+    /// Returns the name that commands and the database use.
     pub const fn name(self) -> &'static str {
         match self {
             IndexKind::Text => "text",
@@ -58,7 +57,7 @@ impl IndexKind {
 }
 
 impl IndexKind {
-    /// Whether an index of this kind can have such an entry.
+    /// Returns whether an index of this kind can contain this entry.
     pub const fn can_hold(self, entry: &IndexValue) -> bool {
         match entry {
             IndexValue::Text(_) => matches!(self, IndexKind::Text | IndexKind::Time | IndexKind::Guid),
@@ -75,7 +74,7 @@ impl fmt::Display for IndexKind {
     }
 }
 
-/// A name that is not that of an [`IndexKind`].
+/// The error for a name that is not that of an [`IndexKind`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the kind of an index is text, number, time, guid, boolean or timestamp")]
 pub struct UnknownIndexKind;
@@ -88,16 +87,16 @@ impl FromStr for IndexKind {
     }
 }
 
-/// An index over one property of one table, or over Timestamp.
+/// An index on one property of one table, or on Timestamp.
 ///
-/// It has an entry for every entity with the property: the value, or below all values if the type
-/// is another one, because other types sort below (protocol §6.4). NaN, which nothing but `ne`
-/// matches, has none.
+/// The index has one entry for every entity with the property: the value, or an entry below all values if the
+/// value has a different type, because other types sort below (protocol §6.4). NaN has no entry, because only
+/// `ne` matches it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PropertyIndex {
     /// The number of the index, which is part of its name in the database.
     pub index_no: i64,
-    /// The number of its table. A table that was made anew has another one.
+    /// The number of its table. A table that was deleted and created again has a new number.
     pub table_no: i64,
     pub property: String,
     pub kind: IndexKind,

@@ -1,5 +1,5 @@
-//! Pages in the order of an index: by the values of a property, then by keys. Entities without an entry
-//! come first in ascending order and last in descending order.
+//! Pages in the order of an index: by the values of a property, then by keys. Entities without an entry come
+//! first in ascending order and last in descending order.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use crate::model::{Key, PageOrder};
 /// The order of a page by the values of a property.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ValueOrder {
-    /// The property, or Timestamp.
+    /// The name of the property, or Timestamp.
     pub property: String,
-    /// Where the page starts; `None`: with the first entity.
+    /// Where the page starts. `None` is the first entity.
     pub from: Option<IndexPosition>,
-    /// The index that has this order. The server looks it up; without one, the order is refused.
+    /// The index with this order, which the server looks up. The order is refused without an index.
     pub index: Option<Arc<PropertyIndex>>,
-    /// The entries of the index that hold every match; `None`: all, and the entities without an entry.
+    /// The index entries that contain every match. `None` means all entries, and the entities without an entry.
     pub range: Option<IndexRange>,
 }
 
@@ -23,26 +23,26 @@ pub struct ValueOrder {
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexPosition {
     pub index_no: i64,
-    /// Its entry; `None`: it has none.
+    /// The entity's entry, or `None` if it has none.
     pub entry: Option<IndexValue>,
     pub key: Key,
 }
 
-/// A part of a page in the order of an index: entities with entries, or entities without.
+/// A part of a page in the order of an index: either entities with entries, or entities without.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OrderPart<'a> {
     pub has_entries: bool,
-    /// The first entity of the part; `None`: where the order begins.
+    /// The first entity of the part, or `None` for the start of the order.
     pub from: Option<&'a IndexPosition>,
 }
 
 impl ValueOrder {
-    /// Returns the order by a property whose index is not known yet.
+    /// Returns the order by a property whose index has not been looked up yet.
     pub fn by(property: &str) -> Self {
         Self { property: property.to_owned(), from: None, index: None, range: None }
     }
 
-    /// Returns the parts of the page, in its order.
+    /// Returns the parts of the page in the order of the page.
     pub fn parts(&self, order: PageOrder) -> Vec<OrderPart<'_>> {
         let from = self.from.as_ref();
         let part = |has_entries: bool| {
