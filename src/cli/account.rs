@@ -1,4 +1,4 @@
-//! `rowhouse account …`: accounts that are stored in the database.
+//! `rowhouse account …`: manages the accounts that are stored in the database.
 
 use std::collections::HashMap;
 
@@ -193,7 +193,6 @@ impl From<KeyNumber> for KeySlot {
     }
 }
 
-/// Runs the command.
 pub(crate) fn run(command: &AccountCommand) -> Done {
     match command {
         AccountCommand::Add(arguments) => add(arguments),
@@ -215,12 +214,12 @@ fn settings(arguments: &DatabaseArguments) -> Done<Database> {
     read_lasting(&arguments.storage, "accounts in memory would be lost when this command ends")
 }
 
-/// Opens the database, which must exist.
+/// Opens the database, which must already exist.
 async fn open(arguments: &DatabaseArguments) -> Done<Store> {
     Ok(database::open_existing(&settings(arguments)?).await?)
 }
 
-/// Opens the database, and creates it if it does not exist.
+/// Opens the database, and creates it if it does not exist yet.
 async fn open_or_make(arguments: &DatabaseArguments) -> Done<Store> {
     Ok(database::open_primary(&settings(arguments)?).await?)
 }

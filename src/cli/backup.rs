@@ -1,4 +1,4 @@
-//! `rowhouse backup`: a copy of a SQLite database while a server runs.
+//! `rowhouse backup`: copies a SQLite database, even while a server runs.
 
 use std::io::{IsTerminal as _, Write as _, stderr};
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ fn source(database: &Database) -> Done<&Path> {
     }
 }
 
-/// Copies on another thread, until it is complete or a signal stops it.
+/// Copies the database on another thread, until the copy is complete or a signal stops it.
 async fn copy(source: &Path, file: &Path) -> Done<Copied> {
     let mut interrupted = pin!(interruption()?);
     let backup = Backup::new(source, file)?;
@@ -78,7 +78,7 @@ async fn copy(source: &Path, file: &Path) -> Done<Copied> {
     }
 }
 
-/// Prints how much has been written, if standard error is a terminal.
+/// Prints the number of bytes written so far, if standard error is a terminal.
 fn print_progress(partial: &Path) {
     if stderr().is_terminal()
         && let Ok(found) = partial.metadata()

@@ -1,4 +1,4 @@
-//! `rowhouse check`: finds mistakes in the settings and problems of the database.
+//! `rowhouse check`: finds mistakes in the settings and problems with the database.
 
 use std::io::ErrorKind;
 use std::time::SystemTime;
@@ -18,8 +18,7 @@ use crate::server::http::{self, Tls, ValidityProblem};
 use crate::store::postgres::ConnectionDemand;
 use crate::store::{HostRole, HostsFound, Inspection, MigrationObstacle};
 
-/// Maximum difference of the clocks: the versions of entities and the validity of requests depend
-/// on them.
+/// Maximum clock difference. The versions of entities and the validity of requests depend on the clocks.
 const SKEW: TimeDelta = TimeDelta::seconds(10);
 
 /// The arguments of `rowhouse check`.
@@ -105,13 +104,13 @@ fn of_certificate(config: &Config) -> Option<Finding> {
     })
 }
 
-/// Checks the addresses to listen on. A running server may already have taken them.
+/// Checks the addresses to listen on, which a running server may have taken already.
 fn of_addresses(config: &Config) -> Vec<Finding> {
-    // The server replaces an address that it chose itself.
+    // The server replaces an address that the operator did not choose.
     let chosen = config.admin.as_ref().filter(|admin| admin.is_chosen);
     let admin = chosen.map(|admin| ("--admin-listen", admin.listen));
     let addresses = [Some(("--listen", config.listen)), admin];
-    // Each stays bound until both were tried.
+    // Each address stays bound until both have been tried.
     let tried: Vec<_> =
         addresses.into_iter().flatten().map(|(flag, at)| (flag, at, http::reserve(at))).collect();
     let judged = tried.iter().map(|(flag, at, outcome)| match outcome {
@@ -302,7 +301,7 @@ fn of_schema(database: &Database, found: &Inspection) -> Finding {
     )
 }
 
-/// What is found of a schema that migrations cannot change.
+/// Judges a schema that migrations cannot change.
 fn of_obstacle(database: &Database, found: &Inspection, obstacle: &MigrationObstacle) -> Finding {
     let known = found.known_schema;
     let is_current = found.schema >= Some(known);
@@ -341,7 +340,7 @@ fn of_obstacle(database: &Database, found: &Inspection, obstacle: &MigrationObst
     }
 }
 
-/// The version of the schema beside this program's.
+/// Compares the version of the schema with the one that this program needs.
 fn version_text(found: &Inspection) -> String {
     let known = found.known_schema;
     match found.schema {
@@ -420,7 +419,7 @@ mod tests {
         }
     }
 
-    /// The names of the problems after a change of the inspection.
+    /// Returns the names of the problems after a change to the inspection.
     fn problems(change: impl FnOnce(&mut Inspection)) -> Vec<&'static str> {
         let mut found = inspection();
         change(&mut found);

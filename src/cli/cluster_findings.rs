@@ -1,4 +1,4 @@
-//! What `rowhouse check` finds of a Citus cluster, decided from its catalogue.
+//! The findings of `rowhouse check` about a Citus cluster, derived from its catalogue.
 
 use super::finding::{Finding, ok, problem, warning};
 use crate::store::contract::cluster::{Cluster, ClusterNode};
@@ -6,7 +6,7 @@ use crate::store::postgres::ConnectionDemand;
 
 const DISTRIBUTE: &str = "run `rowhouse distribute`";
 
-/// Judges a cluster. `demand` is what a server asks of the connections of a node.
+/// Judges a cluster. `demand` is the number of connections to a node that a server may open.
 pub(super) fn of_cluster(cluster: &Cluster, demand: Option<ConnectionDemand>) -> Vec<Finding> {
     let mut findings = vec![of_placements(cluster)];
     findings.extend(of_membership(cluster));
@@ -47,7 +47,7 @@ fn of_placements(cluster: &Cluster) -> Finding {
     }
 }
 
-/// A node that was removed or replaced still has the catalogue of before.
+/// Reports a removed or replaced node, which still has its old catalogue.
 fn of_membership(cluster: &Cluster) -> Option<Finding> {
     let strangers = cluster.which_do_not_name_it();
     (!strangers.is_empty()).then(|| {
@@ -97,7 +97,7 @@ fn of_unused(cluster: &Cluster) -> impl Iterator<Item = Finding> {
     cluster.unused.iter().map(|address| ok("node", format!("{address}: a standby, or disabled")))
 }
 
-/// Each session of a node keeps a connection to every other node that it has used.
+/// Judges the connection limits. Each session on a node keeps a connection to every other node that it has used.
 fn of_connections(cluster: &Cluster, demand: Option<ConnectionDemand>) -> Vec<Finding> {
     let Some(demand) = demand else { return Vec::new() };
     let short = cluster.answers().filter(|(_, facts)| facts.connections < demand.most);
@@ -184,7 +184,7 @@ mod tests {
         cluster.nodes[1].answer.as_mut().expect("it answers")
     }
 
-    /// Names and severities of what is not fine after a change.
+    /// Returns the names and severities of the problems after a change.
     fn found(change: impl FnOnce(&mut Cluster)) -> Vec<(&'static str, CheckResult)> {
         let mut changed = cluster();
         change(&mut changed);

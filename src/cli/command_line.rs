@@ -1,4 +1,4 @@
-//! What the command line can say.
+//! Defines the command line.
 
 use std::path::PathBuf;
 
@@ -150,7 +150,7 @@ const SERVE_EXAMPLES: &str = "Examples:
   DATABASE_URL=postgres://rowhouse@localhost/rowhouse rowhouse serve --master-key-file master.key";
 
 impl Arguments {
-    /// Returns the mistakes in the settings of a server that clap does not find.
+    /// Returns mistakes in the settings of a server that clap does not detect.
     pub(crate) fn mistakes(&self) -> Option<String> {
         let settings = match &self.command {
             None => &self.settings,

@@ -1,4 +1,4 @@
-//! The database that a command works on.
+//! The database that a command uses.
 
 use clap::Args;
 
@@ -28,12 +28,12 @@ pub(crate) struct TableDatabase {
 }
 
 impl DatabaseArguments {
-    /// Opens the database, which must exist.
+    /// Opens the database, which must already exist.
     pub(super) async fn open(&self) -> Done<Store> {
         Ok(database::open_existing(&self.settings()?).await?)
     }
 
-    /// Opens the database to read what is there.
+    /// Opens the database for reading only.
     pub(super) async fn open_to_read(&self) -> Done<Store> {
         Ok(database::open_to_read(&self.settings()?).await?)
     }
@@ -53,7 +53,7 @@ pub(super) fn read(settings: &DatabaseSettings) -> Done<Database> {
     Ok(mistakes.unless(database)?)
 }
 
-/// As [`read`]. `in_memory` says why the command needs another database than one in memory.
+/// Reads the settings like [`read`], and refuses a database in memory. `in_memory` is the reason for the refusal.
 pub(super) fn read_lasting(storage: &DatabaseSettings, in_memory: &str) -> Done<Database> {
     let database = read(storage)?;
     if database.is_in_memory() {

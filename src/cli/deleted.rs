@@ -1,4 +1,4 @@
-//! `rowhouse table deleted`, `undelete` and `purge`: deleted tables that are kept for a time.
+//! `rowhouse table deleted`, `undelete` and `purge`: list, restore and purge deleted tables.
 
 use clap::Args;
 use serde_json::json;
@@ -23,7 +23,7 @@ pub(super) const PURGE_EXAMPLES: &str = "Example:
 
 Servers remove the entities of the table. A purge cannot be undone.";
 
-/// Entities that are counted of a table in a list.
+/// Maximum number of entities to count in each listed table.
 const SAMPLE: u32 = 10_000;
 
 #[derive(Debug, Args)]
@@ -127,7 +127,7 @@ fn described(size: TableSize) -> String {
     format!("{more}{entities} {noun}, {bytes} bytes")
 }
 
-/// Brings a deleted table back.
+/// Restores a deleted table.
 pub(super) fn undelete(arguments: &UndeleteArguments) -> Result<(), TransferEnd> {
     let UndeleteArguments { deleted: DeletedName { table, of, .. }, new_name } = arguments;
     let name = table_name(table)?;
@@ -157,7 +157,7 @@ fn described_return(undeleted: &UndeletedTable, indexes: usize) -> String {
     text
 }
 
-/// What the table had and has not got again.
+/// Warns of the parts of the table that were not restored.
 fn warnings(undeleted: &UndeletedTable) -> Option<String> {
     let left_out = undeleted.left_out;
     (left_out > 0).then(|| {
@@ -168,7 +168,7 @@ fn warnings(undeleted: &UndeletedTable) -> Option<String> {
     })
 }
 
-/// Has a deleted table purged.
+/// Purges a deleted table.
 pub(super) fn purge(arguments: &PurgeArguments) -> Result<(), TransferEnd> {
     let PurgeArguments { deleted: named, yes } = arguments;
     let DeletedName { table, of, .. } = named;

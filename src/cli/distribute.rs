@@ -12,7 +12,7 @@ use crate::server::config::{Database, DatabaseSettings};
 use crate::server::database::DatabaseError;
 use crate::store::postgres::{self, DistributionRequest, DistributionStep};
 
-/// Shards that Citus accepts at most.
+/// Maximum number of shards in Citus.
 const MAX_SHARDS: i64 = 64_000;
 
 /// The arguments of `rowhouse distribute`.
@@ -33,7 +33,7 @@ pub(crate) struct DistributeArguments {
     form: OutputForm,
 }
 
-/// Distributes what is not distributed yet, and prints each step.
+/// Distributes the tables that are not distributed yet, and prints each step.
 pub(crate) fn run(arguments: &DistributeArguments) -> Done {
     let database = read(&arguments.storage)?;
     let Database::Postgres { options, .. } = &database else {
@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &DistributeArguments) -> Done {
     let request = DistributionRequest { dry_run: arguments.dry_run, shards: arguments.shards };
     let began = Instant::now();
     let steps = block_on(async {
-        // Steps go to standard error, the summary to standard output. A closed terminal ends no step.
+        // Steps go to standard error, the summary to standard output. A closed terminal does not stop a step.
         let mut on_step = |step: &DistributionStep| {
             let _ = writeln!(std::io::stderr().lock(), "{step}");
         };

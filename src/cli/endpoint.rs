@@ -33,7 +33,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Returns scheme, host and port by which this machine reaches the server.
+    /// Returns the scheme, host and port at which this machine reaches the server.
     pub(crate) fn origin(&self) -> Done<String> {
         let encrypted = self.tls_cert.as_ref().is_some_and(|path| !path.as_os_str().is_empty());
         let scheme = if encrypted { "https" } else { "http" };
@@ -42,7 +42,7 @@ impl Port {
 }
 
 impl EndpointSettings {
-    /// Returns scheme, host and port, without a trailing slash.
+    /// Returns the scheme, host and port, without a trailing slash.
     pub(crate) fn origin(&self) -> Done<String> {
         match &self.endpoint {
             None => self.port.origin(),

@@ -1,4 +1,4 @@
-//! `rowhouse expire …`: rules by which entities are deleted some time after they were written.
+//! `rowhouse expire …`: manages rules that delete entities some time after they were written.
 
 use clap::{Args, Subcommand};
 
@@ -61,9 +61,6 @@ pub(crate) struct ClearArguments {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// [`Problem`](super::output::Problem), to be shown.
 pub(crate) fn run(command: &ExpireCommand) -> Done {
     match command {
         ExpireCommand::Set(arguments) => set(arguments),
@@ -78,7 +75,7 @@ pub(crate) fn run(command: &ExpireCommand) -> Done {
 
 fn set(arguments: &SetArguments) -> Done {
     let SetArguments { table, rule, of } = arguments;
-    // Before the database is opened.
+    // Checks the rule before the database is opened.
     rule.read()?;
     let now = Ticks::now();
     let set = block_on(async {

@@ -1,4 +1,4 @@
-//! `rowhouse explain`: how a query will be answered, and what it costs.
+//! `rowhouse explain`: explains how the server answers a query, and measures its cost.
 
 use std::fmt::Write as _;
 
@@ -40,7 +40,7 @@ pub(crate) struct ExplainArguments {
     form: OutputForm,
 }
 
-/// Reads one page of the query, and prints how it was found and what it cost.
+/// Reads one page of the query, and prints the access path and the cost.
 pub(crate) fn run(arguments: &ExplainArguments) -> Done {
     let mut mistakes = Mistakes::default();
     let holders = arguments.accounts.read(Vec::new(), &mut mistakes);
@@ -61,14 +61,14 @@ pub(crate) fn run(arguments: &ExplainArguments) -> Done {
     arguments.form.print(&text(&explained), &explained)
 }
 
-/// `is_given`: whether the settings give the account extended queries.
+/// Explains the query. `is_given` is whether the settings give the account extended queries.
 async fn explain(
     store: &Store,
     arguments: &ExplainArguments,
     account: &str,
     is_given: bool,
 ) -> Result<ExplainedQuery, Error> {
-    /// As many as a server may allow.
+    /// The maximum that a server may allow.
     const MAX_COMPARISONS: usize = 10_000;
     let request = ExplainRequest {
         account: account.to_owned(),
@@ -86,13 +86,13 @@ async fn explain(
     explain_query(store, &indexes, grammar, &request).await
 }
 
-/// Returns the names of indexes for people; `None` if there are none.
+/// Returns the names of indexes for display, or `None` if there are none.
 fn index_names(indexes: Option<&[NamedIndex]>) -> Option<String> {
     let name = |NamedIndex { property, kind }: &NamedIndex| format!("{property} ({kind})");
     Some(indexes?.iter().map(name).collect::<Vec<_>>().join(", "))
 }
 
-/// Returns the explanation for people.
+/// Returns the explanation for display.
 fn text(explained: &ExplainedQuery) -> String {
     let mut text = explained.summary.clone();
     let verb = if explained.index.is_none() { "Reads" } else { "Within" };

@@ -1,11 +1,11 @@
-//! What `rowhouse check` finds.
+//! The findings of `rowhouse check`.
 
 /// The result of one check.
 pub(super) struct Finding {
     pub name: &'static str,
     pub verdict: CheckResult,
     pub found: String,
-    /// What to do; `None` if all is well.
+    /// The action that solves the problem; `None` if there is no problem.
     pub advice: Option<String>,
 }
 
@@ -13,7 +13,7 @@ pub(super) struct Finding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CheckResult {
     Ok,
-    /// A server works, but perhaps not as intended.
+    /// A server works, but possibly not as intended.
     Warning,
     Problem,
 }

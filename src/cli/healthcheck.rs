@@ -1,5 +1,5 @@
-//! `rowhouse healthcheck`: checks whether the server with these settings is ready, for containers,
-//! which have no curl.
+//! `rowhouse healthcheck`: checks whether the server with these settings is ready. It is meant for
+//! containers, which have no curl.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -30,20 +30,20 @@ pub(crate) struct HealthcheckArguments {
     form: OutputForm,
 }
 
-/// The parts of an answer that matter here.
+/// The parts of a response that the check uses.
 struct ProbeAnswer {
     status: u16,
-    /// Whether it has a request id, as every answer of Rowhouse to clients has.
+    /// Whether the response has a request id, like every response of Rowhouse to clients.
     has_request_id: bool,
 }
 
-/// Asks the server on this machine.
+/// Checks the server on this machine.
 pub(crate) fn run(arguments: &HealthcheckArguments) -> Done {
     let agent = agent(Duration::from_secs(arguments.timeout));
     match arguments.admin_address()? {
         Some(admin) => match ask(&agent, &format!("http://{admin}/readyz")) {
             Ok(answer) => arguments.judge_readiness(admin, &answer),
-            // A flag may have given the server another admin address, or none.
+            // A flag may have given the server a different admin address, or none.
             Err(ureq::Error::Io(error)) if error.kind() == ErrorKind::ConnectionRefused => {
                 arguments.ask_port(&agent)
             }
@@ -64,7 +64,7 @@ impl HealthcheckArguments {
         Ok(Some(reachable(admin)).filter(|admin| admin.port() != 0))
     }
 
-    /// Reports ready if `/readyz` answered 200, which it does while the database answers.
+    /// Reports ready if `/readyz` answered 200, as it does while the database answers.
     fn judge_readiness(&self, admin: SocketAddr, answer: &ProbeAnswer) -> Done {
         match answer.status {
             200 => self.report(&format!("http://{admin}"), 200, "is ready"),
@@ -74,7 +74,7 @@ impl HealthcheckArguments {
         }
     }
 
-    /// Asks on the port for clients. That does not show whether the database answers.
+    /// Checks the port for clients. Its response does not show whether the database answers.
     fn ask_port(&self, agent: &Agent) -> Done {
         let listen = self.port.listen.address()?;
         if listen.port() == 0 {
@@ -101,7 +101,7 @@ impl HealthcheckArguments {
     }
 }
 
-/// Makes a client that does not verify certificates: they have the name that clients use, and this
+/// Makes a client that does not verify certificates. They contain the host name that clients use, while this
 /// client uses an address.
 fn agent(timeout: Duration) -> Agent {
     let tls = TlsConfig::builder().disable_verification(true).build();

@@ -1,4 +1,4 @@
-//! `rowhouse index …`: property indexes of tables.
+//! `rowhouse index …`: manages property indexes of tables.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _, stderr, stdin};
 use std::time::{Duration, Instant};
@@ -84,10 +84,9 @@ pub(crate) struct ListIndexArguments {
 
 /// Pause between two checks of a build.
 const CHECK_PAUSE: Duration = Duration::from_millis(500);
-/// How long to wait for a dropped index to be removed from the database.
+/// Timeout for the removal of a dropped index from the database.
 const REMOVAL: Duration = Duration::from_secs(30);
 
-/// Runs the command.
 pub(crate) fn run(command: &IndexCommand) -> Done {
     match command {
         IndexCommand::Create(arguments) => create(arguments),
@@ -107,7 +106,7 @@ fn settings(arguments: &DatabaseArguments) -> Done<Database> {
 fn create(arguments: &CreateIndexArguments) -> Done {
     let index = &arguments.index;
     let database = settings(&index.database)?;
-    // Held while this process builds in a file: no server starts on it meanwhile.
+    // While this process builds an index in a SQLite file, the lock prevents a server from starting on the file.
     let lock = match database::lock(&database) {
         Err(DatabaseError::Sqlite(OpenError::Served(..))) => None,
         lock => Some(lock?),
@@ -119,7 +118,7 @@ fn create(arguments: &CreateIndexArguments) -> Done {
     let begun = Instant::now();
     let (stored, figures) = block_on(async {
         let store = database::open_existing(&database).await?;
-        // From here on, so that no index is added and left.
+        // Handle signals from here on, so that an interruption leaves no unfinished index behind.
         let interrupted = interruption()?;
         let stored = indexes::add(&store, &index.request, Ticks::now()).await?;
         let index_no = stored.index.index_no;
@@ -146,7 +145,7 @@ fn create(arguments: &CreateIndexArguments) -> Done {
     index.database.form.print(&text, &IndexReport::new(&stored, figures))
 }
 
-/// Asks before the writes of a server have to wait.
+/// Asks for confirmation, because the build makes the writes of a server wait.
 fn confirm() -> Done {
     let warning = "a server uses the SQLite file: while it builds the index, all writes wait, about a second \
                    for each 200 MB of the file, and the server refuses writes that wait for too long as busy";
@@ -162,7 +161,7 @@ fn confirm() -> Done {
     }
 }
 
-/// Builds an index here, unless a server does, and shows how far it is.
+/// Builds an index in this process, unless a server builds it, and shows the progress.
 async fn build(store: &Store, stored: &StoredIndex, is_served: bool) -> Done {
     let show = async {
         loop {
@@ -184,7 +183,7 @@ async fn build(store: &Store, stored: &StoredIndex, is_served: bool) -> Done {
     built
 }
 
-/// Returns once the index is complete, whoever builds it.
+/// Returns once the index is complete, regardless of the process that builds it.
 async fn finish(store: &Store, stored: &StoredIndex, is_served: bool) -> Done {
     let index_no = stored.index.index_no;
     let gone = || Problem("the index was dropped, or its table deleted, while it was built".into());
@@ -195,7 +194,7 @@ async fn finish(store: &Store, stored: &StoredIndex, is_served: bool) -> Done {
                 BuiltIndex::Refused(reason) => {
                     return Err(Problem(format!("the database refuses to make the index: {reason}")));
                 }
-                // A server may have built it.
+                // A server may have built the index.
                 BuiltIndex::Gone | BuiltIndex::Busy => {}
             }
         }
@@ -223,7 +222,7 @@ fn drop_index(arguments: &IndexArguments) -> Done {
     arguments.database.form.print(&format!("Dropped the index {name}.{later}"), &dropped)
 }
 
-/// Removes a dropped index once no server uses it; returns whether it is removed.
+/// Removes a dropped index once no server uses it. Returns whether the index was removed.
 async fn remove(store: &Store, stored: &StoredIndex) -> Done<bool> {
     let begun = Instant::now();
     while store.index_figures(&stored.index).await.map_err(OperatorError::from)?.bytes.is_some() {
@@ -231,7 +230,7 @@ async fn remove(store: &Store, stored: &StoredIndex) -> Done<bool> {
             return Ok(false);
         }
         tokio::time::sleep(CHECK_PAUSE).await;
-        // A server may be removing it, which makes this fail.
+        // The removal fails if a server is removing the index already.
         let _ = store.remove_index(Ticks::now()).await;
     }
     Ok(true)

@@ -1,4 +1,4 @@
-//! `rowhouse sas inspect`: what a SAS allows, and why it is refused.
+//! `rowhouse sas inspect`: explains the permissions of a SAS, and every reason for its refusal.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -37,8 +37,8 @@ pub(crate) struct InspectArguments {
     form: OutputForm,
 }
 
-/// Inspects a token with the key of an account. The stored policies are read from the database of
-/// the settings, if the token names one.
+/// Inspects a token with an account key. If the token names a stored policy, the policies are read from the
+/// database in the settings.
 pub(crate) fn run(arguments: &InspectArguments) -> Done {
     let (is_fine, inspection) = block_on(inspect(arguments))?;
     arguments.form.print(&text(&inspection), &inspection)?;
@@ -74,7 +74,7 @@ fn flaw(error: Error) -> Problem {
     Problem(error.why.as_deref().unwrap_or(error.text()).to_owned())
 }
 
-/// Returns the inspection for people.
+/// Returns the inspection for display.
 fn text(inspection: &SasReport) -> String {
     let of_table = if inspection.kind == SasScope::Table { "a table of " } else { "" };
     let mut text = format!("A SAS for {of_table}the account {}", inspection.account);

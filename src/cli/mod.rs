@@ -1,4 +1,4 @@
-//! The command line.
+//! Runs the command line.
 
 mod account;
 mod azurite;
@@ -43,7 +43,7 @@ use transfer::TransferEnd;
 
 use crate::server::file::read_text;
 
-/// How the names of the variables begin that are settings of this program.
+/// Prefixes of the environment variables that are settings of this program.
 const OUR_VARIABLES: [&str; 3] = ["ROWHOUSE_", "DATABASE_URL", "OTEL_"];
 
 /// Runs the program: reads `.env` and the command line, and runs the command.
@@ -101,7 +101,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Prints why a command that moves data did not end well, and returns its exit status.
+/// Prints why a transfer command did not succeed, and returns its exit status.
 fn end(done: Result<(), TransferEnd>) -> ExitCode {
     let Err(ended) = done else { return ExitCode::SUCCESS };
     let (status, text) = ended.report();
@@ -111,7 +111,7 @@ fn end(done: Result<(), TransferEnd>) -> ExitCode {
     status
 }
 
-/// Returns the exit status of wrong arguments, which commands that move data tell from failures.
+/// Returns the exit status for invalid arguments, which transfer commands distinguish from failures.
 fn usage(status: ExitCode) -> ExitCode {
     let moves = |command: std::ffi::OsString| {
         ["copy", "verify", "count", "delete-where", "table"].iter().any(|name| command == *name)
@@ -122,7 +122,7 @@ fn usage(status: ExitCode) -> ExitCode {
     }
 }
 
-/// Prints what clap reports: help, the version or an error.
+/// Prints the output of clap: help, the version or an error.
 fn refuse(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -131,7 +131,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
                 Err(Problem(text)) => fail(&text),
             }
         }
-        // `account` without a subcommand: clap prints the list of subcommands.
+        // For `account` without a subcommand, clap prints the list of subcommands.
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
             ExitCode::FAILURE
@@ -140,7 +140,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// Prints each line of the problem. Ignores write errors: the exit status reports the failure too.
+/// Prints each line of the problem. Write errors are ignored, because the exit status reports the failure too.
 fn fail(problem: &str) -> ExitCode {
     let mut said = std::io::stderr().lock();
     for line in printable(problem).lines() {
@@ -149,7 +149,7 @@ fn fail(problem: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Loads `.env` from the working directory. Variables that are already set win.
+/// Loads `.env` from the working directory. Variables that are already set take precedence.
 fn load_dotenv() -> Result<(), String> {
     let text = match read_text(Path::new(".env")) {
         Ok(text) => text,
@@ -173,8 +173,8 @@ fn load_dotenv() -> Result<(), String> {
     Ok(())
 }
 
-/// The variables of a `.env` file that are settings of this program. Others, such as those of proxies, may be meant for
-/// other programs, or by a stranger.
+/// Returns the settings of this program in a `.env` file. Other variables, such as those of proxies, may be
+/// meant for other programs, or may come from an untrusted author.
 fn our_variables(text: &str) -> Result<Vec<(String, String)>, dotenvy::Error> {
     let is_ours = |name: &str| OUR_VARIABLES.iter().any(|prefix| name.starts_with(prefix));
     let all = dotenvy::from_read_iter(text.as_bytes());

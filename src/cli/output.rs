@@ -1,4 +1,4 @@
-//! Output and errors of commands.
+//! Prints the output and errors of commands.
 
 use std::borrow::Cow;
 use std::io::{self, ErrorKind, Write as _};
@@ -16,7 +16,7 @@ pub(crate) struct OutputForm {
 }
 
 impl OutputForm {
-    /// Prints the text, or with `--json` the value on one line.
+    /// Prints the text, or the value on one line with `--json`.
     pub(crate) fn print(self, text: &str, value: &impl Serialize) -> Done {
         let json = serde_json::to_string(value)?;
         let mut out = std::io::stdout().lock();
@@ -25,7 +25,7 @@ impl OutputForm {
     }
 }
 
-/// Judges the end of writing to standard output.
+/// Converts the result of writing to standard output.
 pub(crate) fn written(result: io::Result<()>) -> Done {
     match result {
         // The reader has closed the pipe, as `head` does.
@@ -37,12 +37,12 @@ pub(crate) fn written(result: io::Result<()>) -> Done {
 
 /// Prints a warning on standard error.
 pub(crate) fn warn(text: &str) {
-    // A warning that cannot be written is not worth an error.
+    // A failure to write a warning is not reported.
     let _ = writeln!(std::io::stderr().lock(), "rowhouse: warning: {}", printable(text));
 }
 
-/// Returns a text without control characters, but for tabs and line feeds: a peer or a file may have chosen it, and
-/// a terminal would obey them.
+/// Removes control characters except tabs and line feeds. The text may come from a peer or a file, and a
+/// terminal would interpret them.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     let is_obeyed = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
     if !text.contains(is_obeyed) {
@@ -55,7 +55,7 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
-/// Prints lines of columns, each as wide as its longest text.
+/// Aligns the cells of lines in columns, each as wide as its longest cell.
 pub(crate) fn aligned<const N: usize>(lines: &[[String; N]]) -> String {
     let width =
         |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default();
@@ -67,7 +67,7 @@ pub(crate) fn aligned<const N: usize>(lines: &[[String; N]]) -> String {
     lines.iter().map(print).collect::<Vec<_>>().join("\n")
 }
 
-/// Why a command failed, one reason per line.
+/// The reasons why a command failed, one per line.
 #[derive(Debug)]
 pub(crate) struct Problem(pub String);
 
@@ -77,10 +77,10 @@ impl<E: std::error::Error> From<E> for Problem {
     }
 }
 
-/// Result of a command.
+/// The result of a command.
 pub(crate) type Done<T = ()> = Result<T, Problem>;
 
-/// Returns what resolves on SIGINT, SIGTERM or SIGHUP, which end the program no longer.
+/// Returns a future that resolves on SIGINT, SIGTERM or SIGHUP. These signals no longer end the program.
 pub(crate) fn interruption() -> std::io::Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -100,14 +100,14 @@ pub(crate) fn interruption() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Whether the program was started with SIGHUP ignored, as by `nohup`; on Linux only.
+/// Returns whether the program was started with SIGHUP ignored, as by `nohup`. Linux only.
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
-/// Runs asynchronous work to completion.
+/// Runs a future to completion.
 pub(crate) fn block_on<T>(work: impl Future<Output = Done<T>>) -> Done<T> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }

@@ -1,5 +1,4 @@
-//! Parses the command line. Unlike clap, which stops at the first invalid value, it reports all of
-//! them.
+//! Parses the command line and reports all invalid values, whereas clap stops at the first one.
 
 use std::ffi::{OsStr, OsString};
 
@@ -10,15 +9,15 @@ use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _};
 
 use super::command_line::Arguments;
 
-/// Why a command line was not accepted.
+/// The reason why a command line was not accepted.
 pub(crate) enum Refused {
-    /// An error of clap's, or a request for help or the version.
+    /// An error from clap, or a request for help or the version.
     Arguments(clap::Error),
     /// Invalid values, one per line.
     Values(String),
 }
 
-/// Reads the command line and the environment.
+/// Parses the command line and the environment.
 pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Arguments, Refused> {
     let mut command = Arguments::command();
     let mut mistakes: Vec<String> = Vec::new();
@@ -45,7 +44,7 @@ pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Arguments, Refused> 
                 command = without_variable(command, &flag);
                 left_out.push(flag);
             }
-            // The missing argument is one that was removed because it was invalid.
+            // The missing argument is one that was removed as invalid.
             _ if error.kind() == ErrorKind::MissingRequiredArgument && !mistakes.is_empty() => {
                 return Err(Refused::Values(mistakes.join("\n")));
             }
@@ -74,7 +73,7 @@ pub(crate) fn first_line(error: &clap::Error) -> String {
     line
 }
 
-/// Describes an invalid value, which is that of a variable unless the flag is among the arguments.
+/// Describes an invalid value. It comes from an environment variable unless the flag is among the arguments.
 fn invalid_value(error: &clap::Error, flag: &str, arguments: &[OsString], command: &clap::Command) -> String {
     let line = first_line(error).replace("invalid digit found in string", "not a whole number");
     let is_given = arguments.iter().any(|argument| argument == flag || has_value(argument, flag));
@@ -88,7 +87,7 @@ fn invalid_value(error: &clap::Error, flag: &str, arguments: &[OsString], comman
     }
 }
 
-/// Returns the variable that sets an option, if it is set.
+/// Returns the environment variable that sets an option, if it is set.
 fn variable_of(command: &clap::Command, flag: &str) -> Option<String> {
     let is_flag = |argument: &&clap::Arg| argument.get_long() == flag.strip_prefix("--");
     let own = command.get_arguments().find(is_flag).and_then(|argument| argument.get_env());
@@ -97,8 +96,8 @@ fn variable_of(command: &clap::Command, flag: &str) -> Option<String> {
     own.or_else(|| command.get_subcommands().find_map(|inner| variable_of(inner, flag)))
 }
 
-/// Parses the command line and the environment. A flag wins over environment variables for an
-/// alternative of the same setting: the command ignores these variables from then on.
+/// Parses the command line and the environment. A flag takes precedence over environment variables for an
+/// alternative of the same setting; the command then ignores these variables.
 pub(crate) fn parse_by_precedence(
     command: &mut clap::Command,
     arguments: &[OsString],
@@ -119,7 +118,7 @@ fn innermost(matches: &ArgMatches) -> &ArgMatches {
     matches.subcommand().map_or(matches, |(_, inner)| innermost(inner))
 }
 
-/// Returns the options that an environment variable sets although a flag gives an alternative.
+/// Returns the options that an environment variable sets although a flag sets an alternative.
 fn overridden(matches: &ArgMatches) -> Vec<String> {
     let comes = |id: &str, from: ValueSource| {
         matches.try_contains_id(id).unwrap_or(false) && matches.value_source(id) == Some(from)
@@ -128,7 +127,7 @@ fn overridden(matches: &ArgMatches) -> Vec<String> {
     flags.flat_map(alternatives).filter(|id| comes(id, ValueSource::EnvVariable)).collect()
 }
 
-/// Returns the alternatives of an option: its value in a file, or in place.
+/// Returns the alternatives of an option: its value inline or in a file.
 fn alternatives(id: &str) -> Vec<String> {
     let (base, other) = match id.strip_suffix("_file") {
         Some(base) => (base, base.to_owned()),
@@ -143,7 +142,7 @@ fn alternatives(id: &str) -> Vec<String> {
     others.iter().map(|id| (*id).to_owned()).chain([other]).collect()
 }
 
-/// Returns the flag (`--name`) whose value was refused.
+/// Returns the flag (`--name`) with the invalid value.
 fn flag_of(error: &clap::Error) -> Option<String> {
     match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(argument)) => {
@@ -153,7 +152,7 @@ fn flag_of(error: &clap::Error) -> Option<String> {
     }
 }
 
-/// Whether an argument is this flag with its value, as in `--name=value`.
+/// Returns whether an argument is this flag with a value, as in `--name=value`.
 fn has_value(argument: &OsStr, flag: &str) -> bool {
     argument.to_str().and_then(|text| text.strip_prefix(flag)).is_some_and(|rest| rest.starts_with('='))
 }

@@ -1,4 +1,4 @@
-//! `rowhouse sas …`: SAS tokens for clients without a key.
+//! `rowhouse sas …`: signs and inspects SAS tokens for clients without a key.
 
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
@@ -156,8 +156,8 @@ impl SasArguments {
         self.form.print(text, &json!({ "account": account, "token": token, "url": url }))
     }
 
-    /// Returns the address that the token is for: `--endpoint`, that of the connection string, or
-    /// where the server listens.
+    /// Returns the address that the token is for: `--endpoint`, the endpoint in the connection string, or the
+    /// address that the server listens on.
     fn address(&self, signer: &Signer, path: &str) -> Done<String> {
         let tables = match (&self.endpoint.endpoint, &signer.tables) {
             (None, Some(tables)) => tables.clone(),
@@ -170,7 +170,7 @@ impl SasArguments {
     }
 }
 
-/// Whether a time in the format of tokens has passed.
+/// Returns whether a time in the format of tokens has passed.
 fn has_passed(text: &str, now: DateTime<Utc>) -> bool {
     read_time(text).is_some_and(|time| time <= Ticks::from_utc(now))
 }

@@ -1,4 +1,4 @@
-//! `rowhouse serve`.
+//! `rowhouse serve`: runs the server.
 
 use std::io::{IsTerminal as _, Write as _};
 
@@ -20,13 +20,13 @@ pub(crate) fn run(settings: &Settings) -> Result<(), ServeError> {
     })
 }
 
-/// Starts logging as configured.
+/// Starts logging with the configured level and format.
 ///
 /// # Errors
 /// [`ConfigError::Log`].
 pub(crate) fn start_logging(settings: &Settings) -> Result<(), Mistakes> {
-    // We log start and stop ourselves, and invalid HTTP from clients is not an error of the server: its text may
-    // hold a signature.
+    // The program logs start and stop itself. Invalid HTTP from clients is not logged as a server error,
+    // because its text may contain a signature.
     let explanations = if settings.explain_errors { "info" } else { "off" };
     let quiet = format!(
         "actix_server=warn,actix_http=off,rusqlite_migration=warn,{},{EXPLANATIONS}={explanations}",
@@ -37,7 +37,7 @@ pub(crate) fn start_logging(settings: &Settings) -> Result<(), Mistakes> {
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
-        // If standard error is closed, reporting that on standard error would panic.
+        // If standard error is closed, reporting the failure on standard error would panic.
         .log_internal_errors(false);
     match settings.log_format {
         LogFormat::Text => logs.init(),
@@ -53,11 +53,11 @@ pub(crate) fn warn_of_idle(settings: &Settings, config: &Config) {
     }
 }
 
-/// Prints a line each with the address of the server and its database, with a connection string, and with the address
-/// of the console.
+/// Prints the address of the server with its database, the connection string, and the address of the console,
+/// on one line each.
 fn announce(config: &Config, listening: &ListeningServer, format: LogFormat) {
     let (name, key) = match config.accounts.sample() {
-        // Only the well-known key is printed.
+        // Only the well-known key may be printed.
         Some((name, key)) if config.is_development => (name, key),
         Some((name, _)) => (name, "<key>".to_owned()),
         None => ("<account>", "<key>".to_owned()),
@@ -79,7 +79,7 @@ fn announce(config: &Config, listening: &ListeningServer, format: LogFormat) {
     let _ = out.flush();
 }
 
-/// Returns the line with the address of the console. The token is for a terminal, never for a file with logs.
+/// Returns the line with the address of the console. The token is only for a terminal, never for a log file.
 fn console_line(console: &ConsoleAddress, is_read_by_a_person: bool) -> String {
     let url = &console.url;
     match &console.generated_token {

@@ -1,4 +1,4 @@
-//! The account key that a command signs with.
+//! The account key with which a command signs.
 
 use std::path::PathBuf;
 
@@ -43,16 +43,16 @@ pub(crate) struct KeyArguments {
     storage: DatabaseSettings,
 }
 
-/// The account that signs, and its key.
+/// The account that signs, with its key.
 pub(crate) struct Signer {
     pub account: String,
     pub key: AccountKey,
-    /// The table endpoint of the account, if a connection string gives it.
+    /// The table endpoint of the account, if a connection string contains it.
     pub tables: Option<String>,
 }
 
 impl KeyArguments {
-    /// Returns the account and the key. Reads the database only if the key is given nowhere else.
+    /// Returns the account and the key. The database is read only if the key is given nowhere else.
     pub(crate) async fn signer(&self) -> Done<Signer> {
         let text = secret("--connection-string", &self.connection_string, &self.connection_string_file)?;
         let key = secret("--key", &self.key, &self.key_file)?;
@@ -88,7 +88,7 @@ impl KeyArguments {
         Ok(Signer { account, key, tables: None })
     }
 
-    /// Returns the database of the settings.
+    /// Returns the database in the settings.
     pub(crate) fn database(&self) -> Done<Database> {
         read(&self.storage)
     }

@@ -1,4 +1,4 @@
-//! `rowhouse index suggest`: asks a running server what filters without an index have cost.
+//! `rowhouse index suggest`: asks a running server for the cost of filters without an index.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::output::{Done, OutputForm, Problem, aligned};
 use crate::server::config::{Mistakes, address, secret};
 use crate::server::http::reachable;
 
-/// How long to wait for the answer.
+/// Timeout for the response.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// The arguments of `rowhouse index suggest`.

@@ -1,4 +1,4 @@
-//! `rowhouse table …`: how a table is stored, and deleted tables.
+//! `rowhouse table …`: changes the buckets of a table, and manages deleted tables.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ Servers read and write the table meanwhile; writes are slower. At the end, write
 second. All servers must run this version. After an interruption or a crash, run the command again to go on.
 
 Exit status: 0 done; 1 failed; 2 wrong arguments; 130 interrupted.";
-/// Pause between two lines of progress.
+/// Pause between two progress messages.
 const PROGRESS: Duration = Duration::from_secs(2);
 
 /// The subcommands of `rowhouse table`.
@@ -64,7 +64,6 @@ pub(crate) struct RespreadArguments {
     form: OutputForm,
 }
 
-/// Runs the command.
 pub(crate) fn run(command: &TableCommand) -> Result<(), TransferEnd> {
     match command {
         TableCommand::Respread(arguments) => run_respread(arguments),
@@ -150,7 +149,7 @@ fn cancel(arguments: &RespreadArguments, options: &PgOptions, table: &TableName)
     Ok(arguments.form.print(&text, &json!({ "table": arguments.table, "cancelled": true }))?)
 }
 
-/// Shows progress on standard error from time to time, beside the summary on standard output.
+/// Prints progress on standard error at intervals, in addition to the summary on standard output.
 fn print_progress(event: RespreadEvent, last: &mut Option<Instant>) {
     let is_due = last.is_none_or(|last| last.elapsed() >= PROGRESS);
     if !is_due && matches!(event, RespreadEvent::Copied { .. } | RespreadEvent::Compared { .. }) {

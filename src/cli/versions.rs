@@ -1,13 +1,13 @@
-//! The versions of PostgreSQL, for `rowhouse check`.
+//! Judges the version of PostgreSQL, for `rowhouse check`.
 
 use std::ops::RangeInclusive;
 
 use super::finding::{Finding, ok, problem, warning};
 
-/// The major versions that the tests run.
+/// The major versions that the tests cover.
 const TESTED: RangeInclusive<u32> = 14..=18;
 
-/// Judges the product that answered at a place.
+/// Judges the database product at a place.
 pub(super) fn of_product(product: &str, place: &str) -> Finding {
     let (oldest, newest) = (TESTED.start(), TESTED.end());
     let found = format!("{product} answers at {place}");
@@ -27,7 +27,7 @@ pub(super) fn of_product(product: &str, place: &str) -> Finding {
     }
 }
 
-/// The major version of a PostgreSQL, such as 14 of `PostgreSQL 14.20` or 19 of `PostgreSQL 19beta1`.
+/// Returns the major version of PostgreSQL, such as 14 of `PostgreSQL 14.20` or 19 of `PostgreSQL 19beta1`.
 fn major_version(product: &str) -> Option<u32> {
     let version = product.strip_prefix("PostgreSQL ")?;
     version.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()

@@ -10,7 +10,7 @@ use super::database::TableDatabase;
 use super::output::{Done, block_on};
 use crate::operator::views::{self, PrintedView};
 
-/// Interval of lines of progress.
+/// Interval between progress messages.
 const LINE_PAUSE: Duration = Duration::from_secs(5);
 
 const SQL_EXAMPLES: &str = "Examples:
@@ -42,9 +42,6 @@ pub(crate) struct SqlArguments {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// [`Problem`](super::output::Problem), to be shown.
 pub(crate) fn run(command: &ViewCommand) -> Done {
     let ViewCommand::Sql(SqlArguments { table, full, of }) = command;
     let printed = block_on(async {
@@ -76,7 +73,7 @@ fn in_json(account: &str, printed: &PrintedView) -> Value {
     })
 }
 
-/// Shows on standard error how many entities were read.
+/// Prints the number of entities read so far on standard error.
 fn progress() -> impl FnMut(u64) + Send {
     let (begun, mut last) = (Instant::now(), Instant::now());
     let pause = if stderr().is_terminal() { LINE_PAUSE / 5 } else { LINE_PAUSE };
@@ -84,7 +81,7 @@ fn progress() -> impl FnMut(u64) + Send {
         if last.elapsed() >= pause {
             last = Instant::now();
             let seconds = begun.elapsed().as_secs();
-            // Progress that nobody can read is no reason to fail.
+            // A failure to print progress is ignored.
             let _ = writeln!(stderr().lock(), "rowhouse: examined {entities} entities in {seconds} s");
         }
     }

@@ -1,5 +1,5 @@
-//! The command line of Azurite, for tools that start its image: the same program names, flags and
-//! output lines.
+//! Accepts Azurite's command line, for tools that start its image: the same program names, flags and output
+//! lines.
 
 mod placeholder;
 
@@ -93,17 +93,17 @@ struct Ignored {
     extent_memory_limit: Option<f64>,
 }
 
-/// The name that the program was started under, which decides on the services.
+/// The name under which the program was started, which determines the services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Named {
-    /// All three.
+    /// All three services.
     Azurite,
-    /// Tables alone.
+    /// The Table service alone.
     AzuriteTable,
 }
 
 impl Named {
-    /// Returns the name, if the program was started under one of Azurite's.
+    /// Returns the name, if it is one of Azurite's program names.
     pub(crate) fn of(program: &OsString) -> Option<Self> {
         match PathBuf::from(program).file_stem()?.to_str()? {
             "azurite" => Some(Named::Azurite),
@@ -120,7 +120,7 @@ struct Own {
     settings: Settings,
 }
 
-/// Why the server did not start.
+/// The reason why the server did not start.
 pub(crate) enum StartProblem {
     Arguments(clap::Error),
     Serve(ServeError),
@@ -137,7 +137,7 @@ pub(crate) fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Re
     let line = AzuriteArguments::try_parse_from(arguments).map_err(StartProblem::Arguments)?;
     line.refuse_pfx().map_err(StartProblem::Arguments)?;
     let mut flags = line.as_settings();
-    // Azurite has no console, so only operators who know of ours get it.
+    // Azurite has no console, so ours is off unless the operator has set the variable.
     if std::env::var_os("ROWHOUSE_ADMIN_LISTEN").is_none() {
         flags.extend(["--admin-listen".into(), OsString::new()]);
     }
@@ -184,7 +184,7 @@ impl AzuriteArguments {
         ServeError::Folder(self.location.display().to_string(), cause)
     }
 
-    /// Refuses a PFX file, and names the command that makes a PEM file of it.
+    /// Refuses a PFX file, and names the command that converts the file to PEM.
     fn refuse_pfx(&self) -> Result<(), clap::Error> {
         let (Some(pfx), Some(_)) = (&self.cert, &self.pwd) else { return Ok(()) };
         let pem = pfx.with_extension("pem");
@@ -206,7 +206,7 @@ impl AzuriteArguments {
             url.push(self.location.join("rowhouse.db"));
             url
         };
-        // Tools for Azurite expect the development account on any address.
+        // Tools for Azurite expect the development account on every address.
         let fixed = ["azurite", "--allow-development-account", "--listen"];
         let mut flags: Vec<OsString> = fixed.map(Into::into).to_vec();
         flags.push(format!("{}:{}", self.table_host, self.table_port).into());
@@ -241,7 +241,7 @@ const fn flag_of(service: PlaceholderService) -> &'static str {
 }
 
 impl Named {
-    /// Returns the lines that tools wait for, with Azurite's exact words.
+    /// Returns the lines that tools wait for, in Azurite's exact words.
     fn ready(self, service: &str, scheme: &str, host: &str, port: u16) -> String {
         match self {
             Named::Azurite => format!(

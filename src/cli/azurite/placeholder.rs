@@ -1,5 +1,5 @@
-//! Placeholders for the blob and the queue service, for tools that expect their ports: their lists
-//! are empty, and everything else is answered as not implemented.
+//! Placeholders for the blob and queue services, for tools that expect their ports to be open. Their lists
+//! are empty, and every other request is answered as not implemented.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
@@ -20,7 +20,7 @@ pub(crate) enum PlaceholderService {
 }
 
 impl PlaceholderService {
-    /// The XML element of the service's list of containers, or of queues.
+    /// Returns the XML element of the service's list of containers or queues.
     const fn list(self) -> &'static str {
         match self {
             PlaceholderService::Blob => "Containers",
@@ -41,17 +41,17 @@ impl PlaceholderService {
     }
 }
 
-/// A placeholder with a reserved address, where connections are refused until it serves: tools that
-/// wait for its port take tables as ready.
+/// A placeholder with a reserved address. Connections are refused until it serves, because tools that wait
+/// for its port assume that tables are ready too.
 pub(crate) struct Placeholder {
     pub service: PlaceholderService,
-    /// The actual port.
+    /// The actual address.
     pub address: SocketAddr,
     socket: TcpSocket,
 }
 
 impl Placeholder {
-    /// Serves on a thread of its own, until the process ends. Only within a runtime.
+    /// Serves on a separate thread until the process ends. Must be called within a runtime.
     pub(crate) fn answer(self) -> io::Result<()> {
         let Self { service, socket, .. } = self;
         let listener = accept(socket)?;

@@ -17,9 +17,9 @@ use crate::transfer::{
     Selection, TransferSource,
 };
 
-/// Pages in flight: more take more than 100 MiB of memory, and gain little on one machine.
+/// Pages in flight. More pages use more than 100 MiB of memory, and gain little on one machine.
 const PAGES: u16 = 4;
-/// Maximum comparisons of a filter.
+/// Maximum number of comparisons in a filter.
 const MAX_COMPARISONS: usize = 1000;
 
 /// Which tables and entities a command applies to.
@@ -66,10 +66,10 @@ impl Default for FileArguments {
 }
 
 impl FileArguments {
-    /// Refuses options that have no effect, as no place is a file of another program.
+    /// Refuses file options that have no effect, because no place is a file of another program.
     ///
     /// # Errors
-    /// [`TransferEnd::Usage`] with the first of them.
+    /// [`TransferEnd::Usage`] with the first such option.
     pub(super) fn refuse_without_files(&self, places: &[&DataLocation]) -> Result<(), TransferEnd> {
         let given = [
             (self.format != FileFormat::Auto, "--format"),
@@ -86,7 +86,6 @@ impl FileArguments {
         }
     }
 
-    /// Returns the options.
     pub(super) fn options(&self) -> FileOptions {
         FileOptions { format: self.format, table: self.table.clone(), types: self.types.clone() }
     }
@@ -125,7 +124,7 @@ pub(crate) struct RunArguments {
 }
 
 impl SelectionArguments {
-    /// Returns the selection in these places.
+    /// Returns the selection for these places.
     pub(super) fn selection(
         &self,
         places: &[&DataLocation],
@@ -144,7 +143,7 @@ impl SelectionArguments {
     }
 }
 
-/// Returns a selection whose filter is neither empty, as from a variable that is not set, nor invalid.
+/// Checks the filter of a selection: it must be valid and not empty, as from an unset variable.
 ///
 /// # Errors
 /// [`TransferEnd::Usage`] with the name of the argument, before a place is opened.
@@ -156,15 +155,15 @@ pub(super) fn checked(name: &str, selection: Selection) -> Result<Selection, Tra
     reason.map_or(Ok(selection), |reason| Err(TransferEnd::Usage(format!("{name}: {reason}"))))
 }
 
-/// Reads an argument of `--rename`.
+/// Parses an argument of `--rename`.
 pub(super) fn rename(text: &str) -> Result<(String, String), String> {
     let (from, to) = text.split_once('=').ok_or("must be TABLE=NAME")?;
-    // Cosmos DB has other names than Azure Tables.
+    // The rules for names differ between Cosmos DB and Azure Tables.
     let valid = TableName::parse(to).is_ok() && !from.is_empty();
     valid.then(|| (from.to_owned(), to.to_owned())).ok_or_else(|| "has an invalid table name".into())
 }
 
-/// Refuses to give other names to tables that FROM does not have, or two names to one.
+/// Refuses to rename tables that FROM does not have, and to give one table two names.
 ///
 /// # Errors
 /// [`TransferEnd::Usage`] with the names.
@@ -186,7 +185,7 @@ pub(super) fn refuse_unknown_renames(
     }
 }
 
-/// Refuses places of which only a range of keys can be seen, where absence has to be known.
+/// Refuses places whose signature covers only a range of keys, where the command must know that an entity is absent.
 ///
 /// # Errors
 /// [`TransferEnd::Usage`].
@@ -201,7 +200,7 @@ pub(super) fn refuse_ranged(argument: &str, places: &[&DataLocation]) -> Result<
     Err(TransferEnd::Usage(text))
 }
 
-/// Refuses names that none of these tables has, and warns of patterns that match none.
+/// Refuses names that match none of these tables, and warns of patterns that match none.
 ///
 /// # Errors
 /// [`TransferEnd::Usage`] with the names.
@@ -216,7 +215,7 @@ pub(super) fn check_matches(selection: &Selection, tables: &[String]) -> Result<
     Err(TransferEnd::Usage(format!("there is no table {}", names.join(", "))))
 }
 
-/// What a run needs besides its arguments.
+/// The state that a run needs besides its arguments.
 pub(super) struct TransferSession {
     pub stop: Arc<AtomicBool>,
     pub concurrency: usize,
@@ -226,7 +225,7 @@ pub(super) struct TransferSession {
 }
 
 impl TransferSession {
-    /// Starts the threads, and stops the run on SIGINT and SIGTERM.
+    /// Starts the threads, and installs handlers that stop the run on SIGINT and SIGTERM.
     pub(super) fn start(arguments: &RunArguments, files: &FileArguments) -> Result<Self, TransferEnd> {
         let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build()?);
         let stop = Arc::new(AtomicBool::new(false));
@@ -246,7 +245,7 @@ impl TransferSession {
         })
     }
 
-    /// Returns a walk over the entities that are selected.
+    /// Returns a walk over the selected entities.
     pub(super) fn walk<'a>(
         &'a self,
         source: &'a dyn TransferSource,
@@ -256,7 +255,7 @@ impl TransferSession {
         PageWalk { source, selection, concurrency: self.concurrency, progress, stop: &self.stop }
     }
 
-    /// Returns a comparison that deletes nothing. `renames`: names that tables have in the target.
+    /// Returns a comparison that deletes nothing. `renames` maps tables to their names in the target.
     pub(super) fn comparison<'a>(
         &'a self,
         [source, target]: [&'a dyn TransferSource; 2],
@@ -279,7 +278,7 @@ impl TransferSession {
         }
     }
 
-    /// Returns what opens locations.
+    /// Returns an opener for locations.
     pub(super) fn opener<'a>(&self, selection: &'a Selection, account: Option<&'a str>) -> Opener<'a> {
         Opener {
             selection,
@@ -293,12 +292,12 @@ impl TransferSession {
     }
 }
 
-/// Parses FROM, TO or another place.
+/// Parses FROM, TO or another location.
 pub(super) fn location(name: &str, text: &str) -> Result<DataLocation, TransferEnd> {
     DataLocation::parse(text).map_err(|error| TransferEnd::Usage(format!("{name}: {error}")))
 }
 
-/// Refuses what needs all entities of a place of which files were not read.
+/// Refuses a place with unread files for an argument that needs all entities.
 pub(super) fn refuse_left_out(name: &str, place: &dyn TransferSource) -> Result<(), TransferEnd> {
     let Some(left_out) = place.left_out() else { return Ok(()) };
     let text = format!(
@@ -323,15 +322,15 @@ pub(crate) fn confirmed(question: &str, is_sure: bool) -> Result<(), TransferEnd
     }
 }
 
-/// Asks a question, and reads a line of standard input; `None` if a signal comes first.
+/// Asks a question and reads a line from standard input. Returns `None` if a signal comes first.
 fn ask(question: &str) -> std::io::Result<Option<String>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (sender, receiver) = oneshot::channel();
     runtime.block_on(async {
-        // Before the question is seen: a signal is an answer to it.
+        // Handle signals before the question is visible, because a signal is a valid answer.
         let interrupted = interruption()?;
         write!(stderr().lock(), "rowhouse: {}. Go on? [y/N] ", printable(question))?;
-        // Signals do not end the read of a line; it ends with the process.
+        // A signal does not interrupt reading the line, so the thread may live until the process ends.
         std::thread::spawn(move || {
             let mut line = String::new();
             sender.send(stdin().lock().read_line(&mut line).map(|_| line))

@@ -1,14 +1,14 @@
-//! How a transfer ended, and its exit status for scripts.
+//! The outcome of a transfer, and its exit status for scripts.
 
 use std::process::ExitCode;
 
 use crate::cli::output::Problem;
 use crate::transfer::TransferError;
 
-/// Why a transfer did not succeed, with its exit status; that of a success is 0.
+/// The reason why a transfer did not succeed, with its exit status. A success has status 0.
 #[derive(Debug)]
 pub(crate) enum TransferEnd {
-    /// 1: it failed; the text says why.
+    /// 1: the transfer failed, for the reason in the text.
     Failed(String),
     /// 2: the arguments are invalid.
     Usage(String),
@@ -16,12 +16,12 @@ pub(crate) enum TransferEnd {
     Rejected,
     /// 4: the places differ.
     Differs,
-    /// 130: interrupted by a signal; the text says how to go on.
+    /// 130: interrupted by a signal. The text explains how to resume.
     Interrupted(String),
 }
 
 impl TransferEnd {
-    /// Returns the exit status, and the message to show.
+    /// Returns the exit status, and the message to print.
     pub(crate) fn report(self) -> (ExitCode, Option<String>) {
         match self {
             TransferEnd::Failed(text) => (ExitCode::from(1), Some(text)),

@@ -1,4 +1,4 @@
-//! Listing entities that cannot be copied.
+//! Lists entities that cannot be copied.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,12 +7,12 @@ use super::ended::TransferEnd;
 use crate::cli::output::warn;
 use crate::transfer::{Rejected, Rejects, Selection, Survey, TransferSource};
 
-/// Entities of which the reasons are listed; the file of rejected entities has all.
+/// Maximum number of entities to list with reasons. The file of rejected entities has all of them.
 const MAX_SHOWN: usize = 20;
-/// Characters of an entity that are shown: enough for its keys in most cases.
+/// Maximum characters to print of an entity: enough for its keys in most cases.
 const MAX_CHARACTERS: usize = 200;
 
-/// Lists what a survey has found.
+/// Lists the findings of a survey.
 pub(super) fn list_rejected(survey: &Survey) {
     for (table, entity) in survey.first_rejected.iter().take(MAX_SHOWN) {
         warn_of(table, entity);
@@ -20,7 +20,7 @@ pub(super) fn list_rejected(survey: &Survey) {
     warn_of_more(survey.rejected);
 }
 
-/// Lists entities that were not understood when the source was opened.
+/// Lists entities that could not be parsed when the source was opened.
 pub(super) fn warn_of_rejected(
     source: &dyn TransferSource,
     selection: &Selection,
@@ -39,8 +39,8 @@ pub(super) fn warn_of_rejected(
     Ok(())
 }
 
-/// Records the entities that were rejected when the source was opened, unless that is done; returns how many
-/// each table has.
+/// Records the entities that were rejected when the source was opened, unless `is_done`. Returns their number
+/// in each table.
 pub(super) fn record_unread(
     source: &dyn TransferSource,
     selection: &Selection,
@@ -58,7 +58,7 @@ pub(super) fn record_unread(
     Ok(unread)
 }
 
-/// Lists what is remarkable about files.
+/// Lists remarks about files.
 pub(super) fn warn_of_remarks(remarks: &[String]) {
     remarks.iter().take(MAX_SHOWN).for_each(|remark| warn(remark));
     if remarks.len() > MAX_SHOWN {
@@ -70,7 +70,7 @@ fn warn_of(table: &str, rejected: &Rejected) {
     warn(&format!("{table}: {}: {}", rejected.reason, shortened(&rejected.entity)));
 }
 
-/// The beginning of an entity, which may have a megabyte.
+/// Returns the beginning of an entity, which may have a megabyte.
 fn shortened(entity: &str) -> Cow<'_, str> {
     match entity.char_indices().nth(MAX_CHARACTERS) {
         Some((end, _)) => format!("{}…", &entity[..end]).into(),

@@ -14,7 +14,7 @@ use super::rejected::warn_of_remarks;
 use crate::cli::output::OutputForm;
 use crate::transfer::{Compared, Comparison, Inferences, Progress, renamed_tables};
 
-/// Maximum differences listed in the text form; JSON has all.
+/// Maximum number of differences in the text form. The JSON form has all of them.
 const MAX_SHOWN: usize = 20;
 
 /// The arguments of `rowhouse verify`.
@@ -45,7 +45,7 @@ pub(crate) struct VerifyArguments {
     form: OutputForm,
 }
 
-/// Compares two places, and prints the differences.
+/// Compares two places and prints the differences.
 pub(crate) fn run(arguments: &VerifyArguments) -> Result<(), TransferEnd> {
     let (from, to) = (location("FROM", &arguments.from)?, location("TO", &arguments.to)?);
     let selection = arguments.selection.selection(&[&from, &to], None)?;
@@ -159,7 +159,7 @@ pub(super) fn report(form: &OutputForm, compared: &Compared) -> Result<(), Trans
     if compared.is_equal() { Ok(()) } else { Err(TransferEnd::Differs) }
 }
 
-/// Prints how many extra entities were deleted.
+/// Prints the number of extra entities that were deleted.
 pub(super) fn deleted(form: &OutputForm, entities: u64, tables: &[String]) -> Result<(), TransferEnd> {
     let mut text = format!("{entities} extra entities deleted");
     tables.iter().for_each(|table| text.push_str(&format!("\nthe extra table {table} deleted")));

@@ -1,4 +1,4 @@
-//! The arguments of `rowhouse copy`, and which of them contradict each other.
+//! The arguments of `rowhouse copy`, and the checks for contradictions among them.
 
 use std::path::PathBuf;
 
@@ -85,7 +85,7 @@ pub(crate) struct CopyArguments {
 }
 
 impl CopyArguments {
-    /// Returns the master key that the accounts are opened with.
+    /// Returns the master key that decrypts the accounts.
     pub(super) fn master_keys(&self) -> Result<MasterKeys, TransferEnd> {
         let read = self.master_key.read().map_err(|error| TransferEnd::Usage(error.to_string()))?;
         let needed = "--accounts: --master-key or --master-key-file is required, with the master key of the \
@@ -109,7 +109,7 @@ impl CopyArguments {
         Ok(())
     }
 
-    /// Refuses deletions and comparisons for which the places are not suited.
+    /// Refuses deletions and comparisons that the places do not support.
     ///
     /// # Errors
     /// [`TransferEnd::Usage`], before a place is opened.

@@ -1,4 +1,4 @@
-//! What a copy would change and delete in its target, and asking before it does.
+//! Determines what a copy would change and delete in its target, and asks for confirmation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,24 +9,24 @@ use crate::transfer::{
     DataLocation, Mode, OpenLocation, Progress, Selection, SettingsStep, TransferSource, readable,
 };
 
-/// How many entities of the target a copy would touch.
+/// The number of target entities that a copy would change or delete.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
-    /// Those that are other than in the source.
+    /// Entities that differ from the source.
     pub different: u64,
-    /// Those that `--delete-extra` would delete.
+    /// Entities that `--delete-extra` would delete.
     pub deleted: u64,
-    /// Tables that `--delete-extra-tables` would delete, with their entities.
+    /// Tables that `--delete-extra-tables` would delete, with their numbers of entities.
     pub deleted_tables: BTreeMap<String, u64>,
 }
 
 impl Effects {
-    /// Returns how many entities would be deleted.
+    /// Returns the number of entities that would be deleted.
     fn all_deleted(&self) -> u64 {
         self.deleted + self.deleted_tables.values().sum::<u64>()
     }
 
-    /// Returns what would be done, in lines for people.
+    /// Describes the effects in lines for display.
     pub(super) fn lines(&self, mode: Mode) -> Vec<String> {
         let different = self.different;
         let becomes = match mode {
@@ -45,7 +45,7 @@ impl Effects {
 }
 
 impl CopyJob<'_> {
-    /// Counts what the copy would change and delete in the target, which is read without a filter.
+    /// Counts the entities that the copy would change or delete in the target, which is read without a filter.
     fn effects(
         &self,
         source: &dyn TransferSource,
@@ -62,7 +62,7 @@ impl CopyJob<'_> {
         let mut effects = Effects { different, ..Effects::default() };
         if self.arguments.delete_extra {
             let whole = self.whole_source()?;
-            // Entities that have not changed since are not extra.
+            // Entities that are unchanged since `--since` are not extra.
             let of_all = whole.as_ref().map(|whole| compare(whole.as_source()?)).transpose()?;
             let of_all = of_all.as_ref().unwrap_or(&compared);
             effects.deleted = of_all.tables.values().map(|tally| tally.extra).sum();
@@ -75,7 +75,7 @@ impl CopyJob<'_> {
         Ok(effects)
     }
 
-    /// Counts what would be changed and deleted, if the arguments ask for either.
+    /// Counts the changes and deletions, if the arguments request either.
     pub(super) fn expected_effects(
         &self,
         source: &dyn TransferSource,
@@ -94,11 +94,11 @@ impl CopyJob<'_> {
         self.effects(source, target.as_source()?).map(Some)
     }
 
-    /// Asks before existing entities, tables and settings are changed or deleted, and refuses to delete
-    /// more than `--max-delete`. Returns what may be deleted, if it was counted.
+    /// Asks for confirmation to change or delete existing entities, tables and settings, and refuses to
+    /// delete more than `--max-delete`. Returns the deletions that are allowed, if they were counted.
     ///
     /// # Errors
-    /// [`TransferEnd::Usage`] if it must not go on.
+    /// [`TransferEnd::Usage`] if the copy must not continue.
     pub(super) fn confirm(
         &self,
         source: &dyn TransferSource,
@@ -121,7 +121,7 @@ impl CopyJob<'_> {
                 parts.push(format!("delete the table {table} with {entities} entities"));
             }
             if let Some(most) = arguments.max_delete.filter(|_| arguments.yes) {
-                // Others may become extra during the copy.
+                // More entities may become extra during the copy.
                 effects.deleted += most - deleted;
             }
             counted = Some(effects);
@@ -129,7 +129,7 @@ impl CopyJob<'_> {
         if arguments.yes {
             return Ok(counted);
         }
-        // The first run has asked whether to change, but perhaps not whether to delete.
+        // The first run has asked about changes, but possibly not about deletions.
         if !self.resumes || deletes {
             parts.extend(self.changes(source, written)?);
         }
@@ -139,7 +139,7 @@ impl CopyJob<'_> {
         Ok(counted)
     }
 
-    /// Returns which entities and settings of the target the copy may change.
+    /// Returns the entities and settings of the target that the copy may change.
     fn changes(
         &self,
         source: &dyn TransferSource,
@@ -147,12 +147,12 @@ impl CopyJob<'_> {
     ) -> Result<Vec<String>, TransferEnd> {
         let (mode, rule) = (self.arguments.mode, self.settings_rule());
         let changes = matches!(mode, Mode::Merge | Mode::Replace);
-        // A new dump has nothing that could be changed.
+        // A new dump has no content to change.
         let Ok(there) = written.as_source() else { return Ok(Vec::new()) };
         if !changes && !rule.delete_extra {
             return Ok(Vec::new());
         }
-        // The copy remarks what is not allowed to be read.
+        // The copy itself reports policies that it may not read.
         let (mut tables, mut parts, unread) = (Vec::new(), Vec::new(), &mut BTreeSet::new());
         for (table, named) in self.names(source)? {
             let Some(has_entities) = written.as_target()?.has_entities(&named)? else { continue };

@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     arguments.refuse_without_effect(&from)?;
     arguments.refuse_unsuited_places(&from, &to)?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
-    // What is read may change while it is read.
+    // The fingerprint is taken first, because FROM may change while it is read.
     let fingerprint = fingerprint(arguments, [&from, &to], [from_account, to_account])?;
     let opened = session.opener(&selection, from_account).source(&from).map_err(|error| error.of("FROM"))?;
     let session = &session;
@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
         return if arguments.verify { job.compare(source, false, None) } else { Ok(()) };
     }
     job.refuse_what_cosmos_lacks(source)?;
-    // What the target has does not depend on the selection.
+    // The contents of the target do not depend on the selection.
     let unfiltered = Selection::default();
     let written = session.opener(&unfiltered, to_account).target(&to).map_err(|error| error.of("TO"))?;
     let counted = job.confirm(source, &written)?;
@@ -95,7 +95,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     if rejected { Err(TransferEnd::Rejected) } else { Ok(()) }
 }
 
-/// Returns the extra tables, which have to be among those that were `counted` before the copy.
+/// Returns the extra tables. All of them must have been `counted` before the copy.
 fn extra_tables(comparison: &Comparison<'_>, counted: Option<&Effects>) -> Result<Vec<String>, TransferEnd> {
     let failed = |reason: &str| {
         Err(TransferEnd::Failed(format!(
@@ -120,7 +120,7 @@ fn extra_tables(comparison: &Comparison<'_>, counted: Option<&Effects>) -> Resul
 }
 
 impl CopyJob<'_> {
-    /// Copies the accounts; returns the state of the copy, which is removed if that fails before it has begun.
+    /// Copies the accounts. Returns the state of the copy, or removes the state if a new copy fails here.
     fn copy_accounts(
         &self,
         opened: &OpenLocation,
@@ -142,7 +142,7 @@ impl CopyJob<'_> {
         }
     }
 
-    /// Copies; returns whether entities were rejected.
+    /// Copies the tables. Returns whether entities were rejected.
     fn copy(
         &self,
         source: &dyn TransferSource,
@@ -152,7 +152,7 @@ impl CopyJob<'_> {
     ) -> Result<bool, TransferEnd> {
         let arguments = self.arguments;
         warn_of_rejected(source, &self.selection)?;
-        // A copy that was interrupted before it began has not recorded all of them.
+        // A copy that was interrupted before it began has not recorded every rejected entity.
         let has_begun = self.resumes && !checkpoint.tables()?.is_empty();
         let rejects = Rejects::open(&files.rejects, has_begun)?;
         let unread = record_unread(source, &self.selection, &rejects, has_begun)?;
@@ -183,7 +183,7 @@ impl CopyJob<'_> {
             self.summarize(&so_far, elapsed, files)?;
         }
         let mut copied = match done {
-            // There is nothing to continue.
+            // A copy without progress cannot be resumed.
             Err(error) if !self.resumes && checkpoint.is_untouched()? => {
                 checkpoint.remove();
                 return Err(error.into());
@@ -207,7 +207,7 @@ impl CopyJob<'_> {
         ))
     }
 
-    /// Counts what would be copied, changed and deleted, and changes nothing.
+    /// Counts what would be copied, changed and deleted, without changing anything.
     fn dry_run(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
         self.warn_of_files(source, true);
         let begun = Instant::now();
@@ -240,8 +240,8 @@ impl CopyJob<'_> {
         Err(TransferEnd::Failed(text))
     }
 
-    /// Deletes what is extra if it `deletes`, no more than was `counted`, and compares if the arguments say so:
-    /// whole tables, even if only changes were copied.
+    /// Deletes extra entities and tables if `deletes` is set, at most as many as were `counted`. Then
+    /// compares whole tables if `--verify` is given, even if only changes were copied.
     fn compare(
         &self,
         source: &dyn TransferSource,
@@ -274,7 +274,7 @@ impl CopyJob<'_> {
                 Some(_) => comparison.run()?.tables.values().map(|tally| tally.deleted).sum(),
                 None => 0,
             };
-            // FROM may have got some meanwhile.
+            // FROM may have gained tables in the meantime.
             let tables = match arguments.delete_extra_tables {
                 true => extra_tables(&comparison, counted)?,
                 false => Vec::new(),

@@ -1,4 +1,4 @@
-//! What a copy finds out before it writes.
+//! Prepares a copy with checks that run before it writes.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::transfer::{
     TransferSource, content_of, name_problems,
 };
 
-/// A copy with what was found out about its arguments.
+/// A copy with its checked arguments.
 pub(super) struct CopyJob<'a> {
     pub arguments: &'a CopyArguments,
     pub from: &'a DataLocation,
@@ -24,9 +24,9 @@ pub(super) struct CopyJob<'a> {
     pub to_account: Option<&'a str>,
     pub selection: Selection,
     pub session: &'a TransferSession,
-    /// What an earlier run must have in common with this one.
+    /// The properties that an earlier run must share with this one.
     pub fingerprint: Fingerprint,
-    /// Whether it goes on from where an earlier run has ended.
+    /// Whether the copy continues an interrupted run.
     pub resumes: bool,
 }
 
@@ -43,7 +43,7 @@ impl CopyJob<'_> {
         Ok(names.iter().map(|table| (table.clone(), renamed(table))).collect())
     }
 
-    /// Refuses names of tables that neither place has, and those that TO cannot have.
+    /// Refuses table names that neither place has, and names that are invalid in TO.
     pub(super) fn check_names(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
         let mut tables = source.tables().map_err(|error| error.of("FROM"))?;
         // FROM may have lost a table since the copy was interrupted.
@@ -61,7 +61,7 @@ impl CopyJob<'_> {
         if problems.is_empty() { Ok(()) } else { Err(TransferEnd::Usage(problems.join("\n"))) }
     }
 
-    /// Refuses to delete or compare by files of which some were not read: what seems extra may be in one of them.
+    /// Refuses to delete or compare if files were not read, because they may contain entities that seem extra.
     pub(super) fn refuse_left_out(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
         let CopyArguments { delete_extra, delete_extra_tables, verify, .. } = self.arguments;
         match (delete_extra, delete_extra_tables, verify) {
@@ -72,29 +72,29 @@ impl CopyJob<'_> {
         }
     }
 
-    /// Returns the tables of TO, if it can be read: it may not exist yet.
+    /// Returns the tables of TO, or none if it cannot be read, because it may not exist yet.
     fn target_tables(&self) -> Vec<String> {
         let unfiltered = Selection::default();
         let opened = self.session.opener(&unfiltered, self.to_account).source(self.to);
         opened.and_then(|opened| opened.as_source()?.tables()).unwrap_or_default()
     }
 
-    /// Returns what becomes of the target's settings.
+    /// Returns the rule for the target's settings.
     pub(super) fn settings_rule(&self) -> SettingsRule {
         SettingsRule { mode: self.arguments.mode, delete_extra: self.arguments.delete_extra }
     }
 
-    /// Opens the source as a whole if only changes are copied.
+    /// Opens the whole source, if the copy itself takes only changes.
     ///
     /// # Errors
-    /// As [`Opener::source`](crate::transfer::Opener::source).
+    /// Those of [`Opener::source`](crate::transfer::Opener::source).
     pub(super) fn whole_source(&self) -> Result<Option<OpenLocation>, TransferEnd> {
         let selection = &Selection { since: None, ..self.selection.clone() };
         let open = || self.session.opener(selection, self.from_account).source(self.from);
         Ok(self.arguments.since.map(|_| open()).transpose()?)
     }
 
-    /// Lists what files do not tell, before anything is written: all of it, or what may be wrong.
+    /// Lists the assumptions about files before anything is written: all of them, or only the doubtful ones.
     pub(super) fn warn_of_files(&self, source: &dyn TransferSource, all: bool) {
         let Some(inferences) = source.inferences() else { return };
         warn_of_remarks(inferences.remarks());
@@ -103,7 +103,7 @@ impl CopyJob<'_> {
         }
     }
 
-    /// Reads everything once if TO is Cosmos DB, to report what it cannot represent before anything is
+    /// Reads the whole source once if TO is Cosmos DB, to report unsupported values before anything is
     /// written.
     pub(super) fn refuse_what_cosmos_lacks(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
         if !self.to.is_cosmos() || self.resumes {
@@ -132,7 +132,7 @@ impl CopyJob<'_> {
         Ok(Checkpoint::open(&files.state, &self.fingerprint, self.arguments.resume)?)
     }
 
-    /// Refuses to take a complete dump for that of this copy if another copy has written it.
+    /// Refuses a complete dump that a different copy has written.
     pub(super) fn refuse_other_dump(&self) -> Result<(), TransferEnd> {
         if self.to.origin()? == Some(self.fingerprint.origin()) {
             return Ok(());
@@ -143,7 +143,7 @@ impl CopyJob<'_> {
     }
 }
 
-/// Returns what a resumed copy must have in common with the first run.
+/// Returns the properties that a resumed copy must share with the first run.
 pub(super) fn fingerprint(
     arguments: &CopyArguments,
     [from, to]: [&DataLocation; 2],

@@ -1,4 +1,4 @@
-//! What a copy did or would do, as text and as JSON.
+//! Reports the result of a copy or of a dry run, as text and as JSON.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,15 +10,15 @@ use super::prepare::{CopyFiles, CopyJob};
 use crate::cli::transfer::ended::TransferEnd;
 use crate::transfer::{CopySummary, Counts, Inferences, Survey, TransferSource};
 
-/// Tables of which a line is shown.
+/// Maximum number of tables in the text form.
 const MAX_SHOWN: usize = 20;
 
-/// Returns the summary for people, short enough for a ticket.
+/// Returns the summary as text, short enough for a ticket.
 fn text_of(copied: &CopySummary, elapsed: Duration, rejects: &Path) -> String {
     let sum = copied.sum();
     let rate = (sum.written + sum.unchanged) as f64 / elapsed.as_secs_f64().max(0.001);
     let mut text = String::new();
-    // Those with rejected entities first.
+    // Tables with rejected entities come first.
     let mut tables: Vec<_> = copied.tables.iter().collect();
     if tables.len() > MAX_SHOWN {
         tables.sort_by_key(|(_, counts)| counts.rejected == 0);
@@ -52,7 +52,7 @@ fn text_of(copied: &CopySummary, elapsed: Duration, rejects: &Path) -> String {
     text
 }
 
-/// Returns the summary for programs.
+/// Returns the summary as JSON.
 fn json_of(copied: &CopySummary, elapsed: Duration, rejects: &Path) -> serde_json::Value {
     let sum = copied.sum();
     let of_table = |counts: &Counts| json!({ "copied": counts.written, "unchanged": counts.unchanged, "rejected": counts.rejected });
@@ -67,10 +67,10 @@ fn json_of(copied: &CopySummary, elapsed: Duration, rejects: &Path) -> serde_jso
 }
 
 impl CopyJob<'_> {
-    /// Prints what would be copied, changed and deleted.
+    /// Prints the entities that would be copied, changed and deleted.
     ///
     /// # Errors
-    /// [`TransferEnd::Rejected`] if there are entities that cannot be copied.
+    /// [`TransferEnd::Rejected`] if some entities cannot be copied.
     pub(super) fn print_dry_run(
         &self,
         source: &dyn TransferSource,
@@ -117,7 +117,7 @@ impl CopyJob<'_> {
         if survey.rejected > 0 { Err(TransferEnd::Rejected) } else { Ok(()) }
     }
 
-    /// Prints what was copied.
+    /// Prints the summary of a copy.
     pub(super) fn summarize(
         &self,
         copied: &CopySummary,
@@ -131,7 +131,7 @@ impl CopyJob<'_> {
     }
 }
 
-/// Says how an interrupted or failed copy is continued.
+/// Adds the way to resume an interrupted or failed copy.
 pub(super) fn interrupted(ended: TransferEnd, state: &Path) -> TransferEnd {
     let hint = format!("continue with --resume; the state is in {}", state.display());
     match ended {
