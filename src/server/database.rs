@@ -1,4 +1,4 @@
-//! Opening the database that the settings name.
+//! Opens the database in the settings.
 
 use std::thread::available_parallelism;
 
@@ -9,7 +9,7 @@ use crate::store::postgres::{
 use crate::store::sqlite::{Location, OpenError, ServerLock, SqliteOptions, SqliteStore};
 use crate::store::{Inspection, Store};
 
-/// Why the work on a database was not done, in one line.
+/// The reason why an operation on the database failed, in one line.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DatabaseError {
     #[error(
@@ -31,13 +31,13 @@ pub(crate) enum DatabaseError {
     Respread(#[from] RespreadError),
 }
 
-/// Names the database that an error is about.
+/// Adds the database to an error.
 fn failed(options: &PgOptions, error: StartError) -> DatabaseError {
     DatabaseError::Postgres { place: display_postgres(options), error }
 }
 
 impl DatabaseError {
-    /// What to do, where that is known of this error.
+    /// Returns advice, if there is any for this error.
     pub(crate) fn advice(&self) -> Option<&'static str> {
         match self {
             DatabaseError::Postgres { error, .. } => error.advice(),
@@ -51,7 +51,7 @@ pub(crate) async fn open_primary(database: &Database) -> Result<Store, DatabaseE
     Ok(open(database).await?.0)
 }
 
-/// As [`open_primary`], but does not create a missing database file: its name may be misspelt.
+/// Opens the database like [`open_primary`], but does not create a missing file, whose name may be misspelt.
 pub(crate) async fn open_existing(database: &Database) -> Result<Store, DatabaseError> {
     match database.missing_file() {
         Some(path) => Err(DatabaseError::Missing(path.display().to_string())),
@@ -59,7 +59,7 @@ pub(crate) async fn open_existing(database: &Database) -> Result<Store, Database
     }
 }
 
-/// Opens the database for reading alone: it is neither created nor migrated, and nothing is written to it.
+/// Opens the database for reading only. The database is neither created nor migrated, and nothing is written.
 pub(crate) async fn open_to_read(database: &Database) -> Result<Store, DatabaseError> {
     if let Some(path) = database.missing_file() {
         return Err(DatabaseError::Missing(path.display().to_string()));
@@ -93,8 +93,8 @@ pub(crate) async fn inspect_replica(database: &Database) -> Option<Result<Inspec
     }
 }
 
-/// Compares the connections that a server with these settings may open with the `allowed` ones;
-/// `None` for SQLite.
+/// Compares the number of connections that a server with these settings may open with the number `allowed`.
+/// Returns `None` for SQLite.
 pub(crate) fn connection_demand(config: &Config, allowed: u32) -> Option<ConnectionDemand> {
     let Database::Postgres { options, .. } = &config.database else { return None };
     let threads = match config.workers {
@@ -120,10 +120,10 @@ pub(crate) async fn log_connections(config: &Config, store: &Store) {
     }
 }
 
-/// Locks a SQLite file against other servers; `None` for other databases.
+/// Locks a SQLite file against other servers. Returns `None` for other databases.
 ///
 /// # Errors
-/// [`DatabaseError::Sqlite`] if a server has it.
+/// [`DatabaseError::Sqlite`] if a server holds the lock.
 pub(crate) fn lock(database: &Database) -> Result<Option<ServerLock>, DatabaseError> {
     match database {
         Database::Sqlite(SqliteOptions { location: Location::File(path), .. }) => Ok(ServerLock::take(path)?),

@@ -1,10 +1,10 @@
-//! Files that settings name: keys, certificates, lists of accounts.
+//! Reads the files that settings name: keys, certificates and lists of accounts.
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-/// Maximum MiB of such a file. Only lists of accounts come near it.
+/// Maximum size of such a file in MiB. Only lists of accounts come near this size.
 const MAX_MIB: u64 = 4;
 
 /// Reads a file, which may be a pipe or a device.

@@ -1,4 +1,4 @@
-//! Starts and stops a server with its background tasks.
+//! Starts and stops a server and its background tasks.
 
 use std::cell::Cell;
 use std::io::{self, ErrorKind, Read as _};
@@ -31,16 +31,16 @@ use crate::server::http::{self, Edge, Listening, Tls, TlsError, TlsFiles};
 use crate::service::{BodyMemory, FaultRules, Issuer, RecentRequests, Service, Throttle, VersionClock};
 use crate::store::sqlite::ServerLock;
 
-/// The beginning of the line on standard output that reports that the server is ready. Tools wait
-/// for it.
+/// The beginning of the line on standard output that reports that the server is ready. Tools wait for this
+/// line.
 pub(crate) const READY: &str = "Rowhouse is ready at";
 
-/// Minimum time for the admin listener to stop: it looks every second whether its requests have ended.
+/// Minimum time for the admin listener to stop, because it checks only every second whether its requests have ended.
 const ADMIN_STOP: Duration = Duration::from_millis(1100);
-/// Pause before standard input that had nothing is read again.
+/// Pause before another read of standard input that was not ready.
 const STDIN_PAUSE: Duration = Duration::from_millis(100);
 
-/// Why a server did not start or failed, in one line.
+/// The reason why a server did not start or failed, in one line.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
     #[error("{0}")]
@@ -59,7 +59,7 @@ pub(crate) enum ServeError {
     Run(io::Error),
 }
 
-/// What to do about a failed start whose message does not say it.
+/// Advice for a failed start whose message contains none.
 const CHECK: &str = "`rowhouse check` says what to do";
 
 fn listen_problem(error: &io::Error, flag: &str) -> String {
@@ -74,7 +74,7 @@ fn listen_problem(error: &io::Error, flag: &str) -> String {
     }
 }
 
-/// How a server has to stop.
+/// The way in which a server stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stop {
     /// After the time that the settings give clients to connect elsewhere.
@@ -88,7 +88,7 @@ struct Running {
     /// The admin listener, if there is one.
     admin: Option<(Server, Data<Admin>)>,
     listening: ListeningServer,
-    /// A message in it asks clients to connect elsewhere.
+    /// A message on this channel asks clients to connect elsewhere.
     drain: watch::Sender<()>,
     /// The background work.
     worker: Worker,
@@ -99,19 +99,19 @@ struct Running {
 /// The address and the service of a running server.
 #[derive(Clone)]
 pub(crate) struct ListeningServer {
-    /// The address that it listens on, with the actual port.
+    /// The address that the server listens on, with the actual port.
     pub address: SocketAddr,
     /// The service that answers requests.
     pub service: Arc<Service>,
-    /// Where the console is, unless it is off.
+    /// The address of the console, unless it is off.
     pub console: Option<ConsoleAddress>,
 }
 
-/// Where a browser finds the console.
+/// The address at which a browser finds the console.
 #[derive(Clone)]
 pub(crate) struct ConsoleAddress {
     pub url: String,
-    /// The text of the token that this start has generated, if the settings have none.
+    /// The token that this start generated, if the settings contain none.
     pub generated_token: Option<String>,
 }
 
@@ -221,7 +221,7 @@ fn encryption(files: TlsFiles) -> Result<Arc<Tls>, ServeError> {
     Ok(Arc::new(Tls::load(files)?))
 }
 
-/// Opens the socket of the admin listener; on another port, if the operator did not choose the one in use.
+/// Opens the socket of the admin listener. A port in use that the operator did not choose is replaced.
 fn bind_admin(settings: &AdminAddress) -> io::Result<TcpListener> {
     match http::bind(settings.listen) {
         Err(error) if error.kind() == ErrorKind::AddrInUse && !settings.is_chosen => {
@@ -280,15 +280,15 @@ fn start_admin(
     Ok((Some((server, admin)), console))
 }
 
-/// Serves until SIGTERM, after which clients may have some time to connect elsewhere, or until SIGINT
-/// or the end of standard input, if it matters; then finishes the requests in flight. `ready` is called
-/// once the server accepts connections; if it fails, the server ends.
+/// Serves until SIGTERM, after which clients may get time to connect elsewhere, or until SIGINT or, if
+/// configured, the end of standard input. Then finishes the requests in flight. `ready` is called once the
+/// server accepts connections; if it fails, the server ends.
 pub(crate) fn run(
     config: &Config,
     ready: impl FnOnce(&ListeningServer) -> Result<(), ServeError>,
 ) -> Result<(), ServeError> {
     System::new().block_on(async {
-        // The signal handlers are installed before others can know of the server.
+        // The signal handlers are installed before other processes can know of the server.
         let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Run)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Run)?;
         let stdin = if config.shutdown.until_stdin_closes { end_of_stdin() } else { Ok(Arc::default()) };
@@ -304,7 +304,7 @@ pub(crate) fn run(
     })
 }
 
-/// Reads standard input on a thread of its own, and notifies at its end.
+/// Reads standard input on a separate thread, and notifies at its end.
 fn end_of_stdin() -> io::Result<Arc<Notify>> {
     let ended = Arc::<Notify>::default();
     let notify = Arc::clone(&ended);
@@ -314,7 +314,7 @@ fn end_of_stdin() -> io::Result<Arc<Notify>> {
             match stdin.read(&mut ignored) {
                 Ok(1..) => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // Another process made it non-blocking.
+                // Another process made standard input non-blocking.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(STDIN_PAUSE),
                 Ok(0) | Err(_) => break,
             }
@@ -324,7 +324,7 @@ fn end_of_stdin() -> io::Result<Arc<Notify>> {
     Ok(ended)
 }
 
-/// Serves until `stop` completes, on this thread and those that it starts. Does not handle signals.
+/// Serves until `stop` completes, on this thread and on threads that it starts. Does not handle signals.
 #[cfg(feature = "testing")]
 pub(crate) fn run_until(
     config: &Config,
@@ -342,7 +342,7 @@ pub(crate) fn run_until(
     }))
 }
 
-/// Serves until `stop`, which is called again while clients leave, to cut that short.
+/// Serves until `stop` completes. `stop` is called again while clients leave, to cut this time short.
 async fn serve_until(
     config: &Config,
     mut stop: impl AsyncFnMut() -> Stop + 'static,
@@ -350,7 +350,7 @@ async fn serve_until(
 ) -> Result<(), ServeError> {
     let Running { server, admin, listening, drain, worker, lock } = tokio::select! {
         started = start(config) => started?,
-        // Otherwise a stop signal would wait for a database that does not answer.
+        // Otherwise a stop signal would wait for a database that does not respond.
         _ = stop() => {
             tracing::info!("stopped before the server was ready");
             return Ok(());
@@ -383,18 +383,18 @@ async fn serve_until(
         }
         tracing::info!("shutting down; waiting for requests in flight");
         began.set(Some(Instant::now()));
-        // A graceful stop checks its connections only once a second, so without a grace period the
-        // server stops at once.
+        // A graceful stop checks its connections only once a second, so the server stops at once without a
+        // grace period.
         handle.stop(graceful).await;
     });
     let ended = server.await;
     // The admin listener ends last, so that probes see the shutdown until it is complete.
     if let Some((running, handle, admin)) = admin {
         let spent = shutdown.get().map_or(Duration::ZERO, |began| began.elapsed());
-        // What operators have begun gets the rest of the time, at least that of the first check.
+        // Operators' requests in flight get the rest of the time, at least until the first check.
         let rest = shutdown_time.saturating_sub(spent).max(ADMIN_STOP);
         let _ = timeout(rest, handle.stop(graceful)).await;
-        // This closes its connections: what operators have begun ends, and is audited, before the stores close.
+        // Closes the connections, so that operators' requests end and are audited before the stores close.
         running.abort();
         let _ = timeout(ADMIN_STOP, admin.connections.closed()).await;
     }

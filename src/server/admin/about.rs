@@ -1,4 +1,4 @@
-//! What the server says of itself: `/livez`, `/readyz`, `/metrics` and `/version`.
+//! The state of the server: `/livez`, `/readyz`, `/metrics` and `/version`.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::observe::metrics::text::MetricsFormat;
 use crate::observe::metrics::{process, text};
 use crate::store::Store;
 
-/// Timeout for the database to answer.
+/// Timeout for a response from the database.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The kind of a database.
@@ -44,19 +44,19 @@ pub(crate) struct VersionReport {
     uptime_seconds: f64,
 }
 
-/// Answers with name, version, database and uptime.
+/// Returns name, version, database and uptime.
 pub(crate) async fn version(call: &Call<'_>) -> Outcome {
     let (name, version) = ("rowhouse", env!("CARGO_PKG_VERSION"));
     let (database, uptime_seconds) = (DatabaseKind::of(call.store()), process::uptime());
     Ok(Reply::json(200, &VersionReport { name, version, database, uptime_seconds }))
 }
 
-/// Liveness: answers while the process runs.
+/// Reports liveness: always successful while the process runs.
 pub(crate) async fn live(_: &Call<'_>) -> Outcome {
     Ok(Reply::json(200, &Status { status: "live" }))
 }
 
-/// Readiness: the database answers and the server is not shutting down.
+/// Reports readiness: the database responds and the server is not shutting down.
 ///
 /// # Errors
 /// 503 otherwise.
@@ -70,7 +70,7 @@ pub(crate) async fn ready(call: &Call<'_>) -> Outcome {
     }
 }
 
-/// Answers with all metrics in the text format of Prometheus, or in that of OpenMetrics if the sender prefers it.
+/// Returns all metrics in the Prometheus text format, or in the OpenMetrics format if the client prefers it.
 pub(crate) async fn metrics(call: &Call<'_>) -> Outcome {
     let accepted = call.header(header::ACCEPT).unwrap_or_default();
     let [open, plain] = [MetricsFormat::OpenMetrics, MetricsFormat::Prometheus]

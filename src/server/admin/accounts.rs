@@ -1,6 +1,6 @@
 //! `/accounts`: lists and changes the accounts of the database, like `rowhouse account`.
 //!
-//! This server applies a change before it answers; other servers on the same database do so within
+//! This server applies a change before it responds. Other servers on the same database apply it within
 //! seconds.
 
 use base64::Engine as _;
@@ -88,11 +88,11 @@ pub(crate) async fn list(call: &Call<'_>) -> Outcome {
     ))
 }
 
-/// Shows one account, without its keys.
+/// Returns one account, without its keys.
 ///
 /// # Errors
-/// 404 for an unknown account; 409 for an account of the settings, or without a master key; errors
-/// of the database.
+/// 404 for an unknown account; 409 for an account of the settings, or without a master key; errors of the
+/// database.
 pub(crate) async fn read(call: &Call<'_>) -> Outcome {
     stored(call, call.parameter("name"))?;
     let found = within(CALL_TIMEOUT, accounts::find(call.store(), call.parameter("name"))).await?;
@@ -100,11 +100,11 @@ pub(crate) async fn read(call: &Call<'_>) -> Outcome {
     Ok(Reply::json(200, &AccountReport::new(&found, &options)))
 }
 
-/// Adds an account, and returns its keys, this once.
+/// Adds an account and returns its keys, which are never returned again.
 ///
 /// # Errors
-/// 400 for an invalid account; 409 for a name that is taken, in the database or in the settings,
-/// without a master key, or if it does not decrypt the stored accounts; errors of the database.
+/// 400 for an invalid account; 409 for a name that exists in the database or in the settings, without a
+/// master key, or if the master key does not decrypt the stored accounts; errors of the database.
 pub(crate) async fn add(call: &Call<'_>) -> Outcome {
     let AddAccount { name, keys } = call.document()?;
     call.subject.get_or_init(|| name.clone());
@@ -120,10 +120,10 @@ pub(crate) async fn add(call: &Call<'_>) -> Outcome {
     Ok(Reply::json(201, &AddedAccount { name: &name, keys: &added.keys, connection_strings }))
 }
 
-/// Makes a new key in one slot, and returns it, this once. The other key keeps working.
+/// Generates a new key in one slot and returns it, once only. The other key keeps working.
 ///
 /// # Errors
-/// As [`read`]; 400 for an invalid slot.
+/// Those of [`read`]; 400 for an invalid slot.
 pub(crate) async fn rotate(call: &Call<'_>) -> Outcome {
     let RotateKey { slot: number } = call.document()?;
     let name = call.parameter("name");
@@ -140,7 +140,7 @@ pub(crate) async fn rotate(call: &Call<'_>) -> Outcome {
     Ok(Reply::json(200, &RotatedKey { name, slot: number, key: &key, connection_string }))
 }
 
-/// Disables or enables an account. Its keys and tables stay.
+/// Disables or enables an account. The account keeps its keys and tables.
 pub(crate) async fn set_disabled(call: &Call<'_>, disabled: bool) -> Outcome {
     nothing(call)?;
     let name = call.parameter("name");
@@ -150,8 +150,8 @@ pub(crate) async fn set_disabled(call: &Call<'_>, disabled: bool) -> Outcome {
     Ok(Reply::json(200, &AccountSwitch { name, disabled }))
 }
 
-/// Shows the limit of an account, in requests per second on each server. The account may be one of
-/// the settings.
+/// Returns the limit of an account, in requests per second on each server. The account may be one of the
+/// settings.
 ///
 /// # Errors
 /// 404 for an unknown account; errors of the database.
@@ -162,10 +162,10 @@ pub(crate) async fn read_limits(call: &Call<'_>) -> Outcome {
     Ok(Reply::json(200, &AccountLimit { name, requests_per_second }))
 }
 
-/// Sets the limit of an account, or removes it so that the limit of the settings applies.
+/// Sets the limit of an account, or removes it so that the limit in the settings applies.
 ///
 /// # Errors
-/// As [`read_limits`]; 400 for an invalid limit.
+/// Those of [`read_limits`]; 400 for an invalid limit.
 pub(crate) async fn set_limits(call: &Call<'_>) -> Outcome {
     let AccountLimits { requests_per_second } = call.document()?;
     let name = served(call)?;
@@ -174,7 +174,7 @@ pub(crate) async fn set_limits(call: &Call<'_>) -> Outcome {
     Ok(Reply::json(200, &AccountLimit { name, requests_per_second }))
 }
 
-/// Shows whether this server answers extended queries of an account, which may be one of the settings.
+/// Returns whether this server accepts extended queries of an account, which may be one of the settings.
 ///
 /// # Errors
 /// 404 for an unknown account.
@@ -184,10 +184,10 @@ pub(crate) fn read_queries(call: &Call<'_>) -> Outcome {
     Ok(Reply::json(200, &AccountQueries { name, extended }))
 }
 
-/// Sets whether an account has extended queries.
+/// Sets whether an account may use extended queries.
 ///
 /// # Errors
-/// As [`read_queries`]; 400 for another body; errors of the database.
+/// Those of [`read_queries`]; 400 for an invalid body; errors of the database.
 pub(crate) async fn set_queries(call: &Call<'_>) -> Outcome {
     let ChosenQueries { extended } = call.document()?;
     let name = served(call)?;
@@ -195,7 +195,7 @@ pub(crate) async fn set_queries(call: &Call<'_>) -> Outcome {
     Ok(Reply::json(200, &AccountQueries { name, extended }))
 }
 
-/// Returns the account that the call names, which must be one of the settings or of the database.
+/// Returns the account in the path, which must be in the settings or in the database.
 fn served<'a>(call: &'a Call<'_>) -> Result<&'a str, Refusal> {
     let name = call.parameter("name");
     if follower(call).accounts().exists(name) {
@@ -204,7 +204,7 @@ fn served<'a>(call: &'a Call<'_>) -> Result<&'a str, Refusal> {
     Err(Refusal::new(404, "AccountNotFound", format!("this server serves no account {name}")))
 }
 
-/// Removes an account and its keys. Its tables stay, but are inaccessible.
+/// Removes an account and its keys. The account's tables stay, but are inaccessible.
 pub(crate) async fn remove(call: &Call<'_>) -> Outcome {
     nothing(call)?;
     let name = call.parameter("name");
@@ -239,7 +239,7 @@ fn stored<'a>(call: &'a Call<'_>, name: &str) -> Result<&'a MasterKeys, Refusal>
     Ok(master)
 }
 
-/// Refuses a body with members that would be ignored.
+/// Refuses a body with members, because they would be ignored.
 fn nothing(call: &Call<'_>) -> Result<(), Refusal> {
     if call.body().is_empty() { Ok(()) } else { call.document::<Nothing>().map(|_| ()) }
 }
@@ -248,7 +248,7 @@ fn decoded(key: &str) -> Option<Vec<u8>> {
     STANDARD.decode(key.trim()).ok()
 }
 
-/// Waits for a change to be stored, and loads it.
+/// Waits until a change is stored, and loads it.
 async fn changed<T>(
     call: &Call<'_>,
     change: impl Future<Output = Result<T, OperatorError>>,

@@ -1,6 +1,6 @@
-//! The audit: a line in the log for each change that an operator has requested, done or refused.
+//! The audit log, with one line for each change that an operator has requested, successful or refused.
 //!
-//! A line has no secret and no key or content of an entity.
+//! A line contains no secret, and no key or content of an entity.
 
 use std::net::IpAddr;
 
@@ -11,21 +11,21 @@ use super::route::Route;
 use crate::protocol::request::OperationLabel;
 use crate::service::Observed;
 
-/// The target of the lines, by which a filter of the log selects them.
+/// The log target of audit lines, which a log filter can select.
 pub(crate) const AUDIT: &str = "rowhouse::audit";
 
-/// Maximum characters of a text that the operator has sent.
+/// Maximum characters of a text from the operator.
 const MAX_TEXT: usize = 128;
 
-/// Who asked.
+/// The sender of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Operator {
     pub peer: Option<IpAddr>,
-    /// Why its request was let in.
+    /// The reason why the request was admitted.
     pub admission: Admission,
 }
 
-/// What was asked, and how it ended.
+/// The contents of an audit line.
 struct AuditLine<'a> {
     operator: Operator,
     action: &'a str,
@@ -36,29 +36,29 @@ struct AuditLine<'a> {
     request_id: &'a str,
 }
 
-/// The error of a request whose connection ended before its answer. What it changes may be done or not.
+/// The error of a request whose connection ended before the response. The change may have been made or not.
 const CUT_OFF: &str = "CutOff";
 
-/// What says what a request was about.
+/// The source of the audited account and table.
 pub(crate) enum Audited<'a> {
-    /// A call of a route of this listener.
+    /// A call to a route of this listener.
     Call(&'a Call<'a>),
     /// A request of the Table protocol.
     Service(&'a Observed),
 }
 
-/// Writes the line of a request when it is dropped, so also of one that is cut off.
+/// Writes the audit line of a request when it is dropped, so that a request that is cut off is audited too.
 pub(crate) struct Audit<'a> {
     operator: Operator,
     route: &'static Route,
     audited: Audited<'a>,
     request_id: &'a str,
-    /// The status and the error code, once there is an answer.
+    /// The status and the error code, once there is a response.
     outcome: Option<(u16, &'static str)>,
 }
 
 impl<'a> Audit<'a> {
-    /// Begins a request.
+    /// Starts the audit of a request.
     pub(crate) const fn begin(
         operator: Operator,
         route: &'static Route,
@@ -68,7 +68,7 @@ impl<'a> Audit<'a> {
         Self { operator, route, audited, request_id, outcome: None }
     }
 
-    /// Writes the line, with the status and the error code of an answer.
+    /// Writes the line with the status and the error code of the response.
     pub(crate) fn end(mut self, answered: Result<(u16, &'static str), &Refusal>) {
         self.outcome = Some(answered.unwrap_or_else(|refusal| (refusal.status, refusal.code)));
     }
@@ -81,7 +81,7 @@ impl<'a> Audit<'a> {
         }
     }
 
-    /// Whether the request could change something.
+    /// Returns whether the request could change anything.
     fn is_change(&self) -> bool {
         match (&self.audited, self.operation()) {
             (Audited::Call(_), _) => self.route.is_change,
@@ -90,7 +90,7 @@ impl<'a> Audit<'a> {
         }
     }
 
-    /// Returns the account, and the table or whatever else the request is about.
+    /// Returns the account and the table, or the other subject of the request.
     fn subject(&self) -> (&str, &str) {
         let call = match self.audited {
             Audited::Call(call) => call,
@@ -136,7 +136,7 @@ impl AuditLine<'_> {
             peer,
             action = self.action,
             account = self.account,
-            // As Debug, so that it cannot forge a line of the log.
+            // Printed with Debug, so that the text cannot forge a log line.
             subject = ?&self.target[..cut],
             status = self.status,
             error = self.error,

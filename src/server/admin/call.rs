@@ -15,7 +15,7 @@ use crate::protocol::codec::uri::percent_decode;
 use crate::protocol::request::target::Accounts as _;
 use crate::store::Store;
 
-/// Time limit of a call. The outcome of a later change is not reported.
+/// Timeout of a call. A change may still complete later, but its outcome is not reported.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A request of an operator.
@@ -24,25 +24,25 @@ pub(crate) struct Call<'a> {
     pub query: &'a str,
     /// The values of the route's path parameters.
     pub parameters: Vec<(&'static str, String)>,
-    /// At most [`super::state::MAX_BODY`] bytes, once they have arrived.
+    /// The body, once it has arrived, at most [`super::state::MAX_BODY`] bytes.
     pub received: OnceCell<Bytes>,
     pub headers: &'a HeaderMap,
-    /// What the call is about, for the audit, if its path does not name it.
+    /// The subject of the call for the audit, if its path does not name it.
     pub subject: OnceCell<String>,
-    /// The account of the subject, if the path names neither.
+    /// The account of the subject, if the path names neither account nor subject.
     pub account: OnceCell<String>,
 }
 
 impl<'a> Call<'a> {
-    /// Returns the value of a header, if it is text.
+    /// Returns the value of a header if it is valid text.
     pub(crate) fn header(&self, name: HeaderName) -> Option<&'a str> {
         text_of(self.headers, name)
     }
 
-    /// Returns the first parameter of this name in the query string, decoded.
+    /// Returns the first query parameter with this name, percent-decoded.
     ///
     /// # Errors
-    /// 400 for invalid percent-encoding, and for U+0000, which no name contains.
+    /// 400 for invalid percent-encoding, and for U+0000, which is invalid in every name.
     pub(crate) fn query(&self, name: &str) -> Result<Option<String>, Refusal> {
         for pair in self.query.split('&') {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -78,39 +78,38 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Returns the account that the query names, if it names one.
+    /// Returns the account in the query string, if there is one.
     pub(crate) fn queried_account(&self) -> Result<Option<String>, Refusal> {
         let account = self.query("account")?;
         account.as_deref().map(|account| self.check_account(account)).transpose()?;
         Ok(account)
     }
 
-    /// Returns the account and the table that the path names.
+    /// Returns the account and the table in the path.
     pub(crate) fn table(&self) -> Result<(&str, &str), Refusal> {
         let account = self.parameter("name");
         self.check_account(account)?;
         Ok((account, self.parameter("table")))
     }
 
-    /// Returns the body.
     pub(crate) fn body(&self) -> &[u8] {
         self.received.get().map_or(&[], |body| body)
     }
 
-    /// Reads the body as a JSON document.
+    /// Parses the body as a JSON document.
     ///
     /// # Errors
-    /// 400 for another document.
+    /// 400 for an invalid document.
     pub(crate) fn document<'b, T: Deserialize<'b>>(&'b self) -> Result<T, Refusal> {
         serde_json::from_slice(self.body())
             .map_err(|error| Refusal::bad_request(format!("The body: {error}")))
     }
 }
 
-/// Waits for work, up to a time limit.
+/// Waits for a future up to a time limit.
 ///
 /// # Errors
-/// 500 `OperationTimedOut` after that; errors of the work.
+/// 500 `OperationTimedOut` after the time limit; the errors of the future.
 pub(crate) async fn within<T, E: Into<Refusal>>(
     limit: Duration,
     work: impl Future<Output = Result<T, E>>,
@@ -121,13 +120,13 @@ pub(crate) async fn within<T, E: Into<Refusal>>(
     }
 }
 
-/// Returns the value of a header, if it is text.
+/// Returns the value of a header if it is valid text.
 pub(crate) fn text_of(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// Returns the weight of an item in a list such as that of `Accept` (RFC 9110, 12.4.2): 0 to 1, 0 if it is not in the
-/// list.
+/// Returns the weight of an item in a list such as that of `Accept` (RFC 9110, 12.4.2): 0 to 1, and 0 if the
+/// list lacks the item.
 pub(crate) fn weight_of(item: &str, list: &str) -> f32 {
     let listed = list.split(',').find_map(|listed| {
         let mut parts = listed.split(';').map(str::trim);

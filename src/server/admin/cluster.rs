@@ -10,19 +10,19 @@ use crate::observe::metrics::METRICS;
 use crate::operator::reports::{ClusterReport, ClusterUse};
 use crate::store::postgres::StartError;
 
-/// Answers with the nodes; `null` where the database is a single server.
+/// Returns the nodes, or `null` if the database is a single server.
 ///
 /// # Errors
-/// 503 if the database does not answer, or too many requests wait.
+/// 503 if the database does not respond, or if too many requests wait.
 pub(crate) async fn status(call: &Call<'_>) -> Outcome {
-    // It opens a connection of its own.
+    // The status query opens a separate connection.
     let _permit = call.admin.permit().await?;
     let found = within(CALL_TIMEOUT, call.store().cluster()).await?;
     let report = found.map(|cluster| ClusterReport::new(&cluster, use_of_nodes()));
     Ok(Reply::json(200, &report))
 }
 
-/// Reads the metrics of this server.
+/// Reads this server's metrics about the nodes.
 fn use_of_nodes() -> ClusterUse {
     let read = Some(METRICS.bucket_map_read.get()).filter(|read| *read > 0);
     let read = read.and_then(|seconds| DateTime::from_timestamp(seconds, 0));

@@ -1,7 +1,7 @@
-//! The open connections of the admin listener. Beyond [`MANY`], a new connection closes the oldest
-//! idle one; otherwise clients that keep connections open could lock out the probes. A connection is idle
-//! too while its client sends a request, or does not take an answer. If none is idle and the listener would accept
-//! no more, the oldest is closed.
+//! The open connections of the admin listener. Beyond [`MANY`], a new connection closes the oldest idle
+//! connection; otherwise clients that keep connections open could lock out the probes. A connection is also
+//! idle while its client sends a request or does not read a response. If none is idle and the limit of the
+//! listener is near, the oldest connection is closed.
 
 use std::collections::VecDeque;
 use std::net::{Shutdown, TcpStream};
@@ -14,22 +14,22 @@ use tokio::time::sleep;
 
 use crate::server::http::Turn;
 
-/// Connections that are accepted at once. Beyond that, new ones wait.
+/// Maximum number of open connections. Further connections wait.
 pub(super) const MAX_CONNECTIONS: usize = 256;
-/// At this number of connections, a new one closes an idle one.
+/// From this number of connections on, a new connection closes an idle one.
 const MANY: usize = 128;
-/// At this number of connections, a new one closes one that is not idle, if none is.
+/// From this number of connections on, a new connection closes a busy one if none is idle.
 const NEARLY_ALL: usize = 240;
-/// Pause between two looks whether connections are open.
+/// Pause between two checks for open connections.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The connections, the oldest first.
+/// The open connections, the oldest first.
 #[derive(Default)]
 pub(crate) struct OpenConnections(Mutex<VecDeque<Weak<OpenConnection>>>);
 
 /// A connection. The listener drops this when the connection ends.
 pub(crate) struct OpenConnection {
-    /// A duplicate of the connection's descriptor, to shut it down with.
+    /// A duplicate of the connection's descriptor, used to shut it down.
     connection: TcpStream,
     turn: Turn,
 }
@@ -47,7 +47,7 @@ impl OpenConnections {
         connections.iter().any(|connection| connection.strong_count() > 0)
     }
 
-    /// Adds a connection, and closes another if there are many.
+    /// Adds a connection, and closes a different one if there are many.
     pub(crate) fn enter(&self, connection: &Accepted, turn: &Turn) -> Option<Arc<OpenConnection>> {
         let connection = connection.as_fd().try_clone_to_owned().ok()?.into();
         let connection = Arc::new(OpenConnection { connection, turn: turn.clone() });
@@ -61,13 +61,13 @@ impl OpenConnections {
     }
 }
 
-/// Closes the oldest idle connection; if none is idle and there are nearly too many, the oldest.
+/// Closes the oldest idle connection. If none is idle and the limit is near, closes the oldest connection.
 fn close_one(connections: &mut VecDeque<Weak<OpenConnection>>) {
     let is_idle = |open: &Weak<OpenConnection>| open.upgrade().is_some_and(|open| !open.turn.is_busy());
     let least_used = (connections.len() >= NEARLY_ALL).then_some(0);
     let Some(at) = connections.iter().position(is_idle).or(least_used) else { return };
     if let Some(open) = connections.remove(at).and_then(|open| open.upgrade()) {
-        // It fails if the connection is already closed.
+        // The shutdown fails if the connection is already closed.
         let _ = open.connection.shutdown(Shutdown::Both);
     }
 }

@@ -1,4 +1,4 @@
-//! `/deleted-tables`: lists deleted tables, brings them back and purges them, like `rowhouse table`.
+//! `/deleted-tables`: lists, restores and purges deleted tables, like `rowhouse table`.
 
 use std::time::{Duration, Instant};
 
@@ -14,11 +14,11 @@ use crate::operator::{OperatorError, deleted, durations, table_name};
 use crate::protocol::model::Ticks;
 use crate::store::{DeletedScan, DeletedTable};
 
-/// Maximum deleted tables of one answer.
+/// Maximum number of deleted tables in one response.
 const TABLES: u32 = 100;
-/// Maximum number of entities that are counted in each table.
+/// Maximum number of entities to count in each table.
 const SAMPLE: u32 = 10_000;
-/// After this time the remaining tables are listed without their sizes.
+/// Time after which the remaining tables are listed without their sizes.
 const TIME_FOR_SIZES: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -48,7 +48,7 @@ pub(super) struct PurgedTable {
     purged: i64,
 }
 
-/// Lists the last deleted tables of the account that the query names, or of all, with their sizes.
+/// Lists the latest deleted tables, with their sizes, of the account in the query string or of all accounts.
 ///
 /// # Errors
 /// 404 for an unknown account; errors of the database.
@@ -63,7 +63,7 @@ pub(crate) async fn list(call: &Call<'_>) -> Outcome {
     let mut tables = Vec::with_capacity(found.len());
     for table in &found {
         let size = match begun.elapsed() < TIME_FOR_SIZES {
-            // A table whose size is not known hides no other.
+            // A table with an unknown size must not hide other tables.
             true => within(CALL_TIMEOUT, store.deleted_size(table.table_no, SAMPLE)).await.unwrap_or(None),
             false => None,
         };
@@ -73,11 +73,11 @@ pub(crate) async fn list(call: &Call<'_>) -> Outcome {
     Ok(Reply::json(200, &DeletedTablesReport { keep_deleted, tables, more: has_more }))
 }
 
-/// Brings a deleted table back, under the name that the body has as `as`, or under its last one.
+/// Restores a deleted table under the name `as` in the body, or under its last name.
 ///
 /// # Errors
-/// 400 for an invalid name; 404 for an unknown deleted table; 409 if there is a table of the name, or if it is
-/// too soon for another one; errors of the database.
+/// 400 for an invalid name; 404 for an unknown deleted table; 409 if a table with this name exists, or was
+/// created too recently; errors of the database.
 pub(crate) async fn undelete(call: &Call<'_>) -> Outcome {
     let request = if call.body().is_empty() { UndeleteRequest::default() } else { call.document()? };
     let name = request.name.as_deref().map(table_name).transpose()?;
@@ -87,7 +87,7 @@ pub(crate) async fn undelete(call: &Call<'_>) -> Outcome {
     Ok(Reply::json(200, &UndeletedTableReport::new(&undeleted)))
 }
 
-/// Has a deleted table purged from now on.
+/// Purges a deleted table from now on.
 ///
 /// # Errors
 /// 404 for an unknown deleted table; errors of the database.
@@ -97,7 +97,7 @@ pub(crate) async fn purge(call: &Call<'_>) -> Outcome {
     Ok(Reply::json(200, &PurgedTable { purged: table.table_no }))
 }
 
-/// The deleted table that the path names, for the audit too.
+/// Returns the deleted table in the path, and records it for the audit.
 async fn found(call: &Call<'_>) -> Result<DeletedTable, Refusal> {
     let table_no = call.parameter("id").parse().map_err(|_| OperatorError::DeletedTableNotFound)?;
     let table = within(CALL_TIMEOUT, deleted::by_number(call.store(), table_no)).await?;

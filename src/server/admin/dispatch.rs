@@ -1,4 +1,4 @@
-//! From a request of an operator to its answer: the route, access, the handler, the audit.
+//! Dispatches a request of an operator: route, access, handler, audit, response.
 
 use std::cell::OnceCell;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::server::http::{Turn, announces_body, head_of};
 use crate::service::Observed;
 
-/// Timeout for a body to arrive.
+/// Timeout for receiving a body.
 const BODY_TIME: Duration = Duration::from_secs(10);
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-request-id");
 
@@ -42,7 +42,7 @@ pub(super) async fn serve(admin: Data<Admin>, http: HttpRequest, body: Payload) 
     response
 }
 
-/// An answer of this listener, or one of the Table service.
+/// A response of this listener or of the Table service.
 enum Answered {
     Reply(Reply),
     Service(HttpResponse),
@@ -89,7 +89,7 @@ async fn answer(
     }
 }
 
-/// Logs that a request was refused, at most once a second.
+/// Logs the refusal of a request, at most once a second.
 fn warn_of(refusal: &Refusal, http: &HttpRequest) {
     static REFUSED: WarningLimiter = WarningLimiter::new();
     if let Some(DueWarning { left_out }) = REFUSED.due() {
@@ -98,13 +98,13 @@ fn warn_of(refusal: &Refusal, http: &HttpRequest) {
     }
 }
 
-/// Returns the route of a request with its parameters, if the sender may know of it, and why it was let in.
+/// Returns the route of a request if the sender may know of it, its parameters, and the reason for admission.
 fn route_of(admin: &Admin, http: &HttpRequest) -> Result<(&'static Route, Parameters, Admission), Refusal> {
     let matching: Vec<_> =
         routes(admin).filter_map(|route| Some((route, route.parameters(http.path())?))).collect();
     let known = !matching.is_empty();
     let is_open = known && matching.iter().all(|(route, _)| route.access == Access::Open);
-    // Without the token, not even the existence of other routes is revealed.
+    // Without the token, a client cannot even learn which other routes exist.
     let admission = match is_open {
         true => Admission::Local,
         false => admin.settings.guard.admit(guarded(http)).inspect_err(|refusal| warn_of(refusal, http))?,
@@ -120,7 +120,7 @@ fn route_of(admin: &Admin, http: &HttpRequest) -> Result<(&'static Route, Parame
     Ok((route, parameters, admission))
 }
 
-/// Refuses a request without the token that its route needs, and a change by a browser of a read-only console.
+/// Refuses a request without the token that its route needs, and a change by a browser if the console is read-only.
 fn permitted(admin: &Admin, http: &HttpRequest, route: &Route, admission: Admission) -> Result<(), Refusal> {
     if route.access == Access::AdminToken && admission != Admission::Token {
         return Err(token_needed());
@@ -131,8 +131,8 @@ fn permitted(admin: &Admin, http: &HttpRequest, route: &Route, admission: Admiss
     Ok(())
 }
 
-/// Browsers send one of these with every request that can change something, and no page can leave
-/// them out.
+/// Returns whether a browser sent the request. Browsers send one of these headers with every request that can
+/// change something, and no page can omit them.
 fn is_of_browser(http: &HttpRequest) -> bool {
     ["origin", "sec-fetch-site"].iter().any(|name| http.headers().contains_key(*name))
 }
@@ -147,7 +147,7 @@ async fn whole(http: &HttpRequest, body: Payload) -> Result<Bytes, Refusal> {
     }
 }
 
-/// The routes that this server has.
+/// Returns the routes that this server offers.
 fn routes(admin: &Admin) -> impl Iterator<Item = &'static Route> {
     let settings = &admin.settings;
     ROUTES.iter().filter(move |route| match route.part {
@@ -172,7 +172,7 @@ fn guarded(http: &HttpRequest) -> GuardedRequest<'_> {
     GuardedRequest {
         authorization: text_of(headers, header::AUTHORIZATION),
         host: text_of(headers, header::HOST),
-        // What is no text is another origin too.
+        // A header that is not text counts as a foreign origin.
         origin: headers.get(header::ORIGIN).map(|value| value.to_str().unwrap_or_default()),
     }
 }

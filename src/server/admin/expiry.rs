@@ -1,4 +1,4 @@
-//! `/expiry`: lists, sets and clears the rules by which entities expire, like `rowhouse expire`.
+//! `/expiry`: lists, sets and clears expiry rules, like `rowhouse expire`.
 
 use super::call::Call;
 use super::call::{CALL_TIMEOUT, within};
@@ -8,7 +8,7 @@ use crate::operator::expiry::{self, NewRule};
 use crate::operator::reports::{ExpiryReport, NamedTable};
 use crate::protocol::model::Ticks;
 
-/// Lists the rules of an account, or of all accounts.
+/// Lists the rules of one account or of all accounts.
 ///
 /// # Errors
 /// 404 for an unknown account; errors of the database.
@@ -34,7 +34,7 @@ pub(crate) async fn set(call: &Call<'_>) -> Outcome {
 /// Removes the rule of a table.
 ///
 /// # Errors
-/// 404 for an unknown account or table, or one without a rule; errors of the database.
+/// 404 for an unknown account or table, or a table without a rule; errors of the database.
 pub(crate) async fn clear(call: &Call<'_>) -> Outcome {
     let (account, table) = call.table()?;
     within(CALL_TIMEOUT, expiry::clear(call.store(), account, table)).await?;

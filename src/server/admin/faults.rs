@@ -1,4 +1,4 @@
-//! `/test/faults`: the faults that a test orders, in test mode only.
+//! `/test/faults`: injects faults for tests, in test mode only.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -17,7 +17,7 @@ pub(super) struct FaultRuleList {
 /// Lists the rules with their counts.
 ///
 /// # Errors
-/// 400 for a parameter: there is none.
+/// 400 for a parameter, because there are none.
 pub(crate) fn list(call: &Call<'_>) -> Outcome {
     if call.query.is_empty() {
         return Ok(Reply::json(200, &FaultRuleList { rules: call.admin.service.fault_rules.list() }));
@@ -28,7 +28,7 @@ pub(crate) fn list(call: &Call<'_>) -> Outcome {
 /// Replaces the rules.
 ///
 /// # Errors
-/// As [`list`], and 400 for an invalid list; nothing is changed.
+/// Those of [`list`], and 400 for an invalid list, which changes nothing.
 pub(crate) fn set(call: &Call<'_>) -> Outcome {
     list(call)?;
     call.admin.service.fault_rules.replace(call.document()?).map_err(Refusal::bad_request)?;

@@ -1,4 +1,4 @@
-//! Access to the admin listener.
+//! Controls access to the admin listener.
 
 use std::net::IpAddr;
 
@@ -9,10 +9,10 @@ use uuid::Uuid;
 
 use super::reply::Refusal;
 
-/// Minimum characters of a token.
+/// Minimum number of characters in a token.
 pub(crate) const MIN_TOKEN: usize = 16;
 
-/// The admin token, of which only the hash is kept.
+/// The admin token. Only its hash is kept.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct AdminToken([u8; 32]);
 
@@ -23,13 +23,13 @@ impl AdminToken {
         fits.then(|| Self(Sha256::digest(text).into()))
     }
 
-    /// Makes a token, and returns its text too.
+    /// Generates a token, and returns its text too.
     pub(crate) fn generate() -> (Self, String) {
         let text = Uuid::new_v4().simple().to_string();
         (Self(Sha256::digest(&text).into()), text)
     }
 
-    /// Whether this is the token. Compares in constant time.
+    /// Returns whether a text is the token, and compares in constant time.
     fn is(&self, text: &str) -> bool {
         self.0.ct_eq(&<[u8; 32]>::from(Sha256::digest(text))).into()
     }
@@ -41,7 +41,7 @@ impl std::fmt::Debug for AdminToken {
     }
 }
 
-/// The headers that decide on access.
+/// The headers that determine access.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct GuardedRequest<'a> {
     pub authorization: Option<&'a str>,
@@ -49,31 +49,31 @@ pub(crate) struct GuardedRequest<'a> {
     pub origin: Option<&'a str>,
 }
 
-/// Which requests the admin listener answers.
+/// The access rules of the admin listener.
 #[derive(Debug, Clone)]
 pub(crate) struct Guard {
     pub token: AdminToken,
-    /// Whether programs on this machine may read without the token: the operator chose a loopback address and no
-    /// token.
+    /// Whether programs on this machine may read without the token, because the operator chose a loopback
+    /// address and no token.
     pub is_open_locally: bool,
 }
 
-/// Why a request was let in.
+/// The reason why a request was admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// It has the token.
+    /// The request has the token.
     Token,
-    /// It comes from this machine, and reads.
+    /// The request comes from this machine and only reads.
     Local,
 }
 
 impl Guard {
-    /// Lets a request in if it has the token and comes from no web page of another site. A request without a token
-    /// must name this machine by its address, if it may come at all: another host name may be one of a web page
-    /// that was made to resolve to this machine (DNS rebinding).
+    /// Admits a request if it has the token and does not come from a web page of a different site. If
+    /// requests without a token are allowed, they must name this machine by its address: any other host name
+    /// may belong to a web page whose name was made to resolve to this machine (DNS rebinding).
     ///
     /// # Errors
-    /// 401 without the right token, 403 for a request from a web page of another site.
+    /// 401 without the right token, 403 for a request from a web page of a different site.
     pub(crate) fn admit(&self, request: GuardedRequest<'_>) -> Result<Admission, Refusal> {
         let sent = request.authorization.and_then(|header| {
             let (scheme, text) = header.split_once(' ')?;
@@ -90,7 +90,7 @@ impl Guard {
     }
 }
 
-/// The refusal of a request that needs the token.
+/// Returns the refusal of a request that needs the token.
 pub(super) fn token_needed() -> Refusal {
     Refusal::new(401, "Unauthorized", "Send the admin token: Authorization: Bearer TOKEN.")
 }
@@ -105,7 +105,7 @@ fn admit_locally(request: GuardedRequest<'_>) -> Result<Admission, Refusal> {
     Err(Refusal::new(403, "Forbidden", message))
 }
 
-/// Whether the request comes from no web page, or from one that this listener, or a proxy in front
+/// Returns whether the request comes from no web page, or from a page that this listener, or a proxy in front
 /// of it, has served.
 fn is_own_page(request: GuardedRequest<'_>) -> bool {
     let own = |origin: &str| {
@@ -115,7 +115,7 @@ fn is_own_page(request: GuardedRequest<'_>) -> bool {
     request.origin.is_none_or(own)
 }
 
-/// Anyone can make a host name resolve to this machine, but not an address or `localhost`.
+/// Returns whether a host is an address or `localhost`, which cannot be made to resolve to this machine.
 fn is_address_or_localhost(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest

@@ -1,4 +1,4 @@
-//! The last hour of this server, a point for every ten seconds.
+//! The last hour of this server, with one point per ten seconds.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,14 +15,14 @@ use crate::store::TableSize;
 
 /// Time between two points.
 pub(super) const STEP: Duration = Duration::from_secs(10);
-/// Maximum number of points: an hour.
+/// Maximum number of points, which cover one hour.
 const MAX_POINTS: usize = 360;
-/// Maximum number of tables with a history of their size. A new one takes the place of the one that
-/// was measured longest ago.
+/// Maximum number of tables with a history of sizes. A new table replaces the one that was measured longest
+/// ago.
 const MAX_TABLES: usize = 100;
 
-/// The state of the server over time. Sizes of tables are those that operators have asked for:
-/// measuring costs too much to do it unasked.
+/// The state of the server over time. Only tables whose sizes operators have requested have a history,
+/// because measuring a table is too expensive to do unasked.
 pub(crate) struct History {
     requests: Mutex<RequestHistory>,
     sizes: Mutex<HashMap<(String, String), TableHistory>>,
@@ -90,13 +90,13 @@ struct SizePoint {
 }
 
 impl History {
-    /// A history that begins now.
+    /// Returns a history that begins now.
     pub(crate) fn new() -> Self {
         let requests = RequestHistory { last: METRICS.requests.totals(), points: VecDeque::new() };
         Self { requests: Mutex::new(requests), sizes: Mutex::default() }
     }
 
-    /// Records the size of a table, unless it was recorded a moment ago.
+    /// Records the size of a table, unless it was recorded moments ago.
     pub(crate) fn measured(&self, account: &str, table: &str, size: TableSize) {
         let mut sizes = locked(&self.sizes);
         let key = (account.to_owned(), table.to_owned());
@@ -116,8 +116,8 @@ impl History {
         push(&mut table.points, SizePoint { time, entities, bytes, complete });
     }
 
-    /// Forgets tables of an account that are not there any more: those from a name up to another one, or to the
-    /// end, that a list of all tables between them lacks. Names are in lower case.
+    /// Forgets deleted tables of an account: those between `from` and `to`, or the end, that `names`, a list
+    /// of all tables in this range, does not contain. Names are in lower case.
     pub(crate) fn listed(&self, account: &str, from: &str, to: Option<&str>, names: &HashSet<String>) {
         locked(&self.sizes).retain(|(owner, table), _| {
             let table = table.to_ascii_lowercase();
@@ -126,7 +126,7 @@ impl History {
         });
     }
 
-    /// Ends a step.
+    /// Ends a step and adds its point.
     pub(super) fn step(&self, totals: RequestTotals) {
         let mut requests = locked(&self.requests);
         let point = point(&requests.last, &totals);
@@ -134,7 +134,7 @@ impl History {
         requests.last = totals;
     }
 
-    /// All points, the oldest first.
+    /// Returns all points, the oldest first.
     pub(super) fn report(&self) -> HistoryReport {
         let points = locked(&self.requests).points.iter().cloned().collect();
         let sizes = locked(&self.sizes);

@@ -1,4 +1,4 @@
-//! `/indexes`: lists, makes and drops property indexes, like `rowhouse index`.
+//! `/indexes`: lists, creates and drops property indexes, like `rowhouse index`.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -42,7 +42,7 @@ pub(super) struct IndexSuggestion {
     returned: u64,
 }
 
-/// Lists the indexes of the account and table that the query names, or all.
+/// Lists the indexes of the account and table in the query string, or all indexes.
 pub(crate) async fn list(call: &Call<'_>) -> Outcome {
     let (account, table) = (call.query("account")?, call.query("table")?);
     let found = indexes::list(call.store(), account.as_deref(), table.as_deref()).await?;
@@ -50,12 +50,12 @@ pub(crate) async fn list(call: &Call<'_>) -> Outcome {
     Ok(Reply::json(200, &found.iter().map(report).collect::<Vec<_>>()))
 }
 
-/// Adds an index. A server on the database builds it within seconds, or for as long as that takes: the list
-/// shows its state.
+/// Adds an index. A server on the database starts to build it within seconds. The list shows the state of the
+/// build, which can take long.
 ///
 /// # Errors
 /// 400 for an invalid body, name or kind; 404 for an unknown account or table; 409 for an index that exists,
-/// and for too many; errors of the database.
+/// and for too many indexes; errors of the database.
 pub(crate) async fn add(call: &Call<'_>) -> Outcome {
     let request: IndexRequest = call.document()?;
     audit_subject(call, &request.account, &request.table, &request.property);
@@ -66,7 +66,7 @@ pub(crate) async fn add(call: &Call<'_>) -> Outcome {
     Ok(Reply::json(201, &IndexReport::new(&added, IndexFigures::default())))
 }
 
-/// Drops an index, also one that is being built.
+/// Drops an index, even while it is being built.
 ///
 /// # Errors
 /// 404 for an unknown index; errors of the database.
@@ -80,16 +80,13 @@ pub(crate) async fn remove(call: &Call<'_>) -> Outcome {
     Ok(Reply::json(200, &DroppedIndex { dropped: index_no }))
 }
 
-/// Says for the audit which index a call is about.
+/// Records the index of a call for the audit.
 fn audit_subject(call: &Call<'_>, account: &str, table: &str, property: &str) {
     call.account.get_or_init(|| account.to_owned());
     call.subject.get_or_init(|| format!("{table}/{property}"));
 }
 
-/// Lists what filters without an index have cost this server, by property. A property that has an index is left out.
-///
-/// # Errors
-/// Errors of the database.
+/// Lists the cost of filters without an index on this server, by property. Properties with an index are left out.
 pub(crate) async fn suggestions(call: &Call<'_>) -> Outcome {
     let costs = METRICS.scan_costs.list();
     let indexes = call.store().indexes().await.map_err(OperatorError::from)?;

@@ -11,8 +11,8 @@ use super::dispatch::serve;
 use super::state::Admin;
 use crate::server::http::{Listening, listen as serve_connections};
 
-/// Serves the admin routes on this socket, on a thread of its own, so that probes do not wait for
-/// table requests. A graceful stop waits for requests in flight for `shutdown_seconds`.
+/// Serves the admin routes on this socket, on a separate thread, so that probes do not wait for table
+/// requests. A graceful stop waits up to `shutdown_seconds` for requests in flight.
 pub(crate) fn listen(listener: TcpListener, admin: Data<Admin>, shutdown_seconds: u64) -> io::Result<Server> {
     let server = Server::build()
         .workers(1)

@@ -1,7 +1,7 @@
-//! The admin listener: probes, metrics and account administration, on a port of their own.
+//! The admin listener: probes, metrics and account administration, on a separate port.
 //!
-//! A route is an entry in [`routes`] with its description, and a handler function. [`openapi`] generates the OpenAPI
-//! document from the routes. Errors are `{"error":{"code":…,"message":…}}`.
+//! A route is an entry in [`routes`] with a description and a handler function. [`openapi`] generates the
+//! OpenAPI document from the routes. Errors are `{"error":{"code":…,"message":…}}`.
 
 mod about;
 mod accounts;

@@ -14,13 +14,13 @@ const UNAUTHORIZED: &str = "The token is missing or wrong.";
 const FORBIDDEN: &str = "The request comes from a web page of another site, or names another host than this machine \
                          and has no token.";
 
-/// Generates the document of these routes.
+/// Generates the OpenAPI document of these routes.
 pub(crate) fn generate(routes: &[Route]) -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
         settings.meta_schema = None;
     });
-    // Members that a client may omit are members that an answer always has.
+    // Members that a client may omit are always present in a response, so bodies and responses need separate schemas.
     let mut of_answers = settings.clone().for_serialize().into_generator();
     let mut of_bodies = settings.for_deserialize().into_generator();
     let error = json_content(of_answers.subschema_for::<ErrorDocument>());
@@ -117,7 +117,7 @@ fn responses(route: &Route, answer: Value, error: &Value) -> Map<String, Value> 
     responses
 }
 
-/// The parameters of a path, which stand in braces.
+/// Returns the parameters of a path, which are in braces.
 fn path_parameters(path: &'static str) -> impl Iterator<Item = Value> {
     path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}')).map(|name| {
         let name = name.trim_end_matches("...");

@@ -1,4 +1,4 @@
-//! Answers to operators.
+//! Responses to operators.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::operator::OperatorError;
 use crate::store::Failure;
 
-/// An answer.
+/// A response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reply {
     pub status: u16,
@@ -19,11 +19,11 @@ pub(crate) struct Reply {
     pub body: Vec<u8>,
 }
 
-/// An error answer.
+/// An error response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub status: u16,
-    /// The error code, for programs.
+    /// The error code that programs read.
     pub code: &'static str,
     pub message: String,
 }
@@ -50,25 +50,25 @@ struct ErrorContent {
     message: String,
 }
 
-/// Result of a call.
+/// The result of a call.
 pub(crate) type Outcome = Result<Reply, Refusal>;
 
 const JSON: &str = "application/json";
 
 impl Reply {
-    /// A JSON document.
+    /// Makes a response with a JSON document.
     pub(crate) fn json(status: u16, document: &impl Serialize) -> Self {
         // Serializing our own types cannot fail.
         let body = serde_json::to_vec(document).unwrap_or_default();
         Self { status, content_type: JSON, headers: Vec::new(), body }
     }
 
-    /// An answer without a body.
+    /// Makes a response without a body.
     pub(crate) const fn empty(status: u16) -> Self {
         Self { status, content_type: JSON, headers: Vec::new(), body: Vec::new() }
     }
 
-    /// A text with another content type.
+    /// Makes a response with a text of another content type.
     pub(crate) fn text(content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
         Self { status: 200, content_type, headers: Vec::new(), body: body.into() }
     }
@@ -81,23 +81,23 @@ impl Reply {
 }
 
 impl Refusal {
-    /// An error with a status, a code and a message.
+    /// Makes an error response from a status, a code and a message.
     pub(crate) fn new(status: u16, code: &'static str, message: impl Into<String>) -> Self {
         Self { status, code, message: message.into() }
     }
 
-    /// 400.
+    /// Makes an error response with status 400.
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
-    /// 404.
+    /// Makes an error response with status 404.
     pub(crate) fn no_account() -> Self {
         Self::new(404, "AccountNotFound", "There is no such account.")
     }
 }
 
-/// An error of the table service keeps its status and code.
+/// Keeps the status and code of an error of the Table service.
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         let facts = error.code.facts();

@@ -1,4 +1,4 @@
-//! `/test/reset`, `/test/snapshots`: reset, snapshot and restore, in test mode only.
+//! `/test/reset`, `/test/snapshots`: reset, snapshot and restore stored data, in test mode only.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ struct SnapshotReport {
     taken: Time,
 }
 
-/// Empties the account that the query names, or all accounts, and then removes the fault rules.
+/// Empties the account in the query string, or all accounts, and then removes the fault rules.
 ///
 /// # Errors
 /// 404 for an unknown account; errors of the database.
@@ -48,7 +48,7 @@ pub(crate) async fn reset(call: &Call<'_>) -> Outcome {
     Ok(Reply::json(200, &Status { status: "reset" }))
 }
 
-/// Takes a snapshot of the account that the query names, or of all accounts.
+/// Takes a snapshot of the account in the query string, or of all accounts.
 ///
 /// # Errors
 /// 404 for an unknown account; 409 if there are too many snapshots; errors of the database.
@@ -74,10 +74,10 @@ pub(crate) async fn list(call: &Call<'_>) -> Outcome {
     Ok(Reply::json(200, &Snapshots { snapshots: snapshots.into_iter().map(report).collect() }))
 }
 
-/// Restores a snapshot, which stays.
+/// Restores a snapshot, and keeps the snapshot.
 ///
 /// # Errors
-/// 404 if there is no snapshot of this name; errors of the database.
+/// 404 if no snapshot has this name; errors of the database.
 pub(crate) async fn restore(call: &Call<'_>) -> Outcome {
     let name = call.parameter("name").to_owned();
     let restored = uncancelled(call, async move |service| service.restore_snapshot(&name).await).await?;
@@ -91,7 +91,7 @@ pub(crate) async fn discard(call: &Call<'_>) -> Outcome {
     found(deleted, "deleted")
 }
 
-/// Returns the account that the query names. Refuses unknown parameters: a misspelt `account` must not select all accounts.
+/// Returns the account in the query string. Refuses unknown parameters: a misspelt `account` must not select all.
 fn account(call: &Call<'_>) -> std::result::Result<Option<String>, Refusal> {
     let mut parameters = call.query.split('&').filter(|pair| !pair.is_empty());
     let is_known = |pair: &str| pair == "account" || pair.starts_with("account=");
@@ -108,8 +108,8 @@ fn found(found: bool, status: &'static str) -> Outcome {
     Err(Refusal::new(404, "SnapshotNotFound", "There is no such snapshot."))
 }
 
-/// Completes the work even if the caller goes away. A database connection that is dropped in the
-/// middle of an operation is closed, and on PostgreSQL the snapshots end with it.
+/// Completes the work even if the caller goes away. Dropping a database connection in the middle of an
+/// operation closes the connection, which on PostgreSQL also ends the snapshots.
 async fn uncancelled<T: 'static, W: Future<Output = Result<T>> + 'static>(
     call: &Call<'_>,
     work: impl FnOnce(Arc<Service>) -> W,

@@ -1,4 +1,4 @@
-//! A route of the admin listener: its path, who may use it, its handler and its description.
+//! A route of the admin listener: its path, access, handler and description.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,22 +10,22 @@ use super::call::Call;
 use super::reply::Outcome;
 use crate::protocol::codec::uri::percent_decode;
 
-/// The future of an answer.
+/// The future of a response.
 pub(crate) type Pending<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
 
-/// The names and values of the parameters of a path.
+/// The names and values of the parameters in a path.
 pub(crate) type Parameters = Vec<(&'static str, String)>;
 
-/// A path, its method, and its handler.
+/// A path with its method and handler.
 pub(crate) struct Route {
     /// `GET` also covers `HEAD`.
     pub method: &'static str,
-    /// Segments in braces are parameters: `/accounts/{name}`. A last one that ends with dots takes
-    /// the rest of the path, undecoded, which may be empty: `/console/{asset...}`.
+    /// Segments in braces are parameters: `/accounts/{name}`. A last parameter that ends with dots matches
+    /// the rest of the path, undecoded and possibly empty: `/console/{asset...}`.
     pub path: &'static str,
     pub access: Access,
     pub part: ListenerPart,
-    /// Whether the route changes something or gives access to it, so that its use is audited.
+    /// Whether the route changes something or gives access to a change, so that its use is audited.
     pub is_change: bool,
     pub handler: Handler,
     pub description: Description,
@@ -34,15 +34,15 @@ pub(crate) struct Route {
 /// The part of the listener that a route belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ListenerPart {
-    /// Every admin listener has it.
+    /// On every admin listener.
     Always,
-    /// It exists in test mode only.
+    /// In test mode only.
     TestMode,
-    /// It exists unless the console is off.
+    /// Unless the console is off.
     Console,
 }
 
-/// What answers a route.
+/// The handler of a route.
 #[derive(Clone, Copy)]
 pub(crate) enum Handler {
     /// A function of this module.
@@ -51,46 +51,46 @@ pub(crate) enum Handler {
     Service,
 }
 
-/// Who may use a route.
+/// The callers that may use a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     /// Anyone.
     Open,
-    /// Callers with the token; where an operator chose a loopback address and no token, every program on this
-    /// machine.
+    /// Callers with the token. If an operator chose a loopback address and no token, also every program on
+    /// this machine.
     Guarded,
-    /// Callers with the token: not every program on this machine may change accounts or see keys.
+    /// Callers with the token. Programs on this machine may not change accounts or see keys without it.
     AdminToken,
 }
 
-/// Adds the schema of a type, with those that it refers to, and returns it.
+/// Adds the schema of a type and of the types that it refers to, and returns the schema of the type.
 pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// What a route does, for people and for generators of clients.
+/// The documentation of a route, for readers and for client generators.
 #[derive(Clone, Copy)]
 pub(crate) struct Description {
     /// The name of the operation, in camel case.
     pub id: &'static str,
-    /// One line.
+    /// A summary in one line.
     pub summary: &'static str,
     pub details: &'static str,
     pub query: &'static [QueryField],
     /// The schema of the body, and whether the body is required.
     pub body: Option<(SchemaOf, bool)>,
     pub status: u16,
-    /// What the successful answer is.
+    /// The description of the successful response.
     pub answer: &'static str,
     pub content: Content,
-    /// Further statuses, each with the codes of its errors. [`generate`] adds those that all routes of a kind have.
+    /// Other statuses, each with its error codes. [`generate`] adds the statuses that all routes of a kind share.
     pub others: &'static [(u16, &'static str)],
 }
 
-/// The content of a successful answer.
+/// The content of a successful response.
 #[derive(Clone, Copy)]
 pub(crate) enum Content {
     Nothing,
     Json(SchemaOf),
-    /// A text of one of these media types.
+    /// Text in one of these media types.
     Text(&'static [&'static str]),
 }
 
@@ -115,7 +115,7 @@ pub(crate) enum QueryKind {
 }
 
 impl QueryField {
-    /// An optional text.
+    /// Returns an optional text parameter.
     pub(crate) const fn text(name: &'static str, description: &'static str) -> Self {
         Self { name, description, is_required: false, kind: QueryKind::Text }
     }
@@ -134,7 +134,7 @@ impl QueryField {
     }
 }
 
-/// Describes a parameter.
+/// Describes a path or query parameter.
 pub(super) fn parameter(
     place: &str,
     name: &str,
@@ -145,7 +145,7 @@ pub(super) fn parameter(
     json!({ "name": name, "in": place, "required": is_required, "description": description, "schema": schema })
 }
 
-/// A status and the codes of its errors.
+/// A status with its error codes.
 pub(crate) type OtherAnswer = (u16, &'static str);
 
 type Function = for<'a> fn(&'a Call<'a>) -> Pending<'a>;
@@ -174,7 +174,7 @@ pub(super) const fn for_tests(method: &'static str, path: &'static str, function
     Route { part: ListenerPart::TestMode, ..guarded(method, path, function) }
 }
 
-/// The service decides what changes something.
+/// Returns a route of the Table service, which itself determines which requests are changes.
 pub(super) const fn service(method: &'static str, id: &'static str, summary: &'static str) -> Route {
     let route =
         route(method, "/service/{account}/{path...}", Access::AdminToken, Handler::Service).of_console();
@@ -183,7 +183,7 @@ pub(super) const fn service(method: &'static str, id: &'static str, summary: &'s
     route
 }
 
-/// The parts of the description.
+/// Methods that build the description.
 impl Route {
     pub(super) const fn about(mut self, id: &'static str, summary: &'static str) -> Self {
         (self.description.id, self.description.summary) = (id, summary);
@@ -250,8 +250,8 @@ impl Route {
         Self { part: ListenerPart::Console, ..self }
     }
 
-    /// Returns the parameters of a path, percent-decoded; `None` if the path is not this route's, its
-    /// percent-encoding is invalid, or a parameter has U+0000.
+    /// Returns the percent-decoded parameters of a path. Returns `None` if the path does not match this
+    /// route, if its percent-encoding is invalid, or if a parameter contains U+0000.
     pub(crate) fn parameters(&self, path: &str) -> Option<Parameters> {
         let (ours, rest) = match self.path.strip_suffix("...}").and_then(|path| path.rsplit_once("/{")) {
             Some((ours, rest)) => (ours, Some(rest)),

@@ -25,7 +25,7 @@ use crate::operator::reports::{
 use crate::protocol::auth::explain_sas::SasReport;
 use crate::service::{ExplainRequest, ExplainedQuery, FaultRule};
 
-/// All routes, in the order of the documentation. The first that matches answers.
+/// All routes, in the order of the documentation. The first matching route is used.
 pub(crate) const ROUTES: &[Route] = &[
     open("GET", "/livez", |call| Box::pin(about::live(call)))
         .about("live", "Whether the process runs")
@@ -386,7 +386,7 @@ const NO_ANSWER: OtherAnswer = (503, "ServerBusy: the database did not answer.")
 const APPLIED: &str = "This server applies a change before it answers; other servers on the same database do so within seconds.";
 const OF_ACCOUNT: QueryField = QueryField::text("account", "Only the tables of this account.");
 
-/// Answers with the OpenAPI document.
+/// Returns the OpenAPI document.
 async fn document(_: &Call<'_>) -> Outcome {
     Ok(Reply::json(200, &openapi::generate(ROUTES)))
 }
@@ -398,7 +398,7 @@ mod tests {
     use super::*;
     use crate::server::admin::route::ListenerPart;
 
-    /// The document as it was last committed, for readers and for reviews of changes.
+    /// The committed document, for readers and for reviews of changes.
     const COMMITTED: &str = "docs/reference/openapi.json";
 
     #[test]

@@ -30,10 +30,9 @@ pub(crate) enum ConsoleMode {
 /// Maximum bytes of a body, except of requests to the Table service.
 pub(crate) const MAX_BODY: usize = 256 * 1024;
 
-/// Maximum number of requests to the data of tables at once. The thread that answers them also
-/// answers the probes.
+/// Maximum number of concurrent requests to table data. The thread that answers them also answers the probes.
 const MAX_REQUESTS: usize = 16;
-/// How long such a request waits for a permit.
+/// Timeout for such a request to get a permit.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The settings of the admin listener.
@@ -53,7 +52,7 @@ pub(crate) struct AdminSettings {
 pub(crate) struct Admin {
     pub service: Arc<Service>,
     pub settings: AdminSettings,
-    /// Limits the requests to the service at once.
+    /// Limits the number of concurrent requests to the service.
     permits: Semaphore,
     pub history: History,
     pub connections: OpenConnections,
@@ -61,17 +60,17 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    /// The state for a running server.
+    /// Returns the state of a running server.
     pub(crate) fn new(service: Arc<Service>, settings: AdminSettings) -> Self {
         let permits = Semaphore::new(MAX_REQUESTS);
         let (history, connections) = (History::new(), OpenConnections::default());
         Self { service, settings, permits, history, connections, stopping: AtomicBool::new(false) }
     }
 
-    /// Waits until a request may access the data of tables; it holds the permit until it is done.
+    /// Waits for permission to access table data. The request holds the permit until it ends.
     ///
     /// # Errors
-    /// 503 if too many are ahead.
+    /// 503 if too many requests are waiting.
     pub(crate) async fn permit(&self) -> Result<SemaphorePermit<'_>, Refusal> {
         match timeout(PERMIT_TIMEOUT, self.permits.acquire()).await {
             Ok(Ok(permit)) => Ok(permit),
@@ -79,12 +78,12 @@ impl Admin {
         }
     }
 
-    /// Makes the readiness probe fail from now on: the server is shutting down.
+    /// Makes the readiness probe fail from now on, because the server is shutting down.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the server is shutting down.
+    /// Returns whether the server is shutting down.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! `/tables` and `/accounts/…/count`: the sizes of an account's tables, and counts of their entities.
+//! `/tables` and `/accounts/…/count`: the sizes of an account's tables, and the counts of their entities.
 
 use std::time::{Duration, Instant};
 
@@ -24,16 +24,16 @@ use crate::protocol::plan::span::Span;
 use crate::protocol::plan::{Predicate, TableScan};
 use crate::store::{CountPosition, CountedPart, Failure, Store, StoreResult, TableSize};
 
-/// Maximum and default number of tables of one answer.
+/// Maximum and default number of tables in one response.
 const TABLES: usize = 25;
-/// Maximum number of entities that are counted in each table.
+/// Maximum number of entities to count in each table.
 const SAMPLE: u32 = 10_000;
-/// After this time an answer ends with the tables measured so far.
+/// Time after which a response ends with the tables measured so far.
 const TIME_FOR_TABLES: Duration = Duration::from_secs(5);
 
-/// Time after which a count answers with what it has counted.
+/// Time after which a count returns its intermediate result.
 const COUNT_TIME: Duration = Duration::from_secs(5);
-/// Comparisons that a filter may have.
+/// Maximum number of comparisons in a filter.
 const MAX_COMPARISONS: usize = 1000;
 
 pub(super) const QUERY: &[QueryField] = &[
@@ -92,8 +92,8 @@ pub(super) struct CountReport {
 #[derive(Serialize, Deserialize)]
 struct CountToken(Option<i64>, u16, String, String);
 
-/// Lists tables of an account in the order of their names, with their sizes. At most [`SAMPLE`]
-/// entities of each are counted, so that the cost of a call does not depend on the sizes.
+/// Lists tables of an account in the order of their names, with their sizes. At most [`SAMPLE`] entities of
+/// each table are counted, so the cost of a call does not depend on the sizes.
 ///
 /// # Errors
 /// 400 for invalid parameters; 404 for an unknown account; errors of the database.
@@ -123,7 +123,7 @@ pub(crate) async fn tables(call: &Call<'_>) -> Outcome {
             next = Some(entry.name);
             break;
         }
-        // A table that was deleted meanwhile is left out.
+        // A table that was deleted in the meantime is left out.
         if let Some((size, total)) = size(store, &account, &entry.name).await? {
             call.admin.history.measured(&account, &entry.name, size);
             measured.push(Measured {
@@ -158,12 +158,12 @@ async fn size(store: &Store, account: &str, name: &str) -> Result<Option<(TableS
     }
 }
 
-/// Counts the entities of a table that match a filter, or all of them, for [`COUNT_TIME`]. Where that
-/// is not enough, `next` is the `from` of the call that counts on.
+/// Counts the entities of a table, or those that match a filter, for [`COUNT_TIME`]. If the time does not
+/// suffice, `next` is the `from` of the call that continues the count.
 ///
 /// # Errors
-/// 400 for an invalid filter or `from`; 404 for an unknown account or table; 409 if the table has got other buckets
-/// since `from`; errors of the database.
+/// 400 for an invalid filter or `from`; 404 for an unknown account or table; 409 if the table's buckets have
+/// changed since `from`; errors of the database.
 pub(crate) async fn count(call: &Call<'_>) -> Outcome {
     let (account, table) = call.table()?;
     let predicate = call.query("filter")?.map(|text| predicate(&text)).transpose()?;

@@ -1,4 +1,4 @@
-//! Settings for the address to listen on, the accounts and the master key.
+//! Settings for the listen address, the accounts and the master key.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub(crate) struct ListenSettings {
 }
 
 impl ListenSettings {
-    /// Returns the address. If a name has several, returns the first.
+    /// Returns the address, or the first one if a name resolves to several.
     ///
     /// # Errors
     /// [`ConfigError::Listen`].
@@ -51,7 +51,7 @@ pub(crate) struct MasterKeySettings {
 }
 
 impl MasterKeySettings {
-    /// Returns the master key, if there is one, and the previous one.
+    /// Returns the master key, if there is one, and the previous master key.
     pub(crate) fn read(&self) -> Result<Option<MasterKeys>, ConfigError> {
         let now = master_key("--master-key", &self.master_key, &self.master_key_file)?;
         let old = master_key("--old-master-key", &self.old_master_key, &self.old_master_key_file)?;
@@ -99,7 +99,7 @@ pub(crate) struct QuerySettings {
 }
 
 impl QuerySettings {
-    /// Gives these accounts extended queries.
+    /// Enables extended queries for these accounts.
     ///
     /// # Errors
     /// [`ConfigError::ExtendedQueries`] for a name that is not in the settings.
@@ -113,7 +113,7 @@ impl QuerySettings {
 /// The accounts of the settings, and the master key.
 #[derive(Debug)]
 pub(crate) struct Identities {
-    /// The accounts of the settings. Without any, and without a master key, the development
+    /// The accounts of the settings. Without any account and without a master key, this is the development
     /// account.
     pub accounts: AccountSet,
     pub is_development: bool,
@@ -121,7 +121,7 @@ pub(crate) struct Identities {
 }
 
 impl AccountSettings {
-    /// Reads the settings; `None` after a mistake, which is recorded.
+    /// Reads the settings. Records a mistake and returns `None`.
     pub(crate) fn read(&self, suffixes: Vec<String>, mistakes: &mut Mistakes) -> Option<Identities> {
         let master_key = mistakes.note(self.master_key.read());
         let given = mistakes.note(secret("--accounts", &self.accounts, &self.accounts_file));

@@ -1,4 +1,4 @@
-//! Settings that have no effect in combination with the others, and variables that are no settings.
+//! Finds settings that have no effect in combination with the others, and variables that are not settings.
 
 use std::path::PathBuf;
 
@@ -11,9 +11,9 @@ use crate::server::admin::ConsoleMode;
 use crate::store::sqlite::MAX_MAP_MIB;
 
 impl Settings {
-    /// Returns one line for each setting that has no effect without another one, and for each variable
-    /// of the environment that is named like a setting but is none. That is not an error: servers of
-    /// several kinds, and other commands, may share a file of settings.
+    /// Returns one line for each setting that has no effect without another one, and for each environment
+    /// variable that is named like a setting but is none. Such lines are not errors, because different kinds
+    /// of servers and other commands may share a file of settings.
     pub(crate) fn idle(&self, config: &Config) -> Vec<String> {
         let on_sqlite = matches!(config.database, Database::Sqlite(_));
         let (storage, trust) = (&self.storage, &self.trust);
@@ -62,7 +62,7 @@ impl Settings {
     }
 }
 
-/// Returns one line for each variable with our prefix that no setting has.
+/// Returns one line for each variable with our prefix that is not a setting.
 fn unknown(variables: impl Iterator<Item = String>) -> Vec<String> {
     let server = Settings::augment_args(clap::Command::new("serve"));
     let is_known = |name: &String| server.get_arguments().any(|known| known.get_env() == Some(name.as_ref()));
@@ -76,7 +76,7 @@ fn unknown(variables: impl Iterator<Item = String>) -> Vec<String> {
     unknown
 }
 
-/// Whether an orchestrator sets such a variable for a service whose name begins like the prefix.
+/// Returns whether an orchestrator sets this variable for a service whose name begins like the prefix.
 fn is_of_orchestrator(name: &str) -> bool {
     let is_number = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
     name.ends_with("_SERVICE_HOST")

@@ -20,7 +20,7 @@ impl From<ConfigError> for Mistakes {
 }
 
 impl Mistakes {
-    /// Returns the value; `None` for a mistake, which is recorded.
+    /// Returns the value, or records the mistake and returns `None`.
     pub(crate) fn note<T>(&mut self, result: Result<T, ConfigError>) -> Option<T> {
         result.map_err(|mistake| self.0.push(mistake)).ok()
     }

@@ -1,6 +1,6 @@
-//! Settings, from flags, environment variables and a `.env` file, in that order of precedence.
-//! Every setting can be given in any of the three, except `--until-stdin-closes`: only who starts a
-//! server knows what its standard input is.
+//! Settings from flags, environment variables and a `.env` file, in this order of precedence. Every setting
+//! can come from any of the three, except `--until-stdin-closes`: only the parent process knows what the
+//! server's standard input is.
 
 mod identity;
 mod idle;
@@ -195,7 +195,7 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// The parsed and checked settings of a server.
+/// The parsed and validated settings of a server.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub listen: SocketAddr,
@@ -209,7 +209,7 @@ pub(crate) struct Config {
     pub accounts: AccountSet,
     /// Whether the only account is the well-known development account.
     pub is_development: bool,
-    /// Decrypts the keys of the accounts in the database. Without it, these are not served.
+    /// Decrypts the keys of the accounts in the database. Without a master key, these accounts are not served.
     pub master_key: Option<MasterKeys>,
     /// The trusted issuer of bearer tokens, if there is one.
     pub trust: Option<Trust>,
@@ -218,15 +218,15 @@ pub(crate) struct Config {
     pub busy_poll: bool,
     pub max_clients: u32,
     pub max_filter_comparisons: usize,
-    /// How long deleted tables can be brought back, in ticks; 0 for not at all.
+    /// How long deleted tables can be restored, in ticks; 0 if they cannot.
     pub keep_deleted: i64,
     pub limits: Limits,
-    /// Limit of each account on this server, if there is one.
+    /// The request limit of each account on this server, if there is one.
     pub max_requests_per_second: Option<u32>,
     pub shutdown: ShutdownSettings,
-    /// Requests that take longer are logged as slow.
+    /// The duration beyond which requests are logged as slow.
     pub slow_request: Duration,
-    /// The collector of traces, if there is one.
+    /// The trace collector, if there is one.
     pub traces: Option<TraceSettings>,
 }
 
@@ -362,7 +362,7 @@ impl Settings {
         mistakes.unless(config)
     }
 
-    /// How long deleted tables are kept, in ticks.
+    /// Returns how long deleted tables are kept, in ticks.
     fn kept(&self) -> Result<i64, ConfigError> {
         match self.keep_deleted.trim() {
             "0" | "" => Ok(0),
@@ -410,7 +410,7 @@ pub(crate) fn address(text: &str) -> Option<SocketAddr> {
     text.to_socket_addrs().ok().and_then(|mut found| found.next())
 }
 
-/// Refuses one port for both listeners.
+/// Refuses the same port for both listeners.
 fn check_admin_port(listen: SocketAddr, admin: Option<&AdminAddress>) -> Result<(), ConfigError> {
     match admin {
         Some(admin) if admin.is_chosen && collide(listen, admin.listen) => {
@@ -420,13 +420,13 @@ fn check_admin_port(listen: SocketAddr, admin: Option<&AdminAddress>) -> Result<
     }
 }
 
-/// Whether two listeners would conflict.
+/// Returns whether two listeners would conflict.
 fn collide(one: SocketAddr, other: SocketAddr) -> bool {
     let is_everywhere = one.ip().is_unspecified() || other.ip().is_unspecified();
     one.port() == other.port() && one.port() != 0 && (one.ip() == other.ip() || is_everywhere)
 }
 
-/// Whether a text can be a host name in a `Host` header.
+/// Returns whether a text can be a host name in a `Host` header.
 fn is_host_name(text: &str) -> bool {
     let is_label = |label: &str| {
         !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
@@ -434,7 +434,7 @@ fn is_host_name(text: &str) -> bool {
     text.split('.').all(is_label)
 }
 
-/// Whether a text is a URL with a host and one of these schemes.
+/// Returns whether a text is a URL with a host and one of these schemes.
 fn is_address(text: &str, schemes: &[&str]) -> bool {
     let named = text.parse::<Uri>().ok().filter(|uri| uri.host().is_some_and(|host| !host.is_empty()));
     named.is_some_and(|uri| uri.scheme_str().is_some_and(|scheme| schemes.contains(&scheme)))

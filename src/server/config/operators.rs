@@ -9,14 +9,14 @@ use crate::observe::trace::TraceSettings;
 use crate::protocol::codec::uri::percent_decode;
 use crate::server::admin::{AdminToken, ConsoleMode};
 
-/// Where the admin listener is unless a setting says otherwise.
+/// The default address of the admin listener.
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 10_003));
 
 /// The settings of the admin listener.
 #[derive(Debug, Clone)]
 pub(crate) struct AdminAddress {
     pub listen: SocketAddr,
-    /// Whether the operator chose the address. Otherwise the server takes another port if this one is in use.
+    /// Whether the operator chose the address. Otherwise the server takes a different port if this one is in use.
     pub is_chosen: bool,
     /// Always set if other machines can reach the address.
     pub token: Option<AdminToken>,
@@ -41,7 +41,7 @@ impl Settings {
         let headers = pairs.map(|pair| {
             let (name, value) = pair.split_once('=')?;
             let (name, value) = (name.trim(), percent_decode(value.trim())?);
-            // With an invalid header, every batch of traces would fail.
+            // An invalid header would make every batch of traces fail.
             HeaderName::from_bytes(name.as_bytes()).ok()?;
             HeaderValue::from_str(&value).ok()?;
             Some((name.to_owned(), value.into_owned()))
@@ -77,7 +77,7 @@ impl Settings {
 
     fn admin_token(&self, is_chosen: bool) -> Result<Option<AdminToken>, ConfigError> {
         let given = secret("--admin-token", &self.admin_token, &self.admin_token_file)?;
-        // A blank token beside an address is a mistake: the operator meant to protect the listener.
+        // A blank token with an address is a mistake, because the operator intended to protect the listener.
         let is_blank = given.is_none() && (self.admin_token.is_some() || self.admin_token_file.is_some());
         match given.map(|text| AdminToken::new(&text)) {
             Some(Some(token)) => Ok(Some(token)),

@@ -1,12 +1,12 @@
-//! Secrets, given in place or in files.
+//! Secrets, given inline or in files.
 
 use std::path::PathBuf;
 
 use super::ConfigError;
 use crate::server::file::read_text;
 
-/// Returns a secret that is given in place or in a file. A blank text in place counts as `None`,
-/// which some callers refuse.
+/// Returns a secret that is given inline or in a file. A blank inline value counts as `None`, which some
+/// callers refuse.
 pub(crate) fn secret(
     flag: &'static str,
     value: &Option<String>,
@@ -21,7 +21,7 @@ pub(crate) fn secret(
     };
     let wrong = |reason: String| ConfigError::File { flag, path: path.clone(), reason };
     let text = text.map_err(|error| wrong(error.to_string()))?;
-    // An empty file must not count as absent: the development account would be served.
+    // An empty file must not count as missing, because then the development account would be served.
     if text.trim().is_empty() {
         return Err(wrong("the file is empty".into()));
     }

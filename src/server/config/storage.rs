@@ -77,7 +77,7 @@ pub(crate) struct StorageSettings {
     pub sqlite_map_mib: u32,
 }
 
-/// Where entities are kept.
+/// The database that stores the entities.
 #[derive(Debug, Clone)]
 pub(crate) enum Database {
     Sqlite(SqliteOptions),
@@ -89,14 +89,14 @@ pub(crate) enum Database {
 }
 
 impl DatabaseSettings {
-    /// Reads the settings; `None` after a mistake, which is recorded.
+    /// Reads the settings. Records a mistake and returns `None`.
     pub(crate) fn read(&self, mistakes: &mut Mistakes) -> Option<Database> {
         StorageSettings::new(self.clone(), DEFAULT_MAX_CONNECTIONS, MAX_MAP_MIB).read(mistakes)
     }
 }
 
 impl StorageSettings {
-    /// Reads the settings; `None` after a mistake, which is recorded.
+    /// Reads the settings. Records a mistake and returns `None`.
     pub(crate) fn read(&self, mistakes: &mut Mistakes) -> Option<Database> {
         let DatabaseSettings { url, migrate_url, migrate_url_file, .. } = &self.database;
         let secrets = [
@@ -114,9 +114,9 @@ impl StorageSettings {
         mistakes.note(self.database(&url, migrate_url, secondary.as_deref()))
     }
 
-    /// Returns the database of a URL, with the default limits.
+    /// Returns the database at a URL, with the default limits.
     pub(crate) fn of_url(url: &str) -> Result<Database, String> {
-        // The map counts as memory of the process, and copies read everything once.
+        // The memory map counts as memory of the process, and copies read everything only once.
         let settings = Self::with_limits(url, DEFAULT_MAX_CONNECTIONS, 0);
         settings.database(url, None, None).map_err(|error| error.to_string())
     }
@@ -172,7 +172,7 @@ impl StorageSettings {
     }
 }
 
-/// Says what is wrong with a database URL, and repeats the URL if it can have no password.
+/// Describes the mistake in a database URL. Repeats the URL only if it cannot contain a password.
 fn database_url_mistake(url: &str) -> ConfigError {
     let shown = if url.contains('@') { "" } else { url.trim() };
     let reason = if let Some(rest) = url.strip_prefix("sqlite:") {
@@ -198,7 +198,7 @@ fn is_postgres(url: &str) -> bool {
 }
 
 impl Database {
-    /// Whether the database is in memory, so that it is lost with the process.
+    /// Returns whether the database is in memory, so that its contents end with the process.
     pub(crate) fn is_in_memory(&self) -> bool {
         matches!(self, Database::Sqlite(options) if options.location == Location::Memory)
     }
@@ -225,7 +225,7 @@ impl Database {
     }
 }
 
-/// Returns the URLs of a PostgreSQL without their passwords and parameters, for messages.
+/// Returns PostgreSQL URLs without their passwords and parameters, for messages.
 pub(crate) fn display_postgres(options: &PgOptions) -> String {
     options.urls().into_iter().map(without_password).collect::<Vec<_>>().join(",")
 }

@@ -31,7 +31,7 @@ pub(crate) struct TrustSettings {
 }
 
 impl TrustSettings {
-    /// Reads the settings; `None` without an issuer.
+    /// Reads the settings. Returns `None` without an issuer.
     ///
     /// # Errors
     /// [`ConfigError::Issuer`], [`ConfigError::Roles`].
@@ -42,7 +42,7 @@ impl TrustSettings {
         let schemes: &[&str] = if self.oidc_over_http { &["https", "http"] } else { &["https"] };
         let has_user =
             issuer.parse::<Uri>().is_ok_and(|uri| uri.authority().is_some_and(|a| a.as_str().contains('@')));
-        // A password there would be in the log.
+        // A password in the URL would appear in the log.
         if !is_address(issuer, schemes) || has_user {
             return Err(ConfigError::Issuer);
         }

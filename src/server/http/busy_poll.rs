@@ -1,11 +1,10 @@
-//! Busy-poll: a worker thread with a single client polls instead of sleeping between its events,
-//! because waking a thread takes longer than a point read. It uses up to one processor while that
-//! client keeps sending, and nothing once requests of several clients overlap or none arrives for a
-//! moment.
+//! Busy-polling: a worker thread with a single client polls instead of sleeping between events, because
+//! waking a thread takes longer than a point read. Polling uses up to one core while the client keeps
+//! sending. It stops as soon as requests of several clients overlap or no request arrives for a moment.
 //!
-//! In a paired run of the plain build with and without it, a single client made 1.70 times as many
-//! point reads on SQLite and 1.22 times as many on PostgreSQL, for 0.96 and 1.33 times the processor
-//! time of a request (3 turns). `ROWHOUSE_BUSY_POLL=false` turns it off.
+//! In a paired run of the plain build with and without busy-polling, a single client made 1.70 times as many
+//! point reads on SQLite and 1.22 times as many on PostgreSQL, for 0.96 and 1.33 times the CPU time of a
+//! request (3 turns). `ROWHOUSE_BUSY_POLL=false` turns it off.
 
 use std::cell::Cell;
 use std::ptr;
@@ -14,13 +13,12 @@ use std::time::{Duration, Instant};
 
 use actix_web::rt::spawn;
 
-/// How long to poll for the next event: longer than a point read takes, shorter than a synced
-/// write.
+/// How long to poll for the next event: longer than a point read, but shorter than a synced write.
 const POLL_TIME: Duration = Duration::from_micros(120);
-/// Requests in a row, without overlap, before a thread polls.
+/// Number of consecutive requests without overlap after which a thread polls.
 const LONE_REQUESTS: u32 = 64;
 
-/// The thread of the last request.
+/// The thread that received the last request.
 static LAST_THREAD: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -29,19 +27,19 @@ thread_local! {
     };
 }
 
-/// The requests of a thread.
+/// The request counts of a thread.
 struct Poller {
     in_flight: Cell<u32>,
-    /// Requests in a row, up to [`LONE_REQUESTS`].
+    /// Number of consecutive requests without overlap, up to [`LONE_REQUESTS`].
     lone: Cell<u32>,
-    /// When the thread stops polling, if it polls.
+    /// The end of polling, if the thread polls.
     poll_until: Cell<Option<Instant>>,
 }
 
 /// A request in flight.
 pub(crate) struct InFlight(());
 
-/// Counts a request, and polls if a single client is active.
+/// Counts a request, and starts to poll if a single client is active.
 pub(crate) fn begin() -> InFlight {
     POLLER.with(|poller| {
         poller.in_flight.set(poller.in_flight.get() + 1);
@@ -66,7 +64,7 @@ impl Drop for InFlight {
     }
 }
 
-/// Whether this thread also had the request before this one.
+/// Returns whether this thread also received the previous request.
 fn had_last_request(poller: &Poller) -> bool {
     let id = ptr::from_ref(poller).addr();
     let is_last = LAST_THREAD.load(Ordering::Relaxed) == id;
@@ -85,7 +83,7 @@ impl Poller {
         }
     }
 
-    /// Whether to go on polling; resets the count if nothing arrived in time.
+    /// Returns whether to continue polling. Resets the count if nothing arrived in time.
     fn is_polling(&self, now: Instant) -> bool {
         let Some(until) = self.poll_until.get() else { return false };
         if now < until {
@@ -117,7 +115,7 @@ mod tests {
 
     #[actix_web::test]
     async fn a_thread_polls_for_a_single_client_until_nothing_comes() {
-        // Other tests have threads of their own, and may be asked between two of these.
+        // Other tests run on separate threads, and may send a request between two of these.
         while !is_polling() {
             drop(begin());
         }

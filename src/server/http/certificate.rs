@@ -1,4 +1,4 @@
-//! The period in which a certificate is valid.
+//! The validity period of a certificate.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -8,17 +8,17 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
 
-/// A certificate that ends within this time needs to be renewed.
+/// Remaining validity below which a certificate needs to be renewed.
 const RENEWAL: Duration = Duration::from_hours(14 * 24);
 
-/// The period in which a certificate is valid.
+/// The validity period of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Validity {
     begin: SystemTime,
     end: SystemTime,
 }
 
-/// Why clients refuse a certificate, or soon will.
+/// The reason why clients refuse a certificate, or soon will.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ValidityProblem {
     NotYet(SystemTime),
@@ -27,7 +27,7 @@ pub(crate) enum ValidityProblem {
 }
 
 impl Validity {
-    /// Reads the period; `None` if this is not an X.509 certificate.
+    /// Reads the period. Returns `None` if this is not an X.509 certificate.
     pub(crate) fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let certificate = Certificate::from_der(certificate).ok()?;
         let validity = certificate.tbs_certificate().validity();
@@ -47,7 +47,7 @@ impl Validity {
         }
     }
 
-    /// The end of the period, in seconds since 1970.
+    /// Returns the end of the period, in seconds since 1970.
     pub(crate) fn end_seconds(self) -> i64 {
         self.end.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
     }

@@ -8,10 +8,10 @@ use actix_web::rt::net::TcpStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
 
-/// Bytes of a limited send buffer.
+/// Size of a limited send buffer in bytes.
 const SEND_BUFFER: usize = 64 * 1024;
 
-/// A connection of either kind.
+/// A plain or encrypted connection.
 pub(crate) enum Connection {
     Plain(TcpStream),
     Encrypted(Box<TlsStream<TcpStream>>),
@@ -19,7 +19,7 @@ pub(crate) enum Connection {
 
 /// A connection whose send buffer can be limited.
 pub(crate) trait SendBuffer {
-    /// Limits the bytes of answers that the system holds for a client that does not take them.
+    /// Limits the number of response bytes that the system buffers for a client that does not read them.
     fn limit_send_buffer(&self);
 }
 

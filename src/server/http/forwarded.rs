@@ -1,8 +1,8 @@
-//! The client's address and scheme as trusted proxies report them.
+//! The client's address and scheme, as reported by trusted proxies.
 //!
-//! Only `X-Forwarded-For` and `X-Forwarded-Proto` are read. Proxies pass on headers that they do
-//! not know, so a header that the operator's proxy does not set, as most do not set `Forwarded`,
-//! would come from the client itself.
+//! Only `X-Forwarded-For` and `X-Forwarded-Proto` are read. Proxies pass on headers that they do not know. If
+//! the operator's proxy does not set a header, as most do not set `Forwarded`, the header would come from the
+//! client itself.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -18,7 +18,7 @@ pub(crate) struct Proxies(Vec<IpNet>);
 const MAX_RANGES: usize = 256;
 
 impl Proxies {
-    /// Reads addresses and ranges (`10.0.0.0/8`); blank ones are skipped.
+    /// Parses addresses and ranges (`10.0.0.0/8`), and skips blank ones.
     pub(crate) fn parse(given: &[String]) -> Result<Self, String> {
         let given: Vec<&str> = given.iter().map(|text| text.trim()).filter(|text| !text.is_empty()).collect();
         if given.len() > MAX_RANGES {
@@ -32,8 +32,8 @@ impl Proxies {
         self.0.iter().any(|range| range.contains(&address))
     }
 
-    /// Replaces what the connection says by what a trusted proxy reports about its client. What the
-    /// proxy omits or sends in an unknown form is unknown: no address, and not encrypted.
+    /// Replaces the facts of the connection with the report of a trusted proxy about its client. Facts that
+    /// the proxy omits or sends in an unknown form count as unknown: no address, and not encrypted.
     pub(crate) fn look_behind(&self, head: &mut Head<'_>) {
         if head.peer.is_some_and(|peer| self.trust(peer)) {
             head.peer = self.client(head);
@@ -41,7 +41,7 @@ impl Proxies {
         }
     }
 
-    /// Returns the last address before the chain of trusted ones; the first of all if every one is
+    /// Returns the last address before the chain of trusted addresses, or the first address if all are
     /// trusted.
     fn client(&self, head: &Head<'_>) -> Option<IpAddr> {
         let lines: Vec<&str> = head.all("x-forwarded-for").collect();
@@ -57,7 +57,7 @@ impl Proxies {
     }
 }
 
-/// Whether each proxy of the chain was reached by HTTPS.
+/// Returns whether every proxy in the chain was reached over HTTPS.
 fn is_https(head: &Head<'_>) -> bool {
     let mut said = head.all("x-forwarded-proto").flat_map(|line| line.split(',')).peekable();
     said.peek().is_some() && said.all(|scheme| scheme.trim().eq_ignore_ascii_case("https"))
@@ -72,8 +72,7 @@ fn range(text: &str) -> Result<IpNet, String> {
     }
 }
 
-/// Turns a range of IPv4 addresses that is written as IPv6 into its IPv4 form, in which addresses
-/// are compared.
+/// Converts an IPv4 range in IPv6 notation to its IPv4 form, in which addresses are compared.
 fn as_seen(range: IpNet) -> IpNet {
     let mapped = || {
         let prefix = range.prefix_len().checked_sub(96)?;
@@ -88,7 +87,7 @@ fn as_seen(range: IpNet) -> IpNet {
     }
 }
 
-/// Reads an address, which some proxies print with the client's port.
+/// Parses an address, to which some proxies append the client's port.
 fn address(text: &str) -> Option<IpAddr> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     let with_port = || text.parse::<SocketAddr>().map(|address| address.ip());
@@ -103,7 +102,7 @@ mod tests {
         Proxies::parse(&given.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
     }
 
-    /// Address and encryption of a request over an encrypted connection.
+    /// Returns the address and encryption of a request over an encrypted connection.
     fn seen(peer: &str, headers: &[(&'static str, &'static str)]) -> (String, bool) {
         let mut head = Head {
             headers: headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
@@ -124,7 +123,7 @@ mod tests {
             ("10.0.0.1", &["1.2.3.4"], "1.2.3.4"),
             ("::ffff:10.0.0.1", &["1.2.3.4"], "1.2.3.4"),
             ("2001:db8::1", &["2001:db9::5"], "2001:db9::5"),
-            // What the client itself has written stands further to the left.
+            // The client's own entries are further to the left.
             ("10.0.0.1", &["5.5.5.5, 1.2.3.4"], "1.2.3.4"),
             ("10.0.0.1", &["5.5.5.5", "1.2.3.4,10.0.0.2 , 192.0.2.7"], "1.2.3.4"),
             ("10.0.0.1", &["5.5.5.5", "1.2.3.4", "::ffff:10.9.9.9"], "1.2.3.4"),
@@ -133,7 +132,7 @@ mod tests {
             ("10.0.0.1", &["1.2.3.4:5678"], "1.2.3.4"),
             ("10.0.0.1", &["[2001:db9::5]:443"], "2001:db9::5"),
             ("10.0.0.1", &["[2001:db9::5]"], "2001:db9::5"),
-            // Unknown, and so nobody's.
+            // Unknown addresses.
             ("10.0.0.1", &[], ""),
             ("10.0.0.1", &[""], ""),
             ("10.0.0.1", &["1.2.3.4, "], ""),
@@ -166,7 +165,7 @@ mod tests {
             let headers: Vec<_> = said.iter().map(|value| (PROTO, *value)).collect();
             assert_eq!(seen("10.0.0.1", &headers).1, secure, "{said:?}");
         }
-        // Others are judged by their connection, which is encrypted here.
+        // The encryption of other requests is that of their connection, which is encrypted here.
         assert!(seen("203.0.113.9", &[(PROTO, "http")]).1);
         assert!(!seen("10.0.0.1", &[("forwarded", "for=1.2.3.4;proto=https")]).1);
     }

@@ -1,7 +1,7 @@
-//! From a listening socket to the handler of requests.
+//! Connects a listening socket to the request handler.
 //!
-//! actix's `HttpServer` does the same, but cannot wrap the connections below HTTP, as
-//! [`workarounds`](super::workarounds) has to.
+//! actix's `HttpServer` does the same, but cannot wrap the connections below HTTP, as the
+//! [`workarounds`](super::workarounds) require.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -26,16 +26,16 @@ use super::tls::Tls;
 use super::workarounds::{HeaderCase, OneAtATime, PeerTimeout, Turn, app_config};
 use crate::service::{Limits, MAX_OPERATION_TIME};
 
-/// What actix serves HTTP on.
+/// The connection type on which actix serves HTTP.
 type ServedConnection = OneAtATime<HeaderCase<PeerTimeout<Connection>>>;
 
-/// Maximum time between two writes on a connection, besides those for a head and a body: for the pause between
-/// two requests, and for an operation, which tests may delay by as long.
+/// Maximum time between two writes on a connection, in addition to the time for a head and a body. It covers
+/// the pause between two requests, and an operation, which tests may delay by the same time.
 const SILENCE: Duration = KEEP_ALIVE.saturating_add(MAX_OPERATION_TIME.saturating_mul(2));
-/// Maximum connections that wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// Replaces the unspecified address, which means all addresses of the machine, by the loopback
+/// Replaces the unspecified address, which stands for all addresses of the machine, with the loopback
 /// address.
 pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
@@ -51,31 +51,31 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     accept(reserve(address)?)
 }
 
-/// Accepts connections on an address that was reserved. Only within a runtime.
+/// Accepts connections on a reserved address. Must be called within a runtime.
 pub(crate) fn accept(socket: TcpSocket) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)?.into_std()
 }
 
-/// Reserves an address; connections are refused until [`accept`].
+/// Reserves an address. Connections are refused until [`accept`].
 pub(crate) fn reserve(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A restart must not wait for earlier connections to time out.
+    // A restart must not wait until earlier connections time out.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     Ok(socket)
 }
 
-/// A socket that is to be served.
+/// A socket to serve.
 pub(crate) struct Listening {
     pub server: ServerBuilder,
     pub listener: TcpListener,
-    /// What connections are encrypted with, if they are.
+    /// The TLS state, if connections are encrypted.
     pub tls: Option<Arc<Tls>>,
     pub limits: Limits,
 }
 
-/// Serves a socket over HTTP/1.1. `configure` names the handler. `enter` is called for each new connection, and what
-/// it returns is kept until the connection ends.
+/// Serves a socket over HTTP/1.1. `configure` sets the handler. `enter` is called for each new connection,
+/// and its result is kept until the connection ends.
 pub(crate) fn listen<C, E, G>(listening: Listening, configure: C, enter: E) -> io::Result<ServerBuilder>
 where
     C: Fn(&mut ServiceConfig) + Clone + Send + 'static,
@@ -137,7 +137,7 @@ where
     H: Service<(ServedConnection, Protocol, Option<SocketAddr>), Response = (), Error = DispatchError>,
 {
     let peer = connection.peer_addr().ok();
-    // The end of an answer must not wait until the client acknowledges its beginning.
+    // The end of a response must not wait until the client acknowledges the beginning.
     connection.set_nodelay(true)?;
     let connection = match tls {
         None => Connection::Plain(connection),

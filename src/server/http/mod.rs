@@ -1,4 +1,4 @@
-//! The service over HTTP: connections, encryption, and actix requests in, responses out.
+//! Serves requests over HTTP: connections, encryption, and the conversion of actix requests and responses.
 
 mod busy_poll;
 mod certificate;

@@ -15,26 +15,26 @@ use crate::error::{Code, Result};
 use crate::protocol::request::Head;
 use crate::service::{Body, BodyMemory, MAX_BODY, ReceiveBody, Share};
 
-/// Bytes of a body that are allocated before they arrive, and not counted: requests of usual size
-/// proceed even if others have taken all memory.
+/// Bytes of a body that are allocated before they arrive, and not counted. Requests of usual size proceed
+/// even if others have taken all the memory.
 const FREE_ROOM: usize = 64 * 1024;
 
-/// The body of a request while it is received.
+/// The body of a request while it is being received.
 pub(crate) struct Incoming<'t> {
     payload: Payload,
-    /// The connection that it arrives on.
+    /// The turn of the connection on which the body arrives.
     turn: &'t Turn,
     /// Whether a chunked body has not been read to its end.
     is_unread: bool,
 }
 
 impl<'t> Incoming<'t> {
-    /// Nothing of it has been read.
+    /// Wraps a body of which nothing has been read.
     pub(crate) fn new(payload: Payload, head: &Head<'_>, turn: &'t Turn) -> Self {
         Self { payload, turn, is_unread: is_endless(head) || head.header("transfer-encoding").is_some() }
     }
 
-    /// Returns the response; the connection closes after it if the body was not read.
+    /// Returns the response. The connection closes after it if the body was not read.
     pub(crate) fn close(self, response: HttpResponse) -> HttpResponse {
         if self.is_unread {
             return response.map_body(|_, answer| close_after(answer, self.payload));
@@ -44,7 +44,7 @@ impl<'t> Incoming<'t> {
 }
 
 impl ReceiveBody for Incoming<'_> {
-    /// Refuses a body while it streams if it is too long, takes too long, or finds no memory.
+    /// Receives the body. Refuses it mid-stream if it is too long, takes too long, or exceeds the free memory.
     async fn receive<'m>(
         &mut self,
         head: &Head<'_>,
@@ -52,7 +52,7 @@ impl ReceiveBody for Incoming<'_> {
         within: Duration,
     ) -> Result<Body<'m>> {
         let mut share = memory.share();
-        // Nothing can have been done before the whole body was received.
+        // Nothing has been done before the whole body is received.
         let bytes = tokio::time::timeout(within, read_body(head, self, &mut share))
             .await
             .map_err(|_| Code::RequestTimedOut)??;
@@ -73,7 +73,7 @@ async fn read_body(head: &Head<'_>, body: &mut Incoming<'_>, share: &mut Share<'
     let Some(first) = next_piece(body, left(0)).await? else { return Ok(Bytes::new()) };
     share.grow_to(first.len().saturating_sub(FREE_ROOM)).await?;
     let Some(mut piece) = next_piece(body, left(first.len())).await? else { return limited(first) };
-    // A declared length is no reason to allocate megabytes.
+    // A declared length does not justify allocating megabytes.
     let room = declared.map_or(0, |length| length as usize).min(FREE_ROOM);
     let room = room.max(first.len() + piece.len());
     share.grow_to(room.saturating_sub(FREE_ROOM)).await?;
@@ -97,8 +97,8 @@ async fn read_body(head: &Head<'_>, body: &mut Incoming<'_>, share: &mut Share<'
     }
 }
 
-/// Returns the capacity for a body of which this much has arrived: the declared length, but at most
-/// four times what has arrived.
+/// Returns the capacity for a body of which `length` bytes have arrived: the declared length, but at most
+/// four times the bytes that have arrived.
 fn room_for(length: usize, declared: Option<u64>) -> usize {
     match declared.and_then(|declared| usize::try_from(declared).ok()) {
         Some(declared) if declared >= length => declared.min(4 * length),
@@ -106,7 +106,7 @@ fn room_for(length: usize, declared: Option<u64>) -> usize {
     }
 }
 
-/// Waits for more of a body, of which this many bytes are left.
+/// Waits for more of a body, of which `left` bytes are missing.
 async fn next_piece(body: &mut Incoming<'_>, left: Option<u64>) -> Result<Option<Bytes>> {
     match body.turn.receive(left, body.payload.next()).await {
         None => Ok(None),
@@ -119,13 +119,12 @@ fn limited(body: Bytes) -> Result<Bytes> {
     if body.len() > MAX_BODY { Err(Code::RequestBodyTooLarge.into()) } else { Ok(body) }
 }
 
-/// Converts the head of a request, with the client's address from the connection or from a trusted
-/// proxy.
+/// Converts the head of a request. The client's address comes from the connection or from a trusted proxy.
 pub(crate) fn head_of<'a>(http: &'a HttpRequest, proxies: &Proxies) -> Head<'a> {
     let uri = http.uri();
     let mut headers = Vec::with_capacity(http.headers().len() + 1);
     headers.extend(http.headers().iter().map(|(name, value)| (name.as_str().into(), text_of(value))));
-    // The host of an absolute target replaces the header.
+    // The host of an absolute target replaces the Host header.
     if let Some(authority) = uri.authority().filter(|_| http.method() != Method::CONNECT) {
         headers.retain(|(name, _): &(Cow<'_, str>, _)| name != "host");
         headers.push(("host".into(), authority.as_str().into()));
@@ -142,8 +141,8 @@ pub(crate) fn head_of<'a>(http: &'a HttpRequest, proxies: &Proxies) -> Head<'a> 
     head
 }
 
-/// Returns a header's value; bytes that are not UTF-8 are taken as Latin-1, so that they cannot
-/// match anything by accident.
+/// Returns a header's value. Bytes that are not UTF-8 are decoded as Latin-1, so that they cannot match
+/// anything by accident.
 fn text_of(value: &HeaderValue) -> Cow<'_, str> {
     match std::str::from_utf8(value.as_bytes()) {
         Ok(text) => text.into(),

@@ -1,4 +1,4 @@
-//! Converts answers to actix responses, with the headers that all of them carry (protocol §2.2).
+//! Converts responses of the service to actix responses, and adds the common headers (protocol §2.2).
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use crate::protocol::request::Head;
 use crate::protocol::request::head::DEFAULT;
 use crate::service::{Answer, CorsHeaders, Served, XML, cors_headers};
 
-/// Maximum characters of a client request id that are echoed.
+/// Maximum length of a client request id that is echoed.
 const MAX_CLIENT_REQUEST_ID: usize = 1024;
 
 const SERVER: &str = concat!("Windows-Azure-Table/1.0 Rowhouse/", env!("CARGO_PKG_VERSION"));
@@ -22,7 +22,7 @@ const REQUEST_ID: &str = "x-ms-request-id";
 const CLIENT_REQUEST_ID: &str = "x-ms-client-request-id";
 const VERSION: &str = "x-ms-version";
 
-/// Converts an answer.
+/// Converts a response.
 pub(crate) fn respond(served: Served, head: &Head<'_>) -> HttpResponse {
     let Served { answer, cors_rules, request_id } = served;
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -54,7 +54,7 @@ pub(crate) fn respond(served: Served, head: &Head<'_>) -> HttpResponse {
     let version = version.as_ref().map_or(DEFAULT, |version| version.echo());
     insert(headers, VERSION, if version == DEFAULT { DEFAULT.into() } else { version.to_owned().into() });
     insert(headers, "Server", SERVER.into());
-    // Other bytes than ASCII would not come back as they were sent.
+    // Bytes other than ASCII would not be echoed unchanged.
     let is_sound = |id: &&str| id.is_ascii() && id.len() <= MAX_CLIENT_REQUEST_ID;
     if let Some(id) = head.header(CLIENT_REQUEST_ID).filter(is_sound) {
         insert(headers, CLIENT_REQUEST_ID, id.to_owned().into());
@@ -62,7 +62,7 @@ pub(crate) fn respond(served: Served, head: &Head<'_>) -> HttpResponse {
     response
 }
 
-/// Returns the names of all headers of an answer; as recorded, without the type of an XML document.
+/// Returns the names of all headers in a response, without the type of an XML document, as recorded.
 fn names_sent<'a>(answer: &'a Answer, head: &Head<'_>) -> Vec<&'a str> {
     let client_id = head.header(CLIENT_REQUEST_ID).map(|_| CLIENT_REQUEST_ID);
     [REQUEST_ID]
@@ -74,7 +74,7 @@ fn names_sent<'a>(answer: &'a Answer, head: &Head<'_>) -> Vec<&'a str> {
         .collect()
 }
 
-/// Adds a header. An invalid value is left out rather than altered.
+/// Adds a header. An invalid value is omitted rather than altered.
 fn insert(headers: &mut HeaderMap, name: &'static str, value: Cow<'static, str>) {
     let value = HeaderValue::from_maybe_shared(match value {
         Cow::Borrowed(text) => Bytes::from_static(text.as_bytes()),
@@ -87,7 +87,7 @@ fn insert(headers: &mut HeaderMap, name: &'static str, value: Cow<'static, str>)
     }
 }
 
-/// The names of most answers are static, and need no parsing.
+/// Returns a header name. Most names are static and need no parsing.
 fn name_of(name: &str) -> Option<HeaderName> {
     const REQUEST_ID_NAME: HeaderName = HeaderName::from_static(REQUEST_ID);
     const CLIENT_REQUEST_ID_NAME: HeaderName = HeaderName::from_static(CLIENT_REQUEST_ID);

@@ -1,4 +1,4 @@
-//! The handler of all requests: from actix to the service and back.
+//! The handler of all requests, which connects actix to the service.
 
 use actix_http::ConnectionType;
 use actix_web::web::{self, Data, Payload, ServiceConfig};
@@ -13,14 +13,14 @@ use super::workarounds::Turn;
 use crate::service::Service;
 use std::sync::Arc;
 
-/// The service, and the settings of connections.
+/// The service, and the settings of its connections.
 pub(crate) struct Edge {
     pub service: Arc<Service>,
     /// Proxies whose reports about clients are trusted.
     pub proxies: Proxies,
     /// Whether worker threads busy-poll for a single client.
     pub busy_poll: bool,
-    /// Changes once, when clients are to connect elsewhere.
+    /// Changes once, when clients should connect elsewhere.
     pub draining: watch::Receiver<()>,
 }
 
@@ -30,7 +30,7 @@ impl Edge {
     }
 }
 
-/// Has all requests answered by the service.
+/// Routes all requests to the service.
 pub(crate) fn configure(app: &mut ServiceConfig, edge: Data<Edge>) {
     app.app_data(edge).default_service(web::to(serve));
 }
@@ -58,8 +58,8 @@ mod tests {
         std::mem::size_of::<F>()
     }
 
-    /// Futures are copied several times on the way to where they run, with all
-    /// that they may ever hold: what is large and rare is to be boxed.
+    /// A future is copied several times on the way to where it runs, with all the state that it may ever
+    /// hold. Large and rare state must be boxed.
     #[test]
     fn what_waits_for_an_answer_is_small() {
         let size = size(serve);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How long a connection may be idle. Longer than in common load balancers, so that they close
+/// How long a connection may be idle. The time is longer than in common load balancers, so that they close
 /// first.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(75);
 /// How long a client may take to close its side.

@@ -1,4 +1,4 @@
-//! TLS: certificates, and their reload while the server runs.
+//! TLS certificates, which are reloaded while the server runs.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -22,15 +22,15 @@ use super::certificate::{Validity, ValidityProblem};
 use crate::observe::metrics::METRICS;
 use crate::server::file::read_bytes;
 
-/// Timeout of a handshake.
+/// Timeout of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval between two checks of the files.
 const LOOK: Duration = Duration::from_secs(2);
-/// The protocol that is offered to clients (ALPN).
+/// The protocol that ALPN offers to clients.
 const HTTP_1: &[u8] = b"http/1.1";
 /// The first byte of a TLS connection: a handshake record.
 const HANDSHAKE: u8 = 22;
-/// The answer to plain HTTP.
+/// The response to plain HTTP.
 const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 29\r\n\
                        Connection: close\r\n\r\nThis port speaks HTTPS only.\n";
 
@@ -41,7 +41,7 @@ pub(crate) struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// Why the files cannot be used.
+/// The reason why the files cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsError {
     #[error("{0}: {1}")]
@@ -61,7 +61,7 @@ pub(crate) struct Tls {
     files: TlsFiles,
     current: Arc<Current>,
     acceptor: TlsAcceptor,
-    /// The stamp of the files before they were read.
+    /// The stamp of the files, taken before they were read.
     first: Stamp,
 }
 
@@ -75,14 +75,14 @@ impl ResolvesServerCert for Current {
     }
 }
 
-/// What changes when the files change: number, time of the change in nanoseconds, and length.
+/// A stamp that changes with the files: inode, change time (ctime) in nanoseconds, and length.
 type Stamp = [Option<(u64, i128, u64)>; 2];
 
-/// What is known of the files.
+/// The stamps of the files at the last checks.
 struct Followed {
-    /// The stamp of those in use.
+    /// The stamp of the files in use.
     used: Stamp,
-    /// The stamp of those that were reported to be of no use.
+    /// The stamp of the unusable files that were reported.
     reported: Stamp,
 }
 
@@ -137,13 +137,13 @@ impl Tls {
         Ok(Self { files, current, acceptor: Arc::new(config).into(), first })
     }
 
-    /// Returns the period in which the certificate in use is valid.
+    /// Returns the validity period of the certificate in use.
     pub(crate) fn validity(&self) -> Option<Validity> {
         let current = self.current.0.read().unwrap_or_else(PoisonError::into_inner);
         current.cert.first().and_then(Validity::of)
     }
 
-    /// Exports the end of the period, and logs a problem with it that was not logged before.
+    /// Exports the end of the validity period, and logs a problem with it that was not logged before.
     fn watch_validity(&self, known: &mut Option<ValidityProblem>) {
         let Some(validity) = self.validity() else { return };
         METRICS.tls.certificate_end.set(validity.end_seconds());
@@ -157,8 +157,8 @@ impl Tls {
         *known = problem;
     }
 
-    /// Reloads changed files, as long as the server runs. Files that cannot be used change nothing, and are
-    /// tried again; the log says so once for each change.
+    /// Reloads changed files while the server runs. Unusable files change nothing and are tried again; the
+    /// log reports them once for each change.
     pub(crate) async fn follow(&self) {
         let mut followed = Followed { used: self.first, reported: self.first };
         let mut problem = None;
@@ -196,7 +196,7 @@ impl Tls {
     /// Encrypts a connection.
     ///
     /// # Errors
-    /// Those of the handshake; plain HTTP is answered with 400.
+    /// Those of the handshake. Plain HTTP is answered with 400.
     pub(crate) async fn accept(&self, connection: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let done = timeout(HANDSHAKE_TIMEOUT, self.shake_hands(connection)).await;
         let done = done.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
@@ -223,7 +223,7 @@ impl Tls {
     }
 }
 
-/// Reads what the client still sends; otherwise closing could discard the answer.
+/// Reads the client's remaining bytes; otherwise closing could discard the response.
 async fn drain(connection: &mut TcpStream) -> io::Result<()> {
     let mut rest = [0; 4096];
     for _ in 0..64 {
@@ -260,7 +260,7 @@ mod tests {
         tls.look(&mut followed).await;
         assert_eq!((shown(), followed.used), (first, tls.first));
         std::fs::copy(&certificate, &own).unwrap();
-        // As if nothing had changed but who may read them.
+        // As if only the permissions of the files had changed.
         followed.reported = tls.files.stamp();
         tls.look(&mut followed).await;
         assert_ne!(shown(), first);

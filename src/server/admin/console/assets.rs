@@ -1,4 +1,4 @@
-//! The files of the page, built into the program from the folder `console`.
+//! The files of the console page, built into the program from the folder `console`.
 
 use actix_web::http::header;
 use rust_embed::{EmbeddedFile, RustEmbed};
@@ -10,27 +10,26 @@ use crate::server::admin::reply::{Outcome, Refusal, Reply};
 #[folder = "console/"]
 struct ConsoleFiles;
 
-/// The level of compression: little work for each file.
+/// The compression level: little CPU time for each file.
 const LEVEL: i32 = 3;
-/// The document that `/console/` answers with.
+/// The document that `/console/` returns.
 const PAGE: &str = "index.html";
 
-/// What the page may load and do: its own files and requests to this listener, nothing inline, and
-/// nothing of other sites.
+/// Allows the page only its own files and requests to this listener: nothing inline, and nothing from other
+/// sites.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
                                        img-src 'self' data:; connect-src 'self'; form-action 'none'; \
                                        frame-ancestors 'none'; base-uri 'none'";
 
-/// Redirects to the page. The address is relative, so that it holds behind a proxy with a path of
-/// its own.
+/// Redirects to the page. The address is relative, so it also works behind a proxy that adds a path prefix.
 pub(crate) async fn redirect(_: &Call<'_>) -> Outcome {
     Ok(Reply::empty(308).with("Location", "console/"))
 }
 
-/// Answers with a file of the page.
+/// Returns a file of the page.
 ///
 /// # Errors
-/// 404 for a file that there is not.
+/// 404 for an unknown file.
 pub(crate) async fn asset(call: &Call<'_>) -> Outcome {
     let path = match call.parameter("asset") {
         "" => PAGE,
@@ -45,7 +44,7 @@ pub(crate) async fn asset(call: &Call<'_>) -> Outcome {
         true => Reply::empty(304),
         false => encoded(content_type, file, call.header(header::ACCEPT_ENCODING)),
     };
-    // A browser asks each time, so that a page never runs with files of two versions.
+    // The browser revalidates each time, so that a page never mixes files of two versions.
     let reply = reply.with("Cache-Control", "no-cache").with("ETag", etag);
     Ok(reply
         .with("Content-Security-Policy", CONTENT_SECURITY_POLICY)
@@ -54,7 +53,7 @@ pub(crate) async fn asset(call: &Call<'_>) -> Outcome {
         .with("Referrer-Policy", "no-referrer"))
 }
 
-/// Answers with the content of a file, compressed for senders that understand zstd.
+/// Returns the content of a file, compressed if the client accepts zstd.
 fn encoded(content_type: &'static str, file: EmbeddedFile, accepted: Option<&str>) -> Reply {
     let compress = || zstd::bulk::compress(&file.data, LEVEL).ok();
     match accepted.filter(|list| weight_of("zstd", list) > 0.0).and_then(|_| compress()) {
@@ -64,7 +63,7 @@ fn encoded(content_type: &'static str, file: EmbeddedFile, accepted: Option<&str
     .with("Vary", "Accept-Encoding")
 }
 
-/// Returns the content type of a file of the page; `None` for other files of the folder.
+/// Returns the content type of a file of the page, or `None` for other files in the folder.
 fn content_type(path: &str) -> Option<&'static str> {
     let (_, extension) = path.rsplit_once('.')?;
     Some(match extension {
@@ -82,7 +81,7 @@ fn etag(file: &EmbeddedFile) -> String {
     format!("\"{digits}\"")
 }
 
-/// Whether a list of ETags has this one (RFC 9110, 13.1.2).
+/// Returns whether a list of ETags contains this ETag (RFC 9110, 13.1.2).
 fn names(list: &str, etag: &str) -> bool {
     list.split(',')
         .map(|known| known.trim().trim_start_matches("W/"))

@@ -1,4 +1,4 @@
-//! `/explain`: how a query will be answered, and what it costs.
+//! `/explain`: explains how the server answers a query, and measures its cost.
 
 use crate::protocol::odata::Grammar;
 use crate::server::admin::call::{CALL_TIMEOUT, Call, within};

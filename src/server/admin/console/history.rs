@@ -1,4 +1,4 @@
-//! `/history`: the last hour of this server, a point for every ten seconds.
+//! `/history`: the last hour of this server, with one point per ten seconds.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::server::admin::reply::{Outcome, Reply};
 use crate::server::admin::state::Admin;
 use crate::store::Failure;
 
-/// The job that adds a point at the end of each step.
+/// Returns the job that adds a point at the end of each step.
 pub(crate) fn record() -> impl AsyncFnMut(&Admin) -> Result<Duration, Failure> + 'static {
     let mut has_begun = false;
     async move |admin: &Admin| {
@@ -20,7 +20,7 @@ pub(crate) fn record() -> impl AsyncFnMut(&Admin) -> Result<Duration, Failure> +
     }
 }
 
-/// Answers with all points, the oldest first.
+/// Returns all points, the oldest first.
 pub(crate) async fn history(call: &Call<'_>) -> Outcome {
     Ok(Reply::json(200, &call.admin.history.report()))
 }

@@ -1,8 +1,8 @@
-//! The console: a page for browsers, and the routes that only it and scripts like it need.
+//! The console: a page for browsers, and the routes that only the page and similar scripts need.
 //!
-//! The page holds no data and no secret, so anyone may load it. Everything that it shows comes from
-//! routes that need the admin token, which the page sends in a header: there is no cookie that a
-//! page of another site could use.
+//! The page contains no data and no secret, so anyone may load it. Everything that it displays comes from
+//! routes that need the admin token. The page sends the token in a header; there is no cookie that a page of
+//! a different site could exploit.
 
 pub(super) mod assets;
 pub(super) mod explain;
@@ -14,7 +14,7 @@ pub(super) mod session;
 
 use super::reply::Refusal;
 
-/// The refusal of a change while the console is read-only.
+/// Returns the refusal of a change while the console is read-only.
 pub(super) fn read_only() -> Refusal {
     Refusal::new(403, "ReadOnly", "The console of this server is read-only.")
 }

@@ -1,4 +1,4 @@
-//! `/requests`: the last requests that this server has answered.
+//! `/requests`: the latest requests to this server.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use crate::server::admin::reply::{Outcome, Refusal, Reply};
 use crate::server::admin::route::{QueryField, QueryKind};
 use crate::service::{KEPT, RecentRequest, RecentRequests};
 
-/// Maximum and default number of requests of an answer.
+/// Maximum and default number of requests in a response.
 const MAX_LIMIT: usize = 500;
 const LIMIT: usize = 100;
 
@@ -54,7 +54,7 @@ struct RequestReport {
     request_id: String,
 }
 
-/// Answers with the requests after the id that the query names, or with the last ones.
+/// Returns the requests after the id in the query string, or the latest requests.
 ///
 /// # Errors
 /// 400 for invalid parameters.
@@ -96,7 +96,7 @@ fn report(request: RecentRequest) -> RequestReport {
     }
 }
 
-/// Returns the exact reason of an error, or the message that the client got.
+/// Returns the exact reason of an error, or the message that the client received.
 fn reason(request: &RecentRequest) -> &str {
     match request.refusal {
         Some(code) if request.reason.is_empty() => code.facts().message,

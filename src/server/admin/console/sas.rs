@@ -1,4 +1,4 @@
-//! `/sas` and `/sas/inspect`: makes shared access signatures, and says why one is refused.
+//! `/sas` and `/sas/inspect`: sign shared access signatures, and explain their refusal.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -76,8 +76,8 @@ pub(crate) struct InspectRequest {
 /// Signs a SAS.
 ///
 /// # Errors
-/// 400 for a SAS that the server would refuse; 404 for an unknown account; 403 while the console is
-/// read-only, because a SAS may allow changes; 409 for a disabled account or a key that it lacks.
+/// 400 for a SAS that the server would refuse; 404 for an unknown account; 403 while the console is read-only,
+/// because a SAS may allow changes; 409 for a disabled account or for a key that the account lacks.
 pub(crate) async fn sign(call: &Call<'_>) -> Outcome {
     if call.admin.settings.console == ConsoleMode::ReadOnly {
         return Err(super::read_only());
@@ -140,7 +140,7 @@ fn grant(asked: SasRequest) -> Result<Grant, GrantError> {
 /// Inspects a SAS.
 ///
 /// # Errors
-/// 400 if there is none, or it cannot be read; 404 for an unknown account; errors of the database.
+/// 400 for a missing or malformed SAS; 404 for an unknown account; errors of the database.
 pub(crate) async fn inspect(call: &Call<'_>) -> Outcome {
     let asked: InspectRequest = call.document()?;
     let service = &call.admin.service;
@@ -167,7 +167,7 @@ pub(crate) async fn inspect(call: &Call<'_>) -> Outcome {
     Ok(Reply::json(200, &inspection.report()))
 }
 
-/// What is wrong with the SAS is no failure of the operator's own credentials.
+/// Converts an error of the SAS, which must not look like a failure of the operator's own credentials.
 fn flaw(error: Error) -> Refusal {
     let why = error.why.as_deref().unwrap_or(error.text()).to_owned();
     Refusal::new(400, error.code.facts().code, why)

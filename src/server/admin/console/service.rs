@@ -1,5 +1,5 @@
-//! `/service/{account}/…`: the Table protocol, for operators. Requests pass the same checks as those
-//! of clients; only the sender is known already.
+//! `/service/{account}/…`: the Table protocol for operators. Requests pass the same checks as those of
+//! clients, except that the sender is already authenticated.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::server::admin::state::ConsoleMode;
 use crate::server::http::{Incoming, Turn, head_of, respond};
 use crate::service::{Observed, Served};
 
-/// The prefix of the path, which the service does not see.
+/// The path prefix, which is removed before the service sees the request.
 const PREFIX: &str = "/service";
-/// Headers that reach the service. Not among them: credentials, which are the admin listener's, and
-/// Origin, because CORS rules are for the Tables port.
+/// Headers that reach the service. Credentials are left out, because they belong to the admin listener, and
+/// so is Origin, because CORS rules apply to the Tables port.
 const PASSED: [&str; 13] = [
     "accept",
     "content-type",
@@ -34,20 +34,20 @@ const PASSED: [&str; 13] = [
     "x-ms-client-request-id",
 ];
 
-/// The answer of the service, and how the request ended.
+/// A response of the service, with its outcome.
 pub(crate) struct ServiceAnswer {
     pub response: HttpResponse,
-    /// Status of the result; of a refused batch, that of the part inside.
+    /// The status of the result. For a refused batch, this is the status of the part inside.
     pub status: u16,
-    /// The error code, or empty.
+    /// The error code, or an empty text.
     pub error: &'static str,
 }
 
-/// Answers a request of the Table protocol with the rights of an operator. What becomes known of it is in
-/// `observed`.
+/// Answers a request of the Table protocol with the permissions of an operator, and records facts about the
+/// request in `observed`.
 ///
 /// # Errors
-/// 404 for a path that is not percent-encoded as it must be; 503 if too many requests wait.
+/// 404 for a path with invalid percent-encoding; 503 if too many requests wait.
 pub(crate) async fn answer(
     admin: &Admin,
     http: &HttpRequest,
@@ -55,7 +55,7 @@ pub(crate) async fn answer(
     observed: &Observed,
 ) -> Result<ServiceAnswer, Refusal> {
     let head = head(admin, http)?;
-    // The audit names account and table of a request that waits for its permit, too.
+    // Resolved early, so that the audit also names account and table of a request that waits for its permit.
     if let Ok(target) = target::resolve(&head, &*admin.service.follower.accounts()) {
         observed.target.get_or_init(|| target);
     }
@@ -66,14 +66,14 @@ pub(crate) async fn answer(
     let served = admin.service.serve_operator(&head, &mut body, may_write, observed).await;
     let status = served.answer.outcome();
     let error = served.answer.refusal.map_or("", |code| code.facts().code);
-    // CORS rules of accounts are for the Tables port.
+    // The CORS rules of accounts apply to the Tables port.
     let served = Served { cors_rules: Arc::default(), ..served };
     let mut response = body.close(respond(served, &head));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(ServiceAnswer { response, status, error })
 }
 
-/// Returns the head of the request as the service sees it: at the Tables endpoint.
+/// Returns the head of the request as the service sees it, addressed to the Tables endpoint.
 fn head<'a>(admin: &'a Admin, http: &'a HttpRequest) -> Result<Head<'a>, Refusal> {
     let mut head = head_of(http, &admin.settings.proxies);
     let path = http.uri().path().strip_prefix(PREFIX);

@@ -1,4 +1,4 @@
-//! `/console/api/session`: what the page needs to know before it shows anything.
+//! `/console/api/session`: the information that the page needs before it can display anything.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use crate::server::admin::call::Call;
 use crate::server::admin::reply::{Outcome, Reply};
 use crate::server::admin::state::ConsoleMode;
 
-/// Maximum number of accounts that are listed.
+/// Maximum number of accounts to list.
 const MAX_ACCOUNTS: usize = 1000;
 
 #[derive(Serialize, JsonSchema)]
@@ -44,7 +44,7 @@ enum AccountOrigin {
     Database,
 }
 
-/// Answers with the state of the server and the accounts that it serves.
+/// Returns the state of the server and the accounts that it serves.
 pub(crate) async fn session(call: &Call<'_>) -> Outcome {
     let admin = call.admin;
     admin.service.recent.as_ref().inspect(|recent| recent.watch());

@@ -1,11 +1,11 @@
-//! Tells handlers whether a connection is encrypted.
+//! Lets handlers find out whether a connection is encrypted.
 //!
-//! `HttpRequest::app_config` has this information, but only `HttpServer` can set it, which this
-//! program does not use: it cannot wrap connections (see [`listen`](super::super::listen)). The one
+//! `HttpRequest::app_config` has this information, but only `HttpServer` can set it. This program does not
+//! use `HttpServer`, which cannot wrap connections (see [`listen`](super::super::listen)). The only
 //! constructor of `AppConfig` that takes it is public, but hidden in the documentation.
 //!
-//! It is not needed once `AppConfig` has a documented constructor, or `HttpServer` takes a function
-//! that wraps connections.
+//! This file becomes unnecessary once `AppConfig` has a documented constructor, or `HttpServer` accepts a
+//! function that wraps connections.
 
 use std::net::SocketAddr;
 

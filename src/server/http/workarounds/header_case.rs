@@ -1,30 +1,30 @@
 //! The case of header names on the wire.
 //!
-//! HTTP ignores it, and the libraries below us write lower case. The real service uses its own
-//! case, though, and clients that compare text see the difference. [`HeaderCase`] sits between actix
-//! and a connection and restores it. It is not needed once actix can write header names as given.
+//! HTTP ignores the case, and the libraries below us write lower case. Azure uses its own case, though, and
+//! clients that compare text notice the difference. [`HeaderCase`] sits between actix and a connection and
+//! restores Azure's case. It becomes unnecessary once actix can write header names as given.
 //!
-//! It parses what is written: a head, the body that the head announces, the next head. Bodies are
-//! counted, never read, and case does not change lengths, so every accepted byte is what the caller
-//! wrote. It relies on three facts about actix; where one does not hold, the rest of the connection
-//! passes unchanged:
+//! [`HeaderCase`] parses the written bytes: a head, the body that the head announces, the next head. Bodies
+//! are counted but never read, and case does not change lengths, so every accepted byte is one that the
+//! caller wrote. It relies on three facts about actix. If one of them does not hold, the rest of the
+//! connection passes unchanged:
 //!
 //! - A head is written in one piece.
-//! - An answer with a body that is not chunked has a Content-Length.
-//! - The answer to a HEAD has a length, but no body. Our answers are written with capital letters
-//!   except to HEAD ([`announces_body`]), so that a capital C announces a body.
+//! - A response with a body that is not chunked has a Content-Length.
+//! - The response to a HEAD has a length, but no body. Our responses have capital letters, except those to
+//!   HEAD ([`announces_body`]), so a capital C announces a body.
 //!
-//! The real service also sends a length of zero with a 204. actix removes that header from such an
-//! answer. So our answers carry a placeholder of the same length ([`LENGTH_OF_NOTHING`]), which is
-//! replaced. It is not needed once actix keeps a length that was set.
+//! Azure also sends a length of zero with a 204. actix removes this header, so our responses carry a
+//! placeholder of the same length ([`LENGTH_OF_NOTHING`]), which is replaced. The placeholder becomes
+//! unnecessary once actix keeps a length that was set.
 //!
-//! A handler cannot end a connection without an answer, as tests may order. The head of [`NO_ANSWER`]
-//! stands for that: the connection is closed in its place. It is not needed once actix lets a handler
-//! close the connection.
+//! A handler cannot end a connection without a response, as a test may require. The head of [`NO_ANSWER`]
+//! represents this case: the connection is closed in its place. It becomes unnecessary once actix lets a
+//! handler close the connection.
 //!
-//! If a client pipelines, actix may take an answer for one to the request that it read last, and
-//! send a body to a HEAD, or none to a GET before it. The next bytes would then be read as another
-//! answer: the connection is closed instead.
+//! If a client pipelines, actix may mistake a response for that to the latest request, and send a body to a
+//! HEAD, or none to an earlier GET. The next bytes would then be parsed as another response, so the
+//! connection is closed instead.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -37,28 +37,28 @@ use crate::server::http::connection::SendBuffer;
 
 use crate::service::NO_ANSWER;
 
-/// Maximum bytes of a body that are copied to be written with the head before them. Longer bodies
-/// are written from where they are.
+/// Maximum size of a body that is copied to be written together with its head. Longer bodies are written in
+/// place.
 const PIECE: usize = 4 * 1024;
 /// Maximum bytes of a head.
 const MAX_HEAD: usize = 64 * 1024;
 
-/// Placeholder for `Content-Length` in an answer whose length actix would remove.
+/// Placeholder for `Content-Length` in a response whose length actix would remove.
 pub(crate) const LENGTH_OF_NOTHING: &str = "no-body-length";
 
-/// Whether the answer to this method is written with capital letters, which tell [`HeaderCase`] that
-/// the announced body follows.
+/// Returns whether the response to this method has capital letters, which tell [`HeaderCase`] that the
+/// announced body follows.
 pub(crate) fn announces_body(method: &str) -> bool {
     method != "HEAD"
 }
 
-/// What the next byte belongs to.
+/// The part of a response to which the next byte belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FramePosition {
     Head,
-    /// A body with this many bytes left, at least one.
+    /// A body with this number of bytes left, at least one.
     Body(u64),
-    /// A body of unknown length: no head follows.
+    /// A body of unknown length, after which no head follows.
     Opaque,
 }
 
@@ -67,7 +67,7 @@ impl FramePosition {
         if length == 0 { Self::Head } else { Self::Body(length) }
     }
 
-    /// Returns how many of these bytes belong to the body.
+    /// Returns how many of `at_hand` bytes belong to the body.
     fn within(self, at_hand: usize) -> usize {
         match self {
             Self::Head => 0,
@@ -83,17 +83,17 @@ impl FramePosition {
     }
 }
 
-/// A connection that writes the service's header names.
+/// A connection that writes header names in Azure's case.
 #[derive(Debug)]
 pub(crate) struct HeaderCase<IO> {
     io: IO,
-    /// Converted bytes, of which those before `sent` are written. The rest stands for the first
-    /// bytes of the caller's next write.
+    /// Converted bytes. Those before `sent` have been written; the rest represents the first bytes of the
+    /// caller's next write.
     ready: Vec<u8>,
     sent: usize,
-    /// The state at the end of `ready`.
+    /// The position at the end of `ready`.
     place: FramePosition,
-    /// Whether a body begins there.
+    /// Whether a body begins at the end of `ready`.
     begins: bool,
 }
 
@@ -108,12 +108,12 @@ impl<IO> HeaderCase<IO> {
         let mut rest = bytes;
         while !rest.is_empty() && self.ready.len() < PIECE {
             if self.is_displaced(rest) {
-                // Everything before it is valid.
+                // Everything before the displaced bytes is valid.
                 return if self.ready.is_empty() { Err(io::ErrorKind::InvalidData.into()) } else { Ok(()) };
             }
             let take = match self.place {
                 FramePosition::Head => head_length(rest),
-                // Nothing to write it with, or too long.
+                // There is nothing to write the body with, or it is too long.
                 _ if self.ready.is_empty() => return Ok(()),
                 place => Some(place.within(rest.len())).filter(|length| *length <= PIECE),
             };
@@ -137,8 +137,8 @@ impl<IO> HeaderCase<IO> {
         Ok(())
     }
 
-    /// Whether a body is where a head must be, or a head where a body begins, or the head stands for
-    /// no answer. No body of ours looks like a head.
+    /// Returns whether a body is in the place of a head or the reverse, or the head represents no response.
+    /// None of our bodies looks like a head.
     fn is_displaced(&self, bytes: &[u8]) -> bool {
         match self.place {
             FramePosition::Head => !bytes.starts_with(b"HTTP/1.") || is_no_answer(bytes),
@@ -194,7 +194,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for HeaderCase<IO> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Everything that was reported as written has been written.
+        // All bytes that were reported as written have been written.
         Pin::new(&mut self.get_mut().io).poll_flush(cx)
     }
 
@@ -213,7 +213,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for HeaderCase<IO> {
     }
 }
 
-/// Returns the length of the first head, with its empty line.
+/// Returns the length of the first head, including its empty line.
 fn head_length(bytes: &[u8]) -> Option<usize> {
     if !bytes.starts_with(b"HTTP/1.") {
         return None;
@@ -221,14 +221,14 @@ fn head_length(bytes: &[u8]) -> Option<usize> {
     memmem::find(&bytes[..bytes.len().min(MAX_HEAD)], b"\r\n\r\n").map(|end| end + 4)
 }
 
-/// Whether a head is that of [`NO_ANSWER`].
+/// Returns whether a head is that of [`NO_ANSWER`].
 fn is_no_answer(bytes: &[u8]) -> bool {
     // "HTTP/1.1 444"
     let status = bytes.get(9..12).and_then(|status| str::from_utf8(status).ok());
     status.and_then(|status| status.parse().ok()) == Some(NO_ANSWER)
 }
 
-/// Converts the names in a head, and returns what follows it.
+/// Restores the case of the names in a head, and returns what follows the head.
 fn restore(head: &mut [u8]) -> FramePosition {
     // "HTTP/1.1 200 OK"
     let status: [u8; 3] = head.get(9..12).and_then(|s| s.try_into().ok()).unwrap_or_default();
@@ -259,8 +259,8 @@ fn restore(head: &mut [u8]) -> FramePosition {
     place.unwrap_or(FramePosition::Opaque)
 }
 
-/// Returns a name in the service's case. It is compared only with names of the same length, because
-/// this runs for every line of every head.
+/// Returns a name in Azure's case. It is compared only with names of the same length, because this runs for
+/// every line of every head.
 fn spelling(name: &[u8]) -> Option<&'static str> {
     let candidates: &[&str] = match name.len() {
         4 => &["Date", "ETag", "Vary"],
@@ -306,15 +306,15 @@ mod tests {
     const HEAD_RESTORED: &str = "HTTP/1.1 200 OK\r\nContent-Length: 72\r\n\
                                  x-ms-continuation-NextPartitionKey: Etag: a\r\nETag: W/\"etag:\"\r\n\
                                  X-Unknown-name: Date\r\n\r\n";
-    /// Might be taken for an answer, but counts as 72 bytes.
+    /// This body could be mistaken for a response, but counts as 72 bytes.
     const BODY: &str = "\nHTTP/1.1 200 OK\r\nContent-Length: 9\r\nx-ms-continuation-nextrowkey: 1\r\n\r\n";
-    /// Without capital letters: no body follows, as to HEAD.
+    /// Without capital letters no body follows, as in a response to HEAD.
     const BODILESS: &str = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\nx-ms-version: 1\r\netag: 2\r\n\r\n";
     const BODILESS_RESTORED: &str =
         "HTTP/1.1 200 OK\r\nContent-Length: 9\r\nx-ms-version: 1\r\nETag: 2\r\n\r\n";
     const CONTINUE: &str = "HTTP/1.1 100 Continue\r\n\r\n";
 
-    /// Takes some bytes at a time, and none every other time.
+    /// Accepts a few bytes at a time, and none on every other write.
     struct Mock {
         at_most: usize,
         reluctant: bool,
@@ -359,7 +359,7 @@ mod tests {
         HeaderCase::new(Mock { at_most, reluctant, busy: false, calls: 0, taken: Vec::new() })
     }
 
-    /// Writes as actix does: what is left, until all of it is accepted.
+    /// Writes like actix, which repeats the remaining bytes until all are accepted.
     fn write(wire: &mut HeaderCase<Mock>, mut bytes: &[u8]) {
         let mut cx = Context::from_waker(Waker::noop());
         while !bytes.is_empty() {
@@ -371,8 +371,8 @@ mod tests {
         }
     }
 
-    /// What arrives if each of these is written in one piece, whatever the
-    /// connection takes at a time.
+    /// Returns the bytes that arrive if each text is written at once, for every number of bytes that the
+    /// connection accepts at a time.
     fn sent(writes: &[&str]) -> String {
         let outcomes = [1, 2, 7, 100, 4096, usize::MAX].map(|at_most| {
             [false, true].map(|reluctant| {
@@ -413,7 +413,7 @@ mod tests {
             BODILESS_RESTORED,
         ];
         assert_eq!(sent(&[&answers]), restored.concat());
-        // Wherever actix happens to cut between two answers or in a body.
+        // The cut may be anywhere between two responses or in a body.
         assert_eq!(sent(&[&answers.repeat(40), &answers]), restored.concat().repeat(41));
     }
 
@@ -453,14 +453,14 @@ mod tests {
             let expected = format!("{restored}{BODY}{HEAD}");
             assert_eq!(sent(&[&format!("{head}{BODY}"), HEAD]), expected);
         }
-        // No end of the head in sight, or another protocol from here on.
+        // A head without an end in sight, or a switch to a different protocol.
         for start in ["HTTP/1.1 200 OK\r\netag: 1\r\n", "HTTP/1.1 101 Switching Protocols\r\netag: 1\r\n\r\n"]
         {
             assert_eq!(sent(&[start, BODY, HEAD]), format!("{start}{BODY}{HEAD}"));
         }
     }
 
-    /// What a wire takes of these until it fails, as it must.
+    /// Returns the bytes that a connection accepts until it fails, as it must.
     fn sent_until_failure(bytes: &[u8]) -> String {
         let mut cx = Context::from_waker(Waker::noop());
         let mut wire = wire(usize::MAX, false);
@@ -474,7 +474,7 @@ mod tests {
 
     #[test]
     fn what_is_out_of_place_ends_the_connection() {
-        // A body that nobody announced, and a head where a body was.
+        // A body without an announcement, and a head in the place of a body.
         for (before, displaced) in
             [(BODILESS, "{\"a\":1}"), (HEAD, HEAD), (BODILESS, "PRI * HTTP/2.0\r\n\r\n")]
         {

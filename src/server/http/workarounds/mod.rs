@@ -1,14 +1,14 @@
-//! Workarounds for what actix does not offer. Each file says what it is for, which behaviour of actix
-//! it relies on, and what actix would have to offer for the file to be deleted.
+//! Workarounds for missing features of actix. Each file describes its purpose, the behaviour of actix on
+//! which it relies, and the feature of actix that would make the file unnecessary.
 //!
-//! | file | for | unnecessary once actix |
+//! | file | purpose | unnecessary once actix |
 //! |---|---|---|
 //! | `connection_info` | handlers that know whether a connection is encrypted | has a public constructor of `AppConfig` |
-//! | `header_case` | header names in the service's case, and the length of a 204 | writes both as they were set |
-//! | `header_case` | a connection that ends without an answer | lets a handler close the connection |
-//! | `one_at_a_time` | clients that pipeline, in particular those that take no answers | decodes no request before the one before is answered |
-//! | `peer_timeout` | clients that read nothing, or stop in the middle of a later head | has a write timeout, and one for each head |
-//! | `unread_body` | an answer before the end of a chunked body | closes a connection whose body is not read |
+//! | `header_case` | header names in Azure's case, and the length of a 204 | writes both as they were set |
+//! | `header_case` | a connection that ends without a response | lets a handler close the connection |
+//! | `one_at_a_time` | pipelining, particularly without reading | decodes a request after answering the last |
+//! | `peer_timeout` | clients that read nothing, or stop in a later head | has timeouts for writes and for each head |
+//! | `unread_body` | a response before the end of a chunked body | closes a connection whose body is not read |
 
 mod connection_info;
 mod header_case;

@@ -1,22 +1,22 @@
 //! Hands actix one request at a time.
 //!
-//! A client may send requests before it has read the answers to earlier ones (pipelining). actix decodes
-//! everything that it has read at once, thousands of requests, and while its buffer is full and the client takes no
-//! answer, it polls without a pause. [`OneAtATime`] sits between actix and a connection: a request is
-//! handed over once everything before it is answered and written, and nothing is read while an answer
-//! cannot be written. Beyond the current request, at most [`MAX_AHEAD`] bytes are held.
+//! A client may send requests before it has read the responses to earlier ones (pipelining). actix decodes
+//! everything that it has read at once, which can be thousands of requests. While its buffer is full and the
+//! client reads no response, it polls without a pause. [`OneAtATime`] sits between actix and a connection. It
+//! hands over a request once everything before it has been answered and written, and reads nothing while a
+//! response cannot be written. Beyond the current request, it holds at most [`MAX_AHEAD`] bytes.
 //!
-//! Every byte is handed over unaltered and in order, so that a wrong guess here could only be late. It relies on
-//! these facts about actix:
+//! Every byte is handed over unaltered and in order, so a wrong guess can only cause a delay. The guesses
+//! rely on these facts about actix:
 //!
-//! - In each poll it reads, decodes, calls the handler, writes, and flushes, in this order. A poll that drops an
-//!   unread body flushes before it reads.
+//! - In each poll, actix reads, decodes, calls the handler, writes, and flushes, in this order. A poll that
+//!   drops an unread body flushes before it reads.
 //! - A head is complete only after an empty line, which ends with LF and follows a line that is not empty.
-//! - All that was read is decoded in the same poll, unless the handler leaves a body unread.
-//! - Connections have data of their own, by which a handler finds its connection.
+//! - All bytes that were read are decoded in the same poll, unless the handler leaves a body unread.
+//! - Connections can carry data, through which a handler finds its connection.
 //!
-//! The handler reports what it does through [`Turn`]: while it answers, nothing is handed over but the body that
-//! it waits for. It is not needed once actix decodes no request before the answer to the one before is written.
+//! The handler reports its state through [`Turn`]. While it works, only the body that it waits for is handed over.
+//! This file becomes unnecessary once actix decodes a request only after writing the response to the previous one.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -32,42 +32,42 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::server::http::connection::SendBuffer;
 
-/// Maximum bytes that are read at once, that are held back, and that actix gets between two flushes.
+/// Maximum number of bytes that are read at once, that are held back, and that actix gets between two flushes.
 const MAX_AHEAD: usize = 64 * 1024;
-/// Requests that may wait behind others before the send buffer of their connection is limited. A client that sends
-/// more and takes no answers would otherwise have the server answer until the system holds megabytes for it.
+/// Number of requests that may queue behind others before the send buffer of their connection is limited.
+/// Otherwise a client that sends more and reads no responses would fill megabytes of the system's buffers.
 const MAX_WAITING: usize = 16;
 /// The remaining length of a chunked body.
 const UNKNOWN: u64 = u64::MAX;
 
-/// The state of the current request of a connection, which its handler sets.
+/// The state of the current request of a connection, which the request's handler sets.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Turn(Arc<TurnState>);
 
-/// Only the thread of the connection writes it.
+/// Only the thread of the connection writes this state.
 #[derive(Debug, Default)]
 struct TurnState {
     is_answering: AtomicBool,
-    /// Bytes of the body that the handler waits for.
+    /// The number of body bytes that the handler waits for.
     wanted: AtomicU64,
 }
 
-/// A request that is being answered.
+/// Marks a request as being answered until it is dropped.
 pub(crate) struct Answering<'a>(&'a Turn);
 
 impl Turn {
-    /// Returns that of the connection of a request.
+    /// Returns the turn of the connection on which a request arrived.
     pub(crate) fn of(http: &HttpRequest) -> Self {
         http.conn_data::<Self>().cloned().unwrap_or_default()
     }
 
-    /// Marks the connection as occupied by a request until its answer is made.
+    /// Marks the connection as occupied by a request until the response is made.
     pub(crate) fn begin(&self) -> Answering<'_> {
         self.0.is_answering.store(true, Ordering::Relaxed);
         Answering(self)
     }
 
-    /// Waits for a piece of the body, of which this many bytes are left; `None` if it is chunked.
+    /// Waits for a piece of the body, of which `left` bytes are missing, or `None` if the body is chunked.
     pub(crate) async fn receive<T>(&self, left: Option<u64>, piece: impl Future<Output = T>) -> T {
         self.want(left.unwrap_or(UNKNOWN));
         let piece = piece.await;
@@ -75,7 +75,7 @@ impl Turn {
         piece
     }
 
-    /// Whether a request has arrived whole and is being answered.
+    /// Returns whether a request has arrived completely and is being answered.
     pub(crate) fn is_busy(&self) -> bool {
         self.is_answering() && self.wanted() == 0
     }
@@ -100,23 +100,23 @@ impl Drop for Answering<'_> {
     }
 }
 
-/// A connection that is read as requests are answered.
+/// A connection that is read only as fast as requests are answered.
 #[derive(Debug)]
 pub(crate) struct OneAtATime<IO> {
     io: IO,
     turn: Turn,
-    /// Bytes that are read, but not handed over.
+    /// Bytes that were read, but not handed over yet.
     ahead: BytesMut,
     heads: Heads,
     /// Whether the end of a head was handed over since the last flush.
     has_head: bool,
     /// Bytes that were handed over since the last flush.
     handed_over: usize,
-    /// Requests that were handed over while another one waited, since the last time that none did.
+    /// Number of requests that were handed over while another one waited, since the last time that none waited.
     waiting: usize,
-    /// Whether an answer cannot be written.
+    /// Whether a response cannot be written.
     is_blocked: bool,
-    /// Whether a read found nothing because it was refused.
+    /// Whether a read returned nothing because it was refused.
     was_refused: bool,
 }
 
@@ -136,18 +136,18 @@ impl<IO> OneAtATime<IO> {
         }
     }
 
-    /// The state of its requests.
+    /// Returns the state of the connection's current request.
     pub(crate) const fn current(&self) -> &Turn {
         &self.turn
     }
 
-    /// Returns how many of these bytes, the next ones, may be handed over now.
+    /// Returns how many of the next bytes may be handed over now.
     fn admit(&mut self, bytes: &[u8]) -> usize {
         if !self.turn.is_answering() {
             return self.admit_head(bytes);
         }
         match self.turn.wanted() {
-            // The beginning of the next head may be handed over already: its scan goes on later.
+            // The beginning of the next head may have been handed over already. Its scan continues later.
             0 => 0,
             UNKNOWN => self.admit_head(bytes),
             wanted => {
@@ -159,7 +159,7 @@ impl<IO> OneAtATime<IO> {
         }
     }
 
-    /// Admits bytes in which at most one head ends.
+    /// Admits bytes that contain the end of at most one head.
     fn admit_head(&mut self, bytes: &[u8]) -> usize {
         let bytes = &bytes[..bytes.len().min(MAX_AHEAD - self.handed_over)];
         let before = self.heads;
@@ -189,7 +189,7 @@ impl<IO> OneAtATime<IO> {
     fn refuse<T>(&mut self, cx: &Context<'_>) -> Poll<T> {
         self.was_refused = true;
         if !self.is_blocked && !self.turn.is_answering() {
-            // actix may read without a flush after it, if it drops a body.
+            // actix may read again without a flush if it drops a body.
             cx.waker().wake_by_ref();
         }
         Poll::Pending
@@ -207,7 +207,7 @@ impl<IO> OneAtATime<IO> {
         if admitted == 0 { self.refuse(cx) } else { Poll::Ready(Ok(())) }
     }
 
-    /// Begins another turn: everything is written.
+    /// Starts another turn, because everything has been written.
     fn flushed(&mut self, cx: &Context<'_>) {
         self.is_blocked = false;
         self.has_head = false;
@@ -220,7 +220,7 @@ impl<IO> OneAtATime<IO> {
 }
 
 impl<IO: AsyncRead + Unpin> OneAtATime<IO> {
-    /// Reads from the connection, at most [`MAX_AHEAD`] bytes.
+    /// Reads at most [`MAX_AHEAD`] bytes from the connection.
     fn poll_read_limited(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let io = Pin::new(&mut self.io);
         if buffer.remaining() <= MAX_AHEAD {
@@ -304,7 +304,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for OneAtATime<IO> {
     }
 }
 
-/// What the bytes of a line are so far.
+/// The bytes of a line so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum HeadLine {
     #[default]
@@ -313,16 +313,16 @@ enum HeadLine {
     Text,
 }
 
-/// Finds where heads may end: at an empty line after one that is not. A body may have such lines too.
+/// Finds possible ends of heads: an empty line after a line that is not empty. A body may contain such lines too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Heads {
     line: HeadLine,
-    /// Whether a line of the current head was not empty.
+    /// Whether the current head has had a line that is not empty.
     has_text: bool,
 }
 
 impl Heads {
-    /// Returns the length of these bytes up to the end of the first head in them; the scan then begins anew.
+    /// Returns the length of these bytes up to the end of the first head. The scan then starts again.
     fn end_in(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut start = 0;
         for newline in memchr_iter(b'\n', bytes) {
@@ -364,12 +364,12 @@ mod tests {
 
     const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
-    /// A client that sends pieces, and takes what is written unless it is stuck.
+    /// A client that sends pieces, and reads the written bytes unless it is stuck.
     #[derive(Default)]
     struct Client {
         pieces: VecDeque<Vec<u8>>,
         is_stuck: bool,
-        /// How often its send buffer was limited.
+        /// Number of times that its send buffer was limited.
         limits: AtomicUsize,
     }
 
@@ -418,18 +418,18 @@ mod tests {
         }
     }
 
-    /// Does with a connection what actix does, and answers a request some polls after it arrived whole.
+    /// Uses a connection like actix, and answers a request some polls after it has arrived completely.
     struct Actix {
         wire: OneAtATime<Client>,
         turn: Turn,
         wakes: Arc<Wakes>,
-        /// What was read, of which the first bytes are decoded.
+        /// The bytes read so far, of which the first ones are decoded.
         read: Vec<u8>,
         decoded: usize,
-        /// Requests that are decoded and not answered; the first has this much of its body left.
+        /// The number of requests that are decoded and not answered. The first has this number of body bytes left.
         waiting: usize,
         left: Option<u64>,
-        /// Polls until a request is answered.
+        /// Number of polls until a request is answered.
         work: usize,
         worked: usize,
         answered: usize,
@@ -508,7 +508,7 @@ mod tests {
                 }
                 self.worked += 1;
                 if self.worked <= self.work {
-                    // As a database would.
+                    // A database would wake it in the same way.
                     self.wakes.0.fetch_add(1, Ordering::Relaxed);
                     return;
                 }
@@ -522,7 +522,7 @@ mod tests {
             }
         }
 
-        /// Polls while something wakes it, and as often as the client sends.
+        /// Polls whenever it is woken, and as often as the client sends.
         fn run(&mut self) {
             for _ in 0..1_000_000 {
                 let before = self.wakes.0.load(Ordering::Relaxed);

@@ -1,10 +1,10 @@
 //! A connection that waits for its peer for a limited time.
 //!
-//! An answer stays in memory until the client has read it. A client that asks for much and reads
-//! nothing would hold that for ever, because actix has no such limit.
+//! A response stays in memory until the client has read it. Because actix has no write timeout, a client that
+//! requests much and reads nothing would hold this memory for ever.
 //!
-//! actix limits the time for the first head of a connection alone. A client that stops in the middle of
-//! a later one, or that has lost its power, would hold the connection for ever.
+//! actix limits the time only for the first head of a connection. A client that stops in the middle of a
+//! later head, or has lost power, would hold the connection for ever.
 
 use std::future::Future as _;
 use std::io::{self, IoSlice};
@@ -19,22 +19,22 @@ use crate::server::http::connection::SendBuffer;
 
 type Timer = Option<Pin<Box<Sleep>>>;
 
-/// Fails a write that makes no progress for too long, and a read if nothing was written for too long.
+/// Fails a write that makes no progress for too long, and a read if nothing has been written for too long.
 #[derive(Debug)]
 pub(crate) struct PeerTimeout<IO> {
     io: IO,
     limit: Duration,
-    /// More than a request takes from the answer before it to the beginning of its own.
+    /// Longer than the time from the previous response to the beginning of the next response.
     silence: Duration,
     wrote: Instant,
     reading: Timer,
-    /// Runs while the peer accepts nothing of what is written or buffered below.
+    /// Runs while the peer accepts no bytes that are written or buffered below.
     writing: Timer,
     flushing: Timer,
 }
 
 impl<IO> PeerTimeout<IO> {
-    /// Wraps a new connection. `limit` is for a write, `silence` for the time between two.
+    /// Wraps a new connection. `limit` applies to a write, `silence` to the time between two writes.
     pub(crate) fn new(io: IO, limit: Duration, silence: Duration) -> Self {
         Self { io, limit, silence, wrote: Instant::now(), reading: None, writing: None, flushing: None }
     }
@@ -47,7 +47,7 @@ impl<IO> PeerTimeout<IO> {
         let reading = self.reading.get_or_insert_with(|| Box::pin(sleep_until(end)));
         ready!(reading.as_mut().poll(cx));
         if end > Instant::now() {
-            // Something was written since the timer was set.
+            // A write has happened since the timer was set.
             reading.as_mut().reset(end);
             ready!(reading.as_mut().poll(cx));
         }
@@ -58,7 +58,7 @@ impl<IO> PeerTimeout<IO> {
         if outcome.is_pending() {
             return wait(&mut self.writing, self.limit, cx);
         }
-        // The peer accepts bytes, even if a buffer below is never empty.
+        // The peer accepts bytes, even if a buffer below never becomes empty.
         (self.writing, self.flushing) = (None, None);
         self.wrote = Instant::now();
         outcome
@@ -73,7 +73,7 @@ impl<IO> PeerTimeout<IO> {
     }
 }
 
-/// Returns pending, or an error once it was pending for too long.
+/// Returns pending, or an error after being pending for too long.
 fn wait<T>(waiting: &mut Timer, limit: Duration, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
     let waiting = waiting.get_or_insert_with(|| Box::pin(sleep(limit)));
     ready!(waiting.as_mut().poll(cx));
@@ -164,7 +164,7 @@ mod tests {
             let pending = tokio::time::timeout(SHORT, connection.read_exact(&mut byte)).await;
             assert!(pending.is_err(), "nothing was sent");
             connection.write_all(b"a").await.unwrap();
-            // That of the time before the answer.
+            // The timer of the time before the response.
             connection.reading.as_mut().unwrap().as_mut().reset(Instant::now());
         }
         let pending = tokio::time::timeout(SHORT, connection.read_exact(&mut byte)).await;
