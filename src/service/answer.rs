@@ -1,4 +1,4 @@
-//! Answers as plain data, and the headers that they share (protocol §2.2).
+//! Responses as plain data, and the headers that they share (protocol §2.2).
 
 use std::borrow::Cow;
 
@@ -8,8 +8,8 @@ use crate::protocol::codec::failure::{self, ErrorContext};
 use crate::protocol::codec::multipart::InnerAnswer;
 use crate::protocol::request::{Head, Prefer, Representation};
 
-/// The status that stands for no answer: the connection ends without one. Nothing is answered with
-/// it.
+/// The status that represents no response: the connection ends without one. No response is sent with this
+/// status.
 pub(crate) const NO_ANSWER: u16 = 444;
 
 /// A response without the headers that every response carries.
@@ -20,13 +20,13 @@ pub(crate) struct Answer {
     pub reason: Option<&'static str>,
     pub headers: Vec<(&'static str, Cow<'static, str>)>,
     pub body: Vec<u8>,
-    /// The error, if the request was refused; of a batch, those of its operations. It is counted
-    /// and logged, never sent.
+    /// The error of a refused request, or of the operations in a batch. It is counted and logged, but never
+    /// sent.
     pub refusal: Option<Code>,
 }
 
 pub(crate) const CONTENT_TYPE: &str = "Content-Type";
-/// The Content-Type of JSON errors of the front door.
+/// The Content-Type of JSON errors of the front end.
 const JSON: &str = "application/json";
 /// The Content-Type of the documents of XML operations.
 pub(crate) const XML: &str = "application/xml";
@@ -41,7 +41,7 @@ const NOSNIFF: (&str, &str) = ("X-Content-Type-Options", "nosniff");
 const NO_CACHE: (&str, &str) = ("Cache-Control", "no-cache");
 
 impl Answer {
-    /// Returns an answer of the table layer without a body.
+    /// Returns a table-layer response without a body.
     pub(crate) fn empty(status: u16) -> Self {
         let mut answer = Self { headers: Vec::with_capacity(8), ..Self::bare(status) };
         answer.push_pair(NO_CACHE);
@@ -49,17 +49,17 @@ impl Answer {
         answer
     }
 
-    /// Returns an answer of the table layer with a document.
+    /// Returns a table-layer response with a document.
     pub(crate) fn document(status: u16, content_type: &'static str, body: String) -> Self {
         Self::empty(status).with(CONTENT_TYPE, content_type).with_body(body.into_bytes())
     }
 
-    /// Returns an answer of an XML operation, without the headers of the table layer.
+    /// Returns a response of an XML operation, without the headers of the table layer.
     pub(crate) fn bare(status: u16) -> Self {
         Self { status, reason: None, headers: Vec::new(), body: Vec::new(), refusal: None }
     }
 
-    /// Returns what ends the connection without an answer.
+    /// Returns a response that ends the connection without sending anything.
     pub(crate) fn none() -> Self {
         Self::bare(NO_ANSWER)
     }
@@ -73,14 +73,14 @@ impl Answer {
     pub(crate) fn xml_refusal(error: &Error, context: &ErrorContext<'_>) -> Self {
         let facts = error.code.facts();
         let answer = Self::xml(facts.status, failure::xml(error, context));
-        // As recorded: the message is also the reason phrase.
+        // As recorded, the message is also the reason phrase.
         let refusal = Some(error.code);
         Self { reason: Some(facts.message), refusal, ..answer }
             .with("x-ms-error-code", facts.code)
             .with_pause(error)
     }
 
-    /// Returns the status that describes the result: of a refused batch, that of the part inside.
+    /// Returns the status of the result. For a refused batch, this is the status of the part inside.
     pub(crate) fn outcome(&self) -> u16 {
         self.refusal.map_or(self.status, |code| code.facts().status)
     }
@@ -91,7 +91,6 @@ impl Answer {
         self
     }
 
-    /// Sets the body.
     pub(crate) fn with_body(mut self, body: Vec<u8>) -> Self {
         self.body = body;
         self
@@ -101,8 +100,8 @@ impl Answer {
         self.headers.push((name, value.into()));
     }
 
-    /// Returns an error of the table layer. Errors raised before an operation starts have neither
-    /// Cache-Control nor Preference-Applied (protocol §2.2).
+    /// Returns a table-layer error. Errors raised before an operation starts have neither Cache-Control nor
+    /// Preference-Applied (protocol §2.2).
     pub(crate) fn refusal(
         error: &Error,
         representation: Representation,
@@ -124,8 +123,8 @@ impl Answer {
         answer.with_pause(error)
     }
 
-    /// Returns the answer to a part of a batch that cannot be read. As recorded: it is XML, whatever the
-    /// client accepts, and has no other headers than these two.
+    /// Returns the response to an unreadable part of a batch. As recorded, it is XML whatever the client
+    /// accepts, and has only these two headers.
     pub(crate) fn unreadable_part(error: &Error, style: Style, context: &ErrorContext<'_>) -> InnerAnswer {
         let answer = Self::refusal(error, Representation::Atom(style), None, context);
         let mut inner = answer.into_inner("1.0;", None);
@@ -133,16 +132,16 @@ impl Answer {
         inner
     }
 
-    /// A busy server says to clients when to retry.
+    /// Adds the time after which to retry to the response of a busy server.
     fn with_pause(self, error: &Error) -> Self {
         if error.code == Code::ServerBusy { self.with("Retry-After", "1") } else { self }
     }
 
-    /// Returns an error raised before the table layer is reached: of the version, of authentication,
-    /// or of a body that is too large. As recorded: the body is JSON if the client accepts it, else XML, and a header
-    /// has the code. Without a version, the body is the XML of the oldest versions, whatever the client
-    /// accepts. With an invalid version it is the same body, its type is XML too, and there is no such
-    /// header. A preflight has no version, and is answered as if it had one.
+    /// Returns an error raised before the table layer is reached: of the version, of authentication, or of a
+    /// body that is too large. As recorded, the body is JSON if the client accepts it, otherwise XML, and a
+    /// header contains the code. Without a version, the body is the XML of the oldest versions, whatever the
+    /// client accepts. With an invalid version, the body and its type are this XML too, and the header is
+    /// missing. A preflight has no version, and is answered as if it had one.
     pub(crate) fn front_door(
         error: &Error,
         head: &Head,
@@ -160,7 +159,7 @@ impl Answer {
             _ => failure::front_end_xml(error, context),
         };
         let content_type = if version.is_ok() && takes_json(head) { JSON } else { XML };
-        // As recorded: the message is also the reason phrase.
+        // As recorded, the message is also the reason phrase.
         let (reason, body) = (Some(facts.message), body.into_bytes());
         let answer = Self { reason, body, refusal: Some(error.code), ..Self::bare(facts.status) }
             .with(CONTENT_TYPE, content_type);
@@ -176,9 +175,8 @@ impl Answer {
         }
     }
 
-    /// Returns this answer as a part of a batch. The data service version there distinguishes
-    /// inserts, queries and errors from updates (protocol §8.3), unless the document has a version
-    /// of its own.
+    /// Returns this response as a part of a batch. There, the data service version distinguishes inserts,
+    /// queries and errors from updates (protocol §8.3), unless the document has its own version.
     pub(crate) fn into_inner(
         self,
         data_service_version: &'static str,

@@ -1,5 +1,5 @@
-//! Authentication: verifies the credentials of a request with the keys of the accounts, the
-//! issuer's keys and the stored policies.
+//! Authentication: verifies the credentials of a request with the account keys, the issuer's keys and the
+//! stored policies.
 
 use super::Service;
 use crate::error::{Code, Error, Result};
@@ -33,7 +33,7 @@ impl Service {
         }
     }
 
-    /// Verifies a signature, which may need the policies of its table.
+    /// Verifies a SAS, which may need the stored policies of its table.
     async fn verify(
         &self,
         claim: &sas::Claim,
@@ -45,7 +45,7 @@ impl Service {
         let policies = match claim.policy() {
             None => Vec::new(),
             Some((table, _)) => {
-                // Strangers must not take connections to the database.
+                // Unauthenticated clients must not occupy database connections.
                 claim.signed_by(&target.account, keys)?;
                 Box::pin(stored_policies(self.store_of(target), &target.account, table)).await?
             }
@@ -61,7 +61,7 @@ impl Service {
     }
 }
 
-/// Reads the policies of a table; none if it does not exist.
+/// Reads the policies of a table. Returns none if the table does not exist.
 pub(crate) async fn stored_policies(store: &Store, account: &str, table: &TableName) -> Result<Vec<Policy>> {
     match store.policies(table.in_account(account)).await.map_err(Error::from) {
         Ok(stored) => stored.map_or(Ok(Vec::new()), |text| policies::from_stored(&text)),

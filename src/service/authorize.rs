@@ -1,5 +1,5 @@
-//! Authorization: every plan, every write of a change set and every row of a query passes it before
-//! it reaches the store.
+//! Authorization: checks every plan, every write of a change set and every row of a query before it reaches
+//! the store.
 
 use crate::error::{Code, Error, Result};
 use crate::protocol::auth::{Action, Identity, allows};
@@ -7,7 +7,7 @@ use crate::protocol::model::{Key, TableName};
 use crate::protocol::plan::{ChangeSet, Plan, span};
 use crate::protocol::request::Target;
 
-/// Refuses what the identity may not do; narrows a query to the keys that it may read.
+/// Refuses actions that the identity is not permitted, and narrows a query to the keys that it may read.
 ///
 /// # Errors
 /// Those of [`allows`]; [`Code::WriteOnSecondary`]; [`Code::NotImplemented`] for an order by a property
@@ -18,7 +18,7 @@ pub(crate) fn authorize(identity: &Identity, target: &Target, plan: Plan) -> Res
     narrow(identity, plan)
 }
 
-/// Refuses a change set if the identity may not do one of its writes.
+/// Refuses a change set if the identity has no permission for one of its writes.
 pub(crate) fn authorize_change_set(
     identity: &Identity,
     target: &Target,
@@ -44,9 +44,9 @@ fn check(
     allows(identity, action, table, key)
 }
 
-/// The key range of a SAS becomes part of the spans, and so of the statement's WHERE clause. An order by a
-/// property reads the index of the whole table, so its continuation tokens would tell keys and values of
-/// entities outside the range.
+/// Adds the key range of a SAS to the spans, and so to the statement's WHERE clause. An order by a property
+/// reads the index of the whole table, so its continuation tokens would reveal keys and values of entities
+/// outside the range.
 fn narrow(identity: &Identity, plan: Plan) -> Result<Plan> {
     match (plan, identity.range()) {
         (Plan::QueryEntities { scan, .. }, Some(range)) if scan.by.is_some() && !range.is_everything() => {

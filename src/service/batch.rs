@@ -1,4 +1,4 @@
-//! Batches: runs them and prints their answers (protocol §8.3, §8.4).
+//! Runs batches and prints their responses (protocol §8.3, §8.4).
 
 use std::iter;
 use std::sync::Arc;
@@ -28,20 +28,20 @@ use crate::protocol::request::head::{ApiVersion, JSON_ONLY};
 use crate::protocol::request::{EntityWrite, Operation, Representation, Target};
 use crate::store::{Failure, Fault, Store};
 
-/// The data service versions in the parts of a batch.
+/// The data service versions of parts in a batch response.
 const VERSION_3: &str = "3.0;";
 const VERSION_1: &str = "1.0;";
 
-/// What the answer to a change set is printed from.
+/// The parts of a change set request that its response depends on.
 struct Asked {
-    /// Of the operations that were understood.
+    /// The settings of the operations that could be parsed.
     printings: Vec<Printing>,
     failure: Option<FailedPart>,
-    /// The change sets behind it.
+    /// The change sets after this one.
     others: Vec<FailedPart>,
 }
 
-/// What is needed to run a batch.
+/// The context in which a batch runs.
 pub(crate) struct Run<'a> {
     pub store: &'a Store,
     pub indexes: Arc<IndexCatalog>,
@@ -50,19 +50,19 @@ pub(crate) struct Run<'a> {
     pub version: ApiVersion,
     pub error_context: ErrorContext<'a>,
     pub observed: &'a Observed,
-    /// The faults that tests have ordered, if they are for this client.
+    /// The faults that tests inject, if they apply to this client.
     pub fault_rules: Option<&'a FaultRules>,
-    /// How long reading a page may take.
+    /// Maximum time to read a page.
     pub page_time: Duration,
     pub now: Ticks,
 }
 
 impl Run<'_> {
-    /// Runs a batch. The answer is 202, with the results inside, errors included.
+    /// Runs a batch. The status is 202; the body contains the results, including errors.
     ///
     /// # Errors
-    /// Those of the batch as a whole, which have no index: [`Code::ServerBusy`] if nothing of it was
-    /// begun, so that clients retry it: they do not look inside.
+    /// The errors of the whole batch, which have no index. [`Code::ServerBusy`] means that no part was begun.
+    /// Clients retry this error, but do not look for it inside the body.
     pub(crate) async fn batch(&self, batch: Batch) -> Result<Answer> {
         match batch {
             Batch::Query(part) => match *part {
@@ -112,7 +112,7 @@ impl Run<'_> {
         }
     }
 
-    /// Returns the ordered faults of the batch and of the operations in it.
+    /// Returns the faults to inject into the batch and its operations.
     fn injection(
         &self,
         table: Option<&TableName>,
@@ -134,11 +134,11 @@ impl Run<'_> {
         Ok(accepted(refusal, |boundary| multipart::query_response(boundary, &inner)))
     }
 
-    /// Plans a change set, and checks that it may be done and its answer be printed.
+    /// Plans a change set, and checks that it is permitted and that its response can be printed.
     fn planned_change_set(&self, writes: Vec<EntityWrite>, asked: &Asked) -> Result<Option<ChangeSet>> {
         let Some(set) = plan::change_set(writes, asked.failure.as_ref())? else { return Ok(None) };
         let set = authorize_change_set(self.identity, self.target, set)?;
-        // An answer that cannot be printed must be refused before the commit.
+        // A response that cannot be printed must be refused before the commit.
         for (index, (write, printing)) in set.writes.iter().zip(&asked.printings).enumerate() {
             if write.needs_body(printing.prefer) {
                 printing.format.for_body().map_err(|code| Error::from(code).at(index))?;
@@ -155,8 +155,8 @@ impl Run<'_> {
     }
 
     async fn transact(&self, set: &ChangeSet, asked: &Asked) -> Result<Answer> {
-        // The new versions are known in advance unless clocks differ, so the answer is printed
-        // while the database works; the database is asked first.
+        // The new versions are known in advance unless clocks differ, so the response is printed while the
+        // database works. The database gets its request first.
         let expected: Vec<Written> = set.writes.iter().map(|write| write.expected(self.now)).collect();
         let writing = self.store.transact(set.table.in_account(&self.target.account), &set.writes, self.now);
         let (written, ahead) = join(writing, async { self.written(set, asked, &expected) }).await;
@@ -164,13 +164,13 @@ impl Run<'_> {
         if written == expected { ahead } else { self.written(set, asked, &written) }
     }
 
-    /// Returns the answer to a change set that was done.
+    /// Returns the response to a completed change set.
     fn written(&self, set: &ChangeSet, asked: &Asked, written: &[Written]) -> Result<Answer> {
         let mut answers = Vec::with_capacity(asked.printings.len());
         let writes = set.spellings.iter().zip(&set.writes);
         for (((table, write), printing), written) in writes.zip(&asked.printings).zip(written) {
             let answer = print_write(table, write, *written, &self.printer(printing))?;
-            // As recorded: with a preference, an update has the version of an insert.
+            // As recorded, an update with a preference has the version of an insert.
             let is_3 = write.kind == WriteKind::Insert || printing.prefer.is_some();
             let version = if is_3 { VERSION_3 } else { VERSION_1 };
             answers.push(answer.into_inner(version, printing.content_id.as_deref()));
@@ -196,7 +196,7 @@ impl Run<'_> {
         self.change_set_answer(refusal, inner.as_slice(), asked)
     }
 
-    /// Prints the answers to a change set, and the refusals of those behind it.
+    /// Prints the responses to a change set, and the refusals of the change sets after it.
     fn change_set_answer(&self, refusal: Option<Code>, answers: &[InnerAnswer], asked: &Asked) -> Answer {
         let named = |answers| (format!("changesetresponse_{}", Uuid::new_v4()), answers);
         let others: Vec<InnerAnswer> = asked.others.iter().map(|other| self.failed(other)).collect();
@@ -205,7 +205,7 @@ impl Run<'_> {
         accepted(refusal, |boundary| multipart::change_sets_response(boundary, &sets))
     }
 
-    /// The answer to a part that was not understood.
+    /// Returns the response to a part that could not be parsed.
     fn failed(&self, failed: &FailedPart) -> InnerAnswer {
         match &failed.printing {
             Some(printing) => self.refusal(&failed.error, printing),
@@ -234,8 +234,8 @@ impl Run<'_> {
     }
 }
 
-/// Assigns the failure of a change set to an operation, the first if it names none; unless the
-/// change set was not begun.
+/// Assigns the failure of a change set to an operation, by default to the first. A change set that was not
+/// begun has no failed operation.
 fn of_an_operation(failure: Failure) -> Error {
     if failure == Failure::Fault(Fault::NotBegun) {
         return Code::ServerBusy.into();
@@ -244,14 +244,14 @@ fn of_an_operation(failure: Failure) -> Error {
     Error { index: error.index.or(Some(0)), ..error }
 }
 
-/// Assigns the failure of a query to its part, unless the server is busy: a query can always be
-/// retried.
+/// Assigns the failure of a query to its part. A busy server fails the whole batch, because a query can
+/// always be retried.
 fn of_query(error: Error) -> Error {
     if error.code == Code::ServerBusy { error } else { error.at(0) }
 }
 
-/// As recorded: a duplicate row had no code of its own until some version after 2015-04-05. We take
-/// the version that ended Atom.
+/// Adapts an error to the version. As recorded, a duplicate row had no separate code until some version after
+/// 2015-04-05. We use the version that ended Atom.
 fn in_version(error: Error, version: ApiVersion) -> Error {
     match error.code {
         Code::InvalidDuplicateRow if !version.at_least(JSON_ONLY) => {
@@ -261,8 +261,8 @@ fn in_version(error: Error, version: ApiVersion) -> Error {
     }
 }
 
-/// A change set of one operation reports some errors without an index; all others have one
-/// (protocol §8.4).
+/// Removes the index of an error if a change set with one operation reports the error without an index. All
+/// other errors have one (protocol §8.4).
 fn prefixed(error: Error, operations: usize) -> Error {
     if operations == 1 && error.code.is_unnumbered_alone() {
         return Error { index: None, ..error };

@@ -12,7 +12,7 @@ use crate::protocol::request::Head;
 /// Maximum bytes of a body (protocol §5.7, §8.1).
 pub(crate) const MAX_BODY: usize = 4 * 1024 * 1024;
 
-/// A body and its reserved share of the memory for bodies.
+/// A body, with its share of the memory for bodies.
 pub(crate) struct Body<'a> {
     pub bytes: Bytes,
     _share: Share<'a>,
@@ -25,7 +25,7 @@ impl<'a> Body<'a> {
     }
 }
 
-/// A body that has not been received yet: its sender may not be allowed to send one.
+/// A body that has not been received yet, because its sender may not have permission to send one.
 pub(crate) trait ReceiveBody {
     /// Receives the whole body within a timeout.
     ///
@@ -40,7 +40,7 @@ pub(crate) trait ReceiveBody {
     ) -> impl Future<Output = Result<Body<'m>>>;
 }
 
-/// A body that the process itself has made.
+/// A body that the process itself created.
 impl ReceiveBody for Bytes {
     fn receive<'m>(
         &mut self,

@@ -1,4 +1,4 @@
-//! Limits of one process towards its clients.
+//! The limits that one process sets for its clients.
 
 use std::time::Duration;
 
@@ -7,40 +7,40 @@ use tokio::time::timeout;
 
 use crate::error::{Code, Result};
 
-/// Timeouts of clients, and the memory for bodies.
+/// Timeouts for clients, and the memory for bodies.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// Timeout for the head of a request.
     pub head: Duration,
-    /// Timeout for the body of a request, and for the client to take the next bytes of an answer.
+    /// Timeout for receiving the body of a request, and for the client to read the next bytes of a response.
     pub body: Duration,
-    /// Maximum bytes of all bodies held at once.
+    /// Maximum total bytes of the bodies in memory.
     pub body_memory: usize,
 }
 
-/// How long a body waits for memory before the request is answered as busy.
+/// Timeout for a body to get memory, after which the server responds that it is busy.
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(2);
-/// Memory is counted in pieces of this many bytes.
+/// Unit in which memory is counted, in bytes.
 const PIECE: usize = 1024;
 
-/// The memory that bodies share, beyond the free allowance of each.
+/// The memory that bodies share, beyond the free allowance of each body.
 pub(crate) struct BodyMemory {
     pieces: Semaphore,
 }
 
 impl BodyMemory {
-    /// Returns this many bytes, rounded down.
+    /// Returns memory of this size in bytes, rounded down.
     pub(crate) fn new(bytes: usize) -> Self {
         Self { pieces: Semaphore::new((bytes / PIECE).min(Semaphore::MAX_PERMITS)) }
     }
 
-    /// Returns memory of its own for one body.
+    /// Returns an empty share for one body.
     pub(crate) const fn share(&self) -> Share<'_> {
         Share { memory: self, held: None, bytes: 0 }
     }
 }
 
-/// The memory of one body; returned when it is dropped.
+/// The memory of one body, which is released when the share is dropped.
 pub(crate) struct Share<'a> {
     memory: &'a BodyMemory,
     held: Option<SemaphorePermit<'a>>,
@@ -48,10 +48,10 @@ pub(crate) struct Share<'a> {
 }
 
 impl Share<'_> {
-    /// Grows this share to at least this size.
+    /// Grows this share to at least this size in bytes.
     ///
     /// # Errors
-    /// [`Code::ServerBusy`] if not enough becomes free in time.
+    /// [`Code::ServerBusy`] if not enough memory becomes free in time.
     pub(crate) async fn grow_to(&mut self, bytes: usize) -> Result<()> {
         let more = bytes.saturating_sub(self.bytes).div_ceil(PIECE);
         let Ok(pieces @ 1..) = u32::try_from(more) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! The time that versions are made of.
+//! The clock that assigns versions.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -6,30 +6,30 @@ use uuid::Uuid;
 
 use crate::protocol::model::Ticks;
 
-/// Minimum ticks between two times: 6.4 microseconds. The ticks between are left to writes that
-/// find a version as new as their own time and take the next tick. Otherwise that tick could also
-/// be the time of another request in flight, and one ETag would name two versions.
+/// Minimum number of ticks between two times: 6.4 microseconds. The ticks in between are reserved for writes
+/// that find a version at least as new as their own time and take the next tick. Otherwise this tick could
+/// also be the time of another request in flight, and one ETag would name two versions.
 const STEP: i64 = 64;
 
-/// Ticks by which the system's clock lags behind the last version before it counts as set back: one second.
-/// A clock that is slewed stays within it.
+/// Number of ticks by which the system clock lags behind the last version before it counts as set back: one
+/// second. A slewed clock stays within this limit.
 const SET_BACK: i64 = 10_000_000;
 
-/// What the offset within the steps changes by when the clock is set back. It is odd, so that all 64 offsets come before
-/// one is used again, and large, so that few writes in a row that take the next tick do not reach the next offset.
+/// Change of the offset within the steps when the clock is set back. It is odd, so that all 64 offsets occur before
+/// one repeats, and large, so that a few consecutive writes that take the next tick do not reach the next offset.
 const TURN: i64 = 27;
 
-/// A clock that never returns one tick twice, so that two writes of this process never share a version.
-/// Two processes seldom share one: each has its own offset within the steps. The clock follows a system
-/// clock that is set back, with another offset from then on.
+/// A clock that never returns the same tick twice, so that two writes of this process never share a version.
+/// Two processes seldom share a version, because each has its own offset within the steps. The clock follows
+/// a system clock that is set back, and then uses a different offset.
 #[derive(Debug)]
 pub(crate) struct VersionClock {
-    /// The last tick. Its offset within the steps is that of the next.
+    /// The last tick. The next tick has the same offset within its step.
     last: AtomicI64,
 }
 
 impl VersionClock {
-    /// Returns the time of a new version: the current one, or the last tick plus a step if that is later by
+    /// Returns the time of a new version: the current time, or the last tick plus a step if that is later by
     /// up to a second.
     pub(crate) fn next_version(&self) -> Ticks {
         self.give(Ticks::now().raw())
@@ -95,13 +95,13 @@ mod tests {
         assert!(again.windows(2).all(|pair| pair[0] < pair[1]));
     }
 
-    /// Of two requests that came before it the later was done first.
+    /// The later of two requests from before the write was done first.
     #[test]
     fn a_write_that_comes_late_makes_no_version_that_another_request_was_given() {
         for read in [638_000_000_000_000_000, 638_000_000_000_000_001, 638_000_000_000_000_063] {
             let clock = VersionClock::default();
             let noon = clock.give(read).raw();
-            // The clock is slewed back by half a second.
+            // The system clock is slewed back by half a second.
             let [early, late, pending] = [(); 3].map(|()| clock.give(noon - SET_BACK / 2));
             let key = Key::new("p", "r");
             let write = Write {

@@ -4,11 +4,11 @@ use crate::error::{Code, Result};
 use crate::protocol::codec::properties::CorsRule;
 use crate::protocol::request::Head;
 
-/// Maximum headers that a preflight request may ask for: each is compared with those of the rules,
+/// Maximum number of headers that a preflight request may list. Each is compared with those of the rules,
 /// without authentication.
 const MAX_ASKED: usize = 256;
 
-/// Headers to add to an answer.
+/// Headers to add to a response.
 pub(crate) type CorsHeaders = Vec<(&'static str, String)>;
 
 /// The value in a rule that allows every origin.
@@ -44,9 +44,9 @@ pub(crate) fn preflight(head: &Head, rules: &[CorsRule]) -> Result<CorsHeaders> 
     Ok(headers)
 }
 
-/// Returns the headers to add to the answer of any other request. `sent` names the headers that the
-/// answer carries. As recorded: if a rule allows all origins, a GET without an origin is answered
-/// like one with any origin, and without Vary.
+/// Returns the headers to add to the response to any other request. `sent` names the headers of the response.
+/// As recorded, if a rule allows all origins, a GET without an origin is answered like one with any origin,
+/// but without Vary.
 pub(crate) fn actual(head: &Head, rules: &[CorsRule], sent: &[&str]) -> CorsHeaders {
     let mut headers = CorsHeaders::new();
     if rules.is_empty() {
@@ -77,14 +77,14 @@ pub(crate) fn actual(head: &Head, rules: &[CorsRule], sent: &[&str]) -> CorsHead
     headers
 }
 
-/// Returns the rules for an origin, compared with case, and a method.
+/// Returns the rules that match an origin, with case, and a method.
 fn find<'a>(rules: &'a [CorsRule], origin: &'a str, method: &'a str) -> impl Iterator<Item = &'a CorsRule> {
     rules.iter().filter(move |rule| {
         rule.origins.iter().any(|o| o == ANY || o == origin) && rule.methods.iter().any(|m| m == method)
     })
 }
 
-/// Whether a header matches a literal, a prefix `abc*` or `*`, ignoring case.
+/// Returns whether a header matches a literal, a prefix `abc*` or `*`, ignoring case.
 fn matches_any(patterns: &[String], name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     patterns.iter().any(|pattern| {

@@ -1,15 +1,14 @@
-//! Explanations of errors: in the log, if the operator has switched them on, and among the last
-//! requests.
+//! Explains errors in the log, if the operator has enabled this, and in the list of latest requests.
 
 use super::telemetry::Observed;
 use crate::error::Error;
 use crate::protocol::codec::failure::ErrorContext;
 
-/// The target of the messages, by which they are switched on and off.
+/// The log target of explanations, which a log filter can select.
 pub(crate) const EXPLANATIONS: &str = "rowhouse::explain";
 
 /// Logs and records the exact reason of an error: the text that should have been signed, or the field that
-/// failed. Signed texts contain keys of entities, but no secrets.
+/// failed. Signed texts contain entity keys, but no secrets.
 pub(crate) fn explain_error(error: &Error, context: &ErrorContext<'_>, observed: &Observed) {
     if let Some(why) = &error.why {
         observed.is_refused_because(why);

@@ -1,5 +1,5 @@
-//! How a query will be answered, and on demand what a page of it costs. Only numbers leave here, no
-//! entity.
+//! Explains how the server answers a query, and on request measures the cost of a page. The result contains
+//! only numbers, and no entity.
 
 use std::time::{Duration, Instant};
 
@@ -19,9 +19,9 @@ use crate::protocol::plan::{Projection, Scan, query, span};
 use crate::protocol::request::options::Options;
 use crate::store::Store;
 
-/// Maximum number of spans that are shown.
+/// Maximum number of spans in an explanation.
 const MAX_SHOWN: usize = 20;
-/// Maximum number of examined rows that are counted.
+/// Maximum number of examined rows to count.
 const MAX_COUNTED: u64 = 100_000;
 
 /// A query to explain.
@@ -42,20 +42,20 @@ pub(crate) struct ExplainRequest {
     pub measure: bool,
 }
 
-/// What a page of a query costs.
+/// The measured cost of a page.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct QueryCost {
     returned: u64,
-    /// The rows in the ranges that were read, up to where the page ended; with an index, the entries and
-    /// rows that were read.
+    /// The number of rows in the ranges read, up to the end of the page. With an index, the number of index
+    /// entries and rows read.
     looked_at: u64,
-    /// Whether all of them were counted. Otherwise there are more.
+    /// Whether all rows were counted. Otherwise there are more.
     is_exact: bool,
     /// Time to read the page.
     took: Duration,
     /// Whether there are more pages.
     more: bool,
-    /// The number of the choice of indexes that has named the rows.
+    /// The position of the choice of indexes that named the rows.
     narrowed_by: Option<usize>,
 }
 
@@ -120,7 +120,7 @@ pub(crate) struct PageCost {
     pub more: bool,
 }
 
-/// Explains a query, by the indexes of the store. `grammar` is that of the account's clients.
+/// Explains a query with the indexes of the store. `grammar` is that of the account's clients.
 pub(crate) async fn explain_query(
     store: &Store,
     indexes: &IndexCatalog,
@@ -158,7 +158,7 @@ pub(crate) async fn explain_query(
     Ok(explained)
 }
 
-/// What is known of a query without reading anything.
+/// Explains a query without reading anything.
 fn explained(scan: &Scan, access: KeyAccess) -> ExplainedQuery {
     let spans = scan.spans.iter().take(MAX_SHOWN).map(|span| {
         let (from, to) = strategy::bounds(span);
@@ -177,14 +177,14 @@ fn explained(scan: &Scan, access: KeyAccess) -> ExplainedQuery {
     }
 }
 
-/// The explanation of an order that is refused.
+/// Explains an order that is refused.
 fn refused(scan: &Scan, error: &Error) -> ExplainedQuery {
     let mut explained = explained(scan, KeyAccess::Refused);
     explained.advice = Some(format!("Refused: {}.", error.why.as_deref().unwrap_or(error.text())));
     explained
 }
 
-/// What an operator can do if clients are refused a query that extended queries have.
+/// Returns advice for a query that only extended queries allow.
 fn advice(account: &str) -> String {
     format!(
         "Clients of {account} are refused this query, until `rowhouse account queries {account} extended` turns on \
@@ -192,7 +192,7 @@ fn advice(account: &str) -> String {
     )
 }
 
-/// The indexes that a choice reads, each once.
+/// Returns the indexes that a choice reads, each once.
 fn names_of(choice: &IndexChoice) -> Vec<NamedIndex> {
     let mut indexes: Vec<_> = choice.ranges.iter().map(|range| &range.index).collect();
     indexes.dedup_by_key(|index| index.index_no);
@@ -203,8 +203,8 @@ fn name_of(index: &PropertyIndex) -> NamedIndex {
     NamedIndex { property: index.property.clone(), kind: index.kind.name() }
 }
 
-/// Asks the store which choice of indexes it would use. It looks up entries as for a page, but
-/// reads no row.
+/// Asks the store which choice of indexes it would use. The store looks up entries as for a page, but reads
+/// no row.
 async fn narrowed_by(store: &Store, table: TableRef<'_>, scan: &Scan) -> Result<Option<usize>> {
     if scan.indexed.is_empty() {
         return Ok(None);
@@ -219,7 +219,7 @@ fn bound(bound: SpanBound) -> ExplainedBound {
     ExplainedBound { partition_key: partition, row_key: row.unwrap_or_default(), inclusive: is_inclusive }
 }
 
-/// Returns the scan of the query, with the permission of an operator who only reads.
+/// Returns the scan of the query, with the permissions of an operator who only reads.
 fn scan(request: &ExplainRequest, table: &TableName, grammar: Grammar) -> Result<Scan> {
     let mut text = format!("$filter={}", escape(request.filter.as_deref().unwrap_or_default()));
     if let Some(select) = &request.select {
@@ -236,7 +236,7 @@ fn scan(request: &ExplainRequest, table: &TableName, grammar: Grammar) -> Result
     query::entities(&options, None)
 }
 
-/// Reads one page, and counts the rows that were examined for it.
+/// Reads one page, and counts the rows that were examined for the page.
 async fn measure(store: &Store, table: TableRef<'_>, scan: &Scan) -> Result<QueryCost> {
     let begun = Instant::now();
     let ((), end) = store.page(table, scan, ()).await?;
@@ -257,11 +257,11 @@ async fn measure(store: &Store, table: TableRef<'_>, scan: &Scan) -> Result<Quer
     })
 }
 
-/// Counts the rows of the spans that come before the bound `until`, and says whether these are all.
+/// Counts the rows of the spans before the bound `until`. Returns whether all of them were counted.
 async fn count(store: &Store, table: TableRef<'_>, scan: &Scan, until: Option<&Key>) -> Result<(u64, bool)> {
     let begun = Instant::now();
     let spans = scan.order.arrange(scan.spans.clone());
-    // What comes before a bound is what a read in the opposite order has behind it.
+    // The rows before a bound are the rest of a read in the opposite order.
     let spans = match until {
         Some(until) => scan.order.reversed().rest_of(spans, until),
         None => spans,

@@ -1,4 +1,4 @@
-//! The signing keys of the token issuer: fetched when needed, and cached (protocol §10.7).
+//! The signing keys of the token issuer, fetched on demand and cached (protocol §10.7).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,16 +17,15 @@ use crate::protocol::model::Ticks;
 
 /// How long keys are used before they are fetched again.
 const FRESH: Duration = Duration::from_secs(3600);
-/// How long keys are used while the issuer does not answer. A withdrawn key must not stay valid for
-/// ever.
+/// How long keys are used while the issuer does not respond. A withdrawn key must not stay valid for ever.
 const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
-/// Minimum time between two fetches, however many unknown keys are named.
+/// Minimum time between two fetches, regardless of the number of unknown keys.
 const PAUSE: Duration = Duration::from_secs(10);
 /// Timeout of one request to the issuer.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Timeout of both requests of a fetch.
+/// Timeout of the two requests in a fetch.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(11);
-/// Maximum bytes of an answer of the issuer.
+/// Maximum size of a response from the issuer in bytes.
 const MAX_ANSWER: u64 = 1024 * 1024;
 
 /// An issuer whose tokens are trusted.
@@ -36,20 +35,20 @@ pub(crate) struct Issuer {
     keys: Arc<Keys>,
 }
 
-/// The cache of the issuer's keys. A fetch is single-flight and runs in the background: tokens with
-/// known keys do not wait for a fetch because of an unknown key, which anybody can name, nor again once
-/// the issuer is silent, and its result is kept even if the request that began it has gone.
+/// The cache of the issuer's keys. A fetch is single-flight and runs in the background. Tokens with known
+/// keys do not wait for a fetch of an unknown key, which anyone can name, nor for a fetch while the issuer is
+/// silent. The result of a fetch is kept even if the request that started it has ended.
 #[derive(Default)]
 struct Keys {
     fetched: Mutex<Fetched>,
-    /// Notified whenever a fetch has ended.
+    /// Notified whenever a fetch ends.
     fetch_ended: Notify,
 }
 
 #[derive(Default)]
 struct Fetched {
     keys: Option<Arc<JwkSet>>,
-    /// When the issuer last answered, and when it was last asked.
+    /// When the issuer last responded, and when it was last asked.
     answered: Option<Instant>,
     asked: Option<Instant>,
     is_asked: bool,
@@ -57,21 +56,21 @@ struct Fetched {
     is_silent: bool,
 }
 
-/// What to do to get the keys.
+/// How to get the keys.
 enum Look {
     /// Use these keys, if there are any.
     Known(Option<Arc<JwkSet>>),
-    /// Wait for a fetch that is under way.
+    /// Wait for the fetch in flight.
     Wait,
     /// Fetch, and wait for it.
     Ask,
-    /// Fetch, but use these keys at once.
+    /// Fetch in the background, but use these keys at once.
     AskAside(Arc<JwkSet>),
 }
 
 impl Keys {
-    /// Decides how to get the keys, of which this one is needed. They are fetched again if they are
-    /// stale or lack it: it may be new.
+    /// Decides how to get the keys, of which `key` is needed. The keys are fetched again if they are stale or
+    /// lack `key`, which may be new.
     fn look(&self, key: &str, now: Instant) -> Look {
         let mut fetched = self.fetched();
         let within = |at: Option<Instant>, limit| at.is_some_and(|at| now.duration_since(at) < limit);
@@ -95,7 +94,7 @@ impl Keys {
         self.fetched().usable(Instant::now())
     }
 
-    /// Records the end of a fetch.
+    /// Records the result of a fetch.
     fn note(&self, keys: Option<JwkSet>) {
         let mut fetched = self.fetched();
         fetched.is_asked = false;
@@ -131,7 +130,7 @@ impl Issuer {
     /// Returns an issuer whose keys have not been fetched yet.
     pub(crate) fn new(trust: Trust) -> Self {
         let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
-        // A redirect could lead to another host, or away from TLS.
+        // A redirect could lead to a different host, or away from TLS.
         let config = Agent::config_builder().timeout_global(Some(TIMEOUT)).max_redirects(0).tls_config(tls);
         Self { trust, agent: config.build().into(), keys: Arc::default() }
     }
@@ -141,7 +140,7 @@ impl Issuer {
         format!("Bearer authorization_uri={} resource_id={}", self.trust.issuer, self.trust.audience)
     }
 
-    /// Verifies a token and returns what its bearer may do in an account.
+    /// Verifies a token and returns the identity of its bearer in an account.
     ///
     /// # Errors
     /// Those of [`bearer::key_id`] and [`bearer::verify`];
@@ -162,9 +161,9 @@ impl Issuer {
         bearer::verify(token, &keys, &self.trust, account, now)
     }
 
-    /// Returns the issuer's keys; `None` if they are not available.
+    /// Returns the issuer's keys, or `None` if they are not available.
     async fn keys(&self, key: &str) -> Option<Arc<JwkSet>> {
-        // Subscribe before deciding, so that no end is missed.
+        // Subscribe before deciding, so that the end of a fetch is not missed.
         let ended = self.keys.fetch_ended.notified();
         match self.keys.look(key, Instant::now()) {
             Look::Known(keys) => return keys,
@@ -179,7 +178,7 @@ impl Issuer {
         self.keys.usable()
     }
 
-    /// Fetches in the background, even if nobody waits any more.
+    /// Fetches in the background, even if no request waits any more.
     fn ask(&self) {
         let (agent, issuer, keys) = (self.agent.clone(), self.trust.issuer.clone(), Arc::clone(&self.keys));
         tokio::task::spawn_blocking(move || {

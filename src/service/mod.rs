@@ -1,6 +1,5 @@
-//! The Table service without a transport: the head and the body of a request in, an answer out.
-//! `http` serves it over connections; code in the same process calls it directly, with the same
-//! checks.
+//! The Table service without a transport: it turns the head and body of a request into a response. `http`
+//! serves it over connections. Code in the same process calls it directly, with the same checks.
 
 mod answer;
 mod authenticate;
@@ -53,48 +52,48 @@ use crate::protocol::codec::properties::CorsRule;
 use crate::protocol::request::Target;
 use crate::store::Store;
 
-/// What is needed to answer requests; shared by all threads.
+/// The state for answering requests, shared by all threads.
 pub(crate) struct Service {
     pub primary: Store,
-    /// The read replica of `{account}-secondary`; without one, the primary.
+    /// The read replica for `{account}-secondary`. Without a replica, the primary is used.
     pub secondary: Option<Store>,
     /// The accounts with their keys, CORS rules and limits.
     pub follower: Follower,
     /// The CORS rules and indexes of the secondary.
     pub replica: Follower,
-    /// The clock of Timestamps and ETags.
+    /// The clock for Timestamps and ETags.
     pub version_clock: VersionClock,
     /// The issuer whose tokens are trusted, if any.
     pub issuer: Option<Issuer>,
     pub limits: Limits,
     pub body_memory: BodyMemory,
-    /// Maximum requests a second of an account that has no limit of its own.
+    /// Maximum requests per second of an account without its own limit.
     pub max_requests_per_second: Option<NonZeroU32>,
     pub throttle: Throttle,
-    /// Maximum comparisons in a filter.
+    /// Maximum number of comparisons in a filter.
     pub max_comparisons: usize,
-    /// What tests have ordered to fail.
+    /// The faults that tests inject.
     pub fault_rules: FaultRules,
-    /// How long deleted tables can be brought back, in ticks; 0 for not at all.
+    /// How long deleted tables can be restored, in ticks; 0 if they cannot.
     pub keep_deleted: i64,
-    /// Requests that take longer are logged as slow.
+    /// The duration beyond which requests are logged as slow.
     pub slow: Duration,
-    /// Where traces are sent, if anywhere.
+    /// The exporter of traces, if configured.
     pub tracer: Option<Tracer>,
-    /// The last requests, if operators can ask for them.
+    /// The latest requests, if operators can ask for them.
     pub recent: Option<RecentRequests>,
 }
 
-/// An answer, and what the common headers need.
+/// A response, and the input for its common headers.
 pub(crate) struct Served {
     pub answer: Answer,
-    /// The CORS rules of the account, if they may apply to the answer.
+    /// The CORS rules of the account, if they may apply to the response.
     pub cors_rules: Arc<[CorsRule]>,
     pub request_id: String,
 }
 
 impl Service {
-    /// Returns the follower of the store that serves an address.
+    /// Returns the follower of the store that serves the target.
     fn follower_of(&self, target: &Target) -> &Follower {
         match &self.secondary {
             Some(_) if target.secondary => &self.replica,
@@ -102,7 +101,7 @@ impl Service {
         }
     }
 
-    /// Returns the store that serves an address. Writes to a secondary are refused earlier.
+    /// Returns the store that serves the target. Writes to a secondary are refused earlier.
     fn store_of(&self, target: &Target) -> &Store {
         match &self.secondary {
             Some(secondary) if target.secondary => secondary,

@@ -1,5 +1,5 @@
-//! From the head and body of a request to its answer, read top to bottom: address, version,
-//! credentials, body, request, permission, plan, store, answer.
+//! Processes the head and body of a request into a response. Read it top to bottom: address, version,
+//! credentials, body, request, permission, plan, store, response.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,15 +38,15 @@ pub(crate) const MAX_OPERATION_TIME: Duration = Duration::from_secs(30);
 impl Service {
     /// Answers one request, counts it, and writes it to the log and the traces.
     pub(crate) async fn serve(self: &Arc<Self>, head: &Head<'_>, body: &mut impl ReceiveBody) -> Served {
-        // Boxed, since the future is copied on the way to where it runs.
+        // Boxed, because the future is copied on the way to where it runs.
         let observed = Box::new(Observed::of_client(Uuid::new_v4().to_string()));
         let (answer, cors_rules) = self.observed(head, body, None, &observed).await;
         Served { answer, cors_rules, request_id: observed.request_id }
     }
 
-    /// Answers one request of an operator, whom the admin listener has authenticated. All other
-    /// checks are those of clients, but limits of accounts do not apply, and disabled accounts are
-    /// served. What becomes known of the request is in `observed`.
+    /// Answers one request of an operator, whom the admin listener has authenticated. All other checks are
+    /// those for clients, except that account limits do not apply and disabled accounts are served. Facts
+    /// about the request are recorded in `observed`.
     pub(crate) async fn serve_operator(
         self: &Arc<Self>,
         head: &Head<'_>,
@@ -99,16 +99,16 @@ struct Pipeline<'a> {
     head: &'a Head<'a>,
     /// The parameters that could be decoded.
     options: Options<'a>,
-    /// Why the others could not; reported after authentication.
+    /// The error of the other parameters, which is reported after authentication.
     flaw: Option<Error>,
     error_context: ErrorContext<'a>,
-    /// The sender, if it is an operator.
+    /// The identity of the sender, if it is an operator.
     operator: Option<&'a Identity>,
     observed: &'a Observed,
 }
 
 impl Pipeline<'_> {
-    /// The answer, and the CORS rules that apply to it.
+    /// Returns the response, and the CORS rules that apply to it.
     async fn answer(&self, body: &mut impl ReceiveBody) -> (Answer, Arc<[CorsRule]>) {
         let head = self.head;
         let target = match target::resolve(head, self.accounts) {
@@ -127,14 +127,13 @@ impl Pipeline<'_> {
         let timely = timeout_at(until, self.authenticated(target, body)).await;
         let answer = timely.unwrap_or_else(|_| self.refuse(&Code::OperationTimedOut.into()));
         if self.observed.has_set_properties(&answer) {
-            // Outside the timeout: what was done must not be reported as a failure.
+            // Outside the timeout, because a completed change must not be reported as a failure.
             Box::pin(self.service.follower.follow_own_change(&self.service.primary)).await;
         }
         (answer, self.cors_rules(target))
     }
 
-    /// Returns the CORS rules that may apply to an answer: to a page of another origin, or to any
-    /// GET.
+    /// Returns the CORS rules that may apply to a response: to a page of a different origin, or to any GET.
     fn cors_rules(&self, target: &Target) -> Arc<[CorsRule]> {
         if self.head.header("origin").is_none() && self.head.method != "GET" {
             return Arc::default();
@@ -158,7 +157,7 @@ impl Pipeline<'_> {
     async fn authenticated(&self, target: &Target, body: &mut impl ReceiveBody) -> Answer {
         let (head, now) = (self.head, self.error_context.now);
         if let Some(operator) = self.operator {
-            // Boxed, since only operators come by here.
+            // Boxed, because only operators take this path.
             let answer = Box::pin(self.received(target, operator, body)).await;
             return answer.unwrap_or_else(|error| self.refuse_at(target, &error));
         }
@@ -181,11 +180,11 @@ impl Pipeline<'_> {
         body: &mut impl ReceiveBody,
     ) -> Result<Answer> {
         let (service, head) = (self.service, self.head);
-        // After authentication: strangers must not use up the limit of an account.
+        // After authentication, so that unauthenticated clients cannot use up the limit of an account.
         if self.operator.is_none() {
             service.admit(self.accounts, target)?;
         }
-        // Held until the answer is complete: what was read from it may borrow.
+        // Held until the response is complete, because parsed values may borrow from the body.
         let body = body.receive(head, &service.body_memory, service.limits.body).await?;
         self.observed.received(body.bytes.len());
         if let Some(flaw) = &self.flaw {
@@ -224,10 +223,10 @@ impl Pipeline<'_> {
             let table = plan.action().1;
             rules.injection([FaultSubject { operation: self.observed.label(), table, index: None }])
         });
-        // Begun where it is awaited: to move a future is to copy it.
+        // Created where it is awaited, because moving a future copies it.
         match injection {
             None => operations::run(store, plan, service.keep_deleted, printer).await,
-            // Boxed, since only tests order faults.
+            // Boxed, because only tests inject faults.
             Some(injection) => {
                 injection.shorten_page(plan);
                 let run = operations::run(store, plan, service.keep_deleted, printer);
@@ -236,12 +235,12 @@ impl Pipeline<'_> {
         }
     }
 
-    /// The faults that tests have ordered. They are for clients: operators see what is stored.
+    /// Returns the faults that tests inject. They apply only to clients, so that operators see the stored data.
     fn fault_rules(&self) -> Option<&FaultRules> {
         self.operator.is_none().then_some(&self.service.fault_rules)
     }
 
-    /// Reads, authorizes and plans a request.
+    /// Parses, authorizes and plans a request.
     fn planned<'t>(
         &self,
         target: &'t Target,
@@ -273,7 +272,7 @@ impl Pipeline<'_> {
         Ok((Planned::One(plan), printer))
     }
 
-    /// Operators may always use extended queries: no program depends on theirs.
+    /// Returns the filter grammar. Operators may always use extended queries, because no program depends on theirs.
     fn grammar(&self, target: &Target) -> Grammar {
         let extended = self.operator.is_some() || self.accounts.has_extended_queries(&target.account);
         Grammar { max_comparisons: self.service.max_comparisons, extended }
@@ -289,9 +288,9 @@ impl Pipeline<'_> {
         Answer::front_door(error, self.head, challenge, &self.error_context)
     }
 
-    /// Returns an error of a known resource: a 405 lists the methods that it supports.
+    /// Returns an error of a known resource. A 405 lists the methods that the resource supports.
     fn refuse_at(&self, target: &Target, error: &Error) -> Answer {
-        // Only a test can order these so late.
+        // At this point, only a test can inject these errors.
         if matches!(error.code, Code::AuthenticationFailed | Code::AccountIsDisabled) {
             return self.front_door(error);
         }
@@ -302,10 +301,10 @@ impl Pipeline<'_> {
         answer.with("Allow", allowed_methods::methods(&target.resource, &self.options))
     }
 
-    /// Errors of the table layer are answered here and nowhere else.
+    /// Returns a table-layer error. No other function builds these responses.
     fn refuse(&self, error: &Error) -> Answer {
         let speaks_xml = self.options.any_case("comp").is_some();
-        // As recorded: the table layer is not reached.
+        // As recorded, the table layer is not reached.
         if error.code == Code::RequestBodyTooLarge && !speaks_xml {
             return self.front_door(error);
         }
@@ -318,17 +317,17 @@ impl Pipeline<'_> {
     }
 }
 
-/// A request that was read and is allowed.
+/// A parsed and permitted request.
 enum Planned {
     One(Plan),
     /// A batch, whose parts are planned one by one.
     Batch(Batch),
-    /// An operation on an invalid path below a table; a missing table comes first.
+    /// An operation on an invalid path below a table. The error of a missing table takes precedence.
     BelowTable(Error),
 }
 
-/// The error of an insert on a path below a table, by a client that takes the table's address for
-/// the service's. As recorded: a missing table comes first.
+/// Returns the error of an insert on a path below a table, by a client that takes the table's address for
+/// that of the service. As recorded, the error of a missing table takes precedence.
 async fn below_missing_table(
     store: &Store,
     target: &Target,
@@ -343,7 +342,7 @@ async fn below_missing_table(
     })
 }
 
-/// Returns the timeout that the client asks for, up to ours.
+/// Returns the timeout that the client requests, up to ours.
 fn time_allowed(asked: Option<&str>) -> Duration {
     match asked.and_then(|seconds| seconds.parse().ok()) {
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds).min(MAX_OPERATION_TIME),
@@ -351,7 +350,7 @@ fn time_allowed(asked: Option<&str>) -> Duration {
     }
 }
 
-/// Returns the part of the timeout in which a page may be read. The rest is for the work before and
+/// Returns the part of the timeout in which a page may be read. The remaining time is for the work before and
 /// after.
 fn page_time(allowed: Duration) -> Duration {
     allowed.mul_f32(0.75)
@@ -396,7 +395,7 @@ mod tests {
         })
     }
 
-    /// A signature that holds for ten minutes from now on.
+    /// Returns a signature that is valid for the next ten minutes.
     fn signature(accounts: &AccountSet) -> String {
         let subject = SasSubject::Account { services: "t".into(), resources: "sco".into() };
         let until = chrono::Utc::now() + Duration::from_secs(600);
@@ -431,7 +430,7 @@ mod tests {
         assert_eq!(post("Tables", r#"{"TableName":"People"}"#).await.status, 201);
         let inserted = post("People", r#"{"PartitionKey":"p","RowKey":"r"}"#).await;
         assert_eq!(inserted.status, 201);
-        // The version is not later than those that the clock gave while it was ahead, but correct.
+        // The version is correct, although earlier than those that the clock gave while it was ahead.
         let etag = inserted.headers.iter().find(|(name, _)| *name == "ETag").unwrap().1.replace("%3A", ":");
         let version = etag.trim_start_matches("W/\"datetime'").trim_end_matches("'\"");
         assert!(Ticks::parse(version).unwrap() <= Ticks::now(), "{version}");

@@ -1,9 +1,9 @@
-//! The last requests, for operators who watch the server. A ring of fixed size: a new request takes
-//! the place of the oldest one. Adding one costs a lock that nobody else holds, and allocates nothing
-//! once the ring is full of texts as long.
+//! The latest requests, for operators who watch the server. They are kept in a ring of fixed size, in which a
+//! new request replaces the oldest. Adding a request takes one uncontended lock. It allocates nothing once
+//! the ring is full of texts of similar length.
 //!
-//! As in the log, there is no secret, no signature and no content of an entity. A reason may name
-//! keys of entities.
+//! As in the log, there is no secret, no signature and no content of an entity. A reason may contain entity
+//! keys.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -15,32 +15,32 @@ use crate::protocol::request::OperationLabel;
 
 /// Number of requests that are kept.
 pub(crate) const KEPT: usize = 1024;
-/// Maximum bytes of a reason.
+/// Maximum length of a reason in bytes.
 pub(crate) const MAX_REASON: usize = 1024;
 
-/// A request that was answered.
+/// A completed request.
 #[derive(Debug, Clone)]
 pub(crate) struct RecentRequest {
-    /// Counts up from 1.
+    /// The number of the request, counted from 1.
     pub id: u64,
-    /// When it was answered.
+    /// When the request was answered.
     pub at: Ticks,
     pub operation: OperationLabel,
-    /// Whether it came over the admin listener, as those of the console do.
+    /// Whether the request came over the admin listener, as those of the console do.
     pub is_of_operator: bool,
     pub status: u16,
     pub refusal: Option<Code>,
-    /// Total time, and the part of it that was spent waiting for the database.
+    /// The total time, and the part of it that was spent waiting for the database.
     pub duration: Duration,
     pub database: Duration,
     pub account: String,
     pub table: String,
     pub request_id: String,
-    /// The exact reason of an error, if the error has more to say than its code.
+    /// The exact reason of an error, if it contains more than the error code.
     pub reason: String,
 }
 
-/// What is recorded of a request; the texts are borrowed.
+/// The recorded facts of a request, with borrowed texts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AnsweredRequest<'a> {
     pub operation: OperationLabel,
@@ -55,39 +55,38 @@ pub(crate) struct AnsweredRequest<'a> {
     pub reason: &'a str,
 }
 
-/// The last [`KEPT`] requests. Until an operator looks, only those that were refused or slow are added, so that the
-/// others cost nothing.
+/// The latest [`KEPT`] requests. Until an operator looks, only refused or slow requests are added, so that
+/// the others cost nothing.
 pub(crate) struct RecentRequests {
     is_watched: AtomicBool,
-    /// The number of requests that have a place.
+    /// The number of requests that have been assigned a place.
     placed: AtomicU64,
-    /// The place of a request is its id modulo [`KEPT`].
+    /// The places of the requests. A request's place is its id modulo [`KEPT`].
     places: Box<[Mutex<Option<RecentRequest>>]>,
 }
 
 impl RecentRequests {
-    /// An empty ring.
+    /// Returns an empty ring.
     pub(crate) fn new() -> Self {
         let places = (0..KEPT).map(|_| Mutex::new(None)).collect();
         Self { is_watched: AtomicBool::new(false), placed: AtomicU64::new(0), places }
     }
 
-    /// Adds all requests from now on.
+    /// Adds all requests from now on, not only refused and slow ones.
     pub(crate) fn watch(&self) {
         self.is_watched.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a request that ended like this is to be added.
+    /// Returns whether a request with this outcome should be added.
     pub(crate) fn wants(&self, status: u16, is_slow: bool) -> bool {
         status >= 400 || is_slow || self.is_watched.load(Ordering::Relaxed)
     }
 
-    /// Adds a request.
     pub(crate) fn add(&self, request: &AnsweredRequest<'_>) {
         let id = self.placed.fetch_add(1, Ordering::Relaxed) + 1;
         let Some(place) = self.place(id) else { return };
         let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
-        // A thread that was held up must not replace a newer request.
+        // A delayed thread must not overwrite a newer request.
         match &mut *place {
             Some(newer) if newer.id > id => {}
             Some(older) => older.replace(id, request),
@@ -95,13 +94,13 @@ impl RecentRequests {
         }
     }
 
-    /// Returns the id of the newest request, or of one that is being added; 0 if there is none.
+    /// Returns the id of the newest request, which may still be being added, or 0 if there is none.
     pub(crate) fn newest(&self) -> u64 {
         self.placed.load(Ordering::Relaxed)
     }
 
-    /// Returns up to `limit` requests in the order of their ids: the first ones after `after`, or
-    /// the last ones if `after` is `None`. Requests that are no longer kept are left out.
+    /// Returns up to `limit` requests in the order of their ids: the first ones after `after`, or the latest
+    /// ones if `after` is `None`. Requests that are no longer kept are left out.
     pub(crate) fn read(&self, after: Option<u64>, limit: usize) -> Vec<RecentRequest> {
         let last = self.newest();
         let kept = last.saturating_sub(KEPT as u64);
@@ -115,9 +114,9 @@ impl RecentRequests {
             let place = place.lock().unwrap_or_else(PoisonError::into_inner);
             match &*place {
                 Some(request) if request.id == id => found.push(request.clone()),
-                // Replaced meanwhile.
+                // A newer request has replaced it.
                 Some(request) if request.id > id => {}
-                // Being written: whoever reads on finds it.
+                // The request is being written. The next read will find it.
                 _ => break,
             }
         }
@@ -149,7 +148,7 @@ impl RecentRequest {
         new
     }
 
-    /// Replaces everything, and keeps the memory of the texts.
+    /// Overwrites the request, and reuses the memory of its texts.
     fn replace(&mut self, id: u64, request: &AnsweredRequest<'_>) {
         (self.id, self.at, self.operation) = (id, Ticks::now(), request.operation);
         self.is_of_operator = request.is_of_operator;

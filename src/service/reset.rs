@@ -1,4 +1,4 @@
-//! Resets and snapshots for test suites. The store resets and restores; cached values are dropped here.
+//! Resets and snapshots for test suites. The store resets and restores the data; this module drops cached values.
 
 use uuid::Uuid;
 
@@ -8,7 +8,7 @@ use crate::protocol::model::Ticks;
 use crate::store::StoreSnapshot;
 
 impl Service {
-    /// Empties an account; or all of them, and removes the fault rules.
+    /// Empties one account. Without an account, empties all accounts and removes the fault rules.
     pub(crate) async fn reset(&self, account: Option<&str>) -> Result<()> {
         self.primary.reset(account, Ticks::now()).await.map_err(Error::from)?;
         if account.is_none() {
@@ -18,7 +18,7 @@ impl Service {
         Ok(())
     }
 
-    /// Takes a snapshot of an account, or of all of them, and returns its name; `None` if there are
+    /// Takes a snapshot of one account or of all accounts, and returns its name. Returns `None` if there are
     /// already [`crate::store::contract::reset::MAX_SNAPSHOTS`].
     pub(crate) async fn take_snapshot(&self, account: Option<&str>) -> Result<Option<String>> {
         let name = Uuid::new_v4().simple().to_string();
@@ -26,7 +26,7 @@ impl Service {
         Ok(taken.map_err(Error::from)?.then_some(name))
     }
 
-    /// Restores a snapshot; `false` if none has this name.
+    /// Restores a snapshot. Returns `false` if none has this name.
     pub(crate) async fn restore_snapshot(&self, name: &str) -> Result<bool> {
         let restored = self.primary.restore_snapshot(name, Ticks::now()).await;
         let restored = restored.map_err(Error::from)?;
@@ -34,7 +34,7 @@ impl Service {
         Ok(restored)
     }
 
-    /// Drops a snapshot; `false` if none has this name.
+    /// Drops a snapshot. Returns `false` if none has this name.
     pub(crate) async fn drop_snapshot(&self, name: &str) -> Result<bool> {
         self.primary.drop_snapshot(name).await.map_err(Error::from)
     }

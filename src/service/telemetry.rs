@@ -1,7 +1,7 @@
-//! What operators see of each request: counts, and a line in the log.
+//! Records each request for operators: in metrics, and as a line in the log.
 //!
-//! Neither contains a secret, a signature, a query string, or the key or content of an entity: a
-//! line names the account, the operation and the table.
+//! Neither contains a secret, a signature, a query string, or the key or content of an entity. A line names
+//! the account, the operation and the table.
 
 use std::cell::{Cell, OnceCell};
 use std::time::Duration;
@@ -18,35 +18,35 @@ use crate::protocol::model::TableName;
 use crate::protocol::request::{Head, RequestKind, Resource, Target};
 use crate::protocol::request::{OperationLabel, Scheme};
 
-/// Maximum characters of a table's name in the log: more than any valid name has.
+/// Maximum characters of a table name in the log, which is more than any valid name has.
 const MAX_NAME: usize = 64;
 
-/// Limits warnings of each kind: under overload every request fails in the same way.
+/// Limits each kind of warning, because under overload every request fails in the same way.
 static FAILURES: [[WarningLimiter; OperationLabel::COUNT]; Code::COUNT] =
     [const { [const { WarningLimiter::new() }; OperationLabel::COUNT] }; Code::COUNT];
 
-/// What is known about a request while it is answered.
+/// The facts about a request that become known while it is answered.
 pub(crate) struct Observed {
     pub request_id: String,
     /// Whether the request came over the admin listener.
     is_of_operator: bool,
-    /// Where the request goes, once that is known.
+    /// The target of the request, once it is known.
     pub target: OnceCell<Target>,
     operation: Cell<OperationLabel>,
-    /// The table of a batch or a creation, which its address does not name.
+    /// The table of a batch or a table creation, which its address does not name.
     body_table: OnceCell<String>,
     received: Cell<u64>,
-    /// Why the request was refused, if the error says.
+    /// The reason for refusing the request, if the error contains one.
     reason: OnceCell<Box<str>>,
 }
 
 impl Observed {
-    /// A request of a client, of which nothing else is known yet.
+    /// Begins to record a request of a client.
     pub(crate) const fn of_client(request_id: String) -> Self {
         Self::new(request_id, false)
     }
 
-    /// A request over the admin listener, of which nothing else is known yet.
+    /// Begins to record a request over the admin listener.
     pub(crate) const fn of_operator(request_id: String) -> Self {
         Self::new(request_id, true)
     }
@@ -63,7 +63,7 @@ impl Observed {
         }
     }
 
-    /// Returns the operation, as far as it was understood.
+    /// Returns the operation, as far as it could be parsed.
     pub(crate) const fn label(&self) -> OperationLabel {
         self.operation.get()
     }
@@ -73,7 +73,7 @@ impl Observed {
         self.operation.set(OperationLabel::Preflight);
     }
 
-    /// Records that the request was understood.
+    /// Records that the request was parsed.
     pub(crate) fn wants(&self, wanted: &RequestKind) {
         self.operation.set(wanted.label());
         if let RequestKind::Batch(batch) = wanted
@@ -90,7 +90,7 @@ impl Observed {
         }
     }
 
-    /// Whether the request has changed the service properties.
+    /// Returns whether the request has changed the service properties.
     pub(crate) fn has_set_properties(&self, answer: &Answer) -> bool {
         self.operation.get() == OperationLabel::SetServiceProperties && answer.refusal.is_none()
     }
@@ -100,14 +100,14 @@ impl Observed {
         self.received.set(bytes as u64);
     }
 
-    /// Records the exact reason of an error. Of several, as in a batch, the first one counts.
+    /// Records the exact reason of an error. If there are several, as in a batch, the first one counts.
     pub(crate) fn is_refused_because(&self, why: &str) {
         let end = (0..=MAX_REASON.min(why.len())).rev().find(|end| why.is_char_boundary(*end));
         self.reason.get_or_init(|| why[..end.unwrap_or(0)].into());
     }
 
-    /// Counts the request, adds it to the `recent` ones, and logs it: as a warning if it took longer
-    /// than `slow` or the server failed, unless the same warning was just logged.
+    /// Counts the request, adds it to the `recent` ones, and logs it. The line is a warning if the request
+    /// took longer than `slow` or the server failed, unless the same warning was just logged.
     pub(crate) fn finish(
         &self,
         record: RequestInFlight<'_>,
@@ -148,7 +148,7 @@ impl Observed {
         }
     }
 
-    /// Returns what a trace contains about the request.
+    /// Returns the fields of the request in a trace.
     pub(crate) fn facts(&self, head: &Head<'_>, answer: &Answer, spent: DatabaseTime) -> SpanFields {
         SpanFields {
             operation: self.operation.get().text(),
@@ -164,12 +164,12 @@ impl Observed {
     }
 
     fn log(&self, ending: &Ending, duration: Duration) {
-        // A feature that the service lacks too is no fault of this server.
+        // A feature that Azure lacks too is not a failure of this server.
         let failed = ending.status >= 500 && ending.refusal != Some(Code::NotImplemented);
         let code = ending.refusal.unwrap_or(Code::InternalError);
         let warning = if failed { FAILURES[code as usize][ending.operation as usize].due() } else { None };
         let left_out = warning.and_then(|warning| warning.left_out);
-        // The fields of all lines, in one order.
+        // The fields of all lines, in the same order.
         macro_rules! line {
             ($level:ident, $message:literal) => {
                 tracing::$level!(
@@ -197,12 +197,12 @@ impl Observed {
         }
     }
 
-    /// Returns the account, or an empty text if the address names none of this server.
+    /// Returns the account, or an empty text if the address does not name an account of this server.
     pub(crate) fn account(&self) -> &str {
         self.target.get().map_or("", |target| target.account.as_str())
     }
 
-    /// Returns the name of the table that the request is about, if any.
+    /// Returns the name of the request's table, if there is one.
     pub(crate) fn table(&self) -> &str {
         let name = match self.target.get().map(|target| &target.resource) {
             Some(
@@ -218,14 +218,14 @@ impl Observed {
     }
 }
 
-/// Returns the method for a trace; an unknown method is the client's own text, of any length.
+/// Returns the method for a trace. An unknown method is the client's own text, of any length.
 fn known_method(method: &str) -> &'static str {
     const KNOWN: [&str; 10] =
         ["GET", "POST", "PUT", "MERGE", "PATCH", "DELETE", "HEAD", "OPTIONS", "CONNECT", "TRACE"];
     KNOWN.into_iter().find(|known| *known == method).unwrap_or("_OTHER")
 }
 
-/// Returns the kind of credentials of a request that was refused.
+/// Returns the kind of credentials of a refused request.
 pub(crate) fn scheme(head: &Head<'_>) -> Scheme {
     match head.header("authorization") {
         Some(header) if header.get(..7).is_some_and(|s| s.eq_ignore_ascii_case("bearer ")) => Scheme::Bearer,
@@ -235,8 +235,7 @@ pub(crate) fn scheme(head: &Head<'_>) -> Scheme {
     }
 }
 
-/// Counts a request that failed authentication. A fault of the database does not count as an
-/// attempt.
+/// Counts a request that failed authentication. A database failure does not count as an attempt.
 pub(crate) fn authentication_failed(head: &Head<'_>, error: &crate::error::Error) {
     if error.code.facts().status < 500 {
         METRICS.requests.authentication_failed(scheme(head), error.code);

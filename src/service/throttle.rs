@@ -1,4 +1,4 @@
-//! Limits of requests a second for each account.
+//! Limits the requests per second of each account.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -28,12 +28,12 @@ impl Service {
     }
 }
 
-/// The token buckets of the accounts in this process. Each is one number: the time at which the
-/// requests so far would have ended at an even rate. The bucket holds one second's worth and
-/// refills continuously.
+/// The token buckets of the accounts in this process. Each bucket is one number: the time at which the
+/// requests so far would have ended at an even rate. The bucket holds the tokens of one second and refills
+/// continuously.
 pub(crate) struct Throttle {
     begun: Instant,
-    /// Only authenticated accounts are added, so there are no more than accounts. Reads take no
+    /// Only authenticated accounts are added, so the map never exceeds the number of accounts. Reads take no
     /// lock; adding an account copies the map.
     accounts: ArcSwap<HashMap<String, Arc<AtomicU64>>>,
 }
@@ -45,7 +45,7 @@ impl Default for Throttle {
 }
 
 impl Throttle {
-    /// Counts a request of an authenticated account that may make this many a second.
+    /// Counts a request of an authenticated account that may make `per_second` requests per second.
     ///
     /// # Errors
     /// [`Code::ServerBusy`] if the account has used up its limit.
@@ -58,7 +58,7 @@ impl Throttle {
         Err(Error::with_message(Code::ServerBusy, "Operations per second is over the account limit."))
     }
 
-    /// Takes one request from the bucket, if any is left; `now` in nanoseconds.
+    /// Takes a token from the bucket, if there is one. `now` is in nanoseconds.
     fn takes(&self, account: &str, per_second: NonZeroU32, now: u64) -> bool {
         let cost = BURST / u64::from(per_second.get());
         let known = self.accounts.load();
@@ -94,7 +94,7 @@ mod tests {
 
     const MILLI: u64 = 1_000_000;
 
-    /// A throttle, and what it allows every account.
+    /// A throttle, and the limit of every account.
     struct Limited(Throttle, NonZeroU32);
 
     impl Limited {
@@ -103,7 +103,7 @@ mod tests {
         }
     }
 
-    /// How many of so many requests at this time are let in.
+    /// Returns how many of a number of requests at the same time are admitted.
     fn of(Limited(throttle, limit): &Limited, account: &str, requests: usize, now: u64) -> usize {
         (0..requests).filter(|_| throttle.takes(account, *limit, now)).count()
     }

@@ -1,4 +1,4 @@
-//! The faults that rules inject into one request, and their effect.
+//! The faults that rules inject into one request, and how they take effect.
 
 use std::future::Future;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::error::{Code, Error};
 use crate::protocol::plan::Plan;
 use crate::service::Answer;
 
-/// The exact reason of an ordered error, which the log and the console show.
+/// The exact reason of an injected error, for the log and the console.
 const WHY: &str = "a rule of /test/faults ordered it";
 
 /// The faults that rules inject into one request.
@@ -21,7 +21,7 @@ pub(crate) struct Injection {
 }
 
 impl Injection {
-    /// Adds the fault of a rule, for the operation at `index` of a batch or else for the request.
+    /// Adds the fault of a rule, for the operation at `index` of a batch, or otherwise for the request.
     pub(super) fn add(&mut self, rule: &FaultRule, index: Option<usize>) {
         self.delay += Duration::from_millis(rule.delay.unwrap_or_default());
         self.page = self.page.into_iter().chain(rule.page).min();
@@ -32,7 +32,7 @@ impl Injection {
         });
     }
 
-    /// Whether no other fault can follow.
+    /// Returns whether this fault ends the request, so that no other fault can follow.
     pub(super) const fn end_request(&self) -> bool {
         self.error.is_some() || self.disconnect.is_some()
     }
@@ -44,7 +44,7 @@ impl Injection {
         }
     }
 
-    /// Does some work with the faults around it.
+    /// Runs a future with the injected faults.
     pub(crate) async fn around<E: From<Error>>(
         self,
         work: impl Future<Output = Result<Answer, E>>,
@@ -59,7 +59,7 @@ impl Injection {
             None => work.await,
             Some(Moment::Before) => Ok(Answer::none()),
             Some(Moment::After) => {
-                // The client does not learn how it ended.
+                // The client does not learn the outcome.
                 let _ = work.await;
                 Ok(Answer::none())
             }
@@ -67,8 +67,8 @@ impl Injection {
     }
 }
 
-/// Whether an error of an operation in a batch is the answer to the whole batch: nothing was begun,
-/// so that clients, which do not look inside, retry it, or the sender may do nothing at all.
+/// Returns whether the error of an operation also ends its batch. Either no part was begun, so clients, which
+/// do not look inside the batch, retry it; or the sender has no permission at all.
 const fn ends_batch(code: Code) -> bool {
     matches!(
         code,

@@ -1,5 +1,5 @@
-//! Faults that a test orders: errors, delays, connections that end without an answer, and short pages.
-//! Rules are counted, so a test knows which request meets which fault.
+//! Fault injection for tests: errors, delays, connections that end without a response, and short pages. Rules
+//! count their matches, so a test knows which request gets which fault.
 //!
 //! Only test mode and `rowhouse::testing` set rules.
 
@@ -22,10 +22,10 @@ pub(crate) use rule::FaultSubject;
 #[cfg(feature = "testing")]
 pub(crate) use rule::Moment;
 
-/// Maximum rules of a server.
+/// Maximum number of rules on a server.
 const MAX_RULES: usize = 100;
 
-/// The rules of a server, and how many requests have matched each; none at first.
+/// The rules of a server, each with its number of matches. There are none at first.
 #[derive(Default)]
 pub(crate) struct FaultRules(ArcSwap<Vec<(FaultRule, AtomicU64)>>);
 
@@ -42,7 +42,7 @@ pub(crate) struct FaultRuleCount {
 }
 
 impl FaultRules {
-    /// Replaces all rules. Counts begin at zero.
+    /// Replaces all rules. The counts start at zero.
     pub(crate) fn replace(&self, rules: Vec<FaultRule>) -> Result<(), String> {
         if rules.len() > MAX_RULES {
             return Err(format!("a server has at most {MAX_RULES} rules, not {}", rules.len()));
@@ -54,12 +54,11 @@ impl FaultRules {
         Ok(())
     }
 
-    /// Removes all rules.
     pub(crate) fn clear(&self) {
         self.0.store(Vec::new().into());
     }
 
-    /// Returns the rules in their order, with their counts.
+    /// Returns the rules in order, with their counts.
     pub(crate) fn list(&self) -> Vec<FaultRuleCount> {
         let counted = |(rule, matched): &(FaultRule, AtomicU64)| {
             let matched = matched.load(Ordering::Relaxed);
@@ -69,8 +68,8 @@ impl FaultRules {
         self.0.load().iter().map(counted).collect()
     }
 
-    /// Counts a request, and the operations in it if it is a batch, and returns the faults that it meets.
-    /// Rules behind the first error or disconnect do not count it.
+    /// Counts a request, or a batch and its operations, and returns the faults to inject. Rules after the
+    /// first error or disconnect do not count the request.
     pub(crate) fn injection<'a>(
         &self,
         subjects: impl IntoIterator<Item = FaultSubject<'a>>,
@@ -82,7 +81,7 @@ impl FaultRules {
         let mut injection = None;
         for subject in subjects {
             for (rule, matched) in rules.iter().filter(|(rule, _)| rule.matches(&subject)) {
-                // Each match has a number of its own, also among concurrent ones.
+                // Each match has a unique number, even among concurrent matches.
                 let number = matched.fetch_add(1, Ordering::Relaxed);
                 if (rule.after..rule.after + rule.times).contains(&number) {
                     let faults: &mut Injection = injection.get_or_insert_default();

@@ -1,4 +1,4 @@
-//! A rule: the requests that it selects, and the fault that they meet.
+//! A rule: the requests that it selects, and the fault that it injects.
 
 use std::ops::RangeInclusive;
 
@@ -9,7 +9,7 @@ use crate::error::Code;
 use crate::protocol::model::TableName;
 use crate::protocol::request::OperationLabel::{self, *};
 
-/// The errors that rules can order: those that a request can get without a mistake of the sender.
+/// The errors that rules can inject: those that a request can get although it is correct.
 const ERRORS: [Code; 18] = [
     Code::InvalidInput,
     Code::AccountIsDisabled,
@@ -64,7 +64,7 @@ pub struct FaultRule {
 pub(crate) struct FaultSubject<'a> {
     pub operation: OperationLabel,
     pub table: Option<&'a TableName>,
-    /// The place of an operation in its batch; `None` for a request, which a whole batch is too.
+    /// The position of an operation in its batch; `None` for a request, including a whole batch.
     pub index: Option<usize>,
 }
 
@@ -87,7 +87,7 @@ impl Default for FaultRule {
 }
 
 impl FaultRule {
-    /// Checks that the rule has one fault, names that exist, and numbers within their limits.
+    /// Checks that the rule has one fault, existing names, and numbers within their limits.
     pub(super) fn check(&self) -> Result<(), String> {
         if let Some(operation) = &self.operation {
             self.check_operation(operation)?;
@@ -125,17 +125,17 @@ impl FaultRule {
         }
     }
 
-    /// Returns the error that the rule orders.
+    /// Returns the error that the rule injects.
     pub(super) fn code(&self) -> Option<Code> {
         ERRORS.into_iter().find(|code| Some(code.facts().code) == self.error.as_deref())
     }
 
-    /// Whether the rule selects a request, or an operation in a batch.
+    /// Returns whether the rule selects a request, or an operation in a batch.
     pub(super) fn matches(&self, subject: &FaultSubject<'_>) -> bool {
         let is_of_operation = match &self.operation {
             Some(operation) => operation == subject.operation.text(),
             None if self.page.is_some() => is_query(subject.operation),
-            // A batch is one request.
+            // A batch counts as one request.
             None => subject.index.is_none(),
         };
         let is_of_table =

@@ -1,4 +1,4 @@
-//! A path below a table, which is an error that depends on the table, as recorded.
+//! Answers a path below a table with an error that depends on the table, as recorded.
 
 use super::printer::Printer;
 use crate::error::{Code, Result};

@@ -6,7 +6,7 @@ use crate::protocol::model::{TableName, Ticks};
 use crate::service::Answer;
 use crate::store::Store;
 
-/// `keep` ticks long, the table can be brought back.
+/// Deletes the table. The table can be restored for `keep` ticks.
 pub(super) async fn run(
     store: &Store,
     table: &TableName,

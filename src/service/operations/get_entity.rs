@@ -19,7 +19,7 @@ pub(super) async fn run(
     let in_account = table.in_account(printer.account());
     let found = match &read.filter {
         None => store.get(in_account, &read.key).await?,
-        // Boxed, since hardly any client sends a filter.
+        // Boxed, because hardly any client sends a filter.
         Some(filter) => Box::pin(matching(store, in_account, &read.key, filter)).await?,
     };
     let entity = found.ok_or(Code::ResourceNotFound)?;
@@ -33,7 +33,7 @@ pub(super) async fn run(
     Ok(answer.with(ETAG, etag(entity.modified)))
 }
 
-/// Reads an entity as a page that it fills, so that its filter costs no more than one of a query.
+/// Reads an entity as a page with one row, so that its filter costs no more than that of a query.
 async fn matching(
     store: &Store,
     table: TableRef<'_>,

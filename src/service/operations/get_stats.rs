@@ -7,7 +7,7 @@ use crate::protocol::model::Ticks;
 use crate::service::Answer;
 use crate::store::Store;
 
-/// The primary has no stats. If the secondary cannot be reached, its stats say so.
+/// Returns the stats of the secondary, which also report if it is unreachable. The primary has no stats.
 pub(super) async fn run(store: &Store, printer: &Printer<'_>) -> Result<Answer> {
     if !printer.target.secondary {
         return Err(Code::InvalidQueryParameterValue.into());

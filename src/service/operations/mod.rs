@@ -1,4 +1,4 @@
-//! One file for each operation: what it requests from the store, and how its outcome is printed.
+//! One file per operation: its request to the store, and the printing of its outcome.
 
 mod below_table;
 mod create_table;
@@ -30,7 +30,7 @@ pub(crate) async fn run(
     keep_deleted: i64,
     printer: Printer<'_>,
 ) -> Result<Answer> {
-    // A request whose answer cannot be printed must not change anything.
+    // A request whose response cannot be printed must not change anything.
     if plan.needs_body(printer.prefer) {
         printer.format.for_body()?;
     }

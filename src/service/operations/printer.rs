@@ -1,4 +1,4 @@
-//! What the answers of several operations share (protocol §3).
+//! Prints the common parts of the responses to several operations (protocol §3).
 
 use crate::error::Result;
 use crate::protocol::codec::atom::write::{Atom, AtomDocument, Style};
@@ -8,10 +8,10 @@ use crate::protocol::request::{Format, Prefer, Representation, Target};
 use crate::service::Answer;
 use crate::service::answer::{DATA_SERVICE_ID, DATA_SERVICE_VERSION, LOCATION, PREFERENCE_APPLIED};
 
-/// The name under which tables are listed.
+/// The name of the set of tables.
 pub(super) const TABLES: &str = "Tables";
 
-/// What is needed to print the answer to a request, besides its plan.
+/// The context for printing the response to a request, besides its plan.
 #[derive(Clone, Copy)]
 pub(crate) struct Printer<'a> {
     pub target: &'a Target,
@@ -21,7 +21,6 @@ pub(crate) struct Printer<'a> {
 }
 
 impl<'a> Printer<'a> {
-    /// The account of the request.
     pub(super) fn account(&self) -> &'a str {
         &self.target.account
     }
@@ -73,7 +72,7 @@ impl<'a> Printer<'a> {
         })
     }
 
-    /// Returns 201 with the document, or 204 without, as the client prefers.
+    /// Returns 201 with the document, or 204 without, depending on the client's preference.
     pub(super) fn created(
         &self,
         location: String,
@@ -88,7 +87,7 @@ impl<'a> Printer<'a> {
         Ok(self.preferring(answer))
     }
 
-    /// Adds the preference that was applied.
+    /// Adds the applied preference to the response.
     pub(super) fn preferring(&self, answer: Answer) -> Answer {
         match self.prefer {
             Some(prefer) => answer.with(PREFERENCE_APPLIED, prefer.applied()),
@@ -97,7 +96,7 @@ impl<'a> Printer<'a> {
     }
 }
 
-/// Returns an Atom document as an answer.
+/// Returns an Atom document as a response.
 pub(super) fn in_atom(status: u16, style: Style, kind: AtomDocument, body: String) -> Answer {
     let answer = Answer::document(status, style.content_type(kind), body);
     match style {

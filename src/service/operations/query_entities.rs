@@ -1,4 +1,4 @@
-//! Query Entities (protocol §3.7). A page is printed while it is read.
+//! Query Entities (protocol §3.7). A page is printed while it is being read.
 
 use super::printer::{Printer, in_atom};
 use crate::error::{Code, Error, Result};
@@ -15,10 +15,10 @@ use crate::protocol::request::Representation;
 use crate::service::Answer;
 use crate::store::{Collect, Failure, Store};
 
-/// A page of entities, printed while it is read.
+/// A page of entities that is printed while it is being read.
 struct EntityFeed {
     feed: Feed,
-    /// Why the page cannot be sent.
+    /// The reason why the page cannot be sent.
     broken: Option<Error>,
 }
 
@@ -47,8 +47,8 @@ pub(super) async fn run(
     close(*feed, scan.order, &end, printer)
 }
 
-/// A page with `$top=0` still needs a table, and has no continuation token: a client that followed
-/// it would never end.
+/// Reads a page. With `$top=0`, the page still requires the table, and has no continuation token: a client
+/// that followed the token would never finish.
 async fn read<C: Collect>(
     store: &Store,
     account: &str,
@@ -71,7 +71,7 @@ async fn read<C: Collect>(
     }
 }
 
-/// Counts a filtered page, and remembers what an index could have saved.
+/// Counts a filtered page, and records the cost that an index could have saved.
 fn count_filtered(table: TableRef<'_>, filter: &Predicate, end: &PageEnd) {
     let by_index = end.narrowed_by.is_some();
     METRICS.filters.page(end.examined, end.entities, by_index);

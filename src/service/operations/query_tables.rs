@@ -15,7 +15,7 @@ pub(super) async fn run(
     select: Option<&Select>,
     printer: &Printer<'_>,
 ) -> Result<Answer> {
-    // A page with `$top=0` has no continuation token: a client that followed it would never end.
+    // A page with `$top=0` has no continuation token: a client that followed the token would never finish.
     let found = match scan.rows {
         0 => TablePage::default(),
         _ => store.list_tables(printer.account(), scan).await?,

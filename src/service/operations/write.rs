@@ -1,5 +1,5 @@
-//! Insert, replace, merge, upsert and delete of one entity (protocol §3.9 to §3.11). Their
-//! semantics are in `plan::decide`.
+//! Insert, replace, merge, upsert and delete of one entity (protocol §3.9 to §3.11). `plan::decide`
+//! implements their semantics.
 
 use super::printer::Printer;
 use crate::error::Result;
@@ -22,7 +22,7 @@ pub(super) async fn run(
     print(table, write, written, printer)
 }
 
-/// Returns the answer to a write that was done, alone or in a change set.
+/// Returns the response to a completed write, alone or in a change set.
 pub(crate) fn print(
     table: &TableName,
     write: &Write,
