@@ -88,7 +88,7 @@ pub(super) struct CountReport {
     next: Option<String>,
 }
 
-/// Where a count continues.
+/// The position at which a count continues.
 #[derive(Serialize, Deserialize)]
 struct CountToken(Option<i64>, u16, String, String);
 

@@ -3,7 +3,7 @@
 //!
 //! | file | purpose | unnecessary once actix |
 //! |---|---|---|
-//! | `connection_info` | handlers that know whether a connection is encrypted | has a public constructor of `AppConfig` |
+//! | `connection_info` | handlers that check whether TLS is in use | has a public constructor of `AppConfig` |
 //! | `header_case` | header names in Azure's case, and the length of a 204 | writes both as they were set |
 //! | `header_case` | a connection that ends without a response | lets a handler close the connection |
 //! | `one_at_a_time` | pipelining, particularly without reading | decodes a request after answering the last |

@@ -17,7 +17,7 @@ use crate::model::entity::PropertyOrder;
 
 /// Maximum number of shapes to remember.
 const MOST: usize = 4;
-/// Shapes are given up for the page once this many more entities have had an unknown shape than a known one.
+/// Shapes are given up for the page once the unknown ones outnumber the known ones by more than this number.
 const MISSES: usize = 16;
 
 /// Prints the custom properties of a series of entities.
