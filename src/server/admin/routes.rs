@@ -1,5 +1,7 @@
 //! The routes of the admin listener.
 
+use std::sync::LazyLock;
+
 use super::about::VersionReport;
 use super::accounts::{AccountLimits, AddAccount, AddedAccount, ChosenQueries, RotateKey};
 use super::call::Call;
@@ -386,9 +388,12 @@ const NO_ANSWER: OtherAnswer = (503, "ServerBusy: the database did not answer.")
 const APPLIED: &str = "This server applies a change before it answers; other servers on the same database do so within seconds.";
 const OF_ACCOUNT: QueryField = QueryField::text("account", "Only the tables of this account.");
 
+/// Generated once, because clients choose how often they request it.
+static DOCUMENT: LazyLock<Reply> = LazyLock::new(|| Reply::json(200, &openapi::generate(ROUTES)));
+
 /// Returns the OpenAPI document.
 async fn document(_: &Call<'_>) -> Outcome {
-    Ok(Reply::json(200, &openapi::generate(ROUTES)))
+    Ok(DOCUMENT.clone())
 }
 
 #[cfg(test)]

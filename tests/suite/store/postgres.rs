@@ -346,8 +346,9 @@ async fn pages_are_read_while_no_write_can_end() {
     let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted \
                    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
     let mut watcher = PgConnection::connect(&url).await.unwrap();
-    until_async("three of four connections write", async || {
-        sqlx::query_scalar::<_, i64>(waiting).fetch_one(&mut watcher).await.unwrap() == 3
+    // Three connections wait at first, briefly, and then one for as long as the lock is held.
+    until_async("a write waits for the lock", async || {
+        sqlx::query_scalar::<_, i64>(waiting).fetch_one(&mut watcher).await.unwrap() > 0
     })
     .await;
     assert_eq!(table.all().await.len(), 1);
