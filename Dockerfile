@@ -19,17 +19,23 @@ WORKDIR /build
 COPY Cargo.toml Cargo.lock ./
 COPY .cargo .cargo
 COPY benches benches
-RUN mkdir src \
+COPY crates/observe/Cargo.toml crates/observe/
+COPY crates/operator/Cargo.toml crates/operator/
+COPY crates/protocol/Cargo.toml crates/protocol/
+COPY crates/store/Cargo.toml crates/store/
+COPY crates/transfer/Cargo.toml crates/transfer/
+RUN mkdir src crates/observe/src crates/operator/src crates/protocol/src crates/store/src crates/transfer/src \
     && echo 'fn main() {}' > src/main.rs \
-    && touch src/lib.rs \
+    && touch src/lib.rs crates/observe/src/lib.rs crates/operator/src/lib.rs crates/protocol/src/lib.rs \
+        crates/store/src/lib.rs crates/transfer/src/lib.rs \
     && cargo build --profile dist --locked --bin rowhouse \
-    && rm -r src
-COPY migrations migrations
+    && rm -r src crates/*/src
 COPY build.rs .
 COPY console console
+COPY crates crates
 COPY src src
 # Cargo tells what changed by its date, which COPY takes from the checkout.
-RUN touch src/main.rs src/lib.rs && cargo build --profile dist --locked --bin rowhouse
+RUN touch src/main.rs src/lib.rs crates/*/src/lib.rs && cargo build --profile dist --locked --bin rowhouse
 
 FROM build AS files
 WORKDIR /image

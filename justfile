@@ -26,7 +26,7 @@ unit *name:
 
 # Check form and lints, as CI does.
 lint:
-    cargo fmt --check
+    cargo fmt --all --check
     cargo clippy --locked --all-targets -- -D warnings
 
 # Do all that a change has to pass.

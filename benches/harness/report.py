@@ -79,7 +79,7 @@ def facts(bed, busy):
     """What was measured, on what."""
     options = bed.options
     commit = version("git", "rev-parse", "--short", "HEAD")
-    changed = ", with changes" if version("git", "status", "--porcelain", "--", "src", "Cargo.lock") else ""
+    changed = ", with changes" if version("git", "status", "--porcelain", "--", "src", "crates", "Cargo.lock") else ""
     postgres = "PostgreSQL " + (version(bed.cluster.programs / "postgres", "--version").split(" ") + ["", "", "?"])[2]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     azurite = f", Azurite {bed.azurite.version} on Node.js {version('node', '--version')}" if bed.azurite else ""

@@ -16,9 +16,9 @@ use crate::operator::reports::{
 };
 use crate::protocol::auth::seal::{KeySlot, MasterKeys};
 use crate::protocol::model::Ticks;
-use crate::server::config::{Database, MasterKeySettings};
-use crate::server::database;
+use crate::server::config::MasterKeySettings;
 use crate::server::file::read_text;
+use crate::store::database::{self, Database};
 use crate::store::{AccountOptions, Store, StoredAccount};
 
 const ADD_EXAMPLES: &str = "Examples:

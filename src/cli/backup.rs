@@ -11,8 +11,8 @@ use serde_json::json;
 
 use super::database::read;
 use super::output::{Done, OutputForm, Problem, block_on, interruption};
-use crate::server::config::{Database, DatabaseSettings, DatabaseUrl};
-use crate::server::database::DatabaseError;
+use crate::server::config::{DatabaseSettings, DatabaseUrl};
+use crate::store::database::{Database, DatabaseError};
 use crate::store::sqlite::{Backup, Copied, Location};
 
 /// Pause between two progress messages.

@@ -12,9 +12,10 @@ use super::finding::{CheckResult, Finding, ok, problem, warning};
 use super::output::{Done, OutputForm, Problem, block_on};
 use super::versions::of_product;
 use crate::operator::accounts;
-use crate::server::config::{Config, Database, Settings};
-use crate::server::database;
+use crate::server::config::{Config, Settings};
+use crate::server::connection_demand::connection_demand;
 use crate::server::http::{self, Tls, ValidityProblem};
+use crate::store::database::{self, Database};
 use crate::store::postgres::ConnectionDemand;
 use crate::store::{HostRole, HostsFound, Inspection, MigrationObstacle};
 
@@ -262,7 +263,7 @@ fn of_silent_hosts(name: &'static str, hosts: &HostsFound) -> Vec<Finding> {
 }
 
 fn demand_of(config: &Config, found: &Inspection) -> Option<ConnectionDemand> {
-    database::connection_demand(config, found.allowed_connections?)
+    connection_demand(config, found.allowed_connections?)
 }
 
 fn of_connections(demand: &ConnectionDemand) -> Finding {

@@ -4,9 +4,9 @@ use clap::Args;
 
 use super::output::{Done, OutputForm, Problem};
 use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
-use crate::server::config::{Database, DatabaseSettings, Mistakes};
-use crate::server::database;
+use crate::server::config::{DatabaseSettings, Mistakes};
 use crate::store::Store;
+use crate::store::database::{self, Database};
 
 /// The database, and how the result is printed.
 #[derive(Debug, Args)]

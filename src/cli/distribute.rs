@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::database::read;
 use super::output::{Done, OutputForm, Problem, block_on};
-use crate::server::config::{Database, DatabaseSettings};
-use crate::server::database::DatabaseError;
+use crate::server::config::DatabaseSettings;
+use crate::store::database::{Database, DatabaseError};
 use crate::store::postgres::{self, DistributionRequest, DistributionStep};
 
 /// Maximum number of shards in Citus.

@@ -9,9 +9,9 @@ use crate::error::Error;
 use crate::operator::indexes::IndexCatalog;
 use crate::protocol::odata::Grammar;
 use crate::server::config::{AccountSettings, DatabaseSettings, Mistakes, QuerySettings};
-use crate::server::database;
 use crate::service::{ExplainRequest, ExplainedQuery, NamedIndex, explain_query};
 use crate::store::Store;
+use crate::store::database;
 
 /// The arguments of `rowhouse explain`.
 #[derive(Debug, Args)]

@@ -13,8 +13,7 @@ use crate::operator::OperatorError;
 use crate::operator::indexes::{self, IndexRequest};
 use crate::operator::reports::IndexReport;
 use crate::protocol::model::Ticks;
-use crate::server::config::Database;
-use crate::server::database::{self, DatabaseError};
+use crate::store::database::{self, Database, DatabaseError};
 use crate::store::sqlite::OpenError;
 use crate::store::{BuiltIndex, IndexFigures, IndexState, Store, StoredIndex};
 

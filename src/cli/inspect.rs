@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
+use clap::Args;
+
 use super::output::{Done, OutputForm, Problem, block_on};
 use super::signer::KeyArguments;
 use crate::error::Error;
@@ -10,9 +12,8 @@ use crate::protocol::auth::explain_sas::{SasField, SasProblem, SasQuestion, SasR
 use crate::protocol::auth::sas::Use;
 use crate::protocol::codec::policies::Policy;
 use crate::protocol::model::{TableName, Ticks};
-use crate::server::database;
 use crate::service::stored_policies;
-use clap::Args;
+use crate::store::database;
 
 /// The arguments of `rowhouse sas inspect`.
 #[derive(Debug, Args)]

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::database::read_lasting;
 use super::output::{Done, OutputForm, Problem, block_on};
 use crate::server::config::DatabaseSettings;
-use crate::server::database;
+use crate::store::database;
 
 /// The arguments of `rowhouse migrate`.
 #[derive(Debug, Args)]

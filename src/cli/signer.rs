@@ -12,8 +12,8 @@ use super::output::{Done, Problem};
 use crate::operator::accounts;
 use crate::protocol::auth::accounts::AccountKey;
 use crate::protocol::auth::seal::KeySlot;
-use crate::server::config::{AccountSettings, Database, DatabaseSettings, Mistakes, secret};
-use crate::server::database;
+use crate::server::config::{AccountSettings, DatabaseSettings, Mistakes, secret};
+use crate::store::database::{self, Database};
 use crate::transfer::client::connection::{ConnectionString, NO_KEY, Secret};
 
 /// The source of the key: given directly, or taken from the server's settings or its database.

@@ -13,8 +13,8 @@ use super::output::{OutputForm, Problem, block_on, interruption};
 use super::transfer::TransferEnd;
 use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
 use crate::protocol::model::{TableName, Ticks};
-use crate::server::config::{Database, DatabaseSettings};
-use crate::server::database::DatabaseError;
+use crate::server::config::DatabaseSettings;
+use crate::store::database::{Database, DatabaseError};
 use crate::store::postgres::{PgOptions, RespreadEvent, RespreadRequest, RespreadSummary, respread};
 
 const RESPREAD_EXAMPLES: &str = "Examples:

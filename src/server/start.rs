@@ -26,9 +26,10 @@ use crate::operator::upkeep::{
 };
 use crate::server::admin::{self, Admin, AdminSettings, AdminToken, ConsoleMode, Guard};
 use crate::server::config::{AdminAddress, Config, Mistakes};
-use crate::server::database::{self, DatabaseError};
+use crate::server::connection_demand;
 use crate::server::http::{self, Edge, Listening, Tls, TlsError, TlsFiles};
 use crate::service::{BodyMemory, FaultRules, Issuer, RecentRequests, Service, Throttle, VersionClock};
+use crate::store::database::{self, DatabaseError};
 use crate::store::sqlite::ServerLock;
 
 /// The beginning of the line on standard output that reports that the server is ready. Tools wait for this
@@ -211,7 +212,7 @@ fn start_jobs(config: &Config, service: &Arc<Service>) -> Worker {
     }
     let config = config.clone();
     worker.run(service, OnFailure::NONE, async move |service: &Service| {
-        database::log_connections(&config, &service.primary).await;
+        connection_demand::log_connections(&config, &service.primary).await;
         Ok(Duration::MAX)
     });
     worker

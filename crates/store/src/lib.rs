@@ -17,6 +17,7 @@
 
 pub(crate) mod bucket;
 pub mod contract;
+pub mod database;
 mod either;
 pub mod postgres;
 pub mod quoting;

@@ -16,7 +16,7 @@ pub fn literal(text: &str) -> String {
 
 /// Returns a text as a literal of PostgreSQL that reads the same whatever
 /// `standard_conforming_strings` says. U+0000 is left out.
-pub fn escaped_literal(text: &str) -> String {
+pub(crate) fn escaped_literal(text: &str) -> String {
     if text.contains('\\') {
         return format!("E{}", literal(&text.replace('\\', "\\\\")));
     }

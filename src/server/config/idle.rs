@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args as _;
 
-use super::storage::DEFAULT_MAX_CONNECTIONS;
 use super::trust::DEFAULT_AUDIENCE;
-use super::{Config, Database, Settings};
+use super::{Config, Settings};
 use crate::server::admin::ConsoleMode;
+use crate::store::database::{DEFAULT_MAX_CONNECTIONS, Database};
 use crate::store::sqlite::MAX_MAP_MIB;
 
 impl Settings {

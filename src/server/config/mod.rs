@@ -21,7 +21,7 @@ pub(crate) use mistakes::Mistakes;
 pub(crate) use operators::AdminAddress;
 pub(crate) use secret::secret;
 pub(crate) use shutdown::ShutdownSettings;
-pub(crate) use storage::{Database, DatabaseSettings, DatabaseUrl, StorageSettings, display_postgres};
+pub(crate) use storage::{DatabaseSettings, DatabaseUrl, StorageSettings};
 use tracing_subscriber::EnvFilter;
 pub(crate) use trust::TrustSettings;
 use ureq::http::Uri;
@@ -35,6 +35,7 @@ use crate::protocol::auth::seal::MasterKeys;
 use crate::server::admin::ConsoleMode;
 use crate::server::http::{Proxies, TlsFiles};
 use crate::service::Limits;
+use crate::store::database::{Database, DatabaseUrlError};
 
 /// The settings of a server, as given.
 #[derive(Debug, Clone, Args)]
@@ -263,14 +264,8 @@ pub(crate) enum ConfigError {
          generates a token"
     )]
     WeakToken,
-    #[error("--database-url{}{shown}: {reason}", if shown.is_empty() { "" } else { " " })]
-    DatabaseUrl { shown: String, reason: String },
-    #[error("{0}: {1}")]
-    Url(&'static str, String),
-    #[error("--cluster-hosts: {0}")]
-    ClusterHosts(String),
-    #[error("--secondary-database-url: must begin with postgres://, and so must --database-url")]
-    SecondaryUrl,
+    #[error("{0}")]
+    Database(#[from] DatabaseUrlError),
     #[error(
         "--oidc-issuer: must be a URL that begins with https://, or with http:// if --oidc-over-http is given, \
          and must contain no user name"

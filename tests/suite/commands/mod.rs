@@ -55,7 +55,7 @@ pub const OTHER_MASTER: &str = "YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXphYmNkZWY=";
 
 /// The number of migrations, which is the version of the schema.
 fn migrations() -> usize {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/postgres");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/crates/store/migrations/postgres");
     std::fs::read_dir(folder).expect("the migrations").count()
 }
 

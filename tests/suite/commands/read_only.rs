@@ -55,7 +55,7 @@ fn the_database_of_another_program_stays_as_it_is() {
 fn old_file(site: &Site) {
     let file = site.url.trim_start_matches("sqlite://");
     let db = rusqlite::Connection::open(file).expect("a file");
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/sqlite");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/crates/store/migrations/sqlite");
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(folder).expect("the migrations").flatten().map(|entry| entry.path()).collect();
     files.sort();

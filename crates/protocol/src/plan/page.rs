@@ -111,7 +111,11 @@ pub fn index_tokens(order: PageOrder, next: &IndexPosition) -> (String, String) 
 ///
 /// # Errors
 /// [`Code::InvalidInput`] for any text that [`index_tokens`] did not make for the same direction.
-pub fn read_index_tokens(order: PageOrder, partition: &str, row: Option<&str>) -> Result<IndexPosition> {
+pub(crate) fn read_index_tokens(
+    order: PageOrder,
+    partition: &str,
+    row: Option<&str>,
+) -> Result<IndexPosition> {
     let row = read_token(row.unwrap_or_default())?;
     let text = decoded(partition).ok_or(Code::InvalidInput)?;
     let parts: Vec<&str> = text.strip_prefix(BY_INDEX).ok_or(Code::InvalidInput)?.split('\0').collect();

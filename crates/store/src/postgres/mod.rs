@@ -22,7 +22,7 @@ pub use cluster::distribution::{
 pub use cluster::respread::{self, RespreadError, RespreadEvent, RespreadRequest, RespreadSummary};
 pub use connections::ConnectionDemand;
 pub use connections::HostMap;
-pub use connections::mistake_in;
+pub(crate) use connections::mistake_in;
 pub use connections::{PgOptions, StartError};
 #[cfg(fuzzing)]
 pub use reads::filter::sql_of;

@@ -34,4 +34,4 @@ pub(crate) use capacity::allowed_connections;
 pub use host_map::HostMap;
 pub(crate) use options::database_message;
 pub use options::{PgOptions, StartError};
-pub use parameters::mistake_in;
+pub(crate) use parameters::mistake_in;

@@ -30,7 +30,7 @@ const KNOWN: [&str; 19] = [
 const SHOWN: usize = 40;
 
 /// What is wrong with a URL, for a message.
-pub fn mistake_in(url: &str) -> Option<String> {
+pub(crate) fn mistake_in(url: &str) -> Option<String> {
     let unknown = unknown_parameter(url);
     let unknown = unknown.map(|name| format!("the parameter {name} after the question mark is not known"));
     unknown.or_else(|| HostList::parse(url).err())

@@ -211,7 +211,7 @@ impl OrderedRows<'_> {
     }
 
     /// Rows with known keys. `buckets`, `pks` and `rks` are arrays, side by side.
-    pub fn of_points(&self, buckets: &str, pks: &str, rks: &str) -> String {
+    pub(crate) fn of_points(&self, buckets: &str, pks: &str, rks: &str) -> String {
         self.branch(&format!(
             "unnest({buckets}::bigint[], {pks}::text[], {rks}::text[]) AS u (b, p, r) \
              JOIN entities ON bucket = u.b AND pk = u.p AND rk = u.r WHERE true"

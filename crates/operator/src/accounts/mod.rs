@@ -1,0 +1,220 @@
+//! Accounts that are stored in the database: the operations on them, and how a server follows
+//! changes.
+//!
+//! The command line and the admin listener call the same functions. Keys are returned in base64
+//! when they are created, and never again.
+
+mod follow;
+
+use std::collections::HashMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+pub use follow::{Follower, check};
+
+use super::OperatorError;
+use crate::protocol::auth::accounts::is_account_name;
+use crate::protocol::auth::seal::{KeySlot, MasterKeys, NONCE};
+use crate::protocol::model::Ticks;
+use crate::store::{AccountChange, AccountOptions, Resealed, Store, StoredAccount};
+
+/// Bytes of a new key, the same as those of the Azure service.
+const KEY: usize = 64;
+/// Maximum bytes of a key that an operator provides.
+const MAX_KEY: usize = 1024;
+/// The highest limit of an account, in requests per second.
+pub const MAX_REQUESTS_PER_SECOND: u32 = 1_000_000;
+/// Attempts while others change the same account.
+const ATTEMPTS: u32 = 5;
+
+/// A new account with its keys in base64, to be shown once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewAccount {
+    pub name: String,
+    pub keys: [String; 2],
+}
+
+/// Adds an account, with the given keys or with new ones.
+pub async fn add(
+    store: &Store,
+    master: &MasterKeys,
+    name: &str,
+    keys: Option<[Vec<u8>; 2]>,
+    now: Ticks,
+) -> Result<NewAccount, OperatorError> {
+    check_name(name)?;
+    let keys = match keys {
+        Some(keys) => keys,
+        None => [random::<KEY>()?.to_vec(), random::<KEY>()?.to_vec()],
+    };
+    if keys.iter().any(|key| !(1..=MAX_KEY).contains(&key.len())) {
+        return Err(OperatorError::KeyLength(MAX_KEY));
+    }
+    // With two master keys in one database, every server would lack the accounts of one of them.
+    let existing = store.accounts().await?;
+    if !existing.is_empty() && !existing.iter().any(|account| opens(master, account)) {
+        return Err(OperatorError::MasterKey);
+    }
+    let [first, second] = &keys;
+    let account = StoredAccount {
+        name: name.to_owned(),
+        keys: [seal(master, name, KeySlot::First, first)?, seal(master, name, KeySlot::Second, second)?],
+        disabled: false,
+        created: now,
+        rotated: [now; 2],
+    };
+    if !store.change_account(&AccountChange::Add(account)).await? {
+        return Err(OperatorError::AccountExists(name.to_owned()));
+    }
+    Ok(NewAccount { name: name.to_owned(), keys: keys.map(|key| STANDARD.encode(key)) })
+}
+
+/// Lists the stored accounts by name. Their keys stay sealed.
+///
+/// # Errors
+/// [`OperatorError::Store`].
+pub async fn list(store: &Store) -> Result<Vec<StoredAccount>, OperatorError> {
+    Ok(store.accounts().await?)
+}
+
+/// Finds the stored account of this name. Its keys stay sealed.
+pub async fn find(store: &Store, name: &str) -> Result<StoredAccount, OperatorError> {
+    let found = store.accounts().await?.into_iter().find(|account| account.name == name);
+    found.ok_or_else(|| OperatorError::AccountNotFound(name.to_owned()))
+}
+
+/// The stored options of the accounts that have any, by name.
+///
+/// # Errors
+/// [`OperatorError::Store`].
+pub async fn options(store: &Store) -> Result<HashMap<String, AccountOptions>, OperatorError> {
+    let stored = store.account_options().await?;
+    Ok(stored.into_iter().map(|options| (options.name.clone(), options)).collect())
+}
+
+fn check_name(name: &str) -> Result<(), OperatorError> {
+    if is_account_name(name) { Ok(()) } else { Err(OperatorError::AccountName(name.to_owned())) }
+}
+
+/// Sets or removes the limit of an account, in requests per second on each server. The account may
+/// be one of the settings.
+///
+/// # Errors
+/// [`OperatorError::AccountName`] for a name that no account can have, [`OperatorError::Limit`].
+pub async fn limit(store: &Store, name: &str, requests_per_second: Option<u32>) -> Result<(), OperatorError> {
+    check_name(name)?;
+    if requests_per_second.is_some_and(|limit| !(1..=MAX_REQUESTS_PER_SECOND).contains(&limit)) {
+        return Err(OperatorError::Limit(MAX_REQUESTS_PER_SECOND));
+    }
+    change(store, name, AccountChange::Limit { name: name.to_owned(), requests_per_second }).await
+}
+
+/// Sets whether an account has extended queries. The account may be one of the settings.
+///
+/// # Errors
+/// [`OperatorError::AccountName`] for a name that no account can have.
+pub async fn set_queries(store: &Store, name: &str, extended: bool) -> Result<(), OperatorError> {
+    check_name(name)?;
+    change(store, name, AccountChange::Queries { name: name.to_owned(), extended }).await
+}
+
+/// Makes a new key in one slot of an account, and returns it in base64. The key in the other slot
+/// keeps working. The replaced key works until the servers have loaded the change.
+pub async fn rotate(
+    store: &Store,
+    master: &MasterKeys,
+    name: &str,
+    slot: KeySlot,
+    now: Ticks,
+) -> Result<String, OperatorError> {
+    for _ in 0..ATTEMPTS {
+        let account = find(store, name).await?;
+        if !opens(master, &account) {
+            return Err(OperatorError::MasterKey);
+        }
+        let key = random::<KEY>()?;
+        let sealed = seal(master, name, slot, &key)?;
+        let was = account.keys[slot.index()].clone();
+        let change = AccountChange::Rotate { name: name.to_owned(), slot, was, sealed, now };
+        if store.change_account(&change).await? {
+            return Ok(STANDARD.encode(key));
+        }
+    }
+    Err(OperatorError::Contended)
+}
+
+/// Disables or enables an account. Its keys and tables stay.
+pub async fn set_disabled(store: &Store, name: &str, disabled: bool) -> Result<(), OperatorError> {
+    change(store, name, AccountChange::Disable { name: name.to_owned(), disabled }).await
+}
+
+/// Removes an account and its keys. Its tables stay in the database, but are inaccessible until an
+/// account of the same name is added.
+pub async fn remove(store: &Store, name: &str) -> Result<(), OperatorError> {
+    change(store, name, AccountChange::Remove { name: name.to_owned() }).await
+}
+
+/// Encrypts the keys that are sealed under the old master key with the current one, all of them or
+/// none. Returns the number of accounts.
+///
+/// # Errors
+/// [`OperatorError::BothMasterKeys`] if neither master key decrypts a key; then nothing is changed.
+pub async fn reseal(store: &Store, master: &MasterKeys) -> Result<usize, OperatorError> {
+    for _ in 0..ATTEMPTS {
+        // The counter first: the store refuses the change if it has moved on since.
+        let seen = store.account_changes().await?.accounts;
+        let stored = store.accounts().await?;
+        let accounts: Vec<Resealed> = stored
+            .iter()
+            .filter_map(|account| resealed(master, account).transpose())
+            .collect::<Result<_, _>>()?;
+        let many = accounts.len();
+        if many == 0 || store.change_account(&AccountChange::Reseal { seen, accounts }).await? {
+            return Ok(many);
+        }
+    }
+    Err(OperatorError::Contended)
+}
+
+/// Reseals the account's keys under the current master key; `None` if they already are.
+fn resealed(master: &MasterKeys, account: &StoredAccount) -> Result<Option<Resealed>, OperatorError> {
+    let name = &account.name;
+    let is_open = |slot: KeySlot| master.now.open(name, slot, &account.keys[slot.index()]).is_some();
+    if KeySlot::BOTH.into_iter().all(is_open) {
+        return Ok(None);
+    }
+    let [first, second] = open(master, account).ok_or_else(|| OperatorError::BothMasterKeys(name.clone()))?;
+    let keys = [seal(master, name, KeySlot::First, &first)?, seal(master, name, KeySlot::Second, &second)?];
+    Ok(Some(Resealed { name: name.clone(), keys }))
+}
+
+/// Returns the bytes of an account's keys, to sign requests with.
+pub async fn keys(store: &Store, master: &MasterKeys, name: &str) -> Result<[Vec<u8>; 2], OperatorError> {
+    open(master, &find(store, name).await?).ok_or(OperatorError::MasterKey)
+}
+
+async fn change(store: &Store, name: &str, change: AccountChange) -> Result<(), OperatorError> {
+    let done = store.change_account(&change).await?;
+    if done { Ok(()) } else { Err(OperatorError::AccountNotFound(name.to_owned())) }
+}
+
+fn seal(master: &MasterKeys, name: &str, slot: KeySlot, key: &[u8]) -> Result<Vec<u8>, OperatorError> {
+    master.now.seal(name, slot, random::<NONCE>()?, key).ok_or(OperatorError::MasterKey)
+}
+
+/// Decrypts both keys; `None` if either cannot be decrypted.
+fn open(master: &MasterKeys, account: &StoredAccount) -> Option<[Vec<u8>; 2]> {
+    let key = |slot: KeySlot| master.open(&account.name, slot, &account.keys[slot.index()]);
+    Some([key(KeySlot::First)?, key(KeySlot::Second)?])
+}
+
+fn opens(master: &MasterKeys, account: &StoredAccount) -> bool {
+    open(master, account).is_some()
+}
+
+fn random<const N: usize>() -> Result<[u8; N], OperatorError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|_| OperatorError::Random)?;
+    Ok(bytes)
+}

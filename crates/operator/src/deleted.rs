@@ -1,0 +1,121 @@
+//! Deleted tables: finding them, bringing them back, and having them purged.
+
+use super::OperatorError;
+use crate::protocol::model::{TableName, Ticks};
+use crate::store::{DeletedScan, DeletedTable, Fault, Store, TableRecords, TableSize, Undeletion};
+
+/// Maximum deleted tables of a list, which has the last deleted ones.
+pub const MAX_LISTED: u32 = 1000;
+/// Maximum entities of a deleted table that are counted before it is purged.
+pub(crate) const MAX_COUNTED: u32 = 1_000_000;
+/// Maximum deleted tables that an error lists.
+const MAX_NAMED: usize = 10;
+
+/// Which of the deleted tables of a name is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeletedChoice {
+    /// There must be only one.
+    Only,
+    /// The last deleted.
+    Newest,
+    /// The one with this number.
+    Number(i64),
+}
+
+/// A table that was brought back.
+#[derive(Debug)]
+pub struct UndeletedTable {
+    pub table: DeletedTable,
+    /// The name that it has now.
+    pub name: String,
+    /// What belongs to it. Servers build its indexes again.
+    pub records: TableRecords,
+    /// How many of its indexes have no room in the database.
+    pub left_out: usize,
+}
+
+/// Finds a deleted table by its name.
+pub async fn find(
+    store: &Store,
+    account: &str,
+    name: &TableName,
+    choice: DeletedChoice,
+) -> Result<DeletedTable, OperatorError> {
+    let table_no = if let DeletedChoice::Number(number) = choice { Some(number) } else { None };
+    let scan = DeletedScan { account: Some(account), name: Some(name), table_no, most: MAX_LISTED };
+    let mut found = store.deleted_tables(scan).await?;
+    match found.len() {
+        0 => Err(OperatorError::DeletedTableNotFound),
+        1 => Ok(found.swap_remove(0)),
+        _ if choice == DeletedChoice::Newest => Ok(found.swap_remove(0)),
+        _ => Err(OperatorError::SeveralDeletedTables(several(name, &found))),
+    }
+}
+
+fn several(name: &TableName, found: &[DeletedTable]) -> String {
+    let each = |table: &DeletedTable| format!("{} deleted {}", table.table_no, table.deleted.to_canonical());
+    let mut lines: Vec<String> = found.iter().take(MAX_NAMED).map(each).collect();
+    if found.len() > MAX_NAMED {
+        lines.push(format!("and {} more", found.len() - MAX_NAMED));
+    }
+    format!(
+        "several tables {} were deleted: give --newest, or --number with one of these numbers\n{}",
+        name.as_given(),
+        lines.join("\n")
+    )
+}
+
+/// Finds a deleted table by its number.
+///
+/// # Errors
+/// [`OperatorError::DeletedTableNotFound`]; failures of the database.
+pub async fn by_number(store: &Store, table_no: i64) -> Result<DeletedTable, OperatorError> {
+    let scan = DeletedScan { table_no: Some(table_no), most: 1, ..DeletedScan::default() };
+    store.deleted_tables(scan).await?.pop().ok_or(OperatorError::DeletedTableNotFound)
+}
+
+/// Measures a deleted table, counting `most` entities at most.
+///
+/// # Errors
+/// [`OperatorError::DeletedTableNotFound`]; failures of the database.
+pub(crate) async fn size(store: &Store, table: &DeletedTable, most: u32) -> Result<TableSize, OperatorError> {
+    store.deleted_size(table.table_no, most).await?.ok_or(OperatorError::DeletedTableNotFound)
+}
+
+/// Measures a deleted table before it is purged; `None` if that takes longer than a statement may take.
+pub async fn size_in_time(store: &Store, table: &DeletedTable) -> Result<Option<TableSize>, OperatorError> {
+    match size(store, table, MAX_COUNTED).await {
+        Err(OperatorError::Store(Fault::Timeout)) => Ok(None),
+        size => size.map(Some),
+    }
+}
+
+/// Brings a table back under a free name, or under its last one. Another name needs a pause, by this clock and by
+/// the database's.
+pub async fn undelete(
+    store: &Store,
+    table: DeletedTable,
+    name: Option<TableName>,
+    now: Ticks,
+) -> Result<UndeletedTable, OperatorError> {
+    let name = name.map_or_else(|| super::table_name(&table.name), Ok)?;
+    let now = store.clock().await?.map_or(now, |clock| clock.min(now));
+    let (records, left_out) = match store.undelete(&table, &name, now).await? {
+        Undeletion::Done { records, left_out } => (records, left_out),
+        Undeletion::Gone => return Err(OperatorError::DeletedTableNotFound),
+        Undeletion::NameTaken => return Err(OperatorError::TableNameTaken(name.as_given().to_owned())),
+        Undeletion::TooSoon(from) => return Err(OperatorError::RenamedTooSoon(from.to_canonical())),
+    };
+    Ok(UndeletedTable { name: name.as_given().to_owned(), table, records, left_out })
+}
+
+/// Has a deleted table purged from now on.
+///
+/// # Errors
+/// [`OperatorError::DeletedTableNotFound`]; failures of the database.
+pub async fn purge(store: &Store, table: &DeletedTable, now: Ticks) -> Result<(), OperatorError> {
+    match store.purge_deleted(table, now).await? {
+        true => Ok(()),
+        false => Err(OperatorError::DeletedTableNotFound),
+    }
+}

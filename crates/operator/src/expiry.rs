@@ -1,0 +1,330 @@
+//! Expiry: setting the rules of tables, and one step of the sweep that deletes what has expired.
+
+use std::time::Duration;
+
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::indexes::IndexCatalog;
+use super::{OperatorError, durations, table_name};
+use crate::observe::metrics::METRICS;
+use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
+use crate::protocol::error::Code;
+use crate::protocol::model::names::check_property_name;
+use crate::protocol::model::ticks::TICKS_PER_SECOND;
+use crate::protocol::model::{CompareOp, EdmValue, Key, Stored, TableName, Ticks};
+use crate::protocol::plan::index::{TIMESTAMP, ValueOrder};
+use crate::protocol::plan::{Field, Predicate, Projection, Scan, Span};
+use crate::store::{ExpiryRule, Failure, SWEEP_RETRY_PAUSE, Store, StoreResult, SweepState, TableExpiry};
+
+/// Entities that one step deletes at most: few, since writes to SQLite wait for it.
+const STEP_ROWS: usize = 500;
+/// Bytes of a step's keys.
+const STEP_BYTES: usize = 1 << 20;
+/// Time that one step reads at most.
+const STEP_TIME: Duration = Duration::from_millis(250);
+/// The shortest and the longest default pause between passes, and the shortest that can be set.
+const DEFAULT_PAUSES: (i64, i64) = (60 * TICKS_PER_SECOND, 6 * 3600 * TICKS_PER_SECOND);
+const SHORTEST_PAUSE: i64 = TICKS_PER_SECOND;
+/// The default pause is this part of the delay, so that entities stay 2 % longer at most.
+const PAUSE_PART: i64 = 50;
+
+/// A rule as operators write it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub struct NewRule {
+    /// Age at which entities expire, since their Timestamp, such as 90s, 15m, 12h, 30d or 4w
+    #[arg(long, value_name = "DURATION", required_unless_present = "at", conflicts_with_all = ["at", "plus"])]
+    pub after: Option<String>,
+    /// DateTime property with the time at which an entity expires; entities without it, or with another type,
+    /// stay
+    #[arg(long, value_name = "PROPERTY")]
+    pub at: Option<String>,
+    /// Duration to add to the time of that property
+    #[arg(long, value_name = "DURATION", requires = "at")]
+    pub plus: Option<String>,
+    /// Minimum time between the starts of two passes over the table [default: a fiftieth of the age, 1m to
+    /// 6h]
+    #[arg(long, value_name = "DURATION")]
+    pub every: Option<String>,
+}
+
+impl NewRule {
+    /// Reads the rule.
+    ///
+    /// # Errors
+    /// [`OperatorError::Argument`].
+    pub fn read(&self) -> Result<ExpiryRule, OperatorError> {
+        let wrong = |text: &str| Err(OperatorError::Argument(text.to_owned()));
+        let (property, delay) = match (&self.after, &self.at, &self.plus) {
+            (Some(after), None, None) => (None, durations::parse(after)?),
+            (None, Some(at), plus) => {
+                let delay = plus.as_deref().map_or(Ok(0), durations::parse)?;
+                (Some(property(at)?), delay)
+            }
+            (Some(_), ..) => {
+                return wrong("after cannot be combined with at or plus: give the age, or the property");
+            }
+            (None, None, _) => return wrong("give after or at"),
+        };
+        if property.is_none() && delay == 0 {
+            return wrong("after: must be at least 1s");
+        }
+        let pause = match self.every.as_deref().map(durations::parse).transpose()? {
+            Some(pause) if pause < SHORTEST_PAUSE => return wrong("every: must be at least 1s"),
+            Some(pause) => pause,
+            None => (delay / PAUSE_PART).clamp(DEFAULT_PAUSES.0, DEFAULT_PAUSES.1),
+        };
+        Ok(ExpiryRule { property, delay, pause })
+    }
+}
+
+fn property(name: &str) -> Result<String, OperatorError> {
+    let is_system = ["PartitionKey", "RowKey", "Timestamp"].contains(&name);
+    if is_system || check_property_name(name).is_err() {
+        return Err(OperatorError::Argument(format!(
+            "at: {name} is not a property; to expire entities by their Timestamp, give after"
+        )));
+    }
+    Ok(name.to_owned())
+}
+
+/// Sets the rule of a table, which begins to be swept at once.
+pub async fn set(
+    store: &Store,
+    account: &str,
+    table: &str,
+    rule: &NewRule,
+    now: Ticks,
+) -> Result<TableExpiry, OperatorError> {
+    let (table, rule) = (table_name(table)?, rule.read()?);
+    store.set_expiry(table.in_account(account), &rule, now).await?;
+    let rules = store.expiries(Some(account)).await?;
+    let set = rules.into_iter().find(|found| found.table.eq_ignore_ascii_case(table.as_given()));
+    same_rule(set.ok_or(OperatorError::TableNotFound)?, &rule)
+}
+
+/// What was found after a rule was set, if that is the rule.
+fn same_rule(found: TableExpiry, rule: &ExpiryRule) -> Result<TableExpiry, OperatorError> {
+    if found.rule == *rule { Ok(found) } else { Err(OperatorError::OtherRule) }
+}
+
+/// Removes the rule of a table. What the rule has deleted stays deleted.
+pub async fn clear(store: &Store, account: &str, table: &str) -> Result<(), OperatorError> {
+    if store.clear_expiry(table_name(table)?.in_account(account)).await? {
+        return Ok(());
+    }
+    Err(OperatorError::NotSet(format!("the account {account} has no table {table} whose entities expire")))
+}
+
+/// Ticks since the next pass should have begun.
+pub fn behind(of: &TableExpiry, now: Ticks) -> i64 {
+    let last = of.sweep.clean.filter(|clean| *clean <= now).unwrap_or(of.made);
+    (now.raw() - last.raw().saturating_add(of.rule.pause)).max(0)
+}
+
+/// The entities that have expired at a time; `None` if none can have. A property of another type
+/// than DateTime never expires: such a value compares as less than any time, so a lower bound
+/// leaves it out.
+pub(crate) fn expired(rule: &ExpiryRule, now: Ticks) -> Option<Predicate> {
+    let cutoff = Ticks::from_raw(now.raw().saturating_sub(rule.delay))?;
+    let compare = |field: Field, op, at| Predicate::Compare { field, op, literal: EdmValue::DateTime(at) };
+    Some(match &rule.property {
+        None => compare(Field::Timestamp, CompareOp::Le, cutoff),
+        Some(property) => {
+            let field = || Field::Custom(property.clone());
+            Predicate::All(vec![
+                compare(field(), CompareOp::Ge, Ticks::MIN),
+                compare(field(), CompareOp::Le, cutoff),
+            ])
+        }
+    })
+}
+
+static NOT_SWEPT: WarningLimiter = WarningLimiter::new();
+static SWEPT: WarningLimiter = WarningLimiter::new();
+
+/// What a step of the sweep has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SweepStep {
+    /// Whether as much was deleted as a step may delete.
+    pub is_full: bool,
+}
+
+/// Sweeps a table for a step: reads on from where the last step ended, and deletes what has expired
+/// and was not written meanwhile. A table whose step fails waits, so that other tables are not blocked.
+pub(crate) async fn step(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<SweepStep> {
+    let failure = match try_step(store, of, now).await {
+        Ok(done) => return Ok(done),
+        Err(failure) => failure,
+    };
+    let due = now.later(SWEEP_RETRY_PAUSE);
+    store.record_sweep(of, &SweepState { due, ..of.sweep.clone() }).await?;
+    if let Some(DueWarning { left_out }) = NOT_SWEPT.due() {
+        let TableExpiry { account, table, .. } = of;
+        tracing::warn!(account, table, ?failure, left_out, "what has expired was not deleted; will retry");
+    }
+    Ok(SweepStep { is_full: false })
+}
+
+async fn try_step(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<SweepStep> {
+    let (found, next) = find(store, of, now).await?;
+    let deleted = if found.is_empty() { 0 } else { store.delete_expired(of, &found).await? };
+    METRICS.expired.add(deleted);
+    if deleted > 0
+        && let Some(DueWarning { left_out }) = SWEPT.due()
+    {
+        let (TableExpiry { account, table, .. }, now) = (of, now.to_canonical());
+        tracing::info!(account, table, deleted, now, left_out, "deleted expired entities");
+    }
+    // A clock that was ahead may have recorded a later time.
+    let began = of.sweep.began.map_or(now, |began| began.min(now));
+    let expired = of.sweep.expired.saturating_add(deleted);
+    let sweep = match next {
+        Some(next) => SweepState { due: now, began: Some(began), position: Some(next), expired, ..of.sweep },
+        None => {
+            let due = began.later(of.rule.pause).max(now);
+            SweepState { due, began: None, position: None, clean: Some(began), expired }
+        }
+    };
+    store.record_sweep(of, &sweep).await?;
+    Ok(SweepStep { is_full: found.len() >= STEP_ROWS })
+}
+
+/// Returns the next entities that have expired, with their versions, and where to continue.
+async fn find(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<(Vec<(Key, Ticks)>, Option<Key>)> {
+    let Some(predicate) = expired(&of.rule, now) else { return Ok((Vec::new(), None)) };
+    let table = TableName::parse(&of.table)?;
+    let lower = of.sweep.position.clone().unwrap_or_else(|| Key::new("", ""));
+    let scan = Scan {
+        residual: Some(predicate),
+        rows: STEP_ROWS,
+        bytes: STEP_BYTES,
+        time: STEP_TIME,
+        projection: Projection::SystemOnly,
+        ..Scan::over(vec![Span { lower, upper: None }])
+    };
+    let read =
+        async |scan: &Scan| store.page(table.in_account(&of.account), scan, Vec::<Stored>::new()).await;
+    let mut page = match in_order(store, of, &table, &scan).await? {
+        Some(oldest_first) => read(&oldest_first).await,
+        None => read(&scan).await,
+    };
+    // The database has lost the index.
+    if matches!(&page, Err(Failure::Refused(error)) if error.code == Code::NotImplemented) {
+        page = read(&scan).await;
+    }
+    match page {
+        Ok((found, end)) => {
+            // In the order of an index, what is left comes first once these are deleted.
+            let next = end.next.or_else(|| end.next_in_index.map(|_| Key::new("", "")));
+            Ok((found.into_iter().map(|entity| (entity.key, entity.modified)).collect(), next))
+        }
+        // It was deleted a moment ago, and its rule with it.
+        Err(Failure::Refused(error)) if error.code == Code::TableNotFound => Ok((Vec::new(), None)),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// The page of the entities that expired first; `None` without an index for it.
+async fn in_order(
+    store: &Store,
+    of: &TableExpiry,
+    table: &TableName,
+    scan: &Scan,
+) -> StoreResult<Option<Scan>> {
+    let property = of.rule.property.as_deref().unwrap_or(TIMESTAMP);
+    let by = Some(Box::new(ValueOrder::by(property)));
+    let mut ordered = Scan { by, spans: vec![Span::everything()], ..scan.clone() };
+    let indexes = IndexCatalog::new(store.indexes().await?);
+    let is_there = indexes.apply(&of.account, table, &mut ordered).is_ok();
+    let is_narrowed = ordered.by.as_ref().is_some_and(|by| by.range.is_some());
+    Ok((is_there && is_narrowed).then_some(Scan { indexed: Vec::new(), ..ordered }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::codec::stored;
+    use crate::protocol::plan::predicate::Prepared;
+
+    fn text(after: Option<&str>, at: Option<&str>, plus: Option<&str>, every: Option<&str>) -> NewRule {
+        let [after, at, plus, every] = [after, at, plus, every].map(|part| part.map(str::to_owned));
+        NewRule { after, at, plus, every }
+    }
+
+    #[test]
+    fn a_rule_is_not_reported_as_set_if_another_one_is_found() {
+        let rule = |delay| ExpiryRule { property: None, delay, pause: 1 };
+        let now = Ticks::MIN;
+        let sweep = SweepState { due: now, began: None, position: None, clean: None, expired: 0 };
+        let (account, table) = ("a".to_owned(), "t".to_owned());
+        let found = TableExpiry { table_no: 7, spread: 1, account, table, rule: rule(5), made: now, sweep };
+        assert_eq!(same_rule(found.clone(), &rule(5)), Ok(found.clone()));
+        assert_eq!(same_rule(found, &rule(6)), Err(OperatorError::OtherRule));
+    }
+
+    #[test]
+    fn rules_are_read_as_operators_write_them() {
+        let second = TICKS_PER_SECOND;
+        let rule = text(Some("100d"), None, None, None).read().unwrap();
+        assert_eq!((rule.property, rule.delay, rule.pause), (None, 8_640_000 * second, 6 * 3600 * second));
+        let rule = text(None, Some("Expires"), None, None).read().unwrap();
+        assert_eq!((rule.property.as_deref(), rule.delay, rule.pause), (Some("Expires"), 0, 60 * second));
+        let rule = text(None, Some("Expires"), Some("5h"), Some("1s")).read().unwrap();
+        assert_eq!((rule.delay, rule.pause), (18_000 * second, second));
+        for (after, at, plus, every) in [
+            (None, None, None, None),
+            (Some("1d"), Some("Expires"), None, None),
+            (Some("1d"), None, Some("1d"), None),
+            (None, None, Some("1d"), None),
+            (Some("0s"), None, None, None),
+            (Some("soon"), None, None, None),
+            (Some("1d"), None, None, Some("0s")),
+            (None, Some("Timestamp"), None, None),
+            (None, Some("no name"), None, None),
+        ] {
+            assert!(text(after, at, plus, every).read().is_err(), "{after:?} {at:?} {plus:?} {every:?}");
+        }
+    }
+
+    #[test]
+    fn only_dates_that_have_passed_expire() {
+        let at = |text: &str| Ticks::parse(text).unwrap();
+        let rule = ExpiryRule { property: Some("E".into()), delay: 3600 * TICKS_PER_SECOND, pause: 1 };
+        let predicate = expired(&rule, at("2020-01-01T01:00:00Z")).unwrap();
+        let holds = |value: EdmValue| {
+            let entity = Stored {
+                key: Key::new("p", "r"),
+                modified: Ticks::MIN,
+                properties: stored::encode(&[("E", value)]),
+            };
+            Prepared::new(&predicate).matches((&entity).into()).unwrap()
+        };
+        assert!(holds(EdmValue::DateTime(at("2020-01-01T00:00:00Z"))));
+        assert!(holds(EdmValue::DateTime(Ticks::MIN)));
+        assert!(!holds(EdmValue::DateTime(at("2020-01-01T00:00:00.0000001Z"))));
+        for other in [
+            EdmValue::String("2019-01-01T00:00:00Z".into()),
+            EdmValue::Int64(0),
+            EdmValue::Double(f64::NAN),
+            EdmValue::Boolean(false),
+            EdmValue::Guid(uuid::Uuid::nil()),
+            EdmValue::Binary(Vec::new()),
+        ] {
+            assert!(!holds(other.clone()), "{other:?}");
+        }
+        let missing = ExpiryRule { property: Some("Other".into()), ..rule };
+        let predicate = expired(&missing, Ticks::MAX).unwrap();
+        let entity = Stored {
+            key: Key::new("p", "r"),
+            modified: Ticks::MIN,
+            properties: stored::encode(&[("E", EdmValue::Int32(1))]),
+        };
+        assert!(!Prepared::new(&predicate).matches((&entity).into()).unwrap());
+        let ages = ExpiryRule { property: None, delay: i64::MAX, pause: 1 };
+        assert_eq!(expired(&ages, Ticks::MAX), None, "nothing is that old");
+    }
+}

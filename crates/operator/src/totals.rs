@@ -1,0 +1,141 @@
+//! How many entities a table has: exactly, by counting, and at once, from what is known.
+
+use std::time::{Duration, Instant};
+
+use crate::protocol::model::{Key, TableRef};
+use crate::protocol::plan::{Predicate, Projection, Scan, query};
+use crate::store::{CountPosition, CountedPart, Store, StoreResult, TableSize};
+
+/// Matching entities of one page of a count.
+const PAGE_ROWS: usize = 100_000;
+/// Bytes of keys of such a page.
+const PAGE_BYTES: usize = 64 << 20;
+/// The rows of a step that take about as long as it should.
+const STEP_TIMES: (Duration, Duration) = (Duration::from_millis(40), Duration::from_millis(160));
+const STEP_ROWS: (u32, u32) = (1000, 200_000);
+
+/// Where a total comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TotalBasis {
+    /// Counted now.
+    Exact,
+    /// What the statistics of the database say.
+    Estimated,
+    /// There are more.
+    AtLeast,
+}
+
+/// The size of a table, found without a scan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableTotal {
+    pub entities: u64,
+    pub basis: TotalBasis,
+    /// Bytes of keys and properties, if the others are like those that were read.
+    pub bytes: u64,
+}
+
+/// Returns the total of a table, from the first entities, which are all of a small table. For a larger one the
+/// database estimates it.
+pub async fn total(store: &Store, table: TableRef<'_>, size: TableSize) -> StoreResult<TableTotal> {
+    let (entities, basis) = if size.complete {
+        (size.entities, TotalBasis::Exact)
+    } else {
+        match store.estimate(table).await? {
+            Some(estimate) if estimate > size.entities => (estimate, TotalBasis::Estimated),
+            _ => (size.entities, TotalBasis::AtLeast),
+        }
+    };
+    let each = size.bytes as f64 / size.entities.max(1) as f64;
+    Ok(TableTotal { entities, basis, bytes: (each * entities as f64).round() as u64 })
+}
+
+/// Counts matching entities from a key on, until the time has passed.
+///
+/// # Errors
+/// `TableNotFound`; failures of the database.
+pub async fn count_matching(
+    store: &Store,
+    table: TableRef<'_>,
+    from: &Key,
+    predicate: &Predicate,
+    time: Duration,
+) -> StoreResult<CountedPart> {
+    let begun = Instant::now();
+    let (mut entities, mut from) = (0, from.clone());
+    loop {
+        let (spans, residual) = query::narrow(Some(predicate.clone()), Some(&from));
+        let scan = Scan {
+            residual,
+            rows: PAGE_ROWS,
+            bytes: PAGE_BYTES,
+            time: time.saturating_sub(begun.elapsed()).max(STEP_TIMES.0),
+            projection: Projection::SystemOnly,
+            ..Scan::over(spans)
+        };
+        let ((), end) = store.page(table, &scan, ()).await?;
+        entities += end.entities as u64;
+        let Some(next) = end.next else { return Ok(CountedPart { entities, next: None }) };
+        if begun.elapsed() >= time {
+            return Ok(CountedPart {
+                entities,
+                next: Some(CountPosition { key: next, ..CountPosition::start() }),
+            });
+        }
+        from = next;
+    }
+}
+
+/// The number of rows that a step counts, which follows the time that the last one took.
+#[derive(Debug, Clone, Copy)]
+pub struct CountPace(u32);
+
+impl Default for CountPace {
+    fn default() -> Self {
+        Self(20_000)
+    }
+}
+
+impl CountPace {
+    /// Counts all entities of a table for a step; `None` if the table has got other buckets since `from`.
+    ///
+    /// # Errors
+    /// `TableNotFound`; failures of the database, after which the next step is smaller.
+    pub async fn step(
+        &mut self,
+        store: &Store,
+        table: TableRef<'_>,
+        from: &CountPosition,
+    ) -> StoreResult<Option<CountedPart>> {
+        let begun = Instant::now();
+        let part = store.count_part(table, from, self.0).await;
+        let (least, most) = STEP_ROWS;
+        let rows = match &part {
+            Err(_) => self.0 / 4,
+            Ok(_) if begun.elapsed() > STEP_TIMES.1 => self.0 / 2,
+            Ok(_) if begun.elapsed() < STEP_TIMES.0 => self.0 * 2,
+            Ok(_) => self.0,
+        };
+        self.0 = rows.clamp(least, most);
+        part
+    }
+
+    /// Counts all entities of a table from a position on, until the time has passed; `None` as for a step.
+    pub async fn count_for(
+        &mut self,
+        store: &Store,
+        table: TableRef<'_>,
+        from: CountPosition,
+        time: Duration,
+    ) -> StoreResult<Option<CountedPart>> {
+        let begun = Instant::now();
+        let mut counted = CountedPart { entities: 0, next: Some(from) };
+        while let Some(from) = counted.next.take() {
+            let Some(part) = self.step(store, table, &from).await? else { return Ok(None) };
+            counted = CountedPart { entities: counted.entities + part.entities, next: part.next };
+            if begun.elapsed() >= time {
+                break;
+            }
+        }
+        Ok(Some(counted))
+    }
+}

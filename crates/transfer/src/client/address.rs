@@ -1,0 +1,193 @@
+//! Where a Table endpoint is, and the credentials for it.
+
+use std::net::IpAddr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::connection::{ConnectionString, Secret, is_origin};
+use crate::error::{TransferError, TransferResult};
+use crate::protocol::auth::accounts::AccountKey;
+
+/// What ends the name of an account at the endpoint of its second region.
+const SECONDARY: &str = "-secondary";
+/// The port where the emulator of Cosmos DB has its Table endpoint.
+const COSMOS_EMULATOR: &str = ":8902";
+
+/// How requests are authorized.
+#[derive(Debug, Clone)]
+pub enum EndpointCredentials {
+    /// SharedKeyLite (protocol §10.3).
+    Key(Box<AccountKey>),
+    /// The query string of a SAS.
+    Sas(String),
+    /// A bearer token.
+    Token(String),
+}
+
+/// The table endpoint of an account.
+#[derive(Debug, Clone)]
+pub struct Address {
+    pub account: String,
+    /// Scheme, host and, in path style, the account; without a trailing slash.
+    pub tables: String,
+    pub credentials: EndpointCredentials,
+}
+
+/// Why a text is no address.
+const NO_SIGNATURE: &str = "the address has no signature (sig=…); give a connection string instead";
+const NO_ENDPOINT: &str = "the connection string has no TableEndpoint";
+const NO_BASE64: &str = "the account key is not base64";
+
+impl Address {
+    /// Reads a connection string, or an `http(s)://` address with a SAS.
+    ///
+    /// # Errors
+    /// [`TransferError::Usage`] with the reason.
+    pub(crate) fn parse(text: &str) -> TransferResult<Self> {
+        match text.split_once('?') {
+            _ if !text.starts_with("http://") && !text.starts_with("https://") => {}
+            Some((tables, sas)) if is_origin(tables) && sas.contains("sig=") => {
+                return Self::new(String::new(), Some(tables), Secret::Sas(sas.to_owned()));
+            }
+            _ => return Err(TransferError::Usage(NO_SIGNATURE.into())),
+        }
+        let invalid = |reason| TransferError::Usage(format!("the connection string {reason}"));
+        let ConnectionString { account, secret, tables } = ConnectionString::parse(text).map_err(invalid)?;
+        Self::new(account, tables.as_deref(), secret)
+    }
+
+    fn new(account: String, tables: Option<&str>, secret: Secret) -> TransferResult<Self> {
+        let tables = match tables {
+            Some(tables) => tables.trim_end_matches('/').to_owned(),
+            None if account.is_empty() => return Err(TransferError::Usage(NO_ENDPOINT.into())),
+            // The public cloud, as in the SDKs.
+            None => format!("https://{account}.table.core.windows.net"),
+        };
+        let account = if account.is_empty() { account_in(&tables).to_owned() } else { account };
+        let credentials = match secret {
+            Secret::Sas(sas) => EndpointCredentials::Sas(sas),
+            Secret::Token(token) => EndpointCredentials::Token(token),
+            Secret::Key(key) => {
+                let bytes = STANDARD.decode(key).ok().filter(|bytes| !bytes.is_empty());
+                let key =
+                    bytes.and_then(AccountKey::new).ok_or_else(|| TransferError::Usage(NO_BASE64.into()))?;
+                EndpointCredentials::Key(Box::new(key))
+            }
+        };
+        Ok(Self { account, tables, credentials })
+    }
+
+    /// Returns the path of the endpoint: empty, or `/account` in path style.
+    pub(crate) fn path(&self) -> &str {
+        let after_scheme = self.tables.split_once("://").map_or("", |(_, rest)| rest);
+        after_scheme.find('/').map_or("", |at| &after_scheme[at..])
+    }
+
+    /// Returns an address that is the same however the host of this machine and the port are written.
+    pub(crate) fn identity(&self) -> String {
+        let (host, port, path) = self.parts();
+        let host = if is_loopback(host) { "localhost".to_owned() } else { host.to_ascii_lowercase() };
+        format!("{host}:{port}{path}")
+    }
+
+    /// Whether the endpoint is on this machine.
+    pub(super) fn is_local(&self) -> bool {
+        is_loopback(self.parts().0)
+    }
+
+    /// The host, the port and the path.
+    fn parts(&self) -> (&str, &str, &str) {
+        let (scheme, rest) = self.tables.split_once("://").unwrap_or_default();
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let default = if scheme == "https" { "443" } else { "80" };
+        match authority.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, port, path),
+            _ => (authority, default, path),
+        }
+    }
+
+    /// Whether the credentials are a signature of a range of keys, which hides all others.
+    pub(crate) fn is_ranged(&self) -> bool {
+        let EndpointCredentials::Sas(sas) = &self.credentials else { return false };
+        let names = sas.split('&').filter_map(|pair| pair.split_once('=')).map(|(name, _)| name);
+        let mut names = names.map(str::to_ascii_lowercase);
+        names.any(|name| ["spk", "srk", "epk", "erk"].contains(&name.as_str()))
+    }
+
+    /// Whether the endpoint is Cosmos DB for Table, which has no order of rows and no Timestamp
+    /// filters.
+    pub(crate) fn is_cosmos(&self) -> bool {
+        let authority = self.tables.split_once("://").map_or("", |(_, rest)| rest);
+        let authority = authority.split('/').next().unwrap_or_default();
+        authority.contains(".table.cosmos.")
+            || authority.contains(".table.cosmosdb.")
+            || authority.ends_with(COSMOS_EMULATOR)
+    }
+}
+
+/// Whether a host is this machine.
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost") || address.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+}
+
+/// Returns the account in an address: its path or, without one, the first label of its host.
+fn account_in(tables: &str) -> &str {
+    let rest = tables.split_once("://").map_or(tables, |(_, rest)| rest);
+    match rest.split_once('/') {
+        Some((_, path)) => path.rsplit('/').next().unwrap_or_default(),
+        None => rest.split(['.', ':']).next().unwrap_or_default(),
+    }
+    .trim_end_matches(SECONDARY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::connection::NO_KEY;
+
+    #[test]
+    fn endpoints_are_found_in_path_style_and_host_style() {
+        for (text, tables, account, path) in [
+            ("AccountName=abc;AccountKey=AA==", "https://abc.table.core.windows.net", "abc", ""),
+            (
+                "AccountName=abc;AccountKey=AA==;TableEndpoint=http://h:1/abc/",
+                "http://h:1/abc",
+                "abc",
+                "/abc",
+            ),
+            ("http://h:1/abc?sv=1&sig=x", "http://h:1/abc", "abc", "/abc"),
+            ("https://abc.table.cosmos.azure.com/?sig=x", "https://abc.table.cosmos.azure.com", "abc", ""),
+            ("TableEndpoint=https://a.b;SharedAccessSignature=?sig=x", "https://a.b", "a", ""),
+            (
+                "https://abc-secondary.table.core.windows.net?sig=x",
+                "https://abc-secondary.table.core.windows.net",
+                "abc",
+                "",
+            ),
+            ("http://h:1/abc-secondary?sig=x", "http://h:1/abc-secondary", "abc", "/abc-secondary"),
+            ("TableEndpoint=https://a.b;AccountName=c;BearerToken=x", "https://a.b", "c", ""),
+        ] {
+            let address = Address::parse(text).unwrap();
+            let found = (address.tables.as_str(), address.account.as_str(), address.path());
+            assert_eq!(found, (tables, account, path), "{text}");
+            assert_eq!(address.is_cosmos(), text.contains("cosmos"), "{text}");
+        }
+        let identity = |tables: &str| Address::parse(&format!("{tables}?sig=x")).unwrap().identity();
+        for other in ["http://127.0.0.1/abc", "http://[::1]:80/abc", "http://LOCALHOST:80/abc"] {
+            assert_eq!(identity(other), identity("http://localhost/abc"));
+            assert!(Address::parse(&format!("{other}?sig=x")).unwrap().is_local(), "{other}");
+        }
+        for other in
+            ["http://localhost:81/abc", "https://localhost/abc", "http://localhost/abd", "http://h/abc"]
+        {
+            assert_ne!(identity(other), identity("http://localhost/abc"));
+        }
+        let wrong = |text| Address::parse(text).unwrap_err().to_string();
+        assert_eq!(wrong("http://h/abc"), NO_SIGNATURE);
+        assert_eq!(wrong("AccountName=a;AccountKey=%"), NO_BASE64);
+        assert_eq!(wrong("BearerToken=a"), NO_ENDPOINT);
+        assert_eq!(wrong("nonsense"), format!("the connection string {NO_KEY}"));
+    }
+}

@@ -1,0 +1,398 @@
+//! Sending requests: retries with back-off and jitter.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use ureq::http::{HeaderMap, Request, Response};
+use ureq::tls::{RootCerts, TlsConfig};
+use ureq::{Agent, Proxy};
+
+use super::address::Address;
+use super::answer::{ClientAnswer, ServiceError};
+use super::call::ClientCall;
+use super::change_set::ChangeSetBody;
+use super::gate::Gate;
+use crate::error::{TransferError, TransferResult};
+use crate::protocol::model::Ticks;
+
+/// Timeout of one request until its whole answer has arrived, longer than any page may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// Timeout to connect.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum attempts of one request.
+const ATTEMPTS: u32 = 12;
+/// Attempts of a request to a server that has never answered: its address or certificate may be wrong.
+const FIRST_ATTEMPTS: u32 = 6;
+/// Attempts of a change set that fails with 500: its halves have attempts of their own.
+const SET_ATTEMPTS: u32 = 6;
+/// The pause after the first failure; it doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How often a pause checks whether the client was stopped.
+const STOP_CHECK: Duration = Duration::from_millis(50);
+/// Maximum bytes of an answer: more than any page of Azure. Azurite's have any size.
+pub(crate) const MAX_ANSWER: u64 = 32 << 20;
+
+/// Maximum bytes of the head of an answer, many times those of Azure.
+const MAX_HEAD: usize = 64 << 10;
+
+/// The result of a request: what it returns, or the refusal of the service.
+type ClientResult<T> = TransferResult<Result<T, ServiceError>>;
+
+/// An answer as it was received.
+struct Received {
+    answer: ClientAnswer,
+    retry_after: Option<Duration>,
+    /// Where a redirect points to.
+    location: Option<String>,
+}
+
+/// Why there is no answer.
+enum Unanswered {
+    /// The request may be repeated.
+    Lost(String),
+    TooLarge,
+    HalfToken,
+}
+
+impl From<ureq::Error> for Unanswered {
+    fn from(error: ureq::Error) -> Self {
+        match error {
+            ureq::Error::BodyExceedsLimit(_) => Unanswered::TooLarge,
+            other => Unanswered::Lost(other.to_string()),
+        }
+    }
+}
+
+/// What an answer says: what it returns, or the service's refusal; or why it is no answer, but perhaps
+/// that of a gateway.
+type Judged<T> = Result<Result<T, ServiceError>, String>;
+
+impl Received {
+    fn judged<T>(
+        &self,
+        call: &ClientCall,
+        request: &str,
+        read: impl Fn(&ClientAnswer) -> Judged<T>,
+    ) -> TransferResult<Judged<T>> {
+        match self.answer.status {
+            status if call.success.contains(&status) => Ok(read(&self.answer)),
+            status @ 300..400 => {
+                let location = self.location.as_deref().unwrap_or("no address");
+                // The query string may have a signature.
+                let location = location.split(['?', '#']).next().unwrap_or_default();
+                // Following it would alter the request, and send it elsewhere.
+                Err(TransferError::Failed(format!(
+                    "{request}: {status}, a redirect to {location}, which is not followed; give the address \
+                     of the endpoint itself"
+                )))
+            }
+            400.. => Ok(self.answer.refused().map(Err)),
+            status => Ok(Err(format!("{status} is not a valid answer to this request"))),
+        }
+    }
+}
+
+/// A client of one account, shared by threads.
+pub(crate) struct Client {
+    pub address: Address,
+    agent: Agent,
+    gate: Gate,
+    stop: Arc<AtomicBool>,
+    throttled: AtomicU64,
+    retried: AtomicU64,
+    has_answered: AtomicBool,
+}
+
+impl Client {
+    /// Returns a client with at most `concurrency` requests in flight. Setting `stop` ends its
+    /// pauses.
+    pub(crate) fn new(address: Address, concurrency: usize, stop: Arc<AtomicBool>) -> Self {
+        Self::with_timeout(address, concurrency, stop, REQUEST_TIMEOUT)
+    }
+
+    fn with_timeout(address: Address, concurrency: usize, stop: Arc<AtomicBool>, timeout: Duration) -> Self {
+        let roots = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .allow_non_standard_methods(true)
+            .timeout_global(Some(timeout))
+            .max_response_header_size(MAX_HEAD)
+            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .max_idle_connections_per_host(concurrency)
+            .max_idle_connections(concurrency)
+            // This machine is not reached through a proxy.
+            .proxy(if address.is_local() { None } else { Proxy::try_from_env() })
+            .user_agent(concat!("rowhouse/", env!("CARGO_PKG_VERSION")))
+            .tls_config(roots);
+        Self {
+            address,
+            agent: config.build().new_agent(),
+            gate: Gate::new(concurrency),
+            stop,
+            throttled: AtomicU64::new(0),
+            retried: AtomicU64::new(0),
+            has_answered: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns how many requests may be in flight.
+    pub(crate) const fn concurrency(&self) -> usize {
+        self.gate.most()
+    }
+
+    /// Returns how many answers asked to slow down.
+    pub(crate) fn throttled(&self) -> u64 {
+        self.throttled.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many requests were retried.
+    pub(crate) fn retried(&self) -> u64 {
+        self.retried.load(Ordering::Relaxed)
+    }
+
+    /// Sends a write, of whose answer only the status is of interest.
+    pub(crate) fn send(&self, call: &ClientCall) -> ClientResult<()> {
+        self.send_until(call, Some(ATTEMPTS), |_| Ok(Ok(())))
+    }
+
+    /// Sends a request, and reads its answer. Throttling, timeouts, server errors, lost connections and
+    /// answers that cannot be read are retried, so an earlier attempt may already have made the write
+    /// that the answer reports.
+    ///
+    /// # Errors
+    /// [`TransferError::Failed`] after the last attempt, and for a redirect.
+    pub(crate) fn read<T>(
+        &self,
+        call: &ClientCall,
+        read: impl Fn(&ClientAnswer) -> Result<T, String>,
+    ) -> ClientResult<T> {
+        self.send_until(call, None, |answer| read(answer).map(Ok))
+    }
+
+    /// Sends a change set, and retries all of it if it was throttled. In that case the answer is 202,
+    /// with the error inside.
+    pub(crate) fn send_change_set(&self, call: &ClientCall) -> ClientResult<()> {
+        self.send_until(call, Some(SET_ATTEMPTS), ChangeSetBody::read)
+    }
+
+    /// Repeats a request until it has an answer. With `failures`, that many of 500 are one.
+    fn send_until<T>(
+        &self,
+        call: &ClientCall,
+        failures: Option<u32>,
+        read: impl Fn(&ClientAnswer) -> Judged<T>,
+    ) -> ClientResult<T> {
+        let mut attempt = 0;
+        let request = format!("{} {}{}", call.method, self.address.tables, call.path);
+        let of_request = |refused| ServiceError { request: request.clone(), ..refused };
+        loop {
+            attempt += 1;
+            let (problem, retry_after) = match self.attempt(call) {
+                Err(Unanswered::Lost(problem)) => (problem, None),
+                Err(Unanswered::TooLarge) => {
+                    let text = format!("{request}: the answer has more than {MAX_ANSWER} bytes");
+                    return Err(TransferError::TooLarge(text));
+                }
+                Err(Unanswered::HalfToken) => {
+                    let text = format!("{request}: the answer has only half a continuation token");
+                    return Err(TransferError::Failed(text));
+                }
+                Ok(received) => match received.judged(call, &request, &read)? {
+                    Ok(Err(refused)) if passes(refused.status) => {
+                        let is_failure = refused.status == 500 && !is_throttling(&refused);
+                        if is_failure && failures.is_some_and(|most| attempt >= most) {
+                            return Ok(Err(of_request(refused)));
+                        }
+                        self.note_refusal(&refused);
+                        (refused.to_string(), received.retry_after)
+                    }
+                    Ok(done) => {
+                        self.has_answered.store(true, Ordering::Relaxed);
+                        self.gate.succeeded();
+                        return Ok(done.map_err(of_request));
+                    }
+                    Err(problem) => (problem, received.retry_after),
+                },
+            };
+            let most = if self.has_answered.load(Ordering::Relaxed) { ATTEMPTS } else { FIRST_ATTEMPTS };
+            if attempt >= most {
+                return Err(TransferError::Failed(format!("{request}: {problem}{}", hint(&problem))));
+            }
+            self.retried.fetch_add(1, Ordering::Relaxed);
+            self.pause(retry_after.unwrap_or_else(|| back_off(attempt)))?;
+        }
+    }
+
+    /// Notes a refusal that passes.
+    fn note_refusal(&self, refused: &ServiceError) {
+        if !refused.code.is_empty() {
+            self.has_answered.store(true, Ordering::Relaxed);
+        }
+        if is_throttling(refused) {
+            self.throttled.fetch_add(1, Ordering::Relaxed);
+            self.gate.throttled();
+        }
+    }
+
+    fn attempt(&self, call: &ClientCall) -> Result<Received, Unanswered> {
+        let _place = self.gate.enter();
+        let now = Ticks::now();
+        let mut request = Request::builder().method(call.method).uri(call.url(&self.address));
+        for (name, value) in call.signed(&self.address, now) {
+            request = request.header(name, value);
+        }
+        let response = match call.method {
+            "GET" => self.agent.run(request.body(()).map_err(ureq::Error::from)?)?,
+            _ => self.agent.run(request.body(call.body.as_slice()).map_err(ureq::Error::from)?)?,
+        };
+        let retry_after = retry_after(&response);
+        let header =
+            |name: &str| response.headers().get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
+        let location = header("location");
+        let continuation = continuation(response.headers()).ok_or(Unanswered::HalfToken)?;
+        let mut answer = ClientAnswer {
+            status: response.status().as_u16(),
+            continuation,
+            content_type: header("content-type").unwrap_or_default(),
+            body: Vec::new(),
+        };
+        answer.body = response.into_body().into_with_config().limit(MAX_ANSWER).read_to_vec()?;
+        Ok(Received { answer, retry_after, location })
+    }
+
+    fn pause(&self, pause: Duration) -> TransferResult<()> {
+        let end = Instant::now() + pause;
+        while !self.stop.load(Ordering::Relaxed) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(STOP_CHECK));
+        }
+        Err(TransferError::Interrupted)
+    }
+}
+
+/// Returns what to do about a problem that no repetition solves.
+fn hint(problem: &str) -> &'static str {
+    if problem.contains("CaUsedAsEndEntity") {
+        "; the server uses the certificate of an authority: make a certificate with -addext \
+         basicConstraints=critical,CA:FALSE"
+    } else if problem.contains("failed to lookup address") || problem.contains("host not found") {
+        "; the host name cannot be resolved: see that the account and the address are right"
+    } else if problem.contains("onnection refused") {
+        "; see that the server runs, and that the port is right"
+    } else {
+        ""
+    }
+}
+
+/// Whether a status reports a transient failure.
+const fn passes(status: u16) -> bool {
+    matches!(status, 408 | 429 | 500 | 502 | 503 | 504)
+}
+
+/// Whether an error asks to slow down.
+fn is_throttling(refused: &ServiceError) -> bool {
+    matches!(refused.status, 429 | 503) || (refused.status == 500 && refused.code == "OperationTimedOut")
+}
+
+/// Returns the headers of the continuation token, without their prefix; `None` if it is not whole.
+fn continuation(headers: &HeaderMap) -> Option<Vec<(String, String)>> {
+    let mut token = Vec::new();
+    for (name, value) in headers {
+        if let Some(name) = name.as_str().strip_prefix("x-ms-continuation-") {
+            token.push((name.to_owned(), value.to_str().ok()?.to_owned()));
+        }
+    }
+    let has = |wanted: &str| token.iter().any(|(name, _)| name == wanted);
+    (has("nextpartitionkey") || !has("nextrowkey")).then_some(token)
+}
+
+fn retry_after<B>(response: &Response<B>) -> Option<Duration> {
+    let number =
+        |name: &str| -> Option<u64> { response.headers().get(name)?.to_str().ok()?.trim().parse().ok() };
+    let pause = number("x-ms-retry-after-ms").map(Duration::from_millis);
+    pause.or_else(|| number("retry-after").map(Duration::from_secs)).map(|pause| pause.min(LONGEST_PAUSE))
+}
+
+/// Returns the pause before the next attempt: a random part of the doubled one, at least half of
+/// it, so that threads do not retry together.
+fn back_off(attempt: u32) -> Duration {
+    let longest = FIRST_PAUSE.saturating_mul(1 << (attempt - 1).min(16)).min(LONGEST_PAUSE);
+    let random = getrandom::u32().unwrap_or(u32::MAX / 2);
+    longest / 2 + (longest / 2).mul_f64(f64::from(random) / f64::from(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2000\r\n\r\n";
+    /// Bytes after which a slow server has sent all.
+    const SLOW: usize = 2000;
+
+    /// A client with a short timeout, of a server that answers one request with `at_once` and then, byte by byte,
+    /// `slowly`.
+    fn client(at_once: String, slowly: String) -> Client {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let endpoint = listener.local_addr().expect("bound");
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a request");
+            stream.set_read_timeout(Some(Duration::from_millis(10))).expect("a socket");
+            let mut unread = [0; 4096];
+            let _ = stream.read(&mut unread).and_then(|_| stream.write_all(at_once.as_bytes()));
+            for byte in slowly.bytes() {
+                // Each read waits for its timeout, since the client sends no more.
+                if stream.write_all(&[byte]).is_err() || stream.read(&mut unread).is_ok_and(|read| read == 0)
+                {
+                    return;
+                }
+            }
+        });
+        let connection = format!("AccountName=a;AccountKey=AA==;TableEndpoint=http://{endpoint}/a");
+        let address = Address::parse(&connection).expect("a connection string");
+        Client::with_timeout(address, 1, Arc::default(), Duration::from_millis(300))
+    }
+
+    fn failure(client: &Client) -> String {
+        match client.attempt(&ClientCall::get("/Tables")) {
+            Err(Unanswered::Lost(why)) => why,
+            Err(_) => "another error".into(),
+            Ok(_) => "an answer".into(),
+        }
+    }
+
+    #[test]
+    fn an_answer_that_arrives_byte_by_byte_ends_with_the_time_of_its_request() {
+        let slow_head = format!("HTTP/1.1 200 OK\r\nX: {}\r\nContent-Length: 0\r\n\r\n", "x".repeat(SLOW));
+        for (at_once, slowly) in [(HEAD.into(), "x".repeat(SLOW)), (String::new(), slow_head)] {
+            let why = failure(&client(at_once, slowly));
+            assert!(why.contains("timeout"), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_head_of_more_than_64_kib_is_no_answer() {
+        let padding = "x".repeat(120 << 10);
+        let head = format!("HTTP/1.1 200 OK\r\nX: {padding}\r\nContent-Length: 0\r\n\r\n");
+        let why = failure(&client(head, String::new()));
+        assert!(why.contains("header"), "{why}");
+    }
+
+    #[test]
+    fn pauses_grow_to_a_limit() {
+        for attempt in 1..40 {
+            let pause = back_off(attempt);
+            assert!(pause >= FIRST_PAUSE / 2 && pause <= LONGEST_PAUSE, "{attempt}: {pause:?}");
+        }
+        assert!(back_off(20) >= LONGEST_PAUSE / 2);
+    }
+}

@@ -1,0 +1,392 @@
+//! What a copy has done so far, in a SQLite file without secrets, so that it can be resumed.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rusqlite::{Connection, OptionalExtension as _, Row as SqliteRow, params};
+
+use crate::contract::Counts;
+use crate::copy::fingerprint::{Fingerprint, origin};
+use crate::error::{TransferError, TransferResult};
+use crate::protocol::model::{Key, Ticks};
+use crate::rows::range::{Lower, RowRange, order_in_both};
+use crate::store::LoadMark;
+use crate::store::contract::load::{new_copy, stale_copies};
+use crate::work::work_queue::{Cut, Task};
+
+const SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS copy (fingerprint TEXT NOT NULL, name TEXT NOT NULL);
+    CREATE TABLE IF NOT EXISTS tables (
+        name TEXT PRIMARY KEY, prepared INTEGER NOT NULL, is_whole INTEGER NOT NULL);
+    CREATE TABLE IF NOT EXISTS ranges (
+        id INTEGER PRIMARY KEY, name TEXT NOT NULL,
+        pk TEXT NOT NULL, rk TEXT NOT NULL, is_after INTEGER NOT NULL, upper_pk TEXT, upper_rk TEXT,
+        done INTEGER NOT NULL DEFAULT 0,
+        written INTEGER NOT NULL DEFAULT 0, unchanged INTEGER NOT NULL DEFAULT 0,
+        rejected INTEGER NOT NULL DEFAULT 0);";
+
+/// What marks a SQLite file as the state of a copy, and where in its header it is.
+const APPLICATION: u32 = 0x5248_6370;
+const APPLICATION_AT: usize = 68;
+
+/// The state file of a copy.
+pub struct Checkpoint {
+    file: PathBuf,
+    /// The copy, by a name that no other has.
+    copy: String,
+    fingerprint: String,
+    connection: Mutex<Connection>,
+}
+
+impl Checkpoint {
+    /// Whether there is a state of a copy: a full disk may have left an empty file.
+    pub fn is_begun(file: &Path) -> bool {
+        std::fs::metadata(file).is_ok_and(|found| found.len() > 0)
+    }
+
+    /// Opens the state of a copy: a new one, or with `resume` that of an interrupted run, if there is one.
+    ///
+    /// # Errors
+    /// [`TransferError::Usage`] if there is a state and `resume` is not given, or the state belongs to
+    /// another copy, or the file is no state.
+    pub fn open(file: &Path, fingerprint: &Fingerprint, resume: bool) -> TransferResult<Self> {
+        if Self::is_begun(file) && !is_state(file)? {
+            let text =
+                format!("{} is not the state of a copy; name another file with --state", file.display());
+            return Err(TransferError::Usage(text));
+        }
+        let fingerprint = fingerprint.text();
+        if Self::is_begun(file) && !resume {
+            let text = format!(
+                "{} belongs to an interrupted copy; continue the copy with --resume, or remove this file \
+                 and, in the folder of a dump, all files beside it",
+                file.display()
+            );
+            return Err(TransferError::Usage(text));
+        }
+        let is_new = !Self::is_begun(file);
+        let connection = Connection::open(file)?;
+        connection.busy_timeout(std::time::Duration::ZERO)?;
+        if is_new {
+            connection.pragma_update(None, "application_id", APPLICATION)?;
+        }
+        // One process at a time. Pages whose record a power failure loses are copied again.
+        connection.execute_batch(
+            "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+        )?;
+        connection.execute_batch(SCHEMA)?;
+        let known: Option<(String, String)> = connection
+            .query_row("SELECT fingerprint, name FROM copy", [], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        let copy = match known {
+            Some((known, copy)) if known == fingerprint => copy,
+            Some((known, _)) => {
+                let other = Fingerprint::difference(&known, &fingerprint);
+                let text = format!(
+                    "{} belongs to a copy with a different {other}; repeat the earlier arguments, or remove \
+                     this file and start again",
+                    file.display()
+                );
+                return Err(TransferError::Usage(text));
+            }
+            None => {
+                let copy = new_copy();
+                connection.execute("INSERT INTO copy VALUES (?1, ?2)", [&fingerprint, &copy])?;
+                copy
+            }
+        };
+        Ok(Self { file: file.to_owned(), copy, fingerprint, connection: Mutex::new(connection) })
+    }
+
+    /// Returns the copy, by a name that no other has.
+    pub fn copy(&self) -> &str {
+        &self.copy
+    }
+
+    /// Returns what distinguishes this copy from others, also after it is complete.
+    pub(crate) fn origin(&self) -> String {
+        origin(&self.fingerprint)
+    }
+
+    /// Whether no table was begun.
+    pub fn is_untouched(&self) -> TransferResult<bool> {
+        Ok(self.lock().query_row("SELECT NOT EXISTS (SELECT 1 FROM tables)", [], |row| row.get(0))?)
+    }
+
+    /// Takes over pages that the target has recorded with their entities, and this file has not.
+    ///
+    /// # Errors
+    /// [`TransferError::Usage`] if this file has pages that the target lacks: it was restored from a backup.
+    pub(crate) fn catch_up(&self, marks: Vec<LoadMark>) -> TransferResult<()> {
+        let open = self.open_ranges()?;
+        // A copy that is complete or stale has no marks any more.
+        if !(open.is_empty() && marks.is_empty()) && self.copy >= stale_copies(Ticks::now()).0 {
+            self.check_marks(&marks)?;
+        }
+        for LoadMark { range, reached, counts: [written, unchanged, rejected], .. } in marks {
+            if open.iter().any(|task| task.id == range && !task.range.lower.is_beyond(&reached)) {
+                self.advance(range, Some(&reached), Counts { written, unchanged, rejected })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the target has recorded each range as far as this file has.
+    fn check_marks(&self, marks: &[LoadMark]) -> TransferResult<()> {
+        for (range, reached) in self.reached()? {
+            let mark = marks.iter().find(|mark| mark.range == range);
+            let is_behind = |mark: &LoadMark| order_in_both(&mark.reached, &reached) == Some(Ordering::Less);
+            if mark.is_none_or(is_behind) {
+                return Err(self.void("TO has lost entities that were copied, as if a backup was restored"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the ranges of which entities were written, and the last key or number of a page.
+    fn reached(&self) -> TransferResult<Vec<(i64, Key)>> {
+        let connection = self.lock();
+        let mut statement = connection.prepare(
+            "SELECT id, pk, rk FROM ranges WHERE is_after AND written + unchanged > 0 ORDER BY id",
+        )?;
+        let read = |row: &SqliteRow<'_>| Ok((row.get(0)?, Key { partition: row.get(1)?, row: row.get(2)? }));
+        let rows = statement.query_map([], read)?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Returns the error of a copy that cannot go on from its state.
+    pub(crate) fn void(&self, reason: &str) -> TransferError {
+        let state = self.file.display();
+        let text =
+            format!("{reason} since the copy was interrupted: remove {state}, and start the copy again");
+        TransferError::Usage(text)
+    }
+
+    /// Begins ranges again that are not done, for a source without an order.
+    pub(crate) fn restart(&self) -> TransferResult<()> {
+        let restart = "UPDATE ranges SET pk = '', rk = '', is_after = 0, written = 0, unchanged = 0, rejected = 0 \
+             WHERE NOT done";
+        for_good(&mut self.lock(), |connection| {
+            connection.execute(restart, [])?;
+            Ok(())
+        })
+    }
+
+    /// Returns the tables that an earlier run has prepared, in order.
+    pub fn tables(&self) -> TransferResult<Vec<String>> {
+        let connection = self.lock();
+        let mut statement = connection.prepare("SELECT name FROM tables WHERE prepared ORDER BY rowid")?;
+        let names = statement.query_map([], |row| row.get(0))?;
+        Ok(names.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Returns the tables of which all entities are copied, though others are copied by their changes.
+    pub(crate) fn whole_tables(&self) -> TransferResult<BTreeSet<String>> {
+        let connection = self.lock();
+        let mut statement = connection.prepare("SELECT name FROM tables WHERE is_whole")?;
+        let names = statement.query_map([], |row| row.get(0))?;
+        Ok(names.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Records that a table is about to be created: it is new, even if this run ends before it is prepared.
+    pub(crate) fn begin_table(&self, table: &str, is_whole: bool) -> TransferResult<()> {
+        for_good(&mut self.lock(), |connection| {
+            let begin = "INSERT OR IGNORE INTO tables VALUES (?1, 0, ?2)";
+            connection.execute(begin, params![table, is_whole])?;
+            Ok(())
+        })
+    }
+
+    /// Forgets a table that was about to be created: the target has refused to create it.
+    pub(crate) fn withdraw_table(&self, table: &str) -> TransferResult<()> {
+        for_good(&mut self.lock(), |connection| {
+            connection.execute("DELETE FROM tables WHERE name = ?1 AND NOT prepared", [table])?;
+            Ok(())
+        })
+    }
+
+    /// Returns whether a table was about to be created, and is not prepared.
+    pub(crate) fn has_begun(&self, table: &str) -> TransferResult<bool> {
+        let select = "SELECT count(*) FROM tables WHERE name = ?1 AND NOT prepared";
+        Ok(self.lock().query_row(select, [table], |row| row.get::<_, i64>(0))? > 0)
+    }
+
+    /// Records that a table was prepared, and its ranges; returns them with their numbers.
+    pub(crate) fn add_table(&self, table: &str, ranges: Vec<RowRange>) -> TransferResult<Vec<Task>> {
+        for_good(&mut self.lock(), |connection| {
+            let mut tasks = Vec::with_capacity(ranges.len());
+            for range in ranges {
+                let next = "SELECT coalesce(max(id), 0) + 1 FROM ranges";
+                let id: i64 = connection.query_row(next, [], |row| row.get(0))?;
+                let task = Task { id, table: table.to_owned(), range, resumed: None };
+                insert(connection, &task)?;
+                tasks.push(task);
+            }
+            let prepare =
+                "INSERT INTO tables VALUES (?1, 1, 0) ON CONFLICT (name) DO UPDATE SET prepared = 1";
+            connection.execute(prepare, [table])?;
+            Ok(tasks)
+        })
+    }
+
+    /// Returns the highest number of a range, done or not; 0 if there is none.
+    pub(crate) fn last_id(&self) -> TransferResult<i64> {
+        Ok(self.lock().query_row("SELECT coalesce(max(id), 0) FROM ranges", [], |row| row.get(0))?)
+    }
+
+    /// Returns the ranges that are not done.
+    pub(crate) fn open_ranges(&self) -> TransferResult<Vec<Task>> {
+        let connection = self.lock();
+        let mut statement = connection.prepare(
+            "SELECT id, name, pk, rk, is_after, upper_pk, upper_rk, written FROM ranges WHERE NOT done ORDER BY id",
+        )?;
+        let tasks = statement.query_map([], read)?;
+        Ok(tasks.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Returns the counts of each table.
+    pub fn counts(&self) -> TransferResult<Vec<(String, Counts)>> {
+        let connection = self.lock();
+        let mut statement = connection.prepare(
+            "SELECT t.name, coalesce(sum(written), 0), coalesce(sum(unchanged), 0), coalesce(sum(rejected), 0)
+             FROM tables t LEFT JOIN ranges r ON r.name = t.name GROUP BY t.name ORDER BY t.rowid",
+        )?;
+        let rows = statement.query_map([], |row| {
+            let count = |at| row.get::<_, i64>(at).map(|n| u64::try_from(n).unwrap_or(0));
+            Ok((row.get(0)?, Counts { written: count(1)?, unchanged: count(2)?, rejected: count(3)? }))
+        })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Records a page that was written, up to and including `last`.
+    pub(crate) fn advance(&self, id: i64, last: Option<&Key>, counts: Counts) -> TransferResult<()> {
+        let [written, unchanged, rejected] =
+            [counts.written, counts.unchanged, counts.rejected].map(|n| i64::try_from(n).unwrap_or(i64::MAX));
+        let connection = self.lock();
+        let mut statement = connection.prepare_cached(
+            "UPDATE ranges SET pk = coalesce(?2, pk), rk = coalesce(?3, rk), is_after = is_after OR ?2 IS NOT NULL,
+                 written = written + ?4, unchanged = unchanged + ?5, rejected = rejected + ?6 WHERE id = ?1",
+        )?;
+        let (pk, rk) = (last.map(|key| &key.partition), last.map(|key| &key.row));
+        statement.execute(params![id, pk, rk, written, unchanged, rejected])?;
+        Ok(())
+    }
+
+    /// Records that a range was split.
+    pub(crate) fn cut(&self, cut: &Cut) -> TransferResult<()> {
+        for_good(&mut self.lock(), |connection| {
+            let at = cut.behind.range.lower.key();
+            let update = "UPDATE ranges SET upper_pk = ?2, upper_rk = ?3 WHERE id = ?1";
+            connection.execute(update, params![cut.id, at.partition, at.row])?;
+            insert(connection, &cut.behind)
+        })
+    }
+
+    /// Records that a range is done.
+    pub(crate) fn finish(&self, id: i64) -> TransferResult<()> {
+        self.lock().execute("UPDATE ranges SET done = 1 WHERE id = ?1", [id])?;
+        Ok(())
+    }
+
+    /// Removes the state of a copy that is complete.
+    pub fn remove(self) {
+        drop(self.connection);
+        for suffix in ["", "-wal", "-shm"] {
+            // If this fails, the next run reports that the state file exists.
+            let _ = std::fs::remove_file(format!("{}{suffix}", self.file.display()));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a file is the state of a copy. This does not open it as a database, which may change it.
+fn is_state(file: &Path) -> TransferResult<bool> {
+    let mut header = Vec::new();
+    let length = APPLICATION_AT + size_of_val(&APPLICATION);
+    let read = File::open(file).and_then(|file| file.take(length as u64).read_to_end(&mut header));
+    read.map_err(|error| TransferError::from(error).at(file))?;
+    Ok(header.get(APPLICATION_AT..).is_some_and(|mark| *mark == APPLICATION.to_be_bytes()))
+}
+
+/// Changes ranges so that not even a power failure loses them: the target may have marks of them.
+fn for_good<T>(
+    connection: &mut Connection,
+    change: impl FnOnce(&Connection) -> TransferResult<T>,
+) -> TransferResult<T> {
+    connection.execute_batch("PRAGMA synchronous=FULL")?;
+    let transaction = connection.transaction()?;
+    let changed = change(&transaction)?;
+    transaction.commit()?;
+    connection.execute_batch("PRAGMA synchronous=NORMAL")?;
+    Ok(changed)
+}
+
+fn insert(connection: &Connection, task: &Task) -> TransferResult<()> {
+    let RowRange { lower, upper } = &task.range;
+    let (key, is_after) = (lower.key(), matches!(lower, Lower::After(_)));
+    let (upper_pk, upper_rk) = (upper.as_ref().map(|key| &key.partition), upper.as_ref().map(|key| &key.row));
+    connection.execute(
+        "INSERT INTO ranges (id, name, pk, rk, is_after, upper_pk, upper_rk) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        params![task.id, task.table, key.partition, key.row, is_after, upper_pk, upper_rk],
+    )?;
+    Ok(())
+}
+
+fn read(row: &SqliteRow<'_>) -> rusqlite::Result<Task> {
+    let key = Key { partition: row.get(2)?, row: row.get(3)? };
+    let lower = if row.get(4)? { Lower::After(key) } else { Lower::From(key) };
+    let upper: (Option<String>, Option<String>) = (row.get(5)?, row.get(6)?);
+    let upper = upper.0.zip(upper.1).map(|(partition, row)| Key { partition, row });
+    let resumed = Some(u64::try_from(row.get::<_, i64>(7)?).unwrap_or(0));
+    Ok(Task { id: row.get(0)?, table: row.get(1)?, range: RowRange { lower, upper }, resumed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_continued_only_by_the_same_copy() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("s");
+        let copy = |mode: &str| Fingerprint::default().with("FROM", "a").with("--mode", mode);
+        let begun = Checkpoint::open(&file, &copy("insert"), false).unwrap();
+        assert!(begun.is_untouched().unwrap());
+        begun.begin_table("People", false).unwrap();
+        assert!(!begun.is_untouched().unwrap());
+        drop(begun);
+        let refused = |mode, resume| Checkpoint::open(&file, &copy(mode), resume).err().unwrap().to_string();
+        assert!(refused("insert", false).contains("--resume"));
+        assert!(refused("merge", true).contains("a different --mode"));
+        let again = Checkpoint::open(&file, &copy("insert"), true).unwrap();
+        assert!(!again.is_untouched().unwrap());
+    }
+
+    #[test]
+    fn a_file_that_is_no_state_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("important.db");
+        let foreign = Connection::open(&file).unwrap();
+        foreign.execute_batch("CREATE TABLE copy (fingerprint TEXT, name TEXT)").unwrap();
+        drop(foreign);
+        let before = std::fs::read(&file).unwrap();
+        for content in [&before[..], b"text"] {
+            std::fs::write(&file, content).unwrap();
+            for resume in [false, true] {
+                let refused = Checkpoint::open(&file, &Fingerprint::default(), resume).err().unwrap();
+                assert!(
+                    matches!(&refused, TransferError::Usage(text) if text.contains("not the state of a copy"))
+                );
+                assert_eq!(std::fs::read(&file).unwrap(), content);
+            }
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

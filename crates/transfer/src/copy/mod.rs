@@ -1,0 +1,438 @@
+//! Copying tables from a source to a target.
+
+pub(super) mod checkpoint;
+pub(super) mod fingerprint;
+pub(super) mod rejects;
+pub(super) mod settings;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::contract::{Counts, Mode, Page, TransferSource, TransferTarget, WritePage};
+use crate::error::{TransferError, TransferResult};
+use crate::protocol::model::Key;
+use crate::rows::range::RowRange;
+use crate::rows::row::Row;
+use crate::rows::selection::Selection;
+use crate::work::progress::Progress;
+use crate::work::work_queue::{Task, WorkQueue};
+use checkpoint::Checkpoint;
+use rejects::Rejects;
+use settings::{SettingsRule, SettingsStep, readable};
+
+/// How to copy.
+pub struct CopyOptions<'a> {
+    pub selection: &'a Selection,
+    pub mode: Mode,
+    /// Maximum pages in progress at once.
+    pub concurrency: usize,
+    /// Whether to continue with the other tables if one fails.
+    pub keep_going: bool,
+    /// The target as it is, for its settings; `None` for a new dump.
+    pub existing: Option<&'a dyn TransferSource>,
+    /// If only changes are copied, the source with all its entities, for tables that the target lacks.
+    pub whole: Option<&'a dyn TransferSource>,
+    pub settings: SettingsRule,
+    /// Maximum entities a second.
+    pub rate_limit: Option<u32>,
+    /// Names that tables have in the target, by their names in the source as they are spelled.
+    pub renames: &'a [(String, String)],
+    pub stop: &'a AtomicBool,
+}
+
+impl CopyOptions<'_> {
+    /// Returns the name that a table has in the target.
+    fn target_table<'t>(&'t self, table: &'t str) -> &'t str {
+        let renamed = self.renames.iter().find(|(from, _)| from == table);
+        renamed.map_or(table, |(_, to)| to)
+    }
+}
+
+/// What was copied.
+#[derive(Debug, Default)]
+pub struct CopySummary {
+    pub tables: BTreeMap<String, Counts>,
+    /// What the copy did not do, or did beyond what was asked for.
+    pub remarks: BTreeSet<String>,
+    /// Tables that failed, with the reasons.
+    pub failed: BTreeMap<String, String>,
+    /// Answers that asked to slow down.
+    pub throttled: u64,
+    /// Requests that were repeated.
+    pub retried: u64,
+}
+
+impl CopySummary {
+    /// Returns the sum of all tables.
+    pub fn sum(&self) -> Counts {
+        let mut sum = Counts::default();
+        self.tables.values().for_each(|counts| sum += *counts);
+        sum
+    }
+}
+
+/// A copy in progress.
+struct CopyRun<'a> {
+    source: &'a dyn TransferSource,
+    target: &'a dyn TransferTarget,
+    options: &'a CopyOptions<'a>,
+    checkpoint: &'a Checkpoint,
+    rejects: &'a Rejects,
+    progress: &'a Progress,
+    queue: WorkQueue,
+    failed: Mutex<BTreeMap<String, String>>,
+    remarks: Mutex<BTreeSet<String>>,
+    /// Tables of which all entities are copied, and not only changes.
+    whole_tables: Mutex<BTreeSet<String>>,
+    /// When the maximum rate allows the next entity.
+    due: Mutex<Instant>,
+}
+
+/// Copies the tables that are selected. A run that is interrupted, or fails, can be resumed with its
+/// checkpoint.
+pub fn copy(
+    source: &dyn TransferSource,
+    target: &dyn TransferTarget,
+    options: &CopyOptions<'_>,
+    checkpoint: &Checkpoint,
+    rejects: &Rejects,
+    progress: &Progress,
+) -> TransferResult<CopySummary> {
+    let (failed, due) = (Mutex::default(), Mutex::new(Instant::now()));
+    let run = CopyRun {
+        source,
+        target,
+        options,
+        checkpoint,
+        rejects,
+        progress,
+        queue: WorkQueue::default(),
+        failed,
+        remarks: Mutex::default(),
+        whole_tables: Mutex::new(checkpoint.whole_tables()?),
+        due,
+    };
+    run.prepare()?;
+    for (table, counts) in checkpoint.counts()? {
+        progress.add(&table, counts);
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| run.measure());
+        run.work()
+    })?;
+    let (from, to) = (source.retries(), target.retries());
+    let copied = CopySummary {
+        throttled: from.0 + to.0,
+        retried: from.1 + to.1,
+        tables: checkpoint.counts()?.into_iter().collect(),
+        remarks: run.remarks.into_inner().unwrap_or_else(PoisonError::into_inner),
+        failed: run.failed.into_inner().unwrap_or_else(PoisonError::into_inner),
+    };
+    if options.stop.load(Ordering::Relaxed) {
+        return Err(TransferError::Interrupted);
+    }
+    if copied.failed.is_empty() {
+        target.finish(checkpoint.copy(), &checkpoint.origin(), copied.sum().written)?;
+    }
+    Ok(copied)
+}
+
+impl CopyRun<'_> {
+    /// Creates the tables, with their settings, and finds the ranges to read.
+    fn prepare(&self) -> TransferResult<()> {
+        if let Some(marks) = self.target.marks(self.checkpoint.copy())? {
+            self.checkpoint.catch_up(marks)?;
+        }
+        if !self.source.is_ordered() {
+            self.checkpoint.restart()?;
+        }
+        let prepared = self.checkpoint.tables()?;
+        if prepared.is_empty() {
+            self.target.begin()?;
+        }
+        self.queue.number_above(self.checkpoint.last_id()?);
+        for task in self.checkpoint.open_ranges()? {
+            self.queue.add(task);
+        }
+        let tables: Vec<String> = self
+            .source
+            .tables()
+            .map_err(|error| error.of("FROM"))?
+            .into_iter()
+            .filter(|name| self.options.selection.has_table(name))
+            .collect();
+        if self.options.selection.is_everything() {
+            self.copy_properties()?;
+        }
+        for table in tables {
+            if self.options.stop.load(Ordering::Relaxed) {
+                return Err(TransferError::Interrupted);
+            }
+            match self.prepare_table(&table, prepared.contains(&table)) {
+                Err(TransferError::NoTable(_)) if self.is_dropped(&table)? => {}
+                Err(error) if self.options.keep_going && error.is_failure() => {
+                    self.fail(&table, error.to_string());
+                }
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the service properties; an account that has neither tables nor CORS rules is new.
+    fn copy_properties(&self) -> TransferResult<()> {
+        let what = "the service properties of FROM";
+        let Some(mut ours) = self.setting(self.source.properties(), what)? else { return Ok(()) };
+        let step = match self.options.existing {
+            None => SettingsStep::Set,
+            Some(existing) => match self.setting(existing.properties(), "the service properties of TO")? {
+                Some(theirs) => {
+                    let has_rules = theirs.cors.as_ref().is_some_and(|rules| !rules.is_empty());
+                    // Credentials that may not list tables do not tell.
+                    let is_new = !has_rules && existing.tables().is_ok_and(|tables| tables.is_empty());
+                    self.options.settings.of_properties(&ours, &theirs, is_new)
+                }
+                None => SettingsStep::Left,
+            },
+        };
+        match step {
+            SettingsStep::Nothing => Ok(()),
+            SettingsStep::Left => self.leave("service properties"),
+            SettingsStep::Set => {
+                // What is not mentioned stays.
+                ours.cors.get_or_insert_default();
+                self.target.set_properties(&ours)
+            }
+        }
+    }
+
+    fn copy_policies(&self, table: &str, is_new: bool) -> TransferResult<()> {
+        let read = self.source.policies(table);
+        let Some(ours) = self.setting(read, "the policies of FROM")? else { return Ok(()) };
+        let named = self.options.target_table(table);
+        let step = match self.options.existing {
+            None => SettingsStep::Set,
+            Some(_) if is_new && ours.is_empty() => SettingsStep::Nothing,
+            Some(existing) => match self.setting(existing.policies(named), "the policies of TO")? {
+                Some(theirs) => self.options.settings.of_policies(&ours, &theirs, is_new),
+                None if ours.is_empty() => SettingsStep::Nothing,
+                None => SettingsStep::Left,
+            },
+        };
+        match step {
+            SettingsStep::Nothing => Ok(()),
+            SettingsStep::Left => self.leave(&format!("policies of {named}")),
+            SettingsStep::Set => self.target.set_policies(named, &ours),
+        }
+    }
+
+    /// Returns a setting as far as the place has it and the credentials allow to read it; else remarks why not.
+    fn setting<T>(&self, read: TransferResult<Option<T>>, what: &str) -> TransferResult<Option<T>> {
+        readable(read, what, &mut self.remarks.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn leave(&self, setting: &str) -> TransferResult<()> {
+        self.remark(format!("{setting} differ, and were not changed in TO"));
+        Ok(())
+    }
+
+    fn remark(&self, text: String) {
+        self.remarks.lock().unwrap_or_else(PoisonError::into_inner).insert(text);
+    }
+
+    /// Whether the source says, asked once more, that it does not have a table any more.
+    fn is_dropped(&self, table: &str) -> TransferResult<bool> {
+        let is_dropped = !self.source.has_table(table)?;
+        if is_dropped {
+            self.remark(format!(
+                "{table} was deleted in FROM; its copied entities stay in TO, unless --delete-extra-tables \
+                 is given"
+            ));
+        }
+        Ok(is_dropped)
+    }
+
+    /// Returns where to read a table from.
+    fn source_of(&self, table: &str) -> &dyn TransferSource {
+        let whole = self.whole_tables.lock().unwrap_or_else(PoisonError::into_inner);
+        self.options.whole.filter(|_| whole.contains(table)).unwrap_or(self.source)
+    }
+
+    /// Records that the target gets a new table: all its entities are copied.
+    fn begin_table(&self, table: &str) -> TransferResult<()> {
+        let is_whole = self.options.whole.is_some();
+        self.checkpoint.begin_table(table, is_whole)?;
+        if is_whole {
+            self.remark(format!("TO lacked {table}: all its entities are copied, not only the changed ones"));
+            self.whole_tables.lock().unwrap_or_else(PoisonError::into_inner).insert(table.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Checks that the target still has a table that an earlier run has prepared. Parts of a dump are checked
+    /// when they are written.
+    fn check_prepared(&self, table: &str) -> TransferResult<()> {
+        let Some(existing) = self.options.existing else { return Ok(()) };
+        let named = self.options.target_table(table);
+        match self.target.has_entities(named)? {
+            None => return Err(self.checkpoint.void(&format!("the table {named} was deleted from TO"))),
+            Some(true) => return Ok(()),
+            Some(false) => {}
+        }
+        let was_written = |(name, counts): &(String, Counts)| name == table && counts.written > 0;
+        // The first page of a server may be empty, and others follow.
+        if self.checkpoint.counts()?.iter().any(was_written)
+            && existing.probe(named, &RowRange::everything())?.is_none()
+        {
+            return Err(self.checkpoint.void(&format!("the table {named} of TO was emptied")));
+        }
+        Ok(())
+    }
+
+    fn prepare_table(&self, table: &str, is_prepared: bool) -> TransferResult<()> {
+        let named = self.options.target_table(table);
+        if is_prepared {
+            self.check_prepared(table)?;
+        }
+        let is_new = self.options.existing.is_none()
+            || self.checkpoint.has_begun(table)?
+            || (!is_prepared && self.target.has_entities(named)?.is_none());
+        if is_new && !is_prepared {
+            self.begin_table(table)?;
+        }
+        let created = self.target.create(named).map_err(|error| error.of("TO"));
+        if let (Err(TransferError::NotAllowed(_)), true) = (&created, is_new && !is_prepared) {
+            self.checkpoint.withdraw_table(table)?;
+        }
+        created?;
+        self.copy_policies(table, is_new)?;
+        let source = self.source_of(table);
+        self.progress.expect(table, source.expected(table)?);
+        if !is_prepared {
+            let ranges = source.ranges(table)?;
+            self.checkpoint.add_table(table, ranges)?.into_iter().for_each(|task| self.queue.add(task));
+        }
+        Ok(())
+    }
+
+    /// Counts the tables of a source that can do so at little cost, for the time that is left. To count what
+    /// matches a filter costs as much as to copy it.
+    fn measure(&self) {
+        if self.options.selection.filter_text().is_some() {
+            return;
+        }
+        let go_on = || if self.queue.is_idle() { Err(TransferError::Interrupted) } else { Ok(()) };
+        for table in self.progress.unexpected() {
+            if go_on().is_err() {
+                return;
+            }
+            // A table that cannot be counted has no time left.
+            if let Ok(Some(entities)) = self.source.count(&table, &mut |_| go_on()) {
+                self.progress.expect(&table, Some(entities));
+            }
+        }
+    }
+
+    /// Waits until the limit allows so many entities; a stop ends the wait.
+    fn wait_for_rate(&self, entities: usize) {
+        let Some(limit) = self.options.rate_limit else { return };
+        let now = Instant::now();
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = (*due).max(now);
+        *due = until + Duration::from_secs_f64(entities as f64 / f64::from(limit));
+        drop(due);
+        while !self.options.stop.load(Ordering::Relaxed) && Instant::now() < until {
+            std::thread::sleep(
+                until.saturating_duration_since(Instant::now()).min(Duration::from_millis(50)),
+            );
+        }
+    }
+
+    fn fail(&self, table: &str, reason: String) {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).insert(table.to_owned(), reason);
+    }
+
+    fn work(&self) -> TransferResult<()> {
+        let splits = self.source.is_ordered().then_some(self.source);
+        let worker = || -> TransferResult<()> {
+            while let Some(task) = self.queue.take(splits, &|cut| self.checkpoint.cut(cut))? {
+                match self.copy_range(&task) {
+                    Ok(true) => self.checkpoint.finish(task.id)?,
+                    Ok(false) => return Ok(()),
+                    Err(error) if self.options.keep_going && error.is_failure() => {
+                        self.fail(&task.table, error.to_string());
+                    }
+                    Err(error) => return Err(error),
+                }
+                self.queue.finish(task.id);
+            }
+            Ok(())
+        };
+        self.queue.run(self.options.concurrency, worker)
+    }
+
+    /// Copies a range; `false` if it was stopped before the end.
+    fn copy_range(&self, task: &Task) -> TransferResult<bool> {
+        let mut reader = self.source_of(&task.table).open(&task.table, &task.range, false)?;
+        let (mut resumed, mut pages) = (task.resumed, 0);
+        loop {
+            if self.options.stop.load(Ordering::Relaxed) || self.queue.is_stopped() {
+                self.queue.stop();
+                return Ok(false);
+            }
+            let mut page = match reader.next() {
+                Err(TransferError::NoTable(_)) if self.is_dropped(&task.table)? => return Ok(true),
+                page => match page.map_err(|error| error.of("FROM"))? {
+                    Some(page) => page,
+                    None => return Ok(true),
+                },
+            };
+            let is_last = self.queue.keep_own(task, &mut page, self.source.is_ordered());
+            let has_rows = !page.rows.is_empty();
+            self.copy_page(task, page, pages, resumed)?;
+            if has_rows {
+                (resumed, pages) = (None, pages + 1);
+            }
+            if is_last {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Copies a page, behind so many pages of its range.
+    fn copy_page(&self, task: &Task, page: Page, pages: u64, resumed: Option<u64>) -> TransferResult<()> {
+        // Cosmos has no order: a range is read again as a whole. The number of the page marks what was written.
+        let of_order = |row: &Row| match self.source.is_ordered() {
+            true => row.key.clone(),
+            false => Key::new("", format!("{pages:020}")),
+        };
+        let last = page.rows.last().map(of_order);
+        let mut counts = Counts { rejected: page.rejected.len() as u64, ..Counts::default() };
+        self.rejects.add(&task.table, &page.rejected)?;
+        if !page.rows.is_empty() {
+            self.wait_for_rate(page.rows.len());
+            let written = self.target.write(WritePage {
+                table: self.options.target_table(&task.table),
+                range: task.id,
+                rows: page.rows,
+                mode: self.options.mode,
+                resumed,
+                copy: self.checkpoint.copy(),
+                last: last.clone(),
+                rejected: counts.rejected,
+                reject: &|rejected| self.rejects.add(&task.table, &[rejected]),
+            });
+            let written = written.map_err(|error| error.of("TO"))?;
+            counts.written += written.written;
+            counts.unchanged += written.unchanged;
+            counts.rejected += written.rejected;
+        }
+        self.checkpoint.advance(task.id, last.as_ref(), counts)?;
+        self.progress.add(&task.table, counts);
+        self.progress.throttled(self.source.retries().0 + self.target.retries().0);
+        Ok(())
+    }
+}

@@ -1,0 +1,159 @@
+//! Settings beside the entities: stored access policies, and service properties with their CORS rules.
+
+use std::collections::BTreeSet;
+
+use crate::contract::{Mode, TransferSource};
+use crate::error::{TransferError, TransferResult};
+use crate::protocol::codec::policies::Policy;
+use crate::protocol::codec::properties::ServiceProperties;
+
+/// What a copy does with the settings of a target.
+#[derive(Debug, Clone, Copy)]
+pub struct SettingsRule {
+    pub mode: Mode,
+    /// Whether what the source lacks is removed.
+    pub delete_extra: bool,
+}
+
+/// What a copy does with one setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SettingsStep {
+    /// It is as in the source.
+    Nothing,
+    Set,
+    /// It differs, and stays: a copy does not bring back what was revoked.
+    Left,
+}
+
+impl SettingsRule {
+    /// Returns what becomes of the policies of a table.
+    pub fn of_policies(self, ours: &[Policy], theirs: &[Policy], is_new: bool) -> SettingsStep {
+        self.step(same_policies(ours, theirs), ours.is_empty(), is_new)
+    }
+
+    /// Returns what becomes of the service properties.
+    pub fn of_properties(
+        self,
+        ours: &ServiceProperties,
+        theirs: &ServiceProperties,
+        is_new: bool,
+    ) -> SettingsStep {
+        self.step(same_properties(ours, theirs), ours.cors.as_ref().is_none_or(Vec::is_empty), is_new)
+    }
+
+    fn step(self, is_same: bool, is_empty: bool, is_new: bool) -> SettingsStep {
+        let changes = matches!(self.mode, Mode::Merge | Mode::Replace);
+        match is_same {
+            true => SettingsStep::Nothing,
+            false if is_new || (is_empty && self.delete_extra) => SettingsStep::Set,
+            false if changes && !is_empty => SettingsStep::Set,
+            false => SettingsStep::Left,
+        }
+    }
+}
+
+/// Whether lists of policies say the same, in whichever order.
+fn same_policies(a: &[Policy], b: &[Policy]) -> bool {
+    a.len() == b.len() && a.iter().all(|policy| b.contains(policy))
+}
+
+/// Whether service properties are the same, as far as both places tell them.
+fn same_properties(a: &ServiceProperties, b: &ServiceProperties) -> bool {
+    fn same<T: PartialEq>(a: &Option<T>, b: &Option<T>) -> bool {
+        a.is_none() || b.is_none() || a == b
+    }
+    a.cors.clone().unwrap_or_default() == b.cors.clone().unwrap_or_default()
+        && same(&a.logging, &b.logging)
+        && same(&a.hour_metrics, &b.hour_metrics)
+        && same(&a.minute_metrics, &b.minute_metrics)
+}
+
+/// Returns a setting as far as the place has it and the credentials allow to read it; else notes why not.
+pub fn readable<T>(
+    read: TransferResult<Option<T>>,
+    what: &str,
+    unread: &mut BTreeSet<String>,
+) -> TransferResult<Option<T>> {
+    match read {
+        Err(TransferError::NotAllowed(reason)) => {
+            unread.insert(format!("{what} were not read: {reason}"));
+            Ok(None)
+        }
+        read => read,
+    }
+}
+
+/// What a comparison of settings found.
+#[derive(Debug, Default)]
+pub(crate) struct ComparedSettings {
+    pub differing: Vec<String>,
+    /// Settings that the credentials do not allow to read, with the reasons.
+    pub unread: BTreeSet<String>,
+    /// Settings that a place does not have, such as a file, with the place.
+    pub absent: BTreeSet<String>,
+}
+
+impl ComparedSettings {
+    /// Returns a setting of both places; `None` if it cannot be compared, with a note why not.
+    fn both<T>(
+        &mut self,
+        what: &str,
+        (ours, theirs): (TransferResult<Option<T>>, TransferResult<Option<T>>),
+    ) -> TransferResult<Option<(T, T)>> {
+        let mut read = |place: &str, read: TransferResult<Option<T>>| {
+            let is_absent = matches!(read, Ok(None));
+            if is_absent {
+                self.absent.insert(format!("{what}, because {place} does not have them"));
+            }
+            readable(read, &format!("the {what} of {place}"), &mut self.unread)
+        };
+        let (ours, theirs) = (read("FROM", ours)?, read("TO", theirs)?);
+        Ok(ours.zip(theirs))
+    }
+}
+
+/// Compares the settings that both sides have. `tables`: their names in the source and in the target.
+pub(crate) fn differing_settings<'t>(
+    source: &dyn TransferSource,
+    target: &dyn TransferSource,
+    tables: impl Iterator<Item = (&'t str, &'t str)>,
+    with_properties: bool,
+) -> TransferResult<ComparedSettings> {
+    let mut found = ComparedSettings::default();
+    for (table, in_target) in tables {
+        let policies = found.both("policies", (source.policies(table), target.policies(in_target)))?;
+        if policies.is_some_and(|(ours, theirs)| !same_policies(&ours, &theirs)) {
+            found.differing.push(format!("policies of {table}"));
+        }
+    }
+    if with_properties {
+        let properties = found.both("service properties", (source.properties(), target.properties()))?;
+        if properties.is_some_and(|(ours, theirs)| !same_properties(&ours, &theirs)) {
+            found.differing.push("service properties".into());
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_changed_as_entities_are() {
+        let step = |mode, delete_extra, is_empty, is_new| {
+            SettingsRule { mode, delete_extra }.step(false, is_empty, is_new)
+        };
+        for mode in [Mode::Insert, Mode::Skip] {
+            assert_eq!(step(mode, false, false, false), SettingsStep::Left);
+            assert_eq!(step(mode, true, false, false), SettingsStep::Left);
+            assert_eq!(step(mode, false, false, true), SettingsStep::Set);
+            assert_eq!(step(mode, true, true, false), SettingsStep::Set);
+        }
+        for mode in [Mode::Merge, Mode::Replace] {
+            assert_eq!(step(mode, false, false, false), SettingsStep::Set);
+            assert_eq!(step(mode, false, true, false), SettingsStep::Left);
+            assert_eq!(step(mode, true, true, false), SettingsStep::Set);
+        }
+    }
+}

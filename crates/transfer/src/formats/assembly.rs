@@ -1,0 +1,126 @@
+//! Puts an entity together as JSON with type annotations, from values whose text is kept as it is.
+
+use crate::protocol::codec::json_object;
+use crate::protocol::codec::stored::ANNOTATION;
+use crate::protocol::codec::strings::push_string;
+use crate::protocol::model::{EdmType, Ticks};
+use crate::rows::row::Row;
+use crate::rows::type_inference::TableNotes;
+
+/// The Timestamp of an entity as `Get-AzTableRow` names it.
+pub(super) const TIMESTAMP: &str = "TableTimestamp";
+/// The ETag of an entity as `Get-AzTableRow` names it.
+pub(super) const TAG: &str = "Etag";
+
+/// Whether entities with these members were written by PowerShell: then [`TIMESTAMP`] and [`TAG`] are no properties.
+pub(super) fn is_of_powershell(has: impl Fn(&str) -> bool) -> bool {
+    has(TIMESTAMP) && has(TAG) && !has("Timestamp")
+}
+
+/// An entity, member by member.
+pub(super) struct Assembly<'a> {
+    json: String,
+    notes: TableNotes<'a>,
+}
+
+impl<'a> Assembly<'a> {
+    /// Begins an entity of a table.
+    pub(super) const fn new(notes: TableNotes<'a>) -> Self {
+        Self { json: String::new(), notes }
+    }
+
+    /// Returns what notes the values of the table.
+    pub(super) const fn notes(&mut self) -> &mut TableNotes<'a> {
+        &mut self.notes
+    }
+
+    /// Adds a member as it is.
+    pub(super) fn untyped(&mut self, name: &str, raw: &str) {
+        self.json.push(if self.json.is_empty() { '{' } else { ',' });
+        push_string(&mut self.json, name);
+        self.json.push(':');
+        self.json.push_str(raw);
+    }
+
+    /// Adds the Timestamp. One that is no date is left out, and noted: the target may give another.
+    pub(super) fn timestamp(&mut self, text: Option<&str>) {
+        match text.filter(|text| Ticks::parse(text).is_ok()) {
+            Some(text) => {
+                let mut raw = String::new();
+                push_string(&mut raw, text);
+                self.untyped("Timestamp", &raw);
+            }
+            None => self.notes.no_date("Timestamp"),
+        }
+    }
+
+    /// Adds a member whose annotation is a member of its own.
+    pub(super) fn annotated(&mut self, name: &str, stated: Option<EdmType>, raw: &str) -> Result<(), String> {
+        match stated {
+            Some(EdmType::DateTime) => self.date(name, raw)?,
+            Some(number @ (EdmType::Int32 | EdmType::Int64 | EdmType::Double)) => {
+                self.notes.value(name, number, true);
+            }
+            _ => {}
+        }
+        self.untyped(name, raw);
+        Ok(())
+    }
+
+    /// Adds a value with its type, which is `Edm.Int32` or `Int32`.
+    pub(super) fn typed(&mut self, name: &str, edm_type: &str, raw: &str) -> Result<(), String> {
+        let known = known_type(edm_type).ok_or_else(|| format!("{name}: '{edm_type}' is not a type"))?;
+        if known == EdmType::DateTime {
+            self.date(name, raw)?;
+        }
+        if !matches!(name, "PartitionKey" | "RowKey" | "Timestamp") {
+            self.untyped(&format!("{name}{ANNOTATION}"), &format!("\"{}\"", known.name()));
+        }
+        // A number or truth value where a string is wanted.
+        let is_bare = known == EdmType::String && !raw.starts_with(['"', 'n', '{', '[']);
+        if is_bare {
+            self.untyped(name, &format!("\"{raw}\""))
+        } else {
+            self.untyped(name, raw)
+        }
+        Ok(())
+    }
+
+    /// Adds a text, of a type that is not String if one is given.
+    pub(super) fn text(&mut self, name: &str, edm_type: Option<&str>, text: &str) -> Result<(), String> {
+        let mut raw = String::new();
+        push_string(&mut raw, text);
+        match edm_type {
+            Some(edm_type) => self.typed(name, edm_type, &raw)?,
+            None => self.untyped(name, &raw),
+        }
+        Ok(())
+    }
+
+    /// Notes a date without a zone, and refuses one that is more exact than the service's.
+    fn date(&mut self, name: &str, raw: &str) -> Result<(), String> {
+        let Some(text) = json_object::string(raw) else { return Ok(()) };
+        let (_, time) = text.split_once('T').unwrap_or((&text, ""));
+        let fraction = time.split_once('.').map_or("", |(_, fraction)| fraction);
+        let mut beyond = fraction.bytes().take_while(u8::is_ascii_digit).skip(7);
+        if beyond.any(|digit| digit != b'0') {
+            return Err(format!("{name}: '{text}' has more than seven digits of a second"));
+        }
+        if !time.contains(['Z', '+', '-']) && Ticks::parse(&text).is_ok() {
+            self.notes.without_zone(name);
+        }
+        Ok(())
+    }
+
+    /// Returns the entity.
+    pub(super) fn row(mut self) -> Result<Row, String> {
+        self.json.push_str(if self.json.is_empty() { "{}" } else { "}" });
+        Row::from_json(&self.json)
+    }
+}
+
+/// Returns the type with a name such as `Edm.Int32`, `Int32` or `GUID`.
+pub(super) fn known_type(name: &str) -> Option<EdmType> {
+    let short = name.rsplit('.').next()?;
+    EdmType::ALL.into_iter().find(|known| known.name()["Edm.".len()..].eq_ignore_ascii_case(short))
+}

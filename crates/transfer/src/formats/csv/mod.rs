@@ -1,0 +1,157 @@
+//! CSV of Storage Explorer and AzCopy: columns of values, and perhaps of their types.
+
+mod records;
+mod schema;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::assembly::{Assembly, TAG, TIMESTAMP, is_of_powershell};
+use super::opening::named;
+use super::staging::Staging;
+use super::{FileOptions, opening};
+use crate::contract::Rejected;
+use crate::error::TransferResult;
+use crate::protocol::model::EdmType;
+use crate::rows::row::Row;
+use crate::rows::type_inference::TableNotes;
+use records::{CsvForm, Record, Records};
+
+/// What follows a column's name in the name of the column with its types.
+const TYPE: &str = "@type";
+
+/// A column of values.
+struct Column {
+    name: String,
+    at: usize,
+    /// The index of the column with the types.
+    types: Option<usize>,
+    /// The first type in the column: some files have a type in some rows only.
+    first: Option<String>,
+}
+
+/// Reads the entities of a file.
+///
+/// # Errors
+/// [`TransferError`](crate::TransferError) if it is not CSV with the keys among its columns, or ends
+/// within a value.
+pub(super) fn import(path: &Path, options: &FileOptions, staging: &mut Staging) -> TransferResult<()> {
+    let no_keys = || named(path, &"it has no columns PartitionKey and RowKey");
+    let form = CsvForm::of(&opening::beginning(path)?).ok_or_else(no_keys)?;
+    let mut records = Records::open(path, form)?;
+    let mut record = Record::default();
+    records.next(&mut record)?;
+    let names: Vec<String> = record.values().map(str::to_owned).collect();
+    if !names.iter().any(|name| name == "PartitionKey") || !names.iter().any(|name| name == "RowKey") {
+        return Err(no_keys());
+    }
+    let mut seen = BTreeSet::new();
+    if let Some(name) = names.iter().find(|name| !name.is_empty() && !seen.insert(*name)) {
+        return Err(named(path, &format!("the column {name} occurs twice")));
+    }
+    let mut columns = columns(&names, &schema::types_beside(path, &names)?);
+    if is_of_powershell(|name| names.iter().any(|other| other == name)) {
+        columns.retain(|column| column.name != TAG);
+        let time = columns.iter_mut().find(|column| column.name == TIMESTAMP);
+        time.into_iter().for_each(|column| column.name = "Timestamp".into());
+    }
+    find_types(&mut columns, Records::open(path, form)?)?;
+    let (mut short, mut empty) = (0_u64, 0_u64);
+    while records.next(&mut record)? {
+        if record.is_empty() {
+            empty += 1;
+            continue;
+        }
+        let (has, wanted) = (record.len(), names.len());
+        let row = if has > wanted {
+            Err(format!("it has {has} values for {wanted} columns"))
+        } else if !record.is_terminated {
+            Err("the file ends inside this row; if the row is complete, add a line end after it".into())
+        } else {
+            short += u64::from(has < wanted);
+            row(&record, &columns, options, staging.notes())
+        };
+        let text = || record.values().collect::<Vec<_>>().join(",");
+        staging.add(row.map_err(|reason| Rejected { entity: text(), reason }))?;
+    }
+    if empty > 0 {
+        staging.remark(format!("{}: {empty} rows have no value, and were left out", path.display()));
+    }
+    if short > 0 {
+        let text = "rows have fewer values than columns; their entities lack the properties of the other \
+             columns";
+        staging.remark(format!("{}: {short} {text}", path.display()));
+    }
+    Ok(())
+}
+
+/// Returns the columns of values. `stated`: types from the file beside it.
+fn columns(names: &[String], stated: &[Option<String>]) -> Vec<Column> {
+    let types = |name: &str| names.iter().position(|other| other.strip_suffix(TYPE) == Some(name));
+    let is_value =
+        |name: &&String| !name.ends_with(TYPE) || !names.iter().any(|n| name.strip_suffix(TYPE) == Some(n));
+    let column = |(at, name): (usize, &String)| Column {
+        name: name.clone(),
+        at,
+        types: types(name),
+        first: stated.get(at).cloned().flatten(),
+    };
+    (0..).zip(names).filter(|(_, name)| is_value(name)).map(column).collect()
+}
+
+/// Finds the first type of each column that has some, wherever it stands.
+fn find_types(columns: &mut [Column], mut records: Records) -> TransferResult<()> {
+    let mut record = Record::default();
+    records.next(&mut record)?;
+    let lacks_type = |column: &Column| column.types.is_some() && column.first.is_none();
+    while columns.iter().any(lacks_type) && records.next(&mut record)? {
+        for column in columns.iter_mut().filter(|column| lacks_type(column)) {
+            let stated = column.types.and_then(|at| record.get(at)).filter(|stated| !stated.is_empty());
+            column.first = stated.map(str::to_owned);
+        }
+    }
+    Ok(())
+}
+
+fn row(
+    record: &Record,
+    columns: &[Column],
+    options: &FileOptions,
+    notes: TableNotes<'_>,
+) -> Result<Row, String> {
+    let mut entity = Assembly::new(notes);
+    for column in columns {
+        let name = column.name.as_str();
+        let text = record.get(column.at).unwrap_or_default();
+        let stated = column.types.and_then(|at| record.get(at)).filter(|stated| !stated.is_empty());
+        let is_key = matches!(name, "PartitionKey" | "RowKey");
+        // No value without a type is no property; a string may be empty.
+        if text.is_empty() && stated.is_none() && !is_key {
+            continue;
+        }
+        if name == "Timestamp" {
+            entity.timestamp(Some(text));
+            continue;
+        }
+        if is_key {
+            entity.text(name, None, text)?;
+            continue;
+        }
+        let wanted = options.types.iter().find(|(wanted, _)| wanted == name);
+        let wanted = wanted.map(|(_, edm_type)| edm_type.name());
+        let stated = stated.or(column.first.as_deref());
+        if wanted.is_some() && stated.is_none() {
+            entity.notes().given(name);
+        }
+        match stated.or(wanted) {
+            Some("Null" | "Edm.Null") => {}
+            Some(known) => entity.text(name, Some(known), text)?,
+            None => {
+                entity.notes().value(name, EdmType::String, false);
+                entity.notes().string(name, text);
+                entity.text(name, None, text)?;
+            }
+        }
+    }
+    entity.row()
+}

@@ -1,0 +1,170 @@
+//! Files of other programs. They are first imported into a temporary database, which sorts their
+//! entities, and copied from there. So unreadable content is found before anything is written.
+
+mod assembly;
+mod azurite;
+mod content;
+mod csv;
+mod folder;
+mod json;
+mod manifest;
+mod members;
+mod object;
+mod opening;
+mod options;
+mod recognition;
+mod splitter;
+mod spool;
+mod staging;
+
+use std::path::Path;
+
+use crate::error::{TransferError, TransferResult};
+use crate::protocol::model::TableName;
+pub use content::content_of;
+use manifest::AzCopyManifest;
+pub use options::{FileFormat, FileOptions};
+use recognition::{Recognized, has_known_extension, recognized};
+pub(super) use staging::{Staged, StagingOptions, stage_source};
+use staging::{Staging, staged};
+
+/// Why other files of a folder are not read.
+const NO_EXTENSION: &str = "its name has no extension of a known format";
+
+/// Reads files into a temporary database.
+pub(super) fn stage(path: &Path, files: &FileOptions, options: StagingOptions) -> TransferResult<Staged> {
+    staged(options, |staging| {
+        import(path, files, staging)?;
+        staging.refuse_unused(&files.types)
+    })
+}
+
+/// Reads a file, or all files of a folder, into the staging database.
+fn import(path: &Path, options: &FileOptions, staging: &mut Staging) -> TransferResult<()> {
+    if path.is_dir() {
+        return import_folder(path, options, None, staging);
+    }
+    match recognized(path)? {
+        // The data files are beside it.
+        Recognized::Manifest => {
+            import_folder(opening::folder_of(path), options, Some(AzCopyManifest::read(path)?), staging)
+        }
+        _ => import_file(path, options, None, staging),
+    }
+}
+
+/// Reads the files of a folder; with `only`, those of a manifest.
+fn import_folder(
+    folder: &Path,
+    options: &FileOptions,
+    only: Option<AzCopyManifest>,
+    staging: &mut Staging,
+) -> TransferResult<()> {
+    let is_only = only.is_some();
+    let (mut manifests, mut files, mut folders) = (Vec::from_iter(only), Vec::new(), Vec::new());
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            folders.push(path);
+        } else if !path.is_file() {
+            staging.leave_out(format!("{}: not read: it is not a regular file", path.display()));
+        } else if path.to_string_lossy().ends_with(".schema.csv") {
+            // AzCopy's CSV has its types in a file beside it.
+        } else if !has_known_extension(&path) {
+            if !is_only {
+                staging.leave_out(format!("{}: not read: {NO_EXTENSION}", path.display()));
+            }
+        } else if recognized(&path)? != Recognized::Manifest {
+            files.push(path);
+        } else if !is_only {
+            manifests.push(AzCopyManifest::read(&path)?);
+        }
+    }
+    files.sort();
+    for manifest in &manifests {
+        manifest.check(files.iter().filter(|file| manifest.has(file)).count())?;
+        // A table without entities has no data file.
+        staging.begin(&manifest.table_name)?;
+    }
+    let mut found = !manifests.is_empty();
+    for file in &files {
+        let manifest = manifests.iter().find(|manifest| manifest.has(file));
+        if !is_only || manifest.is_some() {
+            found = true;
+            import_file(file, options, manifest.map(|manifest| manifest.table_name.as_str()), staging)?;
+        }
+    }
+    for path in folders.iter().filter(|_| !is_only) {
+        staging.leave_out(format!("{}: not read: it is a folder within the folder", path.display()));
+    }
+    if found {
+        return Ok(());
+    }
+    Err(TransferError::Usage(format!("{} has no files to read", folder.display())))
+}
+
+/// Reads a file, of a table that its name or a manifest states.
+fn import_file(
+    path: &Path,
+    options: &FileOptions,
+    table: Option<&str>,
+    staging: &mut Staging,
+) -> TransferResult<()> {
+    let format = match options.format {
+        FileFormat::Auto => recognized(path)?,
+        given => Recognized::Format(given),
+    };
+    let table = || match (table, &options.table) {
+        (Some(table), None) => Ok(table.to_owned()),
+        _ => table_of(path, options),
+    };
+    if format == Recognized::Format(FileFormat::Azurite) {
+        return azurite::import(path, staging);
+    }
+    staging.begin(&table()?)?;
+    match format {
+        Recognized::Format(FileFormat::Csv) => csv::import(path, options, staging),
+        Recognized::Format(_) | Recognized::Manifest => json::import(path, options, staging),
+    }
+}
+
+/// Returns the table that a file's name contains: `{account}_{table}_{time}…` or `{table}.…`.
+fn table_of(path: &Path, options: &FileOptions) -> TransferResult<String> {
+    let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let stem = file.split('.').next().unwrap_or_default();
+    // A part of a dump is in a folder with the table's name.
+    let is_part = file.ends_with(".ndjson.zst");
+    let folder = path.parent().and_then(Path::file_name).filter(|_| is_part);
+    let folder = folder.map(|folder| folder.to_string_lossy().into_owned());
+    let stem = folder.as_deref().unwrap_or(stem);
+    let parts: Vec<&str> = stem.split('_').collect();
+    let stated = match parts.as_slice() {
+        [_, table, time, ..] if time.len() > 8 && time.starts_with(|c: char| c.is_ascii_digit()) => *table,
+        _ => stem,
+    };
+    let name = options.table.as_deref().unwrap_or(stated);
+    match TableName::parse(name) {
+        Ok(_) => Ok(name.to_owned()),
+        Err(_) => {
+            let text = format!("{}: its name contains no table name; give one with --table", path.display());
+            Err(TransferError::Usage(text))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_tell_tables() {
+        let options = FileOptions { format: FileFormat::Auto, table: None, types: Vec::new() };
+        let table = |name: &str| table_of(Path::new(name), &options).ok();
+        assert_eq!(table("acct_People_20140903T051850.8128447Z_0_1_00.json").as_deref(), Some("People"));
+        assert_eq!(table("dir/People.typed.csv").as_deref(), Some("People"));
+        assert_eq!(table("dump/People/000001-0001.ndjson.zst").as_deref(), Some("People"));
+        assert_eq!(table("my people.csv"), None);
+        let named = FileOptions { table: Some("Other".into()), ..options };
+        assert_eq!(table_of(Path::new("my people.csv"), &named).ok().as_deref(), Some("Other"));
+    }
+}

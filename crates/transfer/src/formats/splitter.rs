@@ -1,0 +1,233 @@
+//! Splits a JSON file into the text of its values, as it is read. What is within a value is not checked, so
+//! that one that is wrong does not end the file.
+
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
+
+use super::opening::{self, MAX_ENTITY_TEXT};
+use crate::error::{TransferError, TransferResult};
+
+/// A JSON file that is being read.
+pub(super) struct Splitter {
+    reader: Box<dyn BufRead>,
+    path: PathBuf,
+    offset: u64,
+}
+
+/// Where in a value a byte is.
+#[derive(Default)]
+struct Nesting {
+    depth: u64,
+    in_string: bool,
+    is_escaped: bool,
+}
+
+/// What a byte is to a value.
+enum ValuePart {
+    Inside,
+    Last,
+    /// It is after the end.
+    Beyond,
+}
+
+impl Nesting {
+    fn next(&mut self, byte: u8) -> ValuePart {
+        if self.in_string {
+            match byte {
+                _ if self.is_escaped => self.is_escaped = false,
+                b'\\' => self.is_escaped = true,
+                b'"' => self.in_string = false,
+                _ => {}
+            }
+            return if self.in_string || self.depth > 0 { ValuePart::Inside } else { ValuePart::Last };
+        }
+        match byte {
+            b',' | b':' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n' if self.depth == 0 => {
+                return ValuePart::Beyond;
+            }
+            b'"' => self.in_string = true,
+            b'{' | b'[' => self.depth += 1,
+            b'}' | b']' => self.depth -= 1,
+            _ => return ValuePart::Inside,
+        }
+        if self.depth == 0 && !self.in_string { ValuePart::Last } else { ValuePart::Inside }
+    }
+}
+
+impl Splitter {
+    /// Opens a file.
+    pub(super) fn open(path: &Path) -> TransferResult<Self> {
+        Ok(Self { reader: opening::open_text(path)?, path: path.to_owned(), offset: 0 })
+    }
+
+    /// Returns an error that names the file and the position.
+    pub(super) fn wrong(&self, reason: &str) -> TransferError {
+        opening::named(&self.path, &format!("byte {}: {reason}", self.offset))
+    }
+
+    /// Returns the next byte that is no white space, without taking it.
+    pub(super) fn peek(&mut self) -> TransferResult<Option<u8>> {
+        loop {
+            let buffer = self.reader.fill_buf().map_err(|error| opening::named(&self.path, &error))?;
+            if buffer.is_empty() {
+                return Ok(None);
+            }
+            let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
+            let (blanks, all) = (buffer.iter().take_while(|byte| blank(byte)).count(), buffer.len());
+            let next = buffer.get(blanks).copied();
+            self.consume(blanks);
+            if blanks < all {
+                return Ok(next);
+            }
+        }
+    }
+
+    /// Takes the next byte, if it is this one.
+    pub(super) fn take(&mut self, byte: u8) -> TransferResult<bool> {
+        let is = self.peek()? == Some(byte);
+        self.consume(usize::from(is));
+        Ok(is)
+    }
+
+    /// Takes the next byte, which must be this one.
+    pub(super) fn expect(&mut self, byte: u8) -> TransferResult<()> {
+        if self.take(byte)? {
+            return Ok(());
+        }
+        match self.peek()? {
+            None => Err(self.wrong("the file is not complete")),
+            Some(_) => Err(self.wrong(&format!("it is not JSON: '{}' is expected", char::from(byte)))),
+        }
+    }
+
+    /// Passes over the members of an object; `each` takes the value of the one with this name, as JSON text.
+    pub(super) fn members(
+        &mut self,
+        mut each: impl FnMut(&mut Self, &[u8]) -> TransferResult<()>,
+    ) -> TransferResult<()> {
+        self.expect(b'{')?;
+        if self.take(b'}')? {
+            return Ok(());
+        }
+        loop {
+            let name = self.value()?;
+            self.expect(b':')?;
+            each(self, &name)?;
+            if !self.take(b',')? {
+                return self.expect(b'}');
+            }
+        }
+    }
+
+    /// Passes over the elements of a list; `each` takes one.
+    pub(super) fn elements(
+        &mut self,
+        mut each: impl FnMut(&mut Self) -> TransferResult<()>,
+    ) -> TransferResult<()> {
+        self.expect(b'[')?;
+        if self.take(b']')? {
+            return Ok(());
+        }
+        loop {
+            each(self)?;
+            if !self.take(b',')? {
+                return self.expect(b']');
+            }
+        }
+    }
+
+    /// Takes the next value, and returns its text.
+    pub(super) fn value(&mut self) -> TransferResult<Vec<u8>> {
+        let mut text = Vec::new();
+        self.scan(&mut |part| {
+            text.extend_from_slice(part);
+            text.len() as u64 <= MAX_ENTITY_TEXT
+        })?;
+        Ok(text)
+    }
+
+    /// Takes the next value.
+    pub(super) fn skip(&mut self) -> TransferResult<()> {
+        self.scan(&mut |_| true)
+    }
+
+    /// Passes the parts of the next value to `keep`, which says whether there may be more.
+    fn scan(&mut self, keep: &mut dyn FnMut(&[u8]) -> bool) -> TransferResult<()> {
+        self.peek()?;
+        let (begun, mut nesting) = (self.offset, Nesting::default());
+        loop {
+            let buffer = self.reader.fill_buf().map_err(|error| opening::named(&self.path, &error))?;
+            let (mut used, mut is_done) = (0, buffer.is_empty());
+            for byte in buffer {
+                let part = nesting.next(*byte);
+                used += usize::from(!matches!(part, ValuePart::Beyond));
+                is_done = !matches!(part, ValuePart::Inside);
+                if is_done {
+                    break;
+                }
+            }
+            let (may_go_on, is_end) = (keep(&buffer[..used]), buffer.is_empty());
+            self.consume(used);
+            if !may_go_on {
+                return Err(self.wrong(&format!("an entity of more than {MAX_ENTITY_TEXT} bytes")));
+            }
+            if is_end && (nesting.depth > 0 || nesting.in_string) {
+                return Err(self.wrong("the file is not complete"));
+            }
+            if is_done {
+                let is_missing = self.offset == begun;
+                return if is_missing {
+                    Err(self.wrong("it is not JSON: a value is missing"))
+                } else {
+                    Ok(())
+                };
+            }
+        }
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.reader.consume(bytes);
+        self.offset += bytes as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn of(text: &[u8]) -> Splitter {
+        let reader = std::io::BufReader::with_capacity(3, std::io::Cursor::new(text.to_vec()));
+        Splitter { reader: Box::new(reader), path: PathBuf::from("x"), offset: 0 }
+    }
+
+    #[test]
+    fn values_are_split_as_they_are_written() {
+        let mut splitter = of(br#" [ {"a":"\"]}\\", "b":[1,{}]} ,-1.50 , "x" , null ] "#);
+        let mut values = Vec::new();
+        splitter
+            .elements(|splitter| {
+                values.push(String::from_utf8(splitter.value()?).unwrap());
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(values, [r#"{"a":"\"]}\\", "b":[1,{}]}"#, "-1.50", "\"x\"", "null"]);
+        assert_eq!(splitter.peek().unwrap(), None);
+    }
+
+    #[test]
+    fn what_ends_early_is_refused() {
+        for text in ["", "[", "[1", "[1,", "[1,]", "[{\"a\":1", "[\"a", "[\"a\\\"", "[1 2]", "{}"] {
+            assert!(of(text.as_bytes()).elements(Splitter::skip).is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(text in prop::collection::vec(any::<u8>(), 0..60)) {
+            let mut splitter = of(&text);
+            let _ = splitter.elements(Splitter::skip);
+            let _ = splitter.members(|splitter, _| splitter.skip());
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! The temporary database that files are read into.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use tokio::runtime::Runtime;
+
+use super::folder::{DATABASE, StagingFolder, failed};
+use super::spool::{RejectedSpool, SpooledRejects};
+use crate::contract::Counts;
+use crate::contract::{Mode, Rejected, RowReader, TransferSource, TransferTarget, WritePage};
+use crate::error::{TransferError, TransferResult};
+use crate::locations::database::LocalDatabase;
+use crate::protocol::codec::policies::Policy;
+use crate::protocol::codec::properties::ServiceProperties;
+use crate::protocol::model::{EdmType, Key};
+use crate::protocol::plan::Predicate;
+use crate::rows::range::RowRange;
+use crate::rows::row::Row;
+use crate::rows::selection::Selection;
+use crate::rows::type_inference::{Inferences, TableNotes};
+use crate::store::Store;
+use crate::store::sqlite::{Location, SqliteOptions, SqliteStore};
+use crate::work::progress::{Progress, ProgressForm};
+
+/// Maximum entities of a transaction.
+const PAGE: usize = 500;
+/// Bytes of properties from which on a transaction is full.
+const PAGE_BYTES: usize = 1 << 20;
+/// Documents that may be no entities: each is kept as a text.
+const MAX_NO_ENTITIES: u64 = 1000;
+/// The account in the temporary database.
+const ACCOUNT: &str = "staged";
+
+/// The database that importers write to.
+pub(super) struct Staging {
+    database: LocalDatabase,
+    /// The account to import from files with several.
+    pub account: Option<String>,
+    table: String,
+    waiting: Vec<Row>,
+    /// Bytes of the properties of those that wait.
+    waiting_bytes: usize,
+    rejected: RejectedSpool,
+    inferences: Inferences,
+    entities: BTreeMap<String, u64>,
+    folder: PathBuf,
+    /// Documents that are no entities.
+    no_entities: u64,
+    progress: Progress,
+    stop: Arc<AtomicBool>,
+    has_settings: bool,
+    /// The first file that is not read, and why.
+    left_out: Option<String>,
+}
+
+impl Staging {
+    /// Returns what notes the values of the table.
+    pub(super) fn notes(&mut self) -> TableNotes<'_> {
+        self.inferences.of(&self.table)
+    }
+
+    /// Notes something about the files that is to be reported before anything is written.
+    pub(super) fn remark(&mut self, text: String) {
+        self.inferences.remark(text);
+    }
+
+    /// Notes a file that is not read: what it has may seem to be absent.
+    pub(super) fn leave_out(&mut self, text: String) {
+        self.left_out.get_or_insert_with(|| text.clone());
+        self.remark(text);
+    }
+
+    /// Refuses types that were given for properties of which no value lacks one.
+    pub(super) fn refuse_unused(&self, types: &[(String, EdmType)]) -> TransferResult<()> {
+        let is_unused = |(name, _): &&(String, EdmType)| !self.inferences.has_given(name);
+        let has_entities = !self.entities.is_empty() || !self.waiting.is_empty();
+        match types.iter().find(is_unused).filter(|_| has_entities) {
+            None => Ok(()),
+            Some((name, _)) => Err(TransferError::Usage(format!(
+                "--type: no entity in the file has a property {name} without a type; check its name, or \
+                 leave it out"
+            ))),
+        }
+    }
+
+    /// Begins a table.
+    pub(super) fn begin(&mut self, table: &str) -> TransferResult<()> {
+        self.flush()?;
+        if self.table != table {
+            self.database.create(table)?;
+            table.clone_into(&mut self.table);
+        }
+        Ok(())
+    }
+
+    /// Adds an entity of the table.
+    pub(super) fn add(&mut self, row: Result<Row, Rejected>) -> TransferResult<()> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(TransferError::Interrupted);
+        }
+        let rejected = u64::from(row.is_err());
+        self.progress.add(&self.table, Counts { written: 1 - rejected, rejected, ..Counts::default() });
+        match row {
+            Err(rejected) => {
+                let kept = self.rejected.push(&self.table, rejected);
+                kept.map_err(|error| failed(&self.folder, &error))?;
+            }
+            Ok(row) => {
+                self.waiting_bytes += row.properties.as_str().len();
+                self.waiting.push(row);
+            }
+        }
+        let is_full = self.waiting.len() >= PAGE || self.waiting_bytes >= PAGE_BYTES;
+        if is_full { self.flush() } else { Ok(()) }
+    }
+
+    /// Adds a document that has no keys or is no object. A file with many has something else than entities.
+    pub(super) fn add_no_entity(&mut self, document: Rejected) -> TransferResult<()> {
+        self.no_entities += 1;
+        if self.no_entities > MAX_NO_ENTITIES {
+            let text =
+                format!("{}: more than {MAX_NO_ENTITIES} documents in its files are no entities", self.table);
+            return Err(TransferError::Failed(text));
+        }
+        self.add(Err(document))
+    }
+
+    /// Notes that the file has policies and service properties, perhaps empty ones.
+    pub(super) fn note_settings(&mut self) {
+        self.has_settings = true;
+    }
+
+    /// Sets the policies of the table.
+    pub(super) fn policies(&mut self, policies: &[Policy]) -> TransferResult<()> {
+        self.database.set_policies(&self.table, policies)
+    }
+
+    /// Sets the service properties.
+    pub(super) fn properties(&mut self, properties: &ServiceProperties) -> TransferResult<()> {
+        self.database.set_properties(properties)
+    }
+
+    fn flush(&mut self) -> TransferResult<()> {
+        let rows = std::mem::take(&mut self.waiting);
+        self.waiting_bytes = 0;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let rejected = Mutex::new(&mut self.rejected);
+        let staged = self.database.write(WritePage {
+            table: &self.table,
+            range: 0,
+            rows,
+            mode: Mode::Insert,
+            resumed: None,
+            copy: "",
+            last: None,
+            rejected: 0,
+            reject: &|entity| {
+                rejected.lock().unwrap_or_else(PoisonError::into_inner).push(&self.table, entity)
+            },
+        });
+        let staged = staged.map_err(|error| failed(&self.folder, &error))?;
+        *self.entities.entry(self.table.clone()).or_default() += staged.written;
+        Ok(())
+    }
+}
+
+/// Imported files. The temporary database is removed when this is dropped.
+pub struct Staged {
+    database: LocalDatabase,
+    rejected: SpooledRejects,
+    inferences: Inferences,
+    /// Whether the files have policies and service properties.
+    has_settings: bool,
+    /// The first file that was not read, and why.
+    left_out: Option<String>,
+    /// How many entities each table has, unless a filter selects some.
+    entities: Option<BTreeMap<String, u64>>,
+    /// Dropped last.
+    _folder: StagingFolder,
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        self.database.close();
+    }
+}
+
+/// What reading into a temporary database takes.
+pub(crate) struct StagingOptions {
+    /// The account to import from files with several.
+    pub account: Option<String>,
+    pub runtime: Arc<Runtime>,
+    /// Selects entities.
+    pub filter: Option<Predicate>,
+    pub progress: ProgressForm,
+    pub stop: Arc<AtomicBool>,
+}
+
+/// Reads the tables of another source, which has no order, into a temporary database.
+pub(crate) fn stage_source(
+    source: &dyn TransferSource,
+    selection: &Selection,
+    options: StagingOptions,
+) -> TransferResult<Staged> {
+    staged(options, |staging| {
+        for table in source.tables()?.into_iter().filter(|name| selection.has_table(name)) {
+            staging.begin(&table)?;
+            let mut reader = source.open(&table, &RowRange::everything(), false)?;
+            while let Some(page) = reader.next()? {
+                page.rejected.into_iter().try_for_each(|rejected| staging.add(Err(rejected)))?;
+                page.rows.into_iter().try_for_each(|row| staging.add(Ok(row)))?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Reads with `read` into a temporary database.
+pub(super) fn staged(
+    options: StagingOptions,
+    read: impl FnOnce(&mut Staging) -> TransferResult<()>,
+) -> TransferResult<Staged> {
+    let StagingOptions { account, runtime, filter, progress, stop } = options;
+    let folder = StagingFolder::create()?;
+    let path = folder.path().to_owned();
+    let location = Location::File(path.join(DATABASE));
+    let opened = runtime
+        .block_on(async { SqliteStore::open(&SqliteOptions { map_mib: 0, ..SqliteOptions::new(location) }) });
+    let store = Arc::new(Store::Sqlite(opened.map_err(|error| failed(&path, &error))?));
+    let database =
+        |filter| LocalDatabase::new(store.clone(), ACCOUNT.to_owned(), runtime.clone(), filter).temporary();
+    let is_whole = filter.is_none();
+    let (rejected, inferences) = (RejectedSpool::new(&path).finish()?, Inferences::default());
+    let mut staged = Staged {
+        database: database(filter),
+        rejected,
+        inferences,
+        has_settings: false,
+        left_out: None,
+        entities: None,
+        _folder: folder,
+    };
+    let mut staging = Staging {
+        database: database(None),
+        account,
+        table: String::new(),
+        waiting: Vec::new(),
+        waiting_bytes: 0,
+        rejected: RejectedSpool::new(&path),
+        inferences: Inferences::default(),
+        entities: BTreeMap::new(),
+        folder: path.clone(),
+        no_entities: 0,
+        progress: Progress::start(progress, "read"),
+        stop,
+        has_settings: false,
+        left_out: None,
+    };
+    read(&mut staging)?;
+    staging.flush()?;
+    staged.rejected = staging.rejected.finish().map_err(|error| failed(&path, &error))?;
+    staged.inferences = staging.inferences;
+    staged.has_settings = staging.has_settings;
+    staged.left_out = staging.left_out;
+    staged.entities = is_whole.then_some(staging.entities);
+    Ok(staged)
+}
+
+impl TransferSource for Staged {
+    fn tables(&self) -> TransferResult<Vec<String>> {
+        self.database.tables()
+    }
+
+    fn can_change(&self) -> bool {
+        false
+    }
+
+    fn open<'a>(
+        &'a self,
+        table: &str,
+        range: &RowRange,
+        keys_only: bool,
+    ) -> TransferResult<Box<dyn RowReader + 'a>> {
+        self.database.open(table, range, keys_only)
+    }
+
+    fn probe(&self, table: &str, range: &RowRange) -> TransferResult<Option<Key>> {
+        self.database.probe(table, range)
+    }
+
+    fn get(&self, table: &str, key: &Key) -> TransferResult<Option<Row>> {
+        self.database.get(table, key)
+    }
+
+    fn policies(&self, table: &str) -> TransferResult<Option<Vec<Policy>>> {
+        if self.has_settings { self.database.policies(table) } else { Ok(None) }
+    }
+
+    fn properties(&self) -> TransferResult<Option<ServiceProperties>> {
+        if self.has_settings { TransferSource::properties(&self.database) } else { Ok(None) }
+    }
+
+    fn expected(&self, table: &str) -> TransferResult<Option<u64>> {
+        Ok(self.entities.as_ref().map(|entities| entities.get(table).copied().unwrap_or(0)))
+    }
+
+    fn each_rejected(
+        &self,
+        take: &mut dyn FnMut(&str, Rejected) -> TransferResult<()>,
+    ) -> TransferResult<()> {
+        self.rejected.each(take)
+    }
+
+    fn left_out(&self) -> Option<&str> {
+        self.left_out.as_deref()
+    }
+
+    fn inferences(&self) -> Option<&Inferences> {
+        Some(&self.inferences)
+    }
+}

@@ -1,0 +1,39 @@
+//! Moving data: copy, verify, count and delete between table endpoints, databases, dumps and files.
+//!
+//! A [`TransferSource`](contract::TransferSource) is read by ranges of keys, a
+//! [`TransferTarget`](contract::TransferTarget) written by pages. Workers share the ranges of a copy through a
+//! [`WorkQueue`](work::work_queue::WorkQueue); finished ranges are recorded in a [`Checkpoint`].
+
+#![warn(unreachable_pub)]
+
+pub mod client;
+mod contract;
+pub mod copy;
+mod error;
+mod formats;
+mod locations;
+mod opener;
+mod rows;
+mod survey;
+mod verify;
+mod work;
+
+pub use contract::{Counts, Mode, Rejected, TransferSource};
+pub use copy::checkpoint::Checkpoint;
+pub use copy::fingerprint::Fingerprint;
+pub use copy::rejects::Rejects;
+pub use copy::settings::{SettingsRule, SettingsStep, readable};
+pub use copy::{CopyOptions, CopySummary, copy};
+pub use error::TransferError;
+pub use formats::{FileFormat, FileOptions, content_of};
+pub use locations::cosmos::name_problems;
+pub use locations::location::DataLocation;
+pub use opener::{OpenLocation, Opener};
+pub use rows::selection::{NameCase, Selection};
+pub use rows::type_inference::Inferences;
+pub use survey::{PageWalk, Survey};
+pub use verify::{Compared, Comparison, renamed_tables};
+pub use work::progress::{Progress, ProgressForm};
+
+pub(crate) use rowhouse_protocol as protocol;
+pub(crate) use rowhouse_store as store;

@@ -1,0 +1,257 @@
+//! Writing entities with their existing Timestamps.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+
+use super::account::{ATTEMPTS, LocalDatabase, failed, is, name, repeated};
+use crate::contract::{Counts, Mode, WritePage};
+use crate::error::{TransferError, TransferResult};
+use crate::locations::page_outcome::PageOutcome;
+use crate::protocol::codec::stored;
+use crate::protocol::codec::validated::ValidatedProperties;
+use crate::protocol::error::{Code, Error};
+use crate::protocol::model::entity::{PropertyOrder, StoredProperties};
+use crate::protocol::model::ticks::TICKS_PER_SECOND;
+use crate::protocol::model::{EdmValue, IfMatch, Key, Stored, TableName, Ticks};
+use crate::protocol::plan::{Write, WriteKind};
+use crate::rows::row::{Row, Version};
+use crate::store::{Failure, Fault, Load, LoadMark, Store};
+
+/// How far behind now a Timestamp may be: clocks differ. The version of a later one could only grow from
+/// there.
+const MAX_AHEAD: i64 = 24 * 3600 * TICKS_PER_SECOND;
+/// Maximum writes of a page in flight: no more than fit into the queues of the stores.
+const IN_FLIGHT: usize = 256;
+
+pub(super) fn write(database: &LocalDatabase, page: &mut WritePage<'_>) -> TransferResult<Counts> {
+    let table = name(page.table)?;
+    let rows = std::mem::take(&mut page.rows);
+    let mut writer = LoadWriter { database, table, outcome: PageOutcome::new(page) };
+    let rows = writer.once(rows)?;
+    match page.mode {
+        Mode::Merge => writer.merge_all(rows)?,
+        _ => writer.load_all(rows)?,
+    }
+    Ok(writer.outcome.counts)
+}
+
+/// Writes a page.
+struct LoadWriter<'a, 'p> {
+    database: &'a LocalDatabase,
+    table: TableName,
+    outcome: PageOutcome<'a, 'p>,
+}
+
+impl LoadWriter<'_, '_> {
+    /// Takes the rows in the order of their keys. A Timestamp in the future is rejected; so is a key that a
+    /// file has twice, unless the entities are equal.
+    fn once(&mut self, mut rows: Vec<Row>) -> TransferResult<Vec<Row>> {
+        rows.sort_by(|a, b| a.key.cmp(&b.key));
+        let mut once: Vec<Row> = Vec::with_capacity(rows.len());
+        let newest = Ticks::now().raw().saturating_add(MAX_AHEAD);
+        for row in rows {
+            let is_ahead = row.modified.is_some_and(|modified| modified.raw() > newest);
+            if is_ahead && !self.database.is_temporary {
+                self.outcome.reject(&row, "its Timestamp lies in the future")?;
+                continue;
+            }
+            match once.last().filter(|before| before.key == row.key) {
+                None => once.push(row),
+                Some(before) if before.has_properties_of(&row) => self.outcome.counts.unchanged += 1,
+                Some(_) => self.outcome.reject(&row, "another entity has this key")?,
+            }
+        }
+        Ok(once)
+    }
+
+    /// Stores the rows in one transaction, with the mark of the page.
+    fn load_all(&mut self, mut rows: Vec<Row>) -> TransferResult<()> {
+        // Another writer may add an entity between the look at what is there and the next attempt.
+        for _ in 0..ATTEMPTS {
+            let count = rows.len() as u64;
+            match self.load(&rows, self.mark(count)) {
+                Ok(true) => {
+                    self.outcome.counts.written += count;
+                    return Ok(());
+                }
+                Ok(false) => rows = self.without_existing(rows)?,
+                Err(Failure::Refused(error)) if error.code != Code::TableNotFound && count > 0 => {
+                    rows = self.load_singly(rows)?;
+                }
+                Err(failure) => return Err(failed(self.outcome.page.table, failure)),
+            }
+        }
+        Err(TransferError::Failed(format!(
+            "{}: gave up after {ATTEMPTS} attempts: other writers keep inserting the same keys",
+            self.outcome.page.table
+        )))
+    }
+
+    fn load(&self, rows: &[Row], mark: Option<LoadMark>) -> Result<bool, Failure> {
+        let now = Ticks::now();
+        let stored = |row: &Row| -> Result<Stored, Failure> {
+            let modified = row.modified.unwrap_or(now);
+            Ok(Stored { key: row.key.clone(), modified, properties: self.properties_of(row)? })
+        };
+        let rows = rows.iter().map(stored).collect::<Result<_, _>>()?;
+        let load = Arc::new(Load { rows, replaces: self.outcome.page.mode == Mode::Replace, mark });
+        let LocalDatabase { store, account, .. } = self.database;
+        self.database.run(|| store.load(self.table.in_account(account), &load))
+    }
+
+    /// Returns the properties as they are to be stored: SQLite keeps their order.
+    fn properties_of(&self, row: &Row) -> Result<StoredProperties, Failure> {
+        let is_kept = matches!(*self.database.store, Store::Sqlite(_));
+        match row.properties.order() {
+            PropertyOrder::Ordinal if is_kept => Ok(stored::encode(&row.properties_in_order()?)),
+            _ => Ok(row.properties.clone()),
+        }
+    }
+
+    /// Returns the mark of the page, if the copy keeps marks: with `more` entities written.
+    fn mark(&self, more: u64) -> Option<LoadMark> {
+        let reached = self.outcome.page.last.clone()?;
+        let Counts { written, unchanged, rejected } = self.outcome.counts;
+        let counts = [written + more, unchanged, rejected + self.outcome.page.rejected];
+        Some(LoadMark {
+            copy: self.outcome.page.copy.to_owned(),
+            range: self.outcome.page.range,
+            reached,
+            counts,
+        })
+    }
+
+    /// Stores rows one by one, and rejects those that the database refuses. Returns none: the mark is
+    /// all that is left to do.
+    fn load_singly(&mut self, rows: Vec<Row>) -> TransferResult<Vec<Row>> {
+        for row in rows {
+            match self.load(std::slice::from_ref(&row), None) {
+                Ok(true) => self.outcome.counts.written += 1,
+                Ok(false) => drop(self.without_existing(vec![row])?),
+                Err(Failure::Refused(error)) if error.code != Code::TableNotFound => {
+                    self.outcome.reject(&row, text(&error))?;
+                }
+                Err(failure) => return Err(failed(self.outcome.page.table, failure)),
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn without_existing(&mut self, rows: Vec<Row>) -> TransferResult<Vec<Row>> {
+        self.outcome.without_existing(self.database, rows, |row| row)
+    }
+
+    /// Merges rows into those that are there, and then records the mark: a merge may be repeated.
+    fn merge_all(&mut self, rows: Vec<Row>) -> TransferResult<()> {
+        let mut waiting = Vec::with_capacity(rows.len());
+        let now = Ticks::now();
+        for row in rows {
+            let version = row.modified.unwrap_or(now);
+            match merge_of(&row) {
+                Ok(write) => waiting.push(RowMerge { row, write, version, attempts: 0 }),
+                Err(error) => self.outcome.reject(&row, text(&error))?,
+            }
+        }
+        while !waiting.is_empty() {
+            waiting = self.merge_some(waiting)?;
+        }
+        self.load(&[], self.mark(0)).map(drop).map_err(|failure| failed(self.outcome.page.table, failure))
+    }
+
+    /// Merges as many rows at once as may be; returns the others.
+    fn merge_some(&mut self, waiting: Vec<RowMerge>) -> TransferResult<Vec<RowMerge>> {
+        let LocalDatabase { store, account, versions, runtime, .. } = self.database;
+        let (mut round, mut later) = (Vec::new(), Vec::new());
+        for merge in waiting {
+            let fits = round.len() < IN_FLIGHT && versions.take(merge.version);
+            if fits { round.push(merge) } else { later.push(merge) }
+        }
+        if round.is_empty() {
+            // Another thread is writing with one of these versions.
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let work = round
+            .iter()
+            .map(|merge| store.write(self.table.in_account(account), &merge.write, merge.version));
+        let outcomes = runtime.block_on(join_all(work));
+        versions.release(round.iter().map(|merge| merge.version));
+        for (merge, outcome) in round.into_iter().zip(outcomes) {
+            match outcome {
+                Ok(_) => self.outcome.counts.written += 1,
+                Err(Failure::Refused(error)) if error.code != Code::TableNotFound => {
+                    self.outcome.reject(&merge.row, text(&error))?;
+                }
+                Err(Failure::Fault(
+                    Fault::Busy | Fault::NotBegun | Fault::Serialization | Fault::Unavailable,
+                )) if merge.attempts < ATTEMPTS => {
+                    std::thread::sleep(std::time::Duration::from_millis(20 << merge.attempts));
+                    later.push(RowMerge { attempts: merge.attempts + 1, ..merge });
+                }
+                Err(failure) => return Err(failed(self.outcome.page.table, failure)),
+            }
+        }
+        Ok(later)
+    }
+}
+
+/// An entity that is merged into the one that is there.
+struct RowMerge {
+    row: Row,
+    write: Write,
+    version: Ticks,
+    attempts: u32,
+}
+
+fn merge_of(row: &Row) -> std::result::Result<Write, Error> {
+    let properties = row.properties_in_order()?;
+    let properties = ValidatedProperties::new(row.key.counted_size(), &properties, None)?;
+    Ok(Write { kind: WriteKind::Merge(IfMatch::Absent), key: row.key.clone(), properties })
+}
+
+fn text(error: &Error) -> String {
+    format!("{}: {}", error.code.facts().code, error.text())
+}
+
+/// Deletes the versions that are given; returns how many there were.
+pub(super) fn delete(
+    database: &LocalDatabase,
+    table: &str,
+    entities: &[(Key, Version)],
+) -> TransferResult<u64> {
+    let table = name(table)?;
+    let mut deleted = 0;
+    for chunk in entities.chunks(IN_FLIGHT) {
+        let now = Ticks::now();
+        let writes: Vec<Write> = chunk
+            .iter()
+            .map(|(key, version)| delete_of(key, version))
+            .collect::<crate::protocol::error::Result<_>>()
+            .map_err(|error| failed(table.as_given(), error.into()))?;
+        let work = writes
+            .iter()
+            .map(|write| repeated(|| database.store.write(table.in_account(&database.account), write, now)));
+        for outcome in database.runtime.block_on(join_all(work)) {
+            match outcome {
+                Ok(_) => deleted += 1,
+                Err(failure)
+                    if is(&failure, Code::ResourceNotFound)
+                        || is(&failure, Code::UpdateConditionNotSatisfied) => {}
+                Err(failure) => return Err(failed(table.as_given(), failure)),
+            }
+        }
+    }
+    Ok(deleted)
+}
+
+fn delete_of(key: &Key, version: &Version) -> crate::protocol::error::Result<Write> {
+    let none: &[(String, EdmValue)] = &[];
+    let properties = ValidatedProperties::new(key.counted_size(), none, None)?;
+    let condition = match version {
+        Version::Any => IfMatch::Any,
+        Version::Time(time) => IfMatch::Version(Some(*time)),
+        // A database has versions of its own only.
+        Version::Tag(_) => IfMatch::Version(None),
+    };
+    Ok(Write { kind: WriteKind::Delete(condition), key: key.clone(), properties })
+}

@@ -1,0 +1,314 @@
+//! Reading a dump.
+
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _, Take};
+use std::path::Path;
+use std::sync::atomic::Ordering as Atomic;
+
+use zstd::stream::read::Decoder;
+
+use super::contents::{DumpContents, DumpedPart, DumpedTable};
+use super::manifest::{MAX_LINE, Manifest, digest, hex};
+use crate::contract::{Page, Rejected, RowReader, TransferSource};
+use crate::error::{TransferError, TransferResult};
+use crate::locations::no_entities::NoEntities;
+use crate::protocol::codec::policies::{self, Policy};
+use crate::protocol::codec::properties::{self, ServiceProperties};
+use crate::protocol::model::Key;
+use crate::protocol::plan::Predicate;
+use crate::protocol::plan::predicate::Prepared;
+use crate::rows::range::{Lower, RowRange, may_follow, order_in_both, sorts_alike};
+use crate::rows::row::Row;
+
+/// Entities of a page.
+const ROWS: usize = 500;
+/// Bytes of the lines of a page.
+const BYTES: usize = 1 << 20;
+
+/// A dump to read from.
+pub struct DumpSource {
+    contents: DumpContents,
+    filter: Option<Predicate>,
+}
+
+impl DumpSource {
+    /// Opens a complete dump.
+    pub(crate) fn open(folder: &Path, filter: Option<Predicate>) -> TransferResult<Self> {
+        Ok(Self { contents: DumpContents::of(folder, Manifest::read(folder)?), filter })
+    }
+
+    fn table(&self, name: &str) -> Option<&DumpedTable> {
+        self.contents.tables.iter().find(|table| table.name.eq_ignore_ascii_case(name))
+    }
+}
+
+impl TransferSource for DumpSource {
+    fn tables(&self) -> TransferResult<Vec<String>> {
+        Ok(self.contents.tables.iter().map(|table| table.name.clone()).collect())
+    }
+
+    fn can_change(&self) -> bool {
+        false
+    }
+
+    fn ranges(&self, table: &str) -> TransferResult<Vec<RowRange>> {
+        let parts = self.table(table).map_or(&[][..], |table| &table.parts);
+        let mut ranges = vec![RowRange::everything()];
+        for part in parts.iter().skip(1) {
+            let first = part.first.clone();
+            if let Some(before) = ranges.last_mut() {
+                before.upper = Some(first.clone());
+            }
+            ranges.push(RowRange { lower: Lower::From(first), upper: None });
+        }
+        Ok(ranges)
+    }
+
+    fn expected(&self, table: &str) -> TransferResult<Option<u64>> {
+        Ok(self.table(table).filter(|_| self.filter.is_none()).map(|table| table.entities))
+    }
+
+    fn open<'a>(
+        &'a self,
+        table: &str,
+        range: &RowRange,
+        _keys_only: bool,
+    ) -> TransferResult<Box<dyn RowReader + 'a>> {
+        let overlaps = |part: &&DumpedPart| {
+            !is_passed_whole(&range.lower, part)
+                && range.upper.as_ref().is_none_or(|upper| part.first < *upper)
+        };
+        let parts = self.table(table).map_or(&[][..], |table| &table.parts).iter().filter(overlaps);
+        let filter = self.filter.as_ref().map(Prepared::new);
+        let (parts, table, no_entities) = (parts.collect(), table.to_owned(), NoEntities::default());
+        let (open, last, range) = (None, None, range.clone());
+        Ok(Box::new(Lines { table, parts, open, last, range, filter, no_entities }))
+    }
+
+    /// Ranges are not split: the parts of the dump are ranges already.
+    fn probe(&self, _table: &str, _range: &RowRange) -> TransferResult<Option<Key>> {
+        Ok(None)
+    }
+
+    fn get(&self, table: &str, key: &Key) -> TransferResult<Option<Row>> {
+        let upper = Key::new(key.partition.as_str(), format!("{}\u{1}", key.row));
+        let range = RowRange { lower: Lower::From(key.clone()), upper: Some(upper) };
+        let mut reader = self.open(table, &range, false)?;
+        while let Some(page) = reader.next()? {
+            if let Some(row) = page.rows.into_iter().next() {
+                return Ok(Some(row));
+            }
+        }
+        Ok(None)
+    }
+
+    fn policies(&self, table: &str) -> TransferResult<Option<Vec<Policy>>> {
+        let stored = self.table(table).and_then(|table| table.policies.as_deref());
+        let read = stored.map(policies::from_stored).transpose();
+        read.map_err(|error| TransferError::Failed(format!("the policies of {table}: {}", error.text())))
+    }
+
+    fn properties(&self) -> TransferResult<Option<ServiceProperties>> {
+        let read = self.contents.properties.as_deref().map(properties::from_stored).transpose();
+        read.map_err(|error| TransferError::Failed(format!("the service properties: {}", error.text())))
+    }
+}
+
+/// The lines of the parts that overlap a range.
+struct Lines<'a> {
+    table: String,
+    parts: VecDeque<&'a DumpedPart>,
+    open: Option<(&'a DumpedPart, PartReader)>,
+    /// The key of the last row, whether or not it was asked for.
+    last: Option<Key>,
+    range: RowRange,
+    filter: Option<Prepared<'a>>,
+    no_entities: NoEntities,
+}
+
+/// Whether a row was read before the key that a copy goes on behind. The source of the dump may sort in
+/// another way, so a row that comes before it in one order alone may not have been read.
+fn is_passed(lower: &Lower, key: &Key) -> bool {
+    match lower {
+        Lower::From(_) => lower.is_beyond(key),
+        Lower::After(reached) => !may_follow(key, reached),
+    }
+}
+
+/// The same of all rows of a part.
+fn is_passed_whole(lower: &Lower, part: &DumpedPart) -> bool {
+    let is_odd = matches!(lower, Lower::After(reached) if !sorts_alike(reached));
+    !is_odd && lower.is_beyond(&part.last)
+}
+
+type PartReader = BufReader<Decoder<'static, BufReader<Take<File>>>>;
+
+/// Opens a part, after checking its hash the first time.
+fn open_part(part: &DumpedPart) -> TransferResult<PartReader> {
+    let wrong = |reason: &dyn Display| TransferError::Failed(format!("{}: {reason}", part.file.display()));
+    let mut file = File::open(&part.file).map_err(|error| wrong(&error))?;
+    if !part.is_checked.load(Atomic::Relaxed) {
+        if hex(digest(&mut file).map_err(|error| wrong(&error))?) != part.sha256 {
+            return Err(wrong(&"is damaged: its SHA-256 differs from the manifest"));
+        }
+        part.is_checked.store(true, Atomic::Relaxed);
+        file.rewind().map_err(|error| wrong(&error))?;
+    }
+    Ok(BufReader::new(Decoder::new(file.take(part.bytes)).map_err(|error| wrong(&error))?))
+}
+
+impl Lines<'_> {
+    /// Reads the next line; `false` after the last part.
+    fn line(&mut self, line: &mut String) -> TransferResult<bool> {
+        loop {
+            if self.open.is_none() {
+                let Some(part) = self.parts.pop_front() else { return Ok(false) };
+                self.open = Some((part, open_part(part)?));
+            }
+            let Some((_, reader)) = &mut self.open else { return Ok(false) };
+            line.clear();
+            if reader.by_ref().take(MAX_LINE).read_line(line)? > 0 {
+                return Ok(true);
+            }
+            self.open = None;
+        }
+    }
+
+    /// Checks that a row comes after the one before, and belongs to its part: another program may have written the
+    /// dump.
+    fn check_order(&mut self, key: &Key) -> TransferResult<()> {
+        if let Some(before) = &self.last
+            && !may_follow(key, before)
+        {
+            let table = &self.table;
+            let text =
+                format!("{table}: the dump has {key:?} after {before:?}, so it is not in the order of keys");
+            return Err(TransferError::Failed(text));
+        }
+        if let Some((DumpedPart { file, first, last, .. }, _)) = &self.open
+            && (order_in_both(key, first) == Some(Ordering::Less)
+                || order_in_both(key, last) == Some(Ordering::Greater))
+        {
+            let text = format!(
+                "{}: {key:?} is outside the range that the manifest states for this file",
+                file.display()
+            );
+            return Err(TransferError::Failed(text));
+        }
+        self.last = Some(key.clone());
+        Ok(())
+    }
+
+    fn is_selected(&self, row: &Row) -> TransferResult<bool> {
+        self.filter.as_ref().map_or(Ok(true), |filter| row.is_selected(filter))
+    }
+}
+
+impl RowReader for Lines<'_> {
+    fn next(&mut self) -> TransferResult<Option<Page>> {
+        let (mut page, mut line, mut bytes) = (Page::default(), String::new(), 0);
+        while page.rows.len() + page.rejected.len() < ROWS && bytes < BYTES {
+            if !self.line(&mut line)? {
+                self.no_entities.check(&self.table, &page)?;
+                let is_empty = page.rows.is_empty() && page.rejected.is_empty();
+                return Ok((!is_empty).then_some(page));
+            }
+            bytes += line.len();
+            let read = Row::from_json(line.trim_end());
+            if let Ok(row) = &read {
+                self.check_order(&row.key)?;
+            }
+            match read {
+                Err(_) if line.trim_end().is_empty() => {}
+                Err(reason) => page.rejected.push(Rejected { entity: line.trim_end().to_owned(), reason }),
+                Ok(row) if is_passed(&self.range.lower, &row.key) => {}
+                // The source of the dump may sort in another way: rows of the range may follow.
+                Ok(row) if self.range.upper.as_ref().is_some_and(|upper| row.key >= *upper) => {}
+                Ok(row) if self.is_selected(&row)? => page.rows.push(row),
+                Ok(_) => {}
+            }
+        }
+        self.no_entities.check(&self.table, &page)?;
+        Ok(Some(page))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    /// A dump of a table with these rows in one part.
+    fn dump(folder: &Path, rows: &[&str], last: &str) -> DumpSource {
+        let file = folder.join("p");
+        let line = |row: &&str| format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"{row}\"}}\n");
+        let bytes = zstd::encode_all(rows.iter().map(line).collect::<String>().as_bytes(), 1).unwrap();
+        std::fs::write(&file, &bytes).unwrap();
+        let part = DumpedPart {
+            file,
+            bytes: bytes.len() as u64,
+            sha256: hex(digest(&mut bytes.as_slice()).unwrap()),
+            is_checked: AtomicBool::new(false),
+            first: Key::new("p", rows[0]),
+            last: Key::new("p", last),
+        };
+        let entities = rows.len() as u64;
+        let table = DumpedTable { name: "T".into(), entities, policies: None, parts: vec![part] };
+        DumpSource { contents: DumpContents { tables: vec![table], properties: None }, filter: None }
+    }
+
+    #[test]
+    fn the_hash_of_a_part_is_computed_before_it_is_read_and_not_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = dump(folder.path(), &["a", "b"], "b");
+        let get = |source: &DumpSource, row| source.get("T", &Key::new("p", row));
+        assert!(get(&source, "a").unwrap().is_some());
+        // What is behind the part's length is no part of it, but the file has another hash.
+        let part = folder.path().join("p");
+        let longer = [std::fs::read(&part).unwrap(), vec![0]].concat();
+        std::fs::write(&part, &longer).unwrap();
+        assert!(get(&source, "b").unwrap().is_some() && get(&source, "c").unwrap().is_none());
+        let again = dump(folder.path(), &["a", "b"], "b");
+        std::fs::write(&part, longer).unwrap();
+        assert!(get(&again, "a").is_err_and(|error| error.to_string().contains("is damaged")));
+    }
+
+    #[test]
+    fn a_dump_that_is_not_in_the_order_of_keys_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        for rows in [["b", "a"], ["a", "a"]] {
+            let source = dump(folder.path(), &rows, "b");
+            let read = source.open("T", &RowRange::everything(), false).unwrap().next();
+            assert!(read.is_err_and(|error| error.to_string().contains("order of keys")), "{rows:?}");
+        }
+        let source = dump(folder.path(), &["a", "b", "c"], "b");
+        let read = source.open("T", &RowRange::everything(), false).unwrap().next();
+        assert!(read.is_err_and(|error| error.to_string().contains("outside")));
+    }
+
+    #[test]
+    fn a_copy_that_goes_on_reads_what_the_sources_order_has_behind_it() {
+        let folder = tempfile::tempdir().unwrap();
+        // By UTF-16 unit an emoji is before these; the key that a copy has reached is the greatest by code point.
+        let rows = ["a", "\u{1f600}", "\u{e000}", "\u{ffee}"];
+        let source = dump(folder.path(), &rows, "\u{1f600}");
+        assert!(!source.can_change());
+        let read = |lower: Lower| -> Vec<String> {
+            let mut reader = source.open("T", &RowRange { lower, upper: None }, false).unwrap();
+            let mut found = Vec::new();
+            while let Some(page) = reader.next().unwrap() {
+                found.extend(page.rows.into_iter().map(|row| row.key.row));
+            }
+            found
+        };
+        assert_eq!(read(Lower::start()), rows);
+        assert_eq!(read(Lower::After(Key::new("p", "a"))), rows[1..]);
+        assert_eq!(read(Lower::After(Key::new("p", "\u{1f600}"))), rows[2..]);
+        // What may have been written is read again, and found equal.
+        assert_eq!(read(Lower::After(Key::new("p", "\u{ffee}"))), ["\u{1f600}"]);
+    }
+}

@@ -1,0 +1,315 @@
+//! Reading pages of entities.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::fmt;
+
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use super::account::Endpoint;
+use super::continuation::{Continuation, next};
+use crate::client::{ClientAnswer, ClientCall, MAX_ANSWER, ServiceError};
+use crate::contract::{Page, Rejected, RowReader, TransferSource as _};
+use crate::error::{TransferError, TransferResult};
+use crate::locations::no_entities::NoEntities;
+use crate::protocol::model::Key;
+use crate::protocol::plan::predicate::{Predicate, Prepared};
+use crate::rows::range::{Lower, RowRange, may_follow, order_in_both};
+use crate::rows::row::Row;
+
+impl Endpoint {
+    /// Returns the names of the keys, of Timestamp, and of the properties that the filter reads.
+    fn selected_keys(&self) -> String {
+        let named = self.predicate.iter().flat_map(Predicate::names);
+        ["PartitionKey", "RowKey", "Timestamp"].into_iter().chain(named).collect::<Vec<_>>().join(",")
+    }
+
+    /// Reads a page of entities, and the call for the next one.
+    pub(super) fn page(&self, table: &str, call: &ClientCall) -> TransferResult<(Page, Option<ClientCall>)> {
+        let read = self.client.read(call, |answer| Ok((read(&answer.body)?, next(call, answer))))?;
+        read.map_err(|refused| refusal(table, refused))
+    }
+
+    /// Returns what asks for the entities of a range, with one call for each of its filters.
+    fn calls(&self, table: &str, range: &RowRange, keys_only: bool) -> VecDeque<ClientCall> {
+        let call = |filter: String| {
+            let call = self.query(table, &filter, self.filter.as_deref());
+            if keys_only {
+                call.query("$select", self.selected_keys())
+            } else {
+                call.query("$top", SOME_ROWS.to_string())
+            }
+        };
+        range.filters().into_iter().map(call).collect()
+    }
+}
+
+/// Returns the error of a page that was refused.
+fn refusal(table: &str, refused: ServiceError) -> TransferError {
+    if refused.is_absent() { TransferError::NoTable(table.to_owned()) } else { refused.into() }
+}
+
+/// Entities of the first page, and of each after a page whose entities were large.
+const SOME_ROWS: usize = 500;
+/// The most entities that the service returns at once.
+pub(super) const MOST_ROWS: usize = 1000;
+/// Bytes up to which as many entities are asked for at once as there may be. Several pages are in memory.
+const BYTES: usize = 1 << 20;
+/// Bytes that a page is expected to have at most.
+const MAX_BYTES: usize = MAX_ANSWER as usize / 2;
+/// Bytes of a page that a server may have ended for its size: the service has a limit of 4 MiB.
+const FULL: usize = 3 << 20;
+/// Entities of a page that are read: more than any server sends.
+const MAX_ROWS: usize = 10_000;
+
+/// The pages of a range: all pages of each of its filters, in order.
+pub(super) struct EndpointPages<'a> {
+    remote: &'a Endpoint,
+    table: String,
+    keys_only: bool,
+    pages: Continuation,
+    range: RowRange,
+    /// The key of the last row.
+    last: Option<Key>,
+    no_entities: NoEntities,
+    filter: Option<Prepared<'a>>,
+}
+
+/// A page, and what was asked for.
+struct ReadPage {
+    page: Page,
+    following: Option<ClientCall>,
+    bytes: usize,
+    /// Maximum entities.
+    asked: usize,
+}
+
+#[derive(Deserialize)]
+struct PageBody<'a> {
+    #[serde(borrow)]
+    value: FirstRows<'a>,
+}
+
+/// The rows of a page: no more than one too many.
+struct FirstRows<'a>(Vec<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for FirstRows<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Rows;
+        impl<'de> Visitor<'de> for Rows {
+            type Value = Vec<&'de RawValue>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of entities")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+                let mut rows = Vec::new();
+                while rows.len() <= MAX_ROWS {
+                    let Some(row) = list.next_element()? else { return Ok(rows) };
+                    rows.push(row);
+                }
+                while list.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(rows)
+            }
+        }
+        deserializer.deserialize_seq(Rows).map(FirstRows)
+    }
+}
+
+impl<'a> EndpointPages<'a> {
+    pub(super) fn new(remote: &'a Endpoint, table: &str, range: &RowRange, keys_only: bool) -> Self {
+        let pages = Continuation::of(remote.calls(table, range, keys_only));
+        let (table, range, no_entities) = (table.to_owned(), range.clone(), NoEntities::default());
+        let filter = remote.predicate.as_ref().map(Prepared::new);
+        Self { remote, table, keys_only, pages, range, last: None, no_entities, filter }
+    }
+
+    /// Checks that a page has entities and not too many, and that they come after those before.
+    fn check(&mut self, page: &Page) -> TransferResult<()> {
+        let wrong = |reason: String| Err(TransferError::Failed(format!("{}: {reason}", self.table)));
+        if page.rows.len() + page.rejected.len() > MAX_ROWS {
+            return wrong(format!("the endpoint sends pages of more than {MAX_ROWS} entities"));
+        }
+        self.no_entities.check(&self.table, page)?;
+        if self.remote.client.address.is_cosmos() {
+            return Ok(());
+        }
+        let has_begun = self.last.is_some();
+        if let Some(first) = page.rows.first().filter(|_| !has_begun) {
+            let order = order_in_both(&first.key, self.range.lower.key());
+            let is_after = matches!(self.range.lower, Lower::After(_));
+            if order == Some(Ordering::Less) || (is_after && order == Some(Ordering::Equal)) {
+                return wrong(format!(
+                    "the endpoint sends {:?}, which is outside the requested range",
+                    first.key
+                ));
+            }
+        }
+        let keys = || page.rows.iter().map(|row| &row.key);
+        for (before, key) in self.last.iter().chain(keys()).zip(keys().skip(usize::from(!has_begun))) {
+            if !may_follow(key, before) {
+                return wrong(format!(
+                    "the endpoint sends {key:?} after {before:?}, so the page is not in the order of keys"
+                ));
+            }
+        }
+        if let Some(row) = page.rows.last() {
+            self.last = Some(row.key.clone());
+        }
+        Ok(())
+    }
+}
+
+impl EndpointPages<'_> {
+    /// Checks that the filter selects the rows: a gateway may drop it from the request.
+    fn check_filter(&self, page: &Page) -> TransferResult<()> {
+        let Some(filter) = &self.filter else { return Ok(()) };
+        for row in &page.rows {
+            if !row.is_selected(filter)? {
+                return Err(TransferError::Failed(format!(
+                    "{}: the endpoint sends {:?}, which the filter does not select; something on the way may drop \
+                     $filter",
+                    self.table, row.key
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns what asks for the rows behind a page that is full and has no token: something on the way may lose
+    /// tokens.
+    fn behind(&self, page: &Page) -> VecDeque<ClientCall> {
+        let is_known = page.rejected.is_empty() && self.remote.is_ordered();
+        let Some(last) = page.rows.last().filter(|_| is_known) else { return VecDeque::new() };
+        let rest = RowRange { lower: Lower::After(last.key.clone()), upper: self.range.upper.clone() };
+        let mut calls = self.remote.calls(&self.table, &rest, self.keys_only);
+        // What the other filters of the range select is asked for anyway.
+        calls.retain(|call| self.pages.calls.iter().all(|queued| filter_of(queued) != filter_of(call)));
+        calls
+    }
+
+    /// Reads a page: also the call for the next one, and how many bytes it has.
+    fn read(&self, mut call: ClientCall) -> TransferResult<ReadPage> {
+        loop {
+            let read = |answer: &ClientAnswer| {
+                let mut page = read(&answer.body)?;
+                if self.keys_only {
+                    page.rows = tagged(&answer.body, page.rows)?;
+                }
+                Ok(ReadPage {
+                    page,
+                    following: next(&call, answer),
+                    bytes: answer.body.len(),
+                    asked: rows_of(&call),
+                })
+            };
+            match self.remote.client.read(&call, read) {
+                Err(TransferError::TooLarge(_)) if halve(&mut call) => {}
+                done => return done?.map_err(|refused| refusal(&self.table, refused)),
+            }
+        }
+    }
+
+    /// Sets how many entities the next pages have at most.
+    fn ask_for(&mut self, rows: usize) {
+        let parameters = self.pages.calls.iter_mut().flat_map(|call| &mut call.query);
+        parameters.filter(|(name, _)| *name == "$top").for_each(|(_, value)| *value = rows.to_string());
+    }
+}
+
+/// Returns how many entities to ask for after a page of so many with so many bytes.
+fn rows_after(rows: usize, bytes: usize) -> usize {
+    match rows {
+        // Nothing is known of the entities.
+        0 => SOME_ROWS,
+        _ if bytes * MOST_ROWS <= BYTES * rows => MOST_ROWS,
+        _ => (rows * MAX_BYTES / bytes).clamp(1, SOME_ROWS),
+    }
+}
+
+/// Has a call ask for half as many entities; `false` if it asked for one.
+fn halve(call: &mut ClientCall) -> bool {
+    let half = rows_of(call) / 2;
+    let Some((_, rows)) = call.query.iter_mut().find(|(name, _)| *name == "$top") else { return false };
+    *rows = half.to_string();
+    half > 0
+}
+
+/// Returns how many entities a call asks for at most.
+fn rows_of(call: &ClientCall) -> usize {
+    let asked = call.query.iter().find(|(name, _)| *name == "$top");
+    asked.and_then(|(_, rows)| rows.parse().ok()).unwrap_or(MOST_ROWS)
+}
+
+fn filter_of(call: &ClientCall) -> Option<&str> {
+    call.query.iter().find(|(name, _)| *name == "$filter").map(|(_, filter)| filter.as_str())
+}
+
+impl RowReader for EndpointPages<'_> {
+    fn next(&mut self) -> TransferResult<Option<Page>> {
+        let Some(call) = self.pages.take() else { return Ok(None) };
+        let ReadPage { page, following, bytes, asked } = self.read(call)?;
+        let rows = page.rows.len() + page.rejected.len();
+        self.check(&page)?;
+        self.check_filter(&page)?;
+        let is_cut = following.is_none() && (rows >= asked || bytes >= FULL);
+        self.pages.follow(following, page.rows.is_empty())?;
+        if is_cut {
+            self.behind(&page).into_iter().rev().for_each(|call| self.pages.calls.push_front(call));
+        }
+        self.ask_for(rows_after(rows, bytes));
+        Ok(Some(page))
+    }
+}
+
+#[derive(Deserialize)]
+struct TagMember<'a> {
+    #[serde(rename = "odata.etag", borrow)]
+    tag: Option<Cow<'a, str>>,
+}
+
+/// Adds the ETags of a page to its rows, as long as all of them were understood.
+fn tagged(body: &[u8], mut rows: Vec<Row>) -> Result<Vec<Row>, String> {
+    let wrong = |error| format!("a page of entities: {error}");
+    let read: PageBody<'_> = serde_json::from_slice(body).map_err(wrong)?;
+    if read.value.0.len() == rows.len() {
+        for (row, raw) in rows.iter_mut().zip(read.value.0) {
+            let member: TagMember<'_> = serde_json::from_str(raw.get()).map_err(wrong)?;
+            // Cosmos DB doubles the quotes of tags in bodies.
+            row.tag = member.tag.map(|tag| tag.replace("''", "'"));
+        }
+    }
+    Ok(rows)
+}
+
+/// Reads the body of a page.
+pub(super) fn read(body: &[u8]) -> Result<Page, String> {
+    let read: PageBody<'_> =
+        serde_json::from_slice(body).map_err(|error| format!("a page of entities: {error}"))?;
+    let mut page = Page::default();
+    for raw in read.value.0 {
+        match Row::from_json(raw.get()) {
+            Ok(row) => page.rows.push(row),
+            Err(reason) => page.rejected.push(Rejected { entity: raw.get().to_owned(), reason }),
+        }
+    }
+    Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_have_as_many_entities_as_an_answer_has_room_for() {
+        assert_eq!(rows_after(0, 12), SOME_ROWS, "an empty page says nothing");
+        assert_eq!(rows_after(1000, 200_000), MOST_ROWS);
+        assert_eq!(rows_after(500, 4 << 20), SOME_ROWS);
+        assert_eq!(rows_after(100, 2 * MAX_BYTES), 50);
+        assert_eq!(rows_after(1, 2 * MAX_BYTES), 1);
+    }
+}

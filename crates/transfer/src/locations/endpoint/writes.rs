@@ -1,0 +1,250 @@
+//! Writing entities: change sets of one partition, and what happens if one is refused.
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+
+use super::account::{Endpoint, INSERTED};
+use crate::client::{ChangeSetBody, ClientCall, MAX_BODY, MAX_OPERATIONS, ServiceError, SetVerb};
+use crate::contract::{Counts, Mode, WritePage};
+use crate::error::{TransferError, TransferResult};
+use crate::locations::page_outcome::PageOutcome;
+use crate::protocol::codec::uri::{entity_address, escape};
+use crate::protocol::model::Key;
+use crate::protocol::model::version::etag;
+use crate::rows::row::{Row, Version};
+use crate::work::at_once::at_once;
+
+/// The status for an entity that was merged or replaced.
+const WRITTEN: &[u16] = &[204];
+
+/// Entities that may be rejected one after another because the server fails: then it is at fault.
+const MAX_FAILURES: u32 = 10;
+
+/// An operation of a change set.
+struct SetOperation {
+    row: Row,
+    body: String,
+}
+
+/// Writes a page in change sets, several partitions at once. An entity that is refused is left out, and the
+/// others are retried.
+pub(super) fn write(endpoint: &Endpoint, page: &mut WritePage<'_>) -> TransferResult<Counts> {
+    let partitions = partitions(std::mem::take(&mut page.rows));
+    let page = &*page;
+    let helpers = endpoint.helpers();
+    let written = at_once(helpers.count + 1, partitions, |rows| {
+        let mut writer = SetWriter { endpoint, outcome: PageOutcome::new(page) };
+        writer.write_all(rows)?;
+        Ok(writer.outcome.counts)
+    })?;
+    let mut sum = Counts::default();
+    written.into_iter().for_each(|counts| sum += counts);
+    Ok(sum)
+}
+
+/// Returns the entities of each partition, in their order.
+fn partitions(mut rows: Vec<Row>) -> Vec<Vec<Row>> {
+    rows.sort_by(|a, b| a.key.partition.cmp(&b.key.partition));
+    let mut partitions: Vec<Vec<Row>> = Vec::new();
+    for row in rows {
+        match partitions.last_mut() {
+            Some(last) if last.first().is_some_and(|first| first.key.partition == row.key.partition) => {
+                last.push(row);
+            }
+            _ => partitions.push(vec![row]),
+        }
+    }
+    partitions
+}
+
+/// Writes a page.
+struct SetWriter<'a, 'p> {
+    endpoint: &'a Endpoint,
+    outcome: PageOutcome<'a, 'p>,
+}
+
+impl SetWriter<'_, '_> {
+    /// Writes entities in groups that one change set can hold, one group after the other.
+    fn write_all(&mut self, rows: Vec<Row>) -> TransferResult<()> {
+        let mut group: Vec<SetOperation> = Vec::new();
+        let (mut size, mut keys) = (0, HashSet::new());
+        for row in rows {
+            let mut body = String::with_capacity(row.properties.as_str().len() + 256);
+            if let Err(reason) = row.push_json(&mut body, false) {
+                self.outcome.reject(&row, reason)?;
+                continue;
+            }
+            let fits = group.first().is_none_or(|first| {
+                group.len() < MAX_OPERATIONS
+                    && first.row.key.partition == row.key.partition
+                    && size + body.len() < MAX_BODY
+                    && !keys.contains(&row.key.row)
+            });
+            if !fits {
+                self.write_group(std::mem::take(&mut group))?;
+                size = 0;
+                keys.clear();
+            }
+            size += body.len() + 512;
+            keys.insert(row.key.row.clone());
+            group.push(SetOperation { row, body });
+        }
+        self.write_group(group)
+    }
+
+    fn write_group(&mut self, mut group: Vec<SetOperation>) -> TransferResult<()> {
+        while !group.is_empty() {
+            let refused = match self.send(&group)? {
+                Ok(()) => {
+                    self.endpoint.failures.store(0, Ordering::Relaxed);
+                    self.outcome.counts.written += group.len() as u64;
+                    return Ok(());
+                }
+                Err(refused) => refused,
+            };
+            if is_fatal(&refused) {
+                return Err(refused.into());
+            }
+            group = self.without_refused(group, refused)?;
+        }
+        Ok(())
+    }
+
+    /// Leaves out what is the reason for a refusal; returns what is to be tried again.
+    fn without_refused(
+        &mut self,
+        mut group: Vec<SetOperation>,
+        refused: ServiceError,
+    ) -> TransferResult<Vec<SetOperation>> {
+        let culprit = match refused.index {
+            Some(index) if index < group.len() => index,
+            // It does not say which, or concerns the batch: each half by itself.
+            _ if group.len() > 1 => {
+                let rest = group.split_off(group.len() / 2);
+                self.write_group(group)?;
+                return Ok(rest);
+            }
+            Some(_) => return Err(refused.into()),
+            None => 0,
+        };
+        let may_exist = matches!(self.outcome.page.mode, Mode::Insert | Mode::Skip);
+        if refused.code == "EntityAlreadyExists" && may_exist {
+            let before = group.len();
+            group = self.outcome.without_existing(self.endpoint, group, |operation| &operation.row)?;
+            if group.len() < before {
+                return Ok(group);
+            }
+        }
+        let SetOperation { row, .. } = group.remove(culprit);
+        if refused.status == 500 {
+            self.reject_failed(&row, &refused)?;
+        } else {
+            self.outcome.reject(&row, refused.to_string())?;
+        }
+        Ok(group)
+    }
+
+    /// Rejects an entity that the server fails for, unless it fails for each.
+    fn reject_failed(&mut self, row: &Row, refused: &ServiceError) -> TransferResult<()> {
+        let address = entity_address(self.outcome.page.table, &row.key.partition, &row.key.row);
+        let reason = format!("{address}: {refused}");
+        if self.endpoint.failures.fetch_add(1, Ordering::Relaxed) >= MAX_FAILURES {
+            return Err(TransferError::Failed(format!("the server fails for each entity: {reason}")));
+        }
+        self.outcome.reject(row, reason)
+    }
+
+    fn send(&self, group: &[SetOperation]) -> TransferResult<std::result::Result<(), ServiceError>> {
+        if let [only] = group {
+            return self.send_one(only);
+        }
+        let table = self.outcome.page.table;
+        let mut set = ChangeSetBody::new(&self.endpoint.client.address.tables);
+        for SetOperation { row, body } in group {
+            let resource = || entity_address(table, &row.key.partition, &row.key.row);
+            match self.outcome.page.mode {
+                Mode::Insert | Mode::Skip => set.add(SetVerb::Insert, table, body),
+                Mode::Merge => set.add(SetVerb::InsertOrMerge, &resource(), body),
+                Mode::Replace => set.add(SetVerb::InsertOrReplace, &resource(), body),
+            }
+        }
+        self.endpoint.client.send_change_set(&set.call())
+    }
+
+    /// Sends an operation by itself, which costs less than a batch: partitions may be tiny.
+    fn send_one(&self, operation: &SetOperation) -> TransferResult<std::result::Result<(), ServiceError>> {
+        let SetOperation { row, body } = operation;
+        let table = self.outcome.page.table;
+        let entity = || format!("/{}", entity_address(table, &row.key.partition, &row.key.row));
+        let (method, path, success) = match self.outcome.page.mode {
+            Mode::Insert | Mode::Skip => ("POST", format!("/{}", escape(table)), INSERTED),
+            Mode::Merge => ("MERGE", entity(), WRITTEN),
+            Mode::Replace => ("PUT", entity(), WRITTEN),
+        };
+        let call = ClientCall::with_body(method, path, "application/json", body.clone().into_bytes());
+        let call = call.header("Prefer", "return-no-content").succeeds_with(success);
+        self.endpoint.client.send(&call)
+    }
+}
+
+/// Whether every other entity would be refused as well.
+fn is_fatal(refused: &ServiceError) -> bool {
+    // A gateway refuses what is too large for it, and a server may fail for one entity.
+    let is_of_gateway = refused.code.is_empty() && !matches!(refused.status, 400 | 413 | 414 | 431 | 500);
+    is_of_gateway
+        || matches!(refused.status, 401 | 403)
+        || matches!(refused.code.as_str(), "TableNotFound" | "TableBeingDeleted" | "AccountIsDisabled")
+}
+
+/// Deletes versions of entities in change sets, several at once; returns how many are gone.
+pub(super) fn delete(endpoint: &Endpoint, table: &str, entities: &[(Key, Version)]) -> TransferResult<u64> {
+    let partitions = entities.chunk_by(|(a, _), (b, _)| a.partition == b.partition);
+    let groups = partitions.flat_map(|partition| partition.chunks(MAX_OPERATIONS)).collect();
+    let helpers = endpoint.helpers();
+    let deleted = at_once(helpers.count + 1, groups, |group: &[(Key, Version)]| {
+        delete_group(endpoint, table, group.iter().collect())
+    })?;
+    Ok(deleted.into_iter().sum())
+}
+
+/// Deletes versions of entities of a partition; returns how many are gone. One that is gone already counts: the
+/// answer to an earlier attempt may have been lost.
+fn delete_group(endpoint: &Endpoint, table: &str, mut entities: Vec<&(Key, Version)>) -> TransferResult<u64> {
+    let mut gone = 0;
+    while !entities.is_empty() {
+        let mut set = ChangeSetBody::new(&endpoint.client.address.tables);
+        for (key, version) in &entities {
+            let tag = match version {
+                Version::Any => "*".to_owned(),
+                Version::Time(time) => etag(*time),
+                Version::Tag(tag) => tag.clone(),
+            };
+            set.add(SetVerb::Delete(&tag), &entity_address(table, &key.partition, &key.row), "");
+        }
+        match endpoint.client.send_change_set(&set.call())? {
+            Ok(()) => return Ok(gone + entities.len() as u64),
+            // It is gone, or has changed since, and stays.
+            Err(refused)
+                if matches!(refused.status, 404 | 412)
+                    && !matches!(refused.code.as_str(), "" | "TableNotFound") =>
+            {
+                let other = match refused.index {
+                    Some(index) if index < entities.len() => index,
+                    Some(_) => return Err(refused.into()),
+                    None if entities.len() == 1 => 0,
+                    // It does not say which: each half by itself.
+                    None => {
+                        let rest = entities.split_off(entities.len() / 2);
+                        return Ok(gone
+                            + delete_group(endpoint, table, entities)?
+                            + delete_group(endpoint, table, rest)?);
+                    }
+                };
+                gone += u64::from(refused.status == 404);
+                entities.remove(other);
+            }
+            Err(refused) => return Err(TransferError::from(refused)),
+        }
+    }
+    Ok(gone)
+}

@@ -1,0 +1,213 @@
+//! What files do not tell, and how it was read: types of values, zones of dates, rows that are short.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::protocol::model::{EdmType, Ticks, lexical};
+
+/// Maximum properties, and remarks, that are remembered.
+const MAX_REMEMBERED: usize = 10_000;
+/// Maximum bytes of a name that is remembered; no property has a longer one.
+const MAX_NAME: usize = 3 * 255;
+/// The types whose values are mistaken for strings.
+const MISTAKEN: [EdmType; 3] = [EdmType::DateTime, EdmType::Guid, EdmType::Binary];
+
+/// How the values of a property were read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InferredTypes {
+    /// Values that have no type in the file.
+    pub untyped: u64,
+    /// How many values have, or were taken to have, each type.
+    pub types: BTreeMap<&'static str, u64>,
+    /// Dates that were read as UTC, because they have no zone.
+    pub without_zone: u64,
+    /// Values that were left out because they are no dates.
+    no_dates: u64,
+    looks: Looks,
+}
+
+/// Which of the [`MISTAKEN`] types all strings so far may have had.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Looks {
+    may_be: Option<[bool; MISTAKEN.len()]>,
+    /// Whether a text has characters that tell base64 from words.
+    is_base64: bool,
+}
+
+impl Looks {
+    fn note(&mut self, text: &str) {
+        let fits = |edm_type| match edm_type {
+            EdmType::DateTime => Ticks::parse(text).is_ok(),
+            EdmType::Guid => lexical::parse_guid(text).is_some(),
+            _ => !text.is_empty() && lexical::parse_binary(text).is_some(),
+        };
+        let may_be = self.may_be.get_or_insert([true; MISTAKEN.len()]);
+        for (may_be, edm_type) in may_be.iter_mut().zip(MISTAKEN) {
+            *may_be = *may_be && fits(edm_type);
+        }
+        self.is_base64 |= text.contains(['=', '+', '/']);
+    }
+
+    fn like(&self) -> Option<EdmType> {
+        let may_be = self.may_be?;
+        let like = MISTAKEN.into_iter().zip(may_be).find(|(_, may_be)| *may_be)?.0;
+        (like != EdmType::Binary || self.is_base64).then_some(like)
+    }
+}
+
+impl InferredTypes {
+    /// Whether some values may be of another type than they were read as, as others are: a `3` among
+    /// doubles.
+    fn is_mixed(&self) -> bool {
+        self.untyped > 0 && self.types.len() > 1
+    }
+
+    /// Returns the type that all strings without one look like.
+    pub fn looks_like(&self) -> Option<&'static str> {
+        self.looks.like().map(short)
+    }
+
+    /// Whether there is anything to say about the property.
+    fn is_notable(&self) -> bool {
+        self.untyped > 0 || self.without_zone > 0 || self.no_dates > 0 || self.looks.like().is_some()
+    }
+
+    /// Returns what to say about the property, for people: all of it, or what may be wrong.
+    pub fn said(&self, property: &str, all: bool) -> Vec<String> {
+        let mut said = Vec::new();
+        let looks = self.looks_like();
+        let types: Vec<String> = self.types.iter().map(|(name, values)| format!("{values} {name}")).collect();
+        if self.untyped > 0 && (all || self.is_mixed()) {
+            let hint = if self.is_mixed() { "; if it has one type, state it with --type" } else { "" };
+            said.push(format!("no type in the file, read as {}{hint}", types.join(", ")));
+        }
+        if let Some(like) = looks {
+            said.push(format!("read as String; looks like {like}: --type {property}={like}"));
+        }
+        if self.without_zone > 0 {
+            said.push(format!("{} dates have no zone, and are read as UTC", self.without_zone));
+        }
+        if self.no_dates > 0 {
+            said.push(format!("{} values are not dates, and were left out", self.no_dates));
+        }
+        said
+    }
+}
+
+/// What was inferred for all tables, by table and property.
+#[derive(Debug, Default)]
+pub struct Inferences {
+    tables: BTreeMap<String, BTreeMap<String, InferredTypes>>,
+    properties: usize,
+    remarks: Vec<String>,
+    /// Properties that got the type that was given for them.
+    given: BTreeSet<String>,
+}
+
+impl Inferences {
+    /// Returns what notes the values of a table.
+    pub(crate) fn of<'a>(&'a mut self, table: &'a str) -> TableNotes<'a> {
+        TableNotes { inferences: self, table }
+    }
+
+    /// Notes something about the files that is to be reported before anything is written.
+    pub(crate) fn remark(&mut self, text: String) {
+        if self.remarks.len() < MAX_REMEMBERED {
+            self.remarks.push(text);
+        }
+    }
+
+    /// Whether values of a property got the type that was given for them.
+    pub(crate) fn has_given(&self, property: &str) -> bool {
+        self.given.contains(property)
+    }
+
+    /// Returns the remarks.
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+
+    /// Returns the properties that there is something to say about, by table and name.
+    pub fn notable(&self) -> impl Iterator<Item = (&str, &str, &InferredTypes)> {
+        self.tables.iter().flat_map(|(table, properties)| {
+            let notable = properties.iter().filter(|(_, types)| types.is_notable());
+            notable.map(move |(property, types)| (table.as_str(), property.as_str(), types))
+        })
+    }
+}
+
+/// Notes the values of a table.
+pub(crate) struct TableNotes<'a> {
+    inferences: &'a mut Inferences,
+    table: &'a str,
+}
+
+impl TableNotes<'_> {
+    /// Notes the type of a value that is stated, or was inferred.
+    pub(crate) fn value(&mut self, property: &str, edm_type: EdmType, is_told: bool) {
+        self.change(property, |types| {
+            types.untyped += u64::from(!is_told);
+            *types.types.entry(short(edm_type)).or_default() += 1;
+        });
+    }
+
+    /// Notes that a value got the type that was given for the property.
+    pub(crate) fn given(&mut self, property: &str) {
+        if !self.inferences.given.contains(property) {
+            self.inferences.given.insert(property.to_owned());
+        }
+    }
+
+    /// Notes a string that may have been of another type.
+    pub(crate) fn string(&mut self, property: &str, text: &str) {
+        self.change(property, |types| types.looks.note(text));
+    }
+
+    /// Notes a date without a zone.
+    pub(crate) fn without_zone(&mut self, property: &str) {
+        self.change(property, |types| types.without_zone += 1);
+    }
+
+    /// Notes a value that was left out because it is no date.
+    pub(crate) fn no_date(&mut self, property: &str) {
+        self.change(property, |types| types.no_dates += 1);
+    }
+
+    fn change(&mut self, property: &str, change: impl FnOnce(&mut InferredTypes)) {
+        let Inferences { tables, properties, .. } = &mut *self.inferences;
+        if let Some(types) = tables.get_mut(self.table).and_then(|table| table.get_mut(property)) {
+            return change(types);
+        }
+        if *properties < MAX_REMEMBERED && property.len() <= MAX_NAME {
+            *properties += 1;
+            let table = tables.entry(self.table.to_owned()).or_default();
+            change(table.entry(property.to_owned()).or_default());
+        }
+    }
+}
+
+/// Returns a type's name as `--type` takes it.
+fn short(edm_type: EdmType) -> &'static str {
+    edm_type.name().trim_start_matches("Edm.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_look_like_a_type_if_all_of_them_do() {
+        let like = |texts: &[&str]| {
+            let mut types = InferredTypes::default();
+            texts.iter().for_each(|text| types.looks.note(text));
+            types.looks_like()
+        };
+        assert_eq!(like(&["2020-01-02T03:04:05Z", "2020-01-02"]), Some("DateTime"));
+        assert_eq!(like(&["0f8fad5b-d9cb-469f-a165-70867728950e"]), Some("Guid"));
+        assert_eq!(like(&["AQI=", "word"]), Some("Binary"));
+        for texts in
+            [&[][..], &["word"], &[""], &["AQI=", ""], &["2020-01-02", "soon"], &["2020-01-02", "AQI="]]
+        {
+            assert_eq!(like(texts), None, "{texts:?}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Counting, deleting and surveying the entities of a place.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::contract::Counts;
+use crate::contract::{Page, Rejected, TransferSource, TransferTarget};
+use crate::error::{TransferError, TransferResult};
+use crate::locations::cosmos::not_in_cosmos;
+use crate::rows::row::Row;
+use crate::rows::selection::Selection;
+use crate::work::progress::Progress;
+use crate::work::work_queue::{Task, WorkQueue};
+
+/// Entities that a survey lists; further ones are only counted.
+const MAX_LISTED: usize = 1000;
+
+/// A walk over the entities of the tables that are selected, by several workers.
+pub struct PageWalk<'a> {
+    pub source: &'a dyn TransferSource,
+    pub selection: &'a Selection,
+    pub concurrency: usize,
+    pub progress: &'a Progress,
+    pub stop: &'a AtomicBool,
+}
+
+/// What a copy would have to do.
+#[derive(Debug, Default)]
+pub struct Survey {
+    /// How many entities of each table can be copied.
+    pub tables: BTreeMap<String, u64>,
+    /// Bytes of their keys and properties, as a database stores them.
+    pub bytes: u64,
+    /// How many cannot be represented in the target.
+    pub rejected: u64,
+    /// The first of them, with their tables.
+    pub first_rejected: Vec<(String, Rejected)>,
+}
+
+impl PageWalk<'_> {
+    /// Counts the entities.
+    pub fn count(&self) -> TransferResult<BTreeMap<String, u64>> {
+        let mut sums = BTreeMap::new();
+        for table in self.source.tables()?.into_iter().filter(|name| self.selection.has_table(name)) {
+            let Some(entities) = self.count_inside(&table)? else {
+                return self.sum(true, &|table, page| Ok(understood(table, page)?.len() as u64));
+            };
+            sums.insert(table, entities);
+        }
+        Ok(sums)
+    }
+
+    /// Lets the source count a table itself, where it can.
+    fn count_inside(&self, table: &str) -> TransferResult<Option<u64>> {
+        self.progress.expect(table, None);
+        self.source.count(table, &mut |entities| {
+            self.progress.add(table, Counts { written: entities, ..Counts::default() });
+            if self.stop.load(Ordering::Relaxed) { Err(TransferError::Interrupted) } else { Ok(()) }
+        })
+    }
+
+    /// Deletes the entities from `target`, which is the same place; returns how many there were. One
+    /// that changes meanwhile stays.
+    pub fn delete(&self, target: &dyn TransferTarget) -> TransferResult<BTreeMap<String, u64>> {
+        self.sum(true, &|table, page| {
+            let version = |row: &Row| (row.key.clone(), row.version());
+            target.delete(table, &understood(table, page)?.iter().map(version).collect::<Vec<_>>())
+        })
+    }
+
+    /// Reads all entities, and finds those that cannot be represented in the target.
+    pub fn survey(&self, to_cosmos: bool) -> TransferResult<Survey> {
+        let found = Mutex::new(Survey::default());
+        let bytes = AtomicU64::new(0);
+        let reject = |table: &str, entity: Rejected| {
+            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+            found.rejected += 1;
+            if found.first_rejected.len() < MAX_LISTED {
+                found.first_rejected.push((table.to_owned(), entity));
+            }
+        };
+        self.source.each_rejected(&mut |table, entity| {
+            if self.selection.has_table(table) {
+                reject(table, entity);
+            }
+            Ok(())
+        })?;
+        let tables = self.sum(false, &|table, page| {
+            page.rejected.iter().for_each(|entity| reject(table, entity.clone()));
+            let mut fit = 0;
+            for row in &page.rows {
+                match not_in_cosmos(row).filter(|_| to_cosmos) {
+                    Some(reason) => reject(table, Rejected { entity: row.to_json(), reason }),
+                    None => {
+                        fit += 1;
+                        bytes.fetch_add(row.bytes(), Ordering::Relaxed);
+                    }
+                }
+            }
+            Ok(fit)
+        })?;
+        let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(Survey { tables, bytes: bytes.into_inner(), ..found })
+    }
+
+    /// Sums what `work` returns for each page.
+    fn sum(
+        &self,
+        keys_only: bool,
+        work: &(dyn Fn(&str, &Page) -> TransferResult<u64> + Sync),
+    ) -> TransferResult<BTreeMap<String, u64>> {
+        let queue = WorkQueue::default();
+        let mut sums = BTreeMap::new();
+        let mut id = 0;
+        for table in self.source.tables()?.into_iter().filter(|name| self.selection.has_table(name)) {
+            for range in self.source.ranges(&table)? {
+                id += 1;
+                queue.add(Task { id, table: table.clone(), range, resumed: None });
+            }
+            self.progress.expect(&table, self.source.expected(&table)?);
+            sums.insert(table, 0);
+        }
+        let sums = Mutex::new(sums);
+        let splits = self.source.is_ordered().then_some(self.source);
+        queue.run(self.concurrency, || {
+            while let Some(task) = queue.take(splits, &|_| Ok(()))? {
+                let sum = self.sum_range(&queue, &task, keys_only, work)?;
+                let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
+                *sums.entry(task.table.clone()).or_default() += sum;
+                queue.finish(task.id);
+            }
+            Ok(())
+        })?;
+        Ok(sums.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn sum_range(
+        &self,
+        queue: &WorkQueue,
+        task: &Task,
+        keys_only: bool,
+        work: &(dyn Fn(&str, &Page) -> TransferResult<u64> + Sync),
+    ) -> TransferResult<u64> {
+        let mut reader = self.source.open(&task.table, &task.range, keys_only)?;
+        let mut sum = 0;
+        while let Some(mut page) = reader.next()? {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(TransferError::Interrupted);
+            }
+            let is_last = queue.keep_own(task, &mut page, self.source.is_ordered());
+            let part = work(&task.table, &page)?;
+            self.progress.add(&task.table, Counts { written: part, ..Counts::default() });
+            sum += part;
+            if is_last {
+                break;
+            }
+        }
+        Ok(sum)
+    }
+}
+
+/// Returns the rows of a page.
+fn understood<'a>(table: &str, page: &'a Page) -> TransferResult<&'a [Row]> {
+    match page.rejected.first() {
+        None => Ok(&page.rows),
+        Some(first) => Err(TransferError::Failed(format!(
+            "{table}: {} entities are not understood; the reason for the first: {}",
+            page.rejected.len(),
+            first.reason
+        ))),
+    }
+}

@@ -1,0 +1,282 @@
+//! What to compare, and what has been found.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::contract::{Rejected, TransferSource, TransferTarget};
+use crate::error::{TransferError, TransferResult};
+use crate::protocol::model::Key;
+use crate::rows::row::{Row, Version};
+use crate::rows::selection::Selection;
+use crate::work::progress::Progress;
+
+/// Maximum differences that are checked again and listed; further ones are only counted.
+const MAX_LISTED: usize = 1000;
+
+/// What is wrong with an entity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DifferenceKind {
+    /// The target lacks it.
+    Missing,
+    /// The source lacks it.
+    Extra,
+    /// Its properties differ.
+    Different,
+}
+
+impl DifferenceKind {
+    /// Returns its name in reports.
+    pub const fn word(self) -> &'static str {
+        match self {
+            DifferenceKind::Missing => "missing",
+            DifferenceKind::Extra => "extra",
+            DifferenceKind::Different => "different",
+        }
+    }
+}
+
+/// An entity that differs.
+#[derive(Debug, Clone)]
+pub struct Difference {
+    pub table: String,
+    pub key: Key,
+    pub kind: DifferenceKind,
+    /// The properties that differ.
+    pub properties: Vec<String>,
+    /// The version in the source, or in the target if the source cannot change; `None` if it is not there.
+    pub(super) seen: Option<Version>,
+}
+
+/// How many entities of a table are equal, missing, extra and different.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tally {
+    pub equal: u64,
+    pub missing: u64,
+    pub extra: u64,
+    pub different: u64,
+    /// Extra ones that were deleted.
+    pub deleted: u64,
+    /// Entities of either place that are not understood, and so not compared.
+    pub unreadable: u64,
+}
+
+impl Tally {
+    /// Whether no entity differs.
+    pub const fn is_equal(&self) -> bool {
+        self.missing + self.extra + self.different + self.unreadable == 0
+    }
+
+    pub(super) fn of(&mut self, kind: DifferenceKind) -> &mut u64 {
+        match kind {
+            DifferenceKind::Missing => &mut self.missing,
+            DifferenceKind::Extra => &mut self.extra,
+            DifferenceKind::Different => &mut self.different,
+        }
+    }
+}
+
+/// What a comparison found.
+#[derive(Debug, Default)]
+pub struct Compared {
+    pub tables: BTreeMap<String, Tally>,
+    /// Tables that the target lacks.
+    pub missing_tables: Vec<String>,
+    /// Tables that the source lacks.
+    pub extra_tables: Vec<String>,
+    /// Access policies and service properties that differ.
+    pub settings: Vec<String>,
+    /// Settings that could not be compared, with the reasons.
+    pub unread: BTreeSet<String>,
+    /// Settings that were not compared because a place does not have them, with the place.
+    pub absent: BTreeSet<String>,
+    /// The first differences.
+    pub differences: Vec<Difference>,
+    /// The first entities that are not understood, with their tables.
+    pub unreadable: Vec<(String, Rejected)>,
+}
+
+impl Compared {
+    /// Whether both places have the same tables, entities and, as far as both have them, settings. If there is nothing to compare, or something
+    /// could not be read, nothing is proved.
+    pub fn is_equal(&self) -> bool {
+        self.unread.is_empty() && self.has_no_difference()
+    }
+
+    /// Whether all that was compared is the same.
+    pub fn has_no_difference(&self) -> bool {
+        !self.tables.is_empty()
+            && self.settings.is_empty()
+            && self.missing_tables.is_empty()
+            && self.extra_tables.is_empty()
+            && self.tables.values().all(Tally::is_equal)
+    }
+}
+
+/// How to compare two places.
+pub struct Comparison<'a> {
+    pub source: &'a dyn TransferSource,
+    pub target: &'a dyn TransferSource,
+    /// Names that tables have in the target, by their names in the source.
+    pub renames: &'a [(String, String)],
+    pub selection: &'a Selection,
+    /// Whether to compare Timestamps too.
+    pub with_timestamps: bool,
+    /// Where to delete extra entities instead of reporting them. Properties are then not compared.
+    pub delete_extra: Option<&'a dyn TransferTarget>,
+    /// Maximum entities to delete.
+    pub max_delete: Option<u64>,
+    pub concurrency: usize,
+    /// How long to wait before differences are checked again: a writer may be at work.
+    pub recheck_delay: Duration,
+    pub progress: &'a Progress,
+    pub stop: &'a AtomicBool,
+}
+
+/// What has been found so far.
+#[derive(Default)]
+pub(super) struct Found {
+    /// Extra entities that were or are being deleted.
+    pub to_delete: u64,
+    pub tables: BTreeMap<String, Tally>,
+    pub candidates: Vec<Difference>,
+    pub unreadable: Vec<(String, Rejected)>,
+}
+
+impl Comparison<'_> {
+    /// Returns the name of a table in the target.
+    pub(super) fn in_target<'t>(&'t self, table: &'t str) -> &'t str {
+        let case = self.source.name_case();
+        let renamed = self.renames.iter().find(|(source, _)| case.is_same(source, table));
+        renamed.map_or(table, |(_, target)| target)
+    }
+
+    pub(super) fn with<T>(&self, found: &Mutex<Found>, change: impl FnOnce(&mut Found) -> T) -> T {
+        change(&mut found.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Ends the work if it is to stop.
+    ///
+    /// # Errors
+    /// [`TransferError::Interrupted`].
+    pub fn check_stop(&self) -> TransferResult<()> {
+        if self.stop.load(Ordering::Relaxed) { Err(TransferError::Interrupted) } else { Ok(()) }
+    }
+
+    pub(super) fn compare(&self, table: &str, a: &Row, b: &Row, found: &Mutex<Found>) {
+        if self.delete_extra.is_some() || self.is_same(a, b) {
+            self.with(found, |found| found.tables.entry(table.to_owned()).or_default().equal += 1);
+        } else {
+            self.differs(table, Some(a), Some(b), found);
+        }
+    }
+
+    pub(super) fn is_same(&self, a: &Row, b: &Row) -> bool {
+        (!self.with_timestamps || a.modified == b.modified) && a.has_properties_of(b)
+    }
+
+    /// Notes entities that are not understood.
+    pub(super) fn unreadable(&self, table: &str, rejected: Vec<Rejected>, found: &Mutex<Found>) {
+        if rejected.is_empty() {
+            return;
+        }
+        self.with(found, |found| {
+            found.tables.entry(table.to_owned()).or_default().unreadable += rejected.len() as u64;
+            let room = MAX_LISTED.saturating_sub(found.unreadable.len());
+            found.unreadable.extend(rejected.into_iter().take(room).map(|entity| (table.to_owned(), entity)));
+        });
+    }
+
+    /// Refuses to delete if an entity is not understood: what seems extra may be its former version.
+    pub(super) fn refuse_unreadable(&self, found: &Mutex<Found>) -> TransferResult<()> {
+        let unreadable: u64 =
+            self.with(found, |found| found.tables.values().map(|tally| tally.unreadable).sum());
+        if unreadable == 0 {
+            return Ok(());
+        }
+        let text = format!(
+            "--delete-extra: {unreadable} entities are not understood, and what seems extra may be a former \
+             version of one; nothing more is deleted"
+        );
+        Err(TransferError::Failed(text))
+    }
+
+    /// Deletes what is extra, unless the source has it by now, or it has changed since.
+    pub(super) fn delete_extra(
+        &self,
+        table: &str,
+        extra: Vec<Row>,
+        found: &Mutex<Found>,
+    ) -> TransferResult<()> {
+        let Some(target) = self.delete_extra else { return Ok(()) };
+        let mut gone = Vec::new();
+        if !extra.is_empty() {
+            self.refuse_unreadable(found)?;
+        }
+        for row in extra {
+            self.check_stop()?;
+            if !self.source.can_change() || self.source.get(table, &row.key)?.is_none() {
+                let version = row.version();
+                gone.push((row.key, version));
+            }
+        }
+        if gone.is_empty() {
+            return Ok(());
+        }
+        self.allow_deletions(gone.len() as u64, found)?;
+        let deleted = target.delete(self.in_target(table), &gone)?;
+        self.with(found, |found| found.tables.entry(table.to_owned()).or_default().deleted += deleted);
+        Ok(())
+    }
+
+    /// Refuses to delete more entities than may be: since they were counted, more may have become extra.
+    fn allow_deletions(&self, more: u64, found: &Mutex<Found>) -> TransferResult<()> {
+        let asked = self.with(found, |found| {
+            found.to_delete += more;
+            found.to_delete
+        });
+        match self.max_delete.filter(|most| asked > *most) {
+            None => Ok(()),
+            Some(most) => Err(TransferError::Failed(format!(
+                "--delete-extra: more than the {most} entities that were counted are extra now; no more are \
+                 deleted: start the copy again"
+            ))),
+        }
+    }
+
+    /// Returns the names of the properties that differ.
+    pub(super) fn differing(&self, a: &Row, b: &Row) -> Vec<String> {
+        let mut properties = a.differing(b);
+        if self.with_timestamps && a.modified != b.modified {
+            properties.push("Timestamp".into());
+        }
+        properties
+    }
+
+    /// Remembers a difference between the entities of the places, to be checked again.
+    pub(super) fn differs(
+        &self,
+        table: &str,
+        ours: Option<&Row>,
+        theirs: Option<&Row>,
+        found: &Mutex<Found>,
+    ) {
+        let (kind, row) = match (ours, theirs) {
+            (None, None) => return,
+            (Some(row), None) => (DifferenceKind::Missing, row),
+            (None, Some(row)) => (DifferenceKind::Extra, row),
+            (Some(row), Some(_)) => (DifferenceKind::Different, row),
+        };
+        self.with(found, |found| {
+            if found.candidates.len() >= MAX_LISTED {
+                *found.tables.entry(table.to_owned()).or_default().of(kind) += 1;
+                return;
+            }
+            let properties = ours.zip(theirs).map(|(a, b)| self.differing(a, b)).unwrap_or_default();
+            let seen = if self.source.can_change() { ours } else { theirs }.map(Row::version);
+            let (table, key) = (table.to_owned(), row.key.clone());
+            found.candidates.push(Difference { table, key, kind, properties, seen });
+        });
+    }
+}

@@ -1,0 +1,516 @@
+//! Comparing two places: a merge of their ordered pages, range by range or, if one has no order, by a temporary file.
+
+mod comparison;
+mod merge;
+mod reordered;
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::contract::{Counts, TransferSource};
+use crate::copy::settings::differing_settings;
+use crate::error::{TransferError, TransferResult};
+use crate::protocol::model::Key;
+use crate::rows::range::RowRange;
+use crate::rows::row::{Row, Version};
+use crate::work::work_queue::{Task, WorkQueue};
+use comparison::Found;
+pub use comparison::{Compared, Comparison};
+pub(crate) use comparison::{Difference, DifferenceKind, Tally};
+use merge::Merge;
+use reordered::{ReorderedRows, Side};
+
+/// Returns the tables of a target, by their names in the source if they have some.
+pub fn renamed_tables(
+    target: &dyn TransferSource,
+    renames: &[(String, String)],
+) -> TransferResult<Vec<String>> {
+    let case = target.name_case();
+    let in_source = |name: String| {
+        let renamed = renames.iter().find(|(_, target)| case.is_same(target, &name));
+        // A table that has the name of a renamed one in the source is none of those that are compared.
+        let is_hidden = || renames.iter().any(|(source, _)| case.is_same(source, &name));
+        match renamed {
+            Some((source, _)) => Some(source.clone()),
+            None => (!is_hidden()).then_some(name),
+        }
+    };
+    Ok(target.tables()?.into_iter().filter_map(in_source).collect())
+}
+
+impl Comparison<'_> {
+    /// Compares all selected tables.
+    pub fn run(&self) -> TransferResult<Compared> {
+        let mut compared = Compared::default();
+        let tables = self.tables(&mut compared)?;
+        let found = Mutex::new(Found::default());
+        self.with(&found, |found| {
+            found.tables.extend(tables.iter().map(|table| (table.clone(), Tally::default())));
+        });
+        for place in [self.source, self.target] {
+            place.each_rejected(&mut |table, rejected| {
+                if self.selection.has_table(table) {
+                    self.unreadable(table, vec![rejected], &found);
+                }
+                Ok(())
+            })?;
+        }
+        if self.source.is_ordered() && self.target.is_ordered() {
+            self.merge_all(&tables, &found)?;
+        } else {
+            self.compare_all_unordered(&tables, &found)?;
+        }
+        let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        (compared.tables, compared.unreadable) = (found.tables, found.unreadable);
+        self.recheck(found.candidates, &mut compared)?;
+        if self.delete_extra.is_none() {
+            let with_properties = self.selection.is_everything();
+            let names = tables.iter().map(|table| (table.as_str(), self.in_target(table)));
+            let found = differing_settings(self.source, self.target, names, with_properties)?;
+            (compared.settings, compared.unread, compared.absent) =
+                (found.differing, found.unread, found.absent);
+        }
+        Ok(compared)
+    }
+
+    /// Returns the selected tables that only the target has.
+    pub fn extra_tables(&self) -> TransferResult<Vec<String>> {
+        let mut compared = Compared::default();
+        self.tables(&mut compared)?;
+        Ok(compared.extra_tables)
+    }
+
+    /// Returns the tables of both places, as the source spells them.
+    fn tables(&self, compared: &mut Compared) -> TransferResult<Vec<String>> {
+        let selected = |mut names: Vec<String>| {
+            names.retain(|name| self.selection.has_table(name));
+            names
+        };
+        let (mut ours, theirs) = (
+            selected(self.source.tables().map_err(|error| error.of("FROM"))?),
+            selected(renamed_tables(self.target, self.renames).map_err(|error| error.of("TO"))?),
+        );
+        // The target says which of its tables a table is copied to.
+        let case = self.target.name_case();
+        let has = |all: &[String], name: &str| all.iter().any(|other| case.is_same(other, name));
+        compared.extra_tables = theirs.iter().filter(|name| !has(&ours, name)).cloned().collect();
+        compared.missing_tables = ours.iter().filter(|name| !has(&theirs, name)).cloned().collect();
+        ours.retain(|name| has(&theirs, name));
+        Ok(ours)
+    }
+
+    fn merge_all(&self, tables: &[String], found: &Mutex<Found>) -> TransferResult<()> {
+        let queue = WorkQueue::default();
+        let mut id = 0;
+        for table in tables {
+            self.progress.expect(table, self.source.expected(table)?);
+            for range in self.source.ranges(table)? {
+                id += 1;
+                queue.add(Task { id, table: table.clone(), range, resumed: None });
+            }
+        }
+        // Each has a page of both sides in flight.
+        queue.run(self.concurrency.div_ceil(2), || {
+            while let Some(task) = queue.take(Some(self.source), &|_| Ok(()))? {
+                Merge::run(self, &queue, &task, found)?;
+                queue.finish(task.id);
+            }
+            Ok(())
+        })
+    }
+
+    fn compare_all_unordered(&self, tables: &[String], found: &Mutex<Found>) -> TransferResult<()> {
+        let queue = WorkQueue::default();
+        for (id, table) in (0..).zip(tables) {
+            self.progress.expect(table, self.source.expected(table)?);
+            queue.add(Task { id, table: table.clone(), range: RowRange::everything(), resumed: None });
+        }
+        queue.run(self.concurrency, || {
+            while let Some(task) = queue.take(None, &|_| Ok(()))? {
+                self.compare_unordered(&task.table, found)?;
+                queue.finish(task.id);
+            }
+            Ok(())
+        })
+    }
+
+    /// Compares a table that one place has in no order: its entities in the source are kept in a temporary file,
+    /// where those of the target find them.
+    fn compare_unordered(&self, table: &str, found: &Mutex<Found>) -> TransferResult<()> {
+        let mut held = ReorderedRows::default();
+        let of = |side| move |error: TransferError| error.of(side);
+        let ours = self.each_page(self.source, table, table, found, &mut |rows| {
+            self.progress.add(table, Counts { written: rows.len() as u64, ..Counts::default() });
+            rows.iter().try_for_each(|row| match self.delete_extra {
+                Some(_) => held.hold_key(Side::Source, &row.key),
+                None => held.hold(Side::Source, row),
+            })
+        });
+        ours.map_err(of("FROM"))?;
+        let theirs = self.each_page(self.target, self.in_target(table), table, found, &mut |rows| {
+            let mut extra = Vec::new();
+            for row in rows {
+                let ours = held.take(Side::Source, &row.key)?;
+                // A place without an order may send an entity twice.
+                if !self.target.is_ordered() {
+                    if ours.is_none() && held.has(Side::Target, &row.key)? {
+                        continue;
+                    }
+                    held.hold_key(Side::Target, &row.key)?;
+                }
+                match ours {
+                    Some(ours) => self.compare(table, &ours, &row, found),
+                    None if self.delete_extra.is_some() => extra.push(row),
+                    None => self.differs(table, None, Some(&row), found),
+                }
+            }
+            self.delete_extra(table, extra, found)
+        });
+        theirs.map_err(of("TO"))?;
+        if self.delete_extra.is_some() {
+            return Ok(());
+        }
+        held.each(Side::Source, &mut |row| {
+            self.differs(table, Some(&row), None, found);
+            Ok(())
+        })
+    }
+
+    /// Passes on the rows of a table of one place, page by page.
+    fn each_page(
+        &self,
+        place: &dyn TransferSource,
+        name: &str,
+        table: &str,
+        found: &Mutex<Found>,
+        take: &mut dyn FnMut(Vec<Row>) -> TransferResult<()>,
+    ) -> TransferResult<()> {
+        let mut reader = place.open(name, &RowRange::everything(), self.delete_extra.is_some())?;
+        while let Some(page) = reader.next()? {
+            self.check_stop()?;
+            self.unreadable(table, page.rejected, found);
+            take(page.rows)?;
+        }
+        Ok(())
+    }
+
+    /// Checks the first differences again: a writer, or another sort order, may explain them.
+    fn recheck(&self, mut candidates: Vec<Difference>, compared: &mut Compared) -> TransferResult<()> {
+        candidates.sort_by(|a, b| (&a.table, &a.key).cmp(&(&b.table, &b.key)));
+        if !candidates.is_empty() && (self.source.can_change() || self.target.can_change()) {
+            let steps = self.recheck_delay.as_millis() / 50;
+            for _ in 0..steps {
+                self.check_stop()?;
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+        for mut difference in candidates {
+            self.check_stop()?;
+            let table = difference.table.clone();
+            if !self.is_as_found(&difference)? {
+                let (ours, theirs) = self.second_look(&table, &difference.key)?;
+                difference.kind = match (&ours, &theirs) {
+                    (None, None) => continue,
+                    (Some(_), None) => DifferenceKind::Missing,
+                    (None, Some(_)) => DifferenceKind::Extra,
+                    (Some(a), Some(b)) if self.is_same(a, b) => {
+                        compared.tables.entry(table).or_default().equal += 1;
+                        continue;
+                    }
+                    (Some(_), Some(_)) => DifferenceKind::Different,
+                };
+                let both = ours.zip(theirs);
+                difference.properties = both.map(|(a, b)| self.differing(&a, &b)).unwrap_or_default();
+            }
+            *compared.tables.entry(table).or_default().of(difference.kind) += 1;
+            compared.differences.push(difference);
+        }
+        Ok(())
+    }
+
+    fn second_look(&self, table: &str, key: &Key) -> TransferResult<(Option<Row>, Option<Row>)> {
+        Ok((self.source.get(table, key)?, self.target.get(self.in_target(table), key)?))
+    }
+
+    /// Whether a difference is as it was found, which the only place that can change says: to look up an entity
+    /// in a dump is to read a part of it.
+    fn is_as_found(&self, found: &Difference) -> TransferResult<bool> {
+        let there = match (self.source.can_change(), self.target.can_change()) {
+            (false, false) => return Ok(true),
+            (true, true) => return Ok(false),
+            (true, false) => self.source.get(&found.table, &found.key)?,
+            (false, true) => self.target.get(self.in_target(&found.table), &found.key)?,
+        };
+        Ok(found.seen != Some(Version::Any) && there.as_ref().map(Row::version) == found.seen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+    use crate::contract::{TransferTarget, WritePage};
+    use crate::error::TransferError;
+    use crate::protocol::codec::policies::Policy;
+    use crate::protocol::codec::properties::ServiceProperties;
+    use crate::protocol::model::Ticks;
+    use crate::rows::selection::{NameCase, Selection};
+    use crate::work::progress::Progress;
+    use crate::work::progress::ProgressForm;
+    use crate::work::sorted_source::{KeyOrder, SortedSource};
+    use proptest::prelude::*;
+
+    fn rows<'a>(keys: impl IntoIterator<Item = &'a (String, String)>) -> Vec<Row> {
+        let row = |(partition, row): &(String, String)| {
+            let entity = serde_json::json!({ "PartitionKey": partition, "RowKey": row, "Name": row });
+            Row::from_json(&entity.to_string()).unwrap()
+        };
+        keys.into_iter().map(row).collect()
+    }
+
+    fn compared(source: &SortedSource, target: &SortedSource) -> Compared {
+        compared_with(source, target, (None, None), &AtomicBool::new(false)).unwrap()
+    }
+
+    fn compared_with(
+        source: &SortedSource,
+        target: &SortedSource,
+        (delete_extra, max_delete): (Option<&dyn TransferTarget>, Option<u64>),
+        stop: &AtomicBool,
+    ) -> TransferResult<Compared> {
+        let comparison = Comparison {
+            source,
+            target,
+            renames: &[],
+            selection: &Selection::default(),
+            with_timestamps: false,
+            delete_extra,
+            max_delete,
+            concurrency: 1,
+            recheck_delay: Duration::ZERO,
+            progress: &Progress::start(ProgressForm::Plain, "compared"),
+            stop,
+        };
+        comparison.run()
+    }
+
+    fn orders() -> impl Strategy<Value = KeyOrder> {
+        prop::sample::select(vec![KeyOrder::CodePoints, KeyOrder::Utf16Units])
+    }
+
+    fn keys() -> impl Strategy<Value = BTreeSet<(String, String)>> {
+        let text = "[a\u{d7ff}\u{e000}\u{ffff}\u{10000}😀]{0,3}";
+        prop::collection::btree_set((text, text), 0..60)
+    }
+
+    proptest! {
+        #[test]
+        fn a_comparison_finds_what_one_of_sets_finds(
+            ours in keys(), theirs in keys(), from in orders(), to in orders(), rows_of_page in 1..9_usize,
+            is_ordered in any::<[bool; 2]>(),
+        ) {
+            let place = |order, mut rows: Vec<Row>, is_ordered| {
+                // A place without an order may send an entity twice.
+                let again = if is_ordered { 0 } else { rows.len().min(3) };
+                rows.extend_from_within(..again);
+                SortedSource { is_ordered, ..SortedSource::new(order, rows, rows_of_page) }
+            };
+            let source = place(from, rows(&ours), is_ordered[0]);
+            let in_target = rows(ours.iter().step_by(2).chain(theirs.difference(&ours)));
+            let target = place(to, in_target, is_ordered[1]);
+            let found = compared(&source, &target);
+            let tally = found.tables["People"];
+            let kept = ours.len().div_ceil(2);
+            let expected = (kept, ours.len() - kept, theirs.difference(&ours).count());
+            prop_assert_eq!((tally.equal, tally.missing, tally.extra), (expected.0 as u64, expected.1 as u64, expected.2 as u64));
+            // The second look is the only one at single entities: what is not found then was not equal.
+            prop_assert_eq!(source.gets.into_inner(), expected.1 + expected.2);
+        }
+    }
+
+    /// The keys that a comparison has deleted.
+    #[derive(Default)]
+    struct Deleted(Mutex<Vec<Key>>);
+
+    impl TransferTarget for Deleted {
+        fn create(&self, _: &str) -> TransferResult<()> {
+            Ok(())
+        }
+
+        fn write(&self, _: WritePage<'_>) -> TransferResult<Counts> {
+            Ok(Counts::default())
+        }
+
+        fn delete(&self, _: &str, entities: &[(Key, Version)]) -> TransferResult<u64> {
+            // Of what was compared, and of nothing that was written since.
+            assert!(
+                entities.iter().all(|(_, version)| *version == Version::Time(Ticks::MIN)),
+                "{entities:?}"
+            );
+            self.0.lock().unwrap().extend(entities.iter().map(|(key, _)| key.clone()));
+            Ok(entities.len() as u64)
+        }
+
+        fn set_policies(&self, _: &str, _: &[Policy]) -> TransferResult<()> {
+            Ok(())
+        }
+
+        fn set_properties(&self, _: &ServiceProperties) -> TransferResult<()> {
+            Ok(())
+        }
+    }
+
+    /// Deletes what a target has besides the source; returns how it ended, and how many were deleted.
+    fn delete_extra(
+        source: &SortedSource,
+        target: &SortedSource,
+        most: Option<u64>,
+    ) -> (TransferResult<u64>, usize) {
+        let (deleted, no_stop) = (Deleted::default(), AtomicBool::new(false));
+        let stop = source.stop_at_get.as_ref().unwrap_or(&no_stop);
+        let ended = compared_with(source, target, (Some(&deleted), most), stop);
+        let deleted = deleted.0.into_inner().unwrap().len();
+        (ended.map(|found| found.tables["People"].deleted), deleted)
+    }
+
+    fn numbered(numbers: std::ops::Range<u32>) -> Vec<Row> {
+        let keys: Vec<_> = numbers.map(|n| ("p".to_owned(), format!("{n:05}"))).collect();
+        rows(&keys).into_iter().map(|row| Row { modified: Some(Ticks::MIN), ..row }).collect()
+    }
+
+    #[test]
+    fn extra_entities_are_deleted_without_a_second_look_at_a_source_that_cannot_change() {
+        for can_change in [true, false] {
+            let source =
+                SortedSource { can_change, ..SortedSource::new(KeyOrder::CodePoints, numbered(0..10), 100) };
+            let target = SortedSource::new(KeyOrder::CodePoints, numbered(0..2_000), 100);
+            let (ended, deleted) = delete_extra(&source, &target, None);
+            assert_eq!((ended.unwrap(), deleted), (1_990, 1_990));
+            assert_eq!(source.gets.into_inner(), if can_change { 1_990 } else { 0 });
+        }
+    }
+
+    #[test]
+    fn extra_entities_are_deleted_in_a_place_without_an_order_too() {
+        for (from, to, can_change) in
+            [(true, false, false), (true, false, true), (false, true, true), (false, false, true)]
+        {
+            let source = SortedSource::new(KeyOrder::CodePoints, numbered(0..10), 100);
+            let source = SortedSource { is_ordered: from, can_change, ..source };
+            // Such a place may send an entity twice.
+            let twice = [numbered(0..2_000), numbered(0..if to { 0 } else { 5 })].concat();
+            let target =
+                SortedSource { is_ordered: to, ..SortedSource::new(KeyOrder::CodePoints, twice, 100) };
+            let (ended, deleted) = delete_extra(&source, &target, None);
+            assert_eq!((ended.unwrap(), deleted), (1_990, 1_990));
+            assert_eq!(source.gets.into_inner(), if can_change { 1_990 } else { 0 });
+        }
+    }
+
+    #[test]
+    fn tables_differ_by_the_case_of_their_names_if_they_do_in_their_place() {
+        let place = |tables: &[&str], name_case| {
+            let place = SortedSource::new(KeyOrder::CodePoints, numbered(0..10), 100);
+            let tables = tables.iter().map(|name| (*name).to_owned()).collect();
+            SortedSource { tables, name_case, ..place }
+        };
+        let (both, one) = (&["People", "people"][..], &["People"][..]);
+        for (ours, theirs, case, found) in [
+            (one, both, NameCase::Distinguished, (1, 0, 1)),
+            (both, both, NameCase::Distinguished, (2, 0, 0)),
+            (both, one, NameCase::Distinguished, (1, 1, 0)),
+            (one, &["PEOPLE"][..], NameCase::Ignored, (1, 0, 0)),
+        ] {
+            let (source, target) = (place(ours, case), place(theirs, case));
+            let compared = compared(&source, &target);
+            let counts = (compared.tables.len(), compared.missing_tables.len(), compared.extra_tables.len());
+            assert_eq!(counts, found, "{ours:?} {theirs:?}");
+        }
+    }
+
+    #[test]
+    fn no_more_are_deleted_than_were_counted() {
+        for is_ordered in [true, false] {
+            let source = SortedSource::new(KeyOrder::CodePoints, numbered(0..10), 100);
+            let place = || SortedSource::new(KeyOrder::CodePoints, numbered(0..2_000), 100);
+            let target = || SortedSource { is_ordered, ..place() };
+            let (ended, deleted) = delete_extra(&source, &target(), Some(1_000));
+            assert!(
+                ended.is_err_and(|error| error.to_string().contains("more than the 1000"))
+                    && deleted <= 1_000
+            );
+            assert_eq!(delete_extra(&source, &target(), Some(1_990)).1, 1_990);
+        }
+    }
+
+    #[test]
+    fn a_stop_ends_the_second_look_before_the_next_entity() {
+        let stop_at_get = Some(AtomicBool::new(false));
+        let source = SortedSource { stop_at_get, ..SortedSource::new(KeyOrder::CodePoints, Vec::new(), 100) };
+        let target = SortedSource::new(KeyOrder::CodePoints, numbered(0..300), 100);
+        let (ended, deleted) = delete_extra(&source, &target, None);
+        assert!(matches!(ended, Err(TransferError::Interrupted)) && deleted == 0);
+        assert_eq!(source.gets.into_inner(), 1);
+    }
+
+    #[test]
+    fn a_place_that_cannot_change_is_not_looked_at_again() {
+        for (ours, theirs, expected) in [
+            (true, true, (201, 201)),
+            (true, false, (201, 0)),
+            (false, true, (0, 201)),
+            (false, false, (0, 0)),
+        ] {
+            let place = |can_change, rows| {
+                let place = SortedSource::new(KeyOrder::CodePoints, rows, 100);
+                SortedSource { can_change, ..place }
+            };
+            let mut there = numbered(100..400);
+            let other = r#"{"PartitionKey":"p","RowKey":"00100","Name":"other"}"#;
+            there[0] = Row { modified: Some(Ticks::MIN), ..Row::from_json(other).unwrap() };
+            let (source, target) = (place(ours, numbered(0..300)), place(theirs, there));
+            let found = compared(&source, &target);
+            let tally = found.tables["People"];
+            assert_eq!((tally.missing, tally.extra, tally.different, tally.equal), (100, 100, 1, 199));
+            let different = found.differences.iter().find(|one| one.kind == DifferenceKind::Different);
+            assert_eq!(different.unwrap().properties, ["Name"]);
+            assert_eq!((source.gets.into_inner(), target.gets.into_inner()), expected);
+        }
+    }
+
+    #[test]
+    fn an_entity_without_a_version_may_have_changed() {
+        let place = |can_change, name: &str| {
+            let entity = format!(r#"{{"PartitionKey":"p","RowKey":"1","Name":"{name}"}}"#);
+            let rows = vec![Row::from_json(&entity).unwrap()];
+            SortedSource { can_change, ..SortedSource::new(KeyOrder::CodePoints, rows, 100) }
+        };
+        let (source, target) = (place(false, "ours"), place(true, "theirs"));
+        assert_eq!(compared(&source, &target).tables["People"].different, 1);
+        assert_eq!(source.gets.into_inner(), 1);
+    }
+
+    #[test]
+    fn each_entity_is_read_once_whatever_the_orders() {
+        let texts = ["\u{d7ff}", "\u{e000}", "\u{ffff}", "\u{10000}", "😀"];
+        let keys: Vec<_> =
+            (0..10_000).map(|n| ("p".to_owned(), format!("{}{n:05}", texts[n % texts.len()]))).collect();
+        for from in [KeyOrder::CodePoints, KeyOrder::Utf16Units] {
+            for to in [KeyOrder::CodePoints, KeyOrder::Utf16Units] {
+                let source = SortedSource::new(from, rows(&keys), 100);
+                let target = SortedSource::new(to, rows(&keys[1..]), 100);
+                let found = compared(&source, &target);
+                assert_eq!((found.tables["People"].equal, found.tables["People"].missing), (9_999, 1));
+                for place in [source, target] {
+                    assert_eq!(
+                        (place.pages.into_inner(), place.gets.into_inner()),
+                        (101, 1),
+                        "{from:?} {to:?}"
+                    );
+                }
+            }
+        }
+    }
+}

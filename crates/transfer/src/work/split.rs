@@ -1,0 +1,324 @@
+//! Finds where to split what is left of a range: behind the beginning that its keys have in common.
+
+use std::collections::BTreeSet;
+
+use crate::contract::TransferSource;
+use crate::error::TransferResult;
+use crate::protocol::model::Key;
+use crate::rows::range::{Lower, RowRange};
+use crate::work::at_once::at_once;
+
+/// No key has a lesser character.
+const LEAST: char = ' ';
+/// Keys of a partition from here on are not searched: servers sort them in several ways.
+const GREATEST: &str = "\u{d7ff}";
+/// Characters of a split point behind the common beginning.
+const DIGITS: i32 = 6;
+
+/// What is left of a range.
+pub(crate) struct Remainder<'a> {
+    pub source: &'a dyn TransferSource,
+    pub table: &'a str,
+    /// The last key that was read when the search began.
+    pub claimed: Key,
+    pub upper: Option<Key>,
+    /// Workers without work: as many requests are made at once, and as many split points are wanted.
+    pub width: usize,
+    /// Returns the last key that has been read by now; `None` if the range is done.
+    pub reached: &'a (dyn Fn() -> Option<Key> + Sync),
+}
+
+/// The text of a key up to a byte, and a greater character in place of what follows.
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    kept: usize,
+    then: char,
+}
+
+/// About where the keys end.
+struct Behind {
+    /// The greatest candidate with keys behind it.
+    last: String,
+    /// The next candidate: there are none behind it.
+    next: Option<String>,
+    /// The first key behind the last candidate.
+    key: String,
+}
+
+impl Remainder<'_> {
+    /// Returns keys that split the rest into parts of about the same number of partitions, or of rows if
+    /// only one partition is left; none if there is nothing to split.
+    pub(crate) fn points(&self) -> TransferResult<Vec<Key>> {
+        let partition = &self.claimed.partition;
+        let upper = self.upper.as_ref();
+        let end = upper.map(|upper| upper.partition.as_str());
+        if end != Some(partition) {
+            let behind = |text: &str| RowRange {
+                lower: Lower::From(Key::new(text, "")),
+                upper: end.map(|end| Key::new(end, "")),
+            };
+            let found = self.last(partition, end, &|text| {
+                Ok(self.source.probe(self.table, &behind(text))?.map(|key| key.partition))
+            })?;
+            let reached = || (self.reached)().map(|key| key.partition);
+            if let Some(found) = found {
+                let points = self.spread(found, reached());
+                return Ok(points.into_iter().map(|point| Key::new(point, "")).collect());
+            }
+            if let Some(upper) = upper.filter(|upper| !upper.row.is_empty()) {
+                return Ok(vec![Key::new(upper.partition.as_str(), "")]);
+            }
+        }
+        let end = upper.filter(|upper| upper.partition == *partition);
+        let end = end.map_or(GREATEST, |upper| upper.row.as_str());
+        let behind = |text: &str| RowRange {
+            lower: Lower::From(Key::new(partition.as_str(), text)),
+            upper: Some(Key::new(partition.as_str(), end)),
+        };
+        let found = self.last(&self.claimed.row, Some(end), &|text| {
+            Ok(self.source.probe(self.table, &behind(text))?.map(|key| key.row))
+        })?;
+        let Some(found) = found else { return Ok(Vec::new()) };
+        let reached = (self.reached)().filter(|key| key.partition == *partition).map(|key| key.row);
+        let points = self.spread(found, reached);
+        Ok(points.into_iter().map(|point| Key::new(partition.as_str(), point)).collect())
+    }
+
+    /// Finds about where the keys after a text end, as exactly as the number of parts demands.
+    fn last(
+        &self,
+        text: &str,
+        end: Option<&str>,
+        probe: &(dyn Fn(&str) -> TransferResult<Option<String>> + Sync),
+    ) -> TransferResult<Option<Behind>> {
+        let Some(found) = self.search(text, end, probe)? else { return Ok(None) };
+        let Tails { low, high, base, .. } = Tails::of(text, &found.last);
+        if (high - low) * base > self.width as f64 {
+            return Ok(Some(found));
+        }
+        let finer = self.search(&found.last, found.next.as_deref().or(end), probe)?;
+        Ok(Some(finer.unwrap_or(found)))
+    }
+
+    /// Finds the greatest candidate that `probe` finds a text behind.
+    fn search(
+        &self,
+        text: &str,
+        end: Option<&str>,
+        probe: &(dyn Fn(&str) -> TransferResult<Option<String>> + Sync),
+    ) -> TransferResult<Option<Behind>> {
+        let candidates = candidates(text, end);
+        let text_of = |candidate: &Candidate| format!("{}{}", &text[..candidate.kept], candidate.then);
+        let (mut found, mut from, mut to) = (None, 0, candidates.len());
+        // Once the range is done, nothing is left to split.
+        while from < to && (self.reached)().is_some() {
+            let asked = spaced(from, to, self.width);
+            let texts: Vec<String> = asked.iter().map(|at| text_of(&candidates[*at])).collect();
+            let answers = at_once(self.width, texts, |text| probe(&text))?;
+            for (at, answer) in asked.into_iter().zip(answers) {
+                let Some(key) = answer else {
+                    to = to.min(at);
+                    continue;
+                };
+                let known = candidates.partition_point(|candidate| text_of(candidate) <= key).max(at + 1);
+                if known > from {
+                    from = known;
+                    let (last, next) = (text_of(&candidates[known - 1]), candidates.get(known).map(text_of));
+                    found = Some(Behind { last, next, key });
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns texts between what has been reached and the last one, at equal distances.
+    fn spread(&self, Behind { last, key, .. }: Behind, reached: Option<String>) -> Vec<String> {
+        let Some(reached) = reached.filter(|reached| *reached < last) else { return vec![key] };
+        let tails = Tails::of(&reached, &last);
+        let step = (tails.high - tails.low) / (self.width + 1) as f64;
+        let points = (1..=self.width).map(|number| tails.text(tails.low + step * number as f64));
+        let mut points: Vec<String> = points.filter(|point| *point > reached).collect();
+        points.dedup();
+        if points.is_empty() { vec![key] } else { points }
+    }
+}
+
+/// Two texts as fractions: what follows their common beginning, in digits of an alphabet.
+struct Tails<'a> {
+    common: &'a str,
+    alphabet: Vec<char>,
+    base: f64,
+    low: f64,
+    high: f64,
+}
+
+impl<'a> Tails<'a> {
+    /// `high` is the beginning of a key, so half of its last digit is added.
+    fn of(low: &'a str, high: &str) -> Self {
+        let alike = low.char_indices().zip(high.chars()).find(|((_, a), b)| a != b);
+        let common = &low[..alike.map_or(low.len().min(high.len()), |((at, _), _)| at)];
+        let (low, high) = (&low[common.len()..], &high[common.len()..]);
+        let alphabet = alphabet(&format!("{low}{high}"));
+        let base = alphabet.len() as f64;
+        let rank = |c: char| alphabet.partition_point(|other| *other < c) as f64;
+        let sum =
+            |text: &str| text.chars().zip(1..=DIGITS).map(|(c, at)| rank(c) / base.powi(at)).sum::<f64>();
+        let length = i32::try_from(high.chars().count()).unwrap_or(DIGITS).min(DIGITS);
+        let (low, high) = (sum(low), sum(high) + 0.5 / base.powi(length));
+        Self { common, alphabet, base, low, high }
+    }
+
+    fn text(&self, mut value: f64) -> String {
+        let mut text = self.common.to_owned();
+        for _ in 0..DIGITS {
+            value = (value * self.base).clamp(0.0, self.base - 1e-9);
+            text.extend(self.alphabet.get(value as usize));
+            value = value.fract();
+        }
+        text
+    }
+}
+
+/// Returns greater texts than this, in ascending order, and before `end`: each has another beginning of it in
+/// common.
+fn candidates(text: &str, end: Option<&str>) -> Vec<Candidate> {
+    let alphabet = alphabet(text);
+    let mut all = vec![Candidate { kept: text.len(), then: LEAST }];
+    let last = std::iter::once((text.len(), LEAST));
+    for (kept, replaced) in last.chain(text.char_indices().rev()) {
+        let greater = alphabet.iter().filter(|then| **then > replaced);
+        all.extend(greater.map(|then| Candidate { kept, then: *then }));
+    }
+    let is_before = |candidate: &Candidate| {
+        end.is_none_or(|end| text[..candidate.kept].chars().chain([candidate.then]).lt(end.chars()))
+    };
+    all.truncate(all.partition_point(is_before));
+    all
+}
+
+/// Returns the characters that keys like this one are likely to have, in ascending order.
+fn alphabet(text: &str) -> Vec<char> {
+    let mut all: BTreeSet<char> = ('0'..='9').collect();
+    for c in text.chars() {
+        match c {
+            'a'..='f' => all.extend('a'..='f'),
+            'A'..='F' => all.extend('A'..='F'),
+            'g'..='z' => all.extend('a'..='z'),
+            'G'..='Z' => all.extend('A'..='Z'),
+            // Of other scripts, some are near and some far.
+            c if !c.is_ascii() => {
+                let further = (0..16).filter_map(|bits| char::from_u32(u32::from(c) + (1 << bits)));
+                all.extend(further.filter(|c| *c < '\u{e000}' && !c.is_control()));
+            }
+            _ => {}
+        }
+    }
+    if text.is_empty() {
+        all.extend(('A'..='Z').chain('a'..='z'));
+    }
+    all.into_iter().collect()
+}
+
+/// Returns so many numbers of a range, at equal distances; the first one if the range begins with 0.
+fn spaced(from: usize, to: usize, count: usize) -> Vec<usize> {
+    let mut all: Vec<usize> = (1..=count).map(|number| from + (to - from) * number / (count + 1)).collect();
+    if from == 0
+        && let Some(first) = all.first_mut()
+    {
+        *first = 0;
+    }
+    all.dedup();
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::rows::row::Row;
+    use crate::work::sorted_source::{KeyOrder, SortedSource};
+    use proptest::prelude::*;
+
+    const ROWS: u64 = 6000;
+
+    fn place(key: impl Fn(u64) -> (String, String)) -> SortedSource {
+        let row = |number| {
+            let (partition, row) = key(number);
+            let entity = serde_json::json!({ "PartitionKey": partition, "RowKey": row });
+            Row::from_json(&entity.to_string()).unwrap()
+        };
+        SortedSource::new(KeyOrder::CodePoints, (0..ROWS).map(row).collect(), 500)
+    }
+
+    /// Returns the split points when a worker has read so many rows.
+    fn points(place: &SortedSource, read: usize, width: usize) -> Vec<Key> {
+        let claimed = place.rows[read - 1].key.clone();
+        let reached = || Some(claimed.clone());
+        let rest = Remainder {
+            source: place,
+            table: "People",
+            claimed: claimed.clone(),
+            upper: None,
+            width,
+            reached: &reached,
+        };
+        rest.points().unwrap()
+    }
+
+    fn guid(number: u64) -> String {
+        uuid::Uuid::from_u64_pair(number.wrapping_mul(0x9e37_79b9_7f4a_7c15), number).to_string()
+    }
+
+    #[test]
+    fn keys_of_each_kind_are_split_into_like_parts_with_few_requests() {
+        type KeyOf = fn(u64) -> (String, String);
+        let kinds: [(&str, KeyOf); 6] = [
+            ("a common beginning", |n| (format!("customer-{:08}", n / 10), format!("{n}"))),
+            ("one partition", |n| ("p".into(), format!("r{n:08}"))),
+            ("GUIDs", |n| (guid(n), String::new())),
+            ("GUIDs in one partition", |n| (String::new(), guid(n))),
+            ("upper case", |n| (guid(n).to_uppercase(), String::new())),
+            ("falling ticks", |n| {
+                ("p".into(), format!("{:019}", 2_517_555_123_456_789_012 - n * 10_000_000))
+            }),
+        ];
+        for (kind, key) in kinds {
+            for width in [1, 3] {
+                let place = place(key);
+                let points = points(&place, 1000, width);
+                assert_eq!(points.len(), width, "{kind}: {points:?}");
+                let before = |point: &Key| place.rows.partition_point(|row| row.key < *point);
+                let bounds =
+                    [vec![1000], points.iter().map(before).collect(), vec![place.rows.len()]].concat();
+                let parts: Vec<usize> = bounds.windows(2).map(|pair| pair[1] - pair[0]).collect();
+                let fair = 5000 / parts.len();
+                assert!(parts.iter().all(|part| *part > fair / 4 && *part < fair * 2), "{kind}: {parts:?}");
+                let probes = place.probes.load(Ordering::Relaxed);
+                assert!(probes <= 20, "{kind}, {width}: {probes}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_search_ends_with_its_range() {
+        let place = place(|n| ("p".into(), format!("r{n:08}")));
+        let claimed = place.rows[0].key.clone();
+        let rest =
+            Remainder { source: &place, table: "People", claimed, upper: None, width: 1, reached: &|| None };
+        assert_eq!(rest.points().unwrap(), []);
+        assert_eq!(place.probes.load(Ordering::Relaxed), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn candidates_ascend_between_the_text_and_the_end(
+            text in "[ -~é中😀]{0,5}", end in prop::option::of("[ -~é中😀]{1,5}"),
+        ) {
+            let text_of = |candidate: &Candidate| format!("{}{}", &text[..candidate.kept], candidate.then);
+            let all: Vec<String> = candidates(&text, end.as_deref()).iter().map(text_of).collect();
+            prop_assert!(all.is_sorted_by(|a, b| a < b), "{:?}", all);
+            prop_assert!(all.iter().all(|found| *found > text && end.as_ref().is_none_or(|end| found < end)));
+        }
+    }
+}
