@@ -14,9 +14,9 @@ use crate::{Fault, StoreResult};
 /// Maximum scans that wait for a permit.
 const MAX_WAITING: usize = 64;
 /// How long a scan goes on while others wait. All that can wait get their turn within the time of a page.
-const TURN: Duration = Duration::from_millis(50);
+pub(crate) const TURN: Duration = Duration::from_millis(50);
 /// A walk that has passed over more rows than this, or whose comparisons have cost more, is a scan.
-const SHORT_ROWS: usize = 256;
+pub(crate) const SHORT_ROWS: usize = 256;
 const SHORT_COST: usize = 4 * 1024 * 1024;
 /// The clock is checked once in this many rows, unless rows are slow.
 const CLOCK_EVERY: usize = 64;
@@ -45,7 +45,16 @@ pub(crate) struct ScanPermit {
 impl ScanLimit {
     /// Allows one scan for every two processors.
     pub(crate) fn new(longest: Duration) -> Self {
-        let permits = (available_parallelism().map_or(1, NonZero::get) / 2).max(1);
+        Self::with_permits(processors() / 2, longest)
+    }
+
+    /// Allows one scan for every processor, as many as PostgreSQL is assumed to have: it runs them.
+    pub(crate) fn of_database() -> Self {
+        Self::with_permits(processors(), Duration::MAX)
+    }
+
+    fn with_permits(permits: usize, longest: Duration) -> Self {
+        let permits = permits.max(1);
         Self {
             queue: Arc::new(Semaphore::new(permits + MAX_WAITING)),
             running: Arc::new(Semaphore::new(permits)),
@@ -110,6 +119,10 @@ impl ScanLimit {
             passed_cost: 0,
         }
     }
+}
+
+fn processors() -> usize {
+    available_parallelism().map_or(1, NonZero::get)
 }
 
 /// How a walk ended.

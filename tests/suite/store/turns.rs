@@ -1,6 +1,8 @@
 //! Pages stop at what they need, and end early so that others get their turn.
 
+use std::num::NonZero;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -47,21 +49,35 @@ async fn no_costly_scan_is_refused() {
     costly_scans_take_turns(&spread().await).await;
 }
 
-/// A page that PostgreSQL filters ends early while others wait for its connection.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scans_share_the_connections_of_postgres() {
-    const CLIENTS: usize = 4;
+/// How many pages clients read that all walk a table of 200,000 rows, over so many connections.
+async fn pages_of_scans_over(connections: u32, clients: usize) -> usize {
     let url = fresh_database();
     let mut options = PgOptions::new(&url);
-    (options.max_connections, options.acquire_timeout) = (2, SAFETY);
+    (options.max_connections, options.acquire_timeout) = (connections, SAFETY);
     let store = PgStore::connect(options).await.expect("a store");
     let table = table(&store).await;
     let rows = "INSERT INTO entities (bucket, pk, rk, modified, properties) \
                 SELECT t.table_no << 16, 'p', lpad(n::text, 6, '0'), t.created, jsonb_build_object('N', n) \
                 FROM tables AS t, generate_series(1, 200000) AS n";
     execute(&url, rows);
-    let pages = walk_together(&table, &nothing(16), CLIENTS).await;
+    walk_together(&table, &nothing(16), clients).await
+}
+
+/// A page that PostgreSQL filters ends early while others wait for its connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scans_share_the_connections_of_postgres() {
+    const CLIENTS: usize = 4;
+    let pages = pages_of_scans_over(2, CLIENTS).await;
     assert!(pages > CLIENTS, "every page was read to the end: {pages}");
+}
+
+/// With a connection for each client, a page ends early while others wait for a permit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scans_share_the_processors_of_postgres() {
+    let clients = 2 * available_parallelism().map_or(1, NonZero::get);
+    let connections = u32::try_from(2 * clients).expect("a small number");
+    let pages = pages_of_scans_over(connections, clients).await;
+    assert!(pages > clients, "every page was read to the end: {pages}");
 }
 
 /// The order of an index.

@@ -46,6 +46,8 @@ pub struct PgStore {
     pub(super) narrowing: NarrowingMemory,
     /// Permits to evaluate filters here.
     pub(super) scan_limit: ScanLimit,
+    /// Permits to have PostgreSQL evaluate a filter for many rows.
+    pub(super) pushed_scan_limit: ScanLimit,
     /// How to reach the database for definitions.
     pub(super) definer: Arc<Hosts>,
     pub(super) search_path: SearchPath,
@@ -128,6 +130,7 @@ impl PgStore {
             operation_timeout: options.operation_timeout,
             narrowing: NarrowingMemory::default(),
             scan_limit: ScanLimit::new(Duration::MAX),
+            pushed_scan_limit: ScanLimit::of_database(),
             definer,
             search_path,
         })

@@ -1,7 +1,7 @@
 //! What a read may use while others wait: a session's wait for locks, and a share of the scans.
 //!
 //! Filters that PostgreSQL does not evaluate are evaluated here: a little on the thread that serves the request,
-//! and more of it, under a permit, on another one.
+//! and more of it, under a permit, on another one. PostgreSQL evaluates the others, for many rows under a permit, too.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,7 +13,7 @@ use crate::postgres::fault::StatementError;
 use crate::protocol::model::Stored;
 use crate::protocol::plan::Predicate;
 use crate::protocol::plan::predicate::Prepared;
-use crate::scan_limit::{ScanLimit, ScanPermit};
+use crate::scan_limit::{SHORT_ROWS, ScanLimit, ScanPermit};
 use crate::{Fault, StoreResult};
 
 /// What a read may evaluate on the thread that serves it, as [`Prepared::cost`] has it: less than a millisecond.
@@ -92,11 +92,15 @@ impl<'a> ScanTurn<'a> {
     /// Whether the page is to end, so that others get their turn.
     pub(crate) fn is_over(&self, lease: Option<&Lease>) -> bool {
         let has_used_up = self.stays_short && self.cost.load(Ordering::Relaxed) >= INLINE_COST;
-        let is_permit_awaited = || self.permit.get().is_some() && self.limit.is_awaited();
         let is_long = self.started.elapsed() >= CONNECTION_TURN;
         has_used_up
-            || self.limit.is_turn_over(self.started, is_permit_awaited)
+            || self.limit.is_turn_over(self.started, || self.is_permit_awaited())
             || is_long && lease.is_some_and(Lease::is_awaited)
+    }
+
+    /// Whether others wait for the permit of this read.
+    pub(crate) fn is_permit_awaited(&self) -> bool {
+        self.permit.get().is_some() && self.limit.is_awaited()
     }
 
     /// Evaluates a filter for rows in order, and returns which of them match. It may end after some of them,
@@ -134,6 +138,11 @@ impl<'a> ScanTurn<'a> {
             tracing::error!(%error, "a filter was not evaluated");
             Err(Fault::Other.into())
         })
+    }
+
+    /// Whether PostgreSQL may examine more rows for the page, which has examined so many. Few rows need no permit.
+    pub(crate) fn may_examine_more(&self, examined: u64) -> Result<bool, StatementError> {
+        Ok(examined <= SHORT_ROWS as u64 || self.permit()?.is_some())
     }
 
     /// The permit, if one is needed and free.
@@ -268,6 +277,23 @@ mod tests {
         let (count, threads) = evaluated(&turn, 600, 16, 30_000).await.unwrap();
         assert!((1..16).contains(&count) && !threads.contains(&thread::current().id()), "{count} rows");
         assert!(turn.is_over(None));
+    }
+
+    #[tokio::test]
+    async fn postgres_examines_few_rows_without_a_permit_and_more_under_one() {
+        let limit = ScanLimit::of_database();
+        let (few, more) = (SHORT_ROWS as u64, SHORT_ROWS as u64 + 1);
+        let others = take_all(&limit);
+        let mut turn = ScanTurn::new(&limit, Duration::from_millis(20));
+        assert_eq!(turn.may_examine_more(few), Ok(true));
+        assert_eq!(turn.may_examine_more(more), Err(StatementError::NeedsPermit));
+        turn.wait_for_permit().await.unwrap();
+        assert_eq!(turn.may_examine_more(few), Ok(true));
+        assert_eq!(turn.may_examine_more(more), Ok(false), "the page ends where the permit is needed");
+        let all = others.len();
+        drop(others);
+        assert_eq!(turn.may_examine_more(more), Ok(true));
+        assert_eq!(take_all(&limit).len(), all - 1, "the page has a permit");
     }
 
     #[tokio::test]

@@ -19,10 +19,12 @@ use crate::error::{Code, Error};
 use crate::postgres::PgStore;
 use crate::postgres::connections::sessions::LockWait;
 use crate::postgres::fault::StatementError;
+use crate::postgres::reads::filter;
 use crate::postgres::reads::turn::ScanTurn;
 use crate::postgres::retry::Attempt;
 use crate::postgres::state::table_ids::{TableId, TablePart};
 use crate::protocol::plan::{PageEnd, Scan};
+use crate::scan_limit::ScanLimit;
 use crate::{Collect, StoreResult};
 use ordered_rows::Ordered;
 use reading::Reading;
@@ -51,7 +53,8 @@ impl Attempt for Query<'_> {
                 return Err(missing_index().into());
             }
         }
-        let mut turn = ScanTurn::new(&store.scan_limit, self.scan.time);
+        let limit = limit_of(self.scan, store);
+        let mut turn = ScanTurn::new(limit, self.scan.time);
         let mut scan = Cow::Borrowed(self.scan);
         loop {
             self.into.restart();
@@ -59,7 +62,7 @@ impl Attempt for Query<'_> {
             match read(&scan, store, table_id, page, &turn).await {
                 // The whole table is locked, and this session may not wait for locks.
                 Err(StatementError::Held) if turn.lock_wait.is_none() => {
-                    turn = ScanTurn::new(&store.scan_limit, scan.time);
+                    turn = ScanTurn::new(limit, scan.time);
                     turn.lock_wait = Some(LockWait::Long);
                 }
                 Err(StatementError::NeedsPermit) => {
@@ -70,6 +73,12 @@ impl Attempt for Query<'_> {
             }
         }
     }
+}
+
+/// The permits for a page: of what this server evaluates, or of what PostgreSQL does.
+fn limit_of<'s>(scan: &Scan, store: &'s PgStore) -> &'s ScanLimit {
+    let is_pushed = scan.residual.as_ref().is_none_or(filter::is_pushable);
+    if is_pushed { &store.pushed_scan_limit } else { &store.scan_limit }
 }
 
 /// The refusal of an order whose index cannot be used.

@@ -349,8 +349,12 @@ impl Windowed<'_> {
             has_advanced = true;
             let Some(edge) = edge.filter(|_| found.next.is_none()) else { return Ok(()) };
             let scan = self.read.ordered.scan;
-            let is_over = self.started.elapsed() >= scan.time || self.read.turn.is_over(Some(lease));
-            if found.rows.len() >= scan.rows || is_over {
+            let turn = self.read.turn;
+            let is_over = self.started.elapsed() >= scan.time || turn.is_over(Some(lease));
+            if found.rows.len() >= scan.rows
+                || is_over
+                || self.read.is_pushed() && !turn.may_examine_more(found.examined)?
+            {
                 found.next = Some(edge);
                 return Ok(());
             }

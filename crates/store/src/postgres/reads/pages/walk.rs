@@ -21,6 +21,7 @@ use crate::postgres::state::table_ids::TablePart;
 use crate::postgres::statements::WALK_STRIDE;
 use crate::protocol::model::{Key, PageOrder};
 use crate::protocol::plan::{Predicate, Projection, Scan, Span};
+use crate::scan_limit::TURN;
 
 /// Rows of the first window that PostgreSQL evaluates.
 const FIRST: usize = 256;
@@ -70,6 +71,8 @@ pub(crate) struct Windows<'a> {
     matched: usize,
     /// Whether a window has been completed.
     has_advanced: bool,
+    /// Rows of all windows so far.
+    examined: u64,
 }
 
 /// What is left of a step.
@@ -117,6 +120,7 @@ impl<'a> Windows<'a> {
             has_small_rows: false,
             matched: FIRST,
             has_advanced: false,
+            examined: 0,
         }
     }
 
@@ -138,7 +142,13 @@ impl<'a> Windows<'a> {
     ) -> Result<(), StatementError> {
         let mut rest = Rest::of(step);
         loop {
-            let started = Instant::now();
+            if let Some(start) = rest.start(self.order)
+                && !self.may_go_on()?
+            {
+                page.end.next = Some(start);
+                return Ok(());
+            }
+            let (started, examined) = (Instant::now(), page.end.examined);
             page.last = None;
             let left = match self.timely_window(lease, &rest, page).await {
                 Err(StatementError::Fault(Fault::Timeout)) if self.rows > 1 || self.has_advanced => {
@@ -151,6 +161,7 @@ impl<'a> Windows<'a> {
                 left => left?,
             };
             self.has_advanced = true;
+            self.examined += page.end.examined - examined;
             let Some(left) = left.filter(|_| page.end.next.is_none()) else { return Ok(()) };
             if page.is_full() || page.is_out_of_time() || self.turn.is_over(Some(lease)) {
                 page.end.next = left.start(self.order);
@@ -158,6 +169,14 @@ impl<'a> Windows<'a> {
             }
             self.adapt(started.elapsed());
             rest = left;
+        }
+    }
+
+    /// Whether the page may have another window. One that is evaluated here needs its permit only then.
+    fn may_go_on(&self) -> Result<bool, StatementError> {
+        match self.residual {
+            Residual::Pushed(_) => self.turn.may_examine_more(self.examined),
+            Residual::None | Residual::Local(_) => Ok(true),
         }
     }
 
@@ -203,9 +222,12 @@ impl<'a> Windows<'a> {
     fn adapt(&mut self, took: Duration) {
         self.has_small_rows = took < SMALL_ROW * u32::try_from(self.rows).unwrap_or(u32::MAX);
         let largest = if matches!(self.residual, Residual::Local(_)) { LARGEST_LOCAL } else { LARGEST };
-        if took < QUICK {
+        // While others wait, a window takes no longer than a turn.
+        let is_awaited = self.turn.is_permit_awaited();
+        let (quick, slow) = if is_awaited { (TURN / GROWTH as u32, TURN) } else { (QUICK, SLOW) };
+        if took < quick {
             self.rows = (self.rows * GROWTH).min(largest).min(self.fitting);
-        } else if took > SLOW {
+        } else if took > slow {
             self.rows = (self.rows / GROWTH).max(1);
         }
     }
