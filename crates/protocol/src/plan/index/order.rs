@@ -37,7 +37,7 @@ pub struct OrderPart<'a> {
 }
 
 impl ValueOrder {
-    /// Returns the order by a property whose index has not been looked up yet.
+    /// Returns the order by a property whose index is not known yet.
     pub fn by(property: &str) -> Self {
         Self { property: property.to_owned(), from: None, index: None, range: None }
     }

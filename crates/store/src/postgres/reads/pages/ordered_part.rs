@@ -326,8 +326,7 @@ impl Windowed<'_> {
                 // A position is where rows are still to be read: without one, the part begins anew.
                 Err(StatementError::Fault(Fault::Timeout)) if has_advanced && from.is_some() => {
                     lease.roll_back().await;
-                    found.rows.truncate(kept.0);
-                    found.bytes = kept.1;
+                    found.truncate(kept);
                     found.next = from;
                     return Ok(());
                 }
@@ -336,8 +335,7 @@ impl Windowed<'_> {
                     if self.rows > 1 && self.read.points.is_none() && parts.len() == 1 =>
                 {
                     lease.roll_back().await;
-                    found.rows.truncate(kept.0);
-                    found.bytes = kept.1;
+                    found.truncate(kept);
                     // Seen in a snapshot that is given up.
                     found.has_seen_rows = false;
                     self.rows = (self.rows / GROWTH).max(1);
@@ -348,13 +346,10 @@ impl Windowed<'_> {
             };
             has_advanced = true;
             let Some(edge) = edge.filter(|_| found.next.is_none()) else { return Ok(()) };
-            let scan = self.read.ordered.scan;
-            let turn = self.read.turn;
-            let is_over = self.started.elapsed() >= scan.time || turn.is_over(Some(lease));
-            if found.rows.len() >= scan.rows
-                || is_over
-                || self.read.is_pushed() && !turn.may_examine_more(found.examined)?
-            {
+            let (scan, turn) = (self.read.ordered.scan, self.read.turn);
+            let is_out_of_time = self.started.elapsed() >= scan.time || turn.is_over(Some(lease));
+            let is_over = found.rows.len() >= scan.rows || is_out_of_time;
+            if is_over || self.read.is_pushed() && !turn.may_examine_more(found.examined)? {
                 found.next = Some(edge);
                 return Ok(());
             }

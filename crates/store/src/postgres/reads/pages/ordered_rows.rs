@@ -70,6 +70,12 @@ impl<'a> Ordered<'a> {
 }
 
 impl PartRows {
+    /// Forgets the rows and bytes beyond these numbers of them.
+    pub(super) fn truncate(&mut self, (rows, bytes): (usize, usize)) {
+        self.rows.truncate(rows);
+        self.bytes = bytes;
+    }
+
     /// Takes a row that matches, or ends the page before it.
     pub(super) fn offer(
         &mut self,
