@@ -1,6 +1,7 @@
 //! What people see of a running process: metrics and traces.
 
 #![warn(unreachable_pub)]
+#![allow(rustdoc::private_intra_doc_links, reason = "developers of this repository read the documentation")]
 
 pub mod metrics;
 pub mod trace;

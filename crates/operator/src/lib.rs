@@ -4,6 +4,7 @@
 //! The command line and the admin listener call the same functions; [`upkeep`] works in the background.
 
 #![warn(unreachable_pub)]
+#![allow(rustdoc::private_intra_doc_links, reason = "developers of this repository read the documentation")]
 
 pub mod accounts;
 pub mod deleted;

@@ -14,6 +14,7 @@
 //!    not passed on.
 
 #![warn(unreachable_pub)]
+#![allow(rustdoc::private_intra_doc_links, reason = "developers of this repository read the documentation")]
 
 pub(crate) mod bucket;
 pub mod contract;
