@@ -18,9 +18,9 @@ pub(crate) struct OutputForm {
 impl OutputForm {
     /// Prints the text, or the value on one line with `--json`.
     pub(crate) fn print(self, text: &str, value: &impl Serialize) -> Done {
-        let json = serde_json::to_string(value)?;
+        let shown = if self.json { serde_json::to_string(value)?.into() } else { printable(text) };
         let mut out = std::io::stdout().lock();
-        let written = if self.json { writeln!(out, "{json}") } else { writeln!(out, "{}", printable(text)) };
+        let written = writeln!(out, "{shown}");
         self::written(written.and_then(|()| out.flush()))
     }
 }

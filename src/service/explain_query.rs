@@ -1,7 +1,7 @@
 //! Explains how the server answers a query, and on request measures the cost of a page. The result contains
 //! only numbers, and no entity.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -40,23 +40,6 @@ pub(crate) struct ExplainRequest {
     /// Whether to read a page and report its cost.
     #[serde(default)]
     pub measure: bool,
-}
-
-/// The measured cost of a page.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct QueryCost {
-    returned: u64,
-    /// The number of rows in the ranges read, up to the end of the page. With an index, the number of index
-    /// entries and rows read.
-    looked_at: u64,
-    /// Whether all rows were counted. Otherwise there are more.
-    is_exact: bool,
-    /// Time to read the page.
-    took: Duration,
-    /// Whether there are more pages.
-    more: bool,
-    /// The position of the choice of indexes that named the rows.
-    narrowed_by: Option<usize>,
 }
 
 /// How the server answers a query.
@@ -135,10 +118,11 @@ pub(crate) async fn explain_query(
         applied => applied?,
     }
     let table = table.in_account(&request.account);
-    let cost = if request.measure { Some(measure(store, table, &scan).await?) } else { None };
-    let narrowed_by = match &cost {
-        Some(cost) => cost.narrowed_by,
-        None => narrowed_by(store, table, &scan).await?,
+    let (narrowed_by, cost) = if request.measure {
+        let (narrowed_by, cost) = measure(store, table, &scan).await?;
+        (narrowed_by, Some(cost))
+    } else {
+        (narrowed_by(store, table, &scan).await?, None)
     };
     let used = narrowed_by.and_then(|number| scan.indexed.get(number));
     let access = if used.is_some() { KeyAccess::Index } else { KeyAccess::of(&scan) };
@@ -148,13 +132,7 @@ pub(crate) async fn explain_query(
     explained.index = used.map(names_of).or_else(|| order_index.map(|index| vec![name_of(index)]));
     explained.index_passed_over = passed_over.map(names_of);
     explained.advice = is_refused.then(|| advice(&request.account));
-    explained.cost = cost.map(|cost| PageCost {
-        rows_returned: cost.returned,
-        rows_looked_at: cost.looked_at,
-        rows_looked_at_is_exact: cost.is_exact,
-        milliseconds: cost.took.as_secs_f64() * 1000.0,
-        more: cost.more,
-    });
+    explained.cost = cost;
     Ok(explained)
 }
 
@@ -236,25 +214,25 @@ fn scan(request: &ExplainRequest, table: &TableName, grammar: Grammar) -> Result
     query::entities(&options, None)
 }
 
-/// Reads one page, and counts the rows that were examined for the page.
-async fn measure(store: &Store, table: TableRef<'_>, scan: &Scan) -> Result<QueryCost> {
+/// Reads one page. Returns the position of the choice of indexes that named its rows, and its cost.
+async fn measure(store: &Store, table: TableRef<'_>, scan: &Scan) -> Result<(Option<usize>, PageCost)> {
     let begun = Instant::now();
     let ((), end) = store.page(table, scan, ()).await?;
     let (returned, took) = (end.entities as u64, begun.elapsed());
     let more = end.next.is_some() || end.next_in_index.is_some();
-    let (looked_at, is_exact) = match &scan.residual {
+    let (examined, is_exact) = match &scan.residual {
         None => (returned, true),
         Some(_) if end.narrowed_by.is_some() || scan.by.is_some() => (end.examined, true),
         Some(_) => count(store, table, scan, end.next.as_ref()).await?,
     };
-    Ok(QueryCost {
-        returned,
-        looked_at: looked_at.max(returned),
-        is_exact,
-        took,
+    let cost = PageCost {
+        rows_returned: returned,
+        rows_looked_at: examined.max(returned),
+        rows_looked_at_is_exact: is_exact,
+        milliseconds: took.as_secs_f64() * 1000.0,
         more,
-        narrowed_by: end.narrowed_by,
-    })
+    };
+    Ok((end.narrowed_by, cost))
 }
 
 /// Counts the rows of the spans before the bound `until`. Returns whether all of them were counted.

@@ -10,7 +10,6 @@ use serde::{Serialize, Serializer};
 use super::deleted::UndeletedTable;
 use super::durations;
 use super::expiry::behind;
-use super::totals::{TableTotal, TotalBasis};
 use crate::protocol::model::Ticks;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
 use crate::protocol::plan::index::IndexKind;
@@ -293,38 +292,6 @@ impl ExpiryReport {
             behind_seconds: behind(of, now) / TICKS_PER_SECOND,
             expired: sweep.expired,
         }
-    }
-}
-
-#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(inline)]
-enum Basis {
-    /// Counted now, up to 10000.
-    Exact,
-    /// From statistics of PostgreSQL.
-    Estimated,
-    /// There are more.
-    AtLeast,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Total")]
-pub struct TotalReport {
-    entities: u64,
-    basis: Basis,
-    /// Bytes of keys and properties. Estimated from the first entities, unless the basis is exact.
-    bytes: u64,
-}
-
-impl TotalReport {
-    pub fn new(total: &TableTotal) -> Self {
-        let basis = match total.basis {
-            TotalBasis::Exact => Basis::Exact,
-            TotalBasis::Estimated => Basis::Estimated,
-            TotalBasis::AtLeast => Basis::AtLeast,
-        };
-        Self { entities: total.entities, basis, bytes: total.bytes }
     }
 }
 

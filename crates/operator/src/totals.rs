@@ -2,6 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::protocol::model::{Key, TableRef};
 use crate::protocol::plan::{Predicate, Projection, Scan, query};
 use crate::store::{CountPosition, CountedPart, Store, StoreResult, TableSize};
@@ -14,23 +17,25 @@ const PAGE_BYTES: usize = 64 << 20;
 const STEP_TIMES: (Duration, Duration) = (Duration::from_millis(40), Duration::from_millis(160));
 const STEP_ROWS: (u32, u32) = (1000, 200_000);
 
-/// Where a total comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The origin of the number of entities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
 pub enum TotalBasis {
-    /// Counted now.
+    /// Counted now, up to 10000.
     Exact,
-    /// What the statistics of the database say.
+    /// From statistics of PostgreSQL.
     Estimated,
     /// There are more.
     AtLeast,
 }
 
-/// The size of a table, found without a scan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Total")]
 pub struct TableTotal {
     pub entities: u64,
     pub basis: TotalBasis,
-    /// Bytes of keys and properties, if the others are like those that were read.
+    /// Bytes of keys and properties. Estimated from the first entities, unless the basis is exact.
     pub bytes: u64,
 }
 

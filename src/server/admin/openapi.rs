@@ -102,10 +102,9 @@ fn responses(route: &Route, answer: Value, error: &Value) -> Map<String, Value> 
     let mut responses = Map::new();
     responses.insert(route.description.status.to_string(), answer);
     for (status, text) in texts {
-        let content = if status < 400 { Value::Null } else { error.clone() };
         let mut other = json!({ "description": text });
-        if !content.is_null() {
-            other["content"] = content;
+        if status >= 400 {
+            other["content"] = error.clone();
         }
         responses.insert(status.to_string(), other);
     }

@@ -81,8 +81,8 @@ pub(crate) struct Description {
     /// The description of the successful response.
     pub answer: &'static str,
     pub content: Content,
-    /// Other statuses, each with its error codes. [`generate`] adds the statuses that all routes of a kind share.
-    pub others: &'static [(u16, &'static str)],
+    /// Other statuses, each with its error codes. `openapi::generate` adds the statuses that all routes of a kind share.
+    pub others: &'static [OtherAnswer],
 }
 
 /// The content of a successful response.

@@ -13,7 +13,7 @@ use super::reply::Outcome;
 use super::reply::{Refusal, Reply};
 use super::route::{QueryField, QueryKind};
 use crate::error::{Code, Error};
-use crate::operator::reports::{Time, TotalReport};
+use crate::operator::reports::Time;
 use crate::operator::table_name;
 use crate::operator::totals::{self, CountPace, TableTotal};
 use crate::protocol::model::{Key, TableName};
@@ -74,7 +74,7 @@ struct Measured {
     /// Whether the numbers are exact. Otherwise they are lower bounds.
     complete: bool,
     /// The numbers of the whole table.
-    total: TotalReport,
+    total: TableTotal,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -127,7 +127,7 @@ pub(crate) async fn tables(call: &Call<'_>) -> Outcome {
         if let Some((size, total)) = size(store, &account, &entry.name).await? {
             call.admin.history.measured(&account, &entry.name, size);
             measured.push(Measured {
-                total: TotalReport::new(&total),
+                total,
                 name: entry.name,
                 created: Time(entry.created),
                 entities: size.entities,
