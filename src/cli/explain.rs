@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &ExplainArguments) -> Done {
         let is_given = holders.accounts.has_extended_queries(&account);
         let explained = explain(&store, arguments, &account, is_given).await;
         store.close().await;
-        explained.map_err(|error| Problem(error.why.as_deref().unwrap_or(error.text()).to_owned()))
+        explained.map_err(|error| Problem(error.reason_or_text().to_owned()))
     })?;
     arguments.form.print(&text(&explained), &explained)
 }

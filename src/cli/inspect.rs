@@ -53,14 +53,14 @@ async fn inspect(arguments: &InspectArguments) -> Done<(bool, SasReport)> {
     let mut question = question.ok_or_else(|| Problem("the URL names no account".into()))?;
     question.method = arguments.method.clone();
     question.resource = arguments.resource.clone().unwrap_or(question.resource);
-    let claim = question.claim().map_err(flaw)?;
+    let claim = question.claim().map_err(problem)?;
     let policies = match claim.policy() {
         None => Vec::new(),
         Some((table, _)) => policies(arguments, &signer.account, table).await?,
     };
     let secure = !arguments.http && !url.starts_with("http:");
     let usage = Use { now: Ticks::now(), secure, peer: arguments.address };
-    let inspection = question.inspect(claim, &[signer.key], &policies, &usage).map_err(flaw)?;
+    let inspection = question.inspect(claim, &[signer.key], &policies, &usage).map_err(problem)?;
     Ok((inspection.is_fine(), inspection.report()))
 }
 
@@ -68,11 +68,11 @@ async fn policies(arguments: &InspectArguments, account: &str, table: &TableName
     let store = database::open_to_read(&arguments.key.database()?).await?;
     let policies = stored_policies(&store, account, table).await;
     store.close().await;
-    policies.map_err(flaw)
+    policies.map_err(problem)
 }
 
-fn flaw(error: Error) -> Problem {
-    Problem(error.why.as_deref().unwrap_or(error.text()).to_owned())
+fn problem(error: Error) -> Problem {
+    Problem(error.reason_or_text().to_owned())
 }
 
 /// Returns the inspection for display.

@@ -50,8 +50,8 @@ fn check(
 fn narrow(identity: &Identity, plan: Plan) -> Result<Plan> {
     match (plan, identity.range()) {
         (Plan::QueryEntities { scan, .. }, Some(range)) if scan.by.is_some() && !range.is_everything() => {
-            let why = "a SAS with a range of keys has the order of keys alone";
-            Err(Error::from(Code::NotImplemented).because(why))
+            let reason = "a SAS with a range of keys has the order of keys alone";
+            Err(Error::from(Code::NotImplemented).with_reason(reason))
         }
         (Plan::QueryEntities { table, mut scan, select }, Some(range)) => {
             scan.spans = span::within(scan.spans, &range.lower, range.upper.as_ref());

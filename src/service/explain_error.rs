@@ -10,8 +10,8 @@ pub(crate) const EXPLANATIONS: &str = "rowhouse::explain";
 /// Logs and records the exact reason of an error: the text that should have been signed, or the field that
 /// failed. Signed texts contain entity keys, but no secrets.
 pub(crate) fn explain_error(error: &Error, context: &ErrorContext<'_>, observed: &Observed) {
-    if let Some(why) = &error.why {
-        observed.is_refused_because(why);
+    if let Some(reason) = &error.reason {
+        observed.record_reason(reason);
     }
     let facts = error.code.facts();
     tracing::info!(
@@ -20,7 +20,7 @@ pub(crate) fn explain_error(error: &Error, context: &ErrorContext<'_>, observed:
         status = facts.status,
         code = facts.code,
         operation = error.index,
-        why = error.why.as_deref().unwrap_or(error.text()),
+        why = error.reason_or_text(),
         "refused"
     );
 }

@@ -158,7 +158,7 @@ fn explained(scan: &Scan, access: KeyAccess) -> ExplainedQuery {
 /// Explains an order that is refused.
 fn refused(scan: &Scan, error: &Error) -> ExplainedQuery {
     let mut explained = explained(scan, KeyAccess::Refused);
-    explained.advice = Some(format!("Refused: {}.", error.why.as_deref().unwrap_or(error.text())));
+    explained.advice = Some(format!("Refused: {}.", error.reason_or_text()));
     explained
 }
 

@@ -101,9 +101,9 @@ impl Observed {
     }
 
     /// Records the exact reason of an error. If there are several, as in a batch, the first one counts.
-    pub(crate) fn is_refused_because(&self, why: &str) {
-        let end = (0..=MAX_REASON.min(why.len())).rev().find(|end| why.is_char_boundary(*end));
-        self.reason.get_or_init(|| why[..end.unwrap_or(0)].into());
+    pub(crate) fn record_reason(&self, reason: &str) {
+        let end = (0..=MAX_REASON.min(reason.len())).rev().find(|end| reason.is_char_boundary(*end));
+        self.reason.get_or_init(|| reason[..end.unwrap_or(0)].into());
     }
 
     /// Counts the request, adds it to the `recent` ones, and logs it. The line is a warning if the request

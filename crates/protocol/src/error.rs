@@ -265,7 +265,7 @@ pub struct Error {
     pub index: Option<usize>,
     /// The exact reason, for the log if the operator has enabled it. Never sent to clients, because it could
     /// help attackers.
-    pub why: Option<Box<str>>,
+    pub reason: Option<Box<str>>,
 }
 
 /// The result of every stage of the pipeline.
@@ -274,7 +274,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// Makes an error with a message that replaces the default of its code.
     pub fn with_message(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, message: Some(message.into()), index: None, why: None }
+        Self { code, message: Some(message.into()), index: None, reason: None }
     }
 
     /// Attributes the error to one operation of a change set.
@@ -284,8 +284,8 @@ impl Error {
     }
 
     /// Adds the exact reason.
-    pub fn because(mut self, why: impl Into<Box<str>>) -> Self {
-        self.why = Some(why.into());
+    pub fn with_reason(mut self, reason: impl Into<Box<str>>) -> Self {
+        self.reason = Some(reason.into());
         self
     }
 
@@ -296,11 +296,16 @@ impl Error {
             None => self.code.facts().message,
         }
     }
+
+    /// Returns the exact reason, or the text if none was given.
+    pub fn reason_or_text(&self) -> &str {
+        self.reason.as_deref().unwrap_or(self.text())
+    }
 }
 
 impl From<Code> for Error {
     fn from(code: Code) -> Self {
-        Self { code, message: None, index: None, why: None }
+        Self { code, message: None, index: None, reason: None }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::protocol::plan::Plan;
 use crate::service::Answer;
 
 /// The exact reason of an injected error, for the log and the console.
-const WHY: &str = "a rule of /test/faults ordered it";
+const REASON: &str = "a rule of /test/faults ordered it";
 
 /// The faults that rules inject into one request.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ impl Injection {
         self.disconnect = rule.disconnect;
         self.error = rule.code().map(|code| {
             let index = index.filter(|_| !ends_batch(code));
-            Error { index, ..Error::from(code).because(WHY) }
+            Error { index, ..Error::from(code).with_reason(REASON) }
         });
     }
 

@@ -150,8 +150,8 @@ async fn keys_that_no_index_holds_are_refused_and_harm_nobody() {
             };
             assert_eq!((error.code, error.index), (Code::PropertyValueTooLarge, Some(1)));
             assert!(!error.text().contains("64KB"), "the limit of values: {error}");
-            let why = error.why.expect("a reason");
-            assert!(why.contains("PartitionKey and RowKey") && why.contains("index row"), "{why}");
+            let reason = error.reason.expect("a reason");
+            assert!(reason.contains("PartitionKey and RowKey") && reason.contains("index row"), "{reason}");
         }
         let neighbours = (0..60).map(|i| {
             let rk = if i % 10 == 5 { long(i * 1000) } else { format!("{i:02}") };

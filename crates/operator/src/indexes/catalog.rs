@@ -86,7 +86,7 @@ fn find_order(
     let mut of_property = indexes.iter().filter(|index| index.property == by.property);
     let (Some(index), None) = (of_property.next(), of_property.next()) else {
         let advice = missing_order(account, table.as_given(), &by.property);
-        return Err(Error::from(Code::NotImplemented).because(advice));
+        return Err(Error::from(Code::NotImplemented).with_reason(advice));
     };
     let is_of_index = |from: &IndexPosition| {
         from.index_no == index.index_no && from.entry.as_ref().is_none_or(|entry| index.kind.can_hold(entry))

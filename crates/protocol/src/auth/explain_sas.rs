@@ -73,7 +73,7 @@ impl SasQuestion {
     /// [`Code::AuthenticationFailed`] for a token without a signature, or a malformed token.
     pub fn claim(&self) -> Result<Claim> {
         let options = Options::parse(&self.token)?;
-        let none = || Error::from(Code::AuthenticationFailed).because("there is no sig in it");
+        let none = || Error::from(Code::AuthenticationFailed).with_reason("there is no sig in it");
         Claim::read(&options)?.ok_or_else(none)
     }
 
@@ -92,8 +92,8 @@ impl SasQuestion {
             if let (Some(table), Some(identity)) = (resource.table(), &findings.identity)
                 && !identity.is_of(table)
             {
-                let why = "tn names another table than the address";
-                findings.problems.push(Error::from(Code::AuthenticationFailed).because(why));
+                let reason = "tn names another table than the address";
+                findings.problems.push(Error::from(Code::AuthenticationFailed).with_reason(reason));
             }
             action = judged(&findings, method, &resource, &self.token)?;
         }
@@ -244,7 +244,7 @@ impl SasInspection {
 }
 
 fn problem(error: &Error) -> SasProblem {
-    let message = error.why.as_deref().unwrap_or(error.text()).to_owned();
+    let message = error.reason_or_text().to_owned();
     SasProblem { code: error.code.facts().code, message }
 }
 

@@ -56,7 +56,7 @@ pub fn credentials(
     {
         if !takes_tokens(head) {
             return Err(Error::from(Code::AuthenticationFailed)
-                .because("bearer tokens need x-ms-version 2017-11-09 or newer"));
+                .with_reason("bearer tokens need x-ms-version 2017-11-09 or newer"));
         }
         return Ok(Credentials::Token(token.trim().to_owned()));
     }
@@ -89,8 +89,8 @@ fn without_credentials(head: &Head, options: &Options, target: &Target) -> Error
         },
         // As recorded from Azure for a batch in which only the parts have signatures.
         _ if target.resource == Resource::Batch => Error::from(Code::ResourceNotFound)
-            .because("a batch has neither an Authorization header nor a signature in its own query"),
+            .with_reason("a batch has neither an Authorization header nor a signature in its own query"),
         _ => Error::from(Code::AuthenticationFailed)
-            .because("there is neither an Authorization header nor a signature in the query"),
+            .with_reason("there is neither an Authorization header nor a signature in the query"),
     }
 }

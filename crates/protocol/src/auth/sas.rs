@@ -83,8 +83,8 @@ pub struct Use {
     pub peer: Option<IpAddr>,
 }
 
-fn failed(why: impl Into<Box<str>>) -> Error {
-    Error::from(Code::AuthenticationFailed).because(why)
+fn failed(reason: impl Into<Box<str>>) -> Error {
+    Error::from(Code::AuthenticationFailed).with_reason(reason)
 }
 
 impl Claim {

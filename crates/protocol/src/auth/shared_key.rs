@@ -55,7 +55,9 @@ impl<'a> AuthorizationHeader<'a> {
         };
         read().ok_or_else(|| {
             let error = Error::from(Code::InvalidAuthenticationInfo);
-            error.because("the Authorization header is neither SharedKey nor SharedKeyLite account:signature")
+            error.with_reason(
+                "the Authorization header is neither SharedKey nor SharedKeyLite account:signature",
+            )
         })
     }
 }
@@ -101,8 +103,8 @@ pub(crate) fn verify(
     )))
 }
 
-fn failed(why: impl Into<Box<str>>) -> Error {
-    Error::from(Code::AuthenticationFailed).because(why)
+fn failed(reason: impl Into<Box<str>>) -> Error {
+    Error::from(Code::AuthenticationFailed).with_reason(reason)
 }
 
 /// Returns the paths that clients may have signed: the path as sent, without the suffix of path-style

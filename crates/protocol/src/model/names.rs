@@ -170,8 +170,8 @@ pub(crate) fn check_key_length(value: &str) -> Result<()> {
     if is_within(value, MAX_KEY) {
         return Ok(());
     }
-    let why = format!("a key is longer than {MAX_KEY} UTF-16 units");
-    Err(Error::from(Code::PropertyValueTooLarge).because(why))
+    let reason = format!("a key is longer than {MAX_KEY} UTF-16 units");
+    Err(Error::from(Code::PropertyValueTooLarge).with_reason(reason))
 }
 
 /// Checks the name of a custom property: an identifier of at most [`MAX_PROPERTY_NAME`] units.

@@ -84,8 +84,8 @@ fn key_order(order_by: &OrderBy, spans: &[Span]) -> Result<PageOrder> {
     let first = partitions.next();
     let has_one_partition = first != Some(None) && partitions.all(|partition| Some(partition) == first);
     if order_by.terms == OrderTerms::RowKey && !has_one_partition {
-        let why = "RowKey alone orders the entities of one partition, which the filter has to fix";
-        return Err(Error::from(Code::NotImplemented).because(why));
+        let reason = "RowKey alone orders the entities of one partition, which the filter has to fix";
+        return Err(Error::from(Code::NotImplemented).with_reason(reason));
     }
     Ok(order_by.order)
 }

@@ -113,7 +113,7 @@ impl<'a> Options<'a> {
                 "filter" | "top" | "select" | "format" => {}
                 "orderby" if order_by(value).is_some() => {
                     if !has_order || self.any_case("comp").is_some() {
-                        return Err(Error::from(Code::NotImplemented).because(ORDER_NEEDS_EXTENDED));
+                        return Err(Error::from(Code::NotImplemented).with_reason(ORDER_NEEDS_EXTENDED));
                     }
                 }
                 "orderby" | "skip" | "expand" | "inlinecount" | "count" | "skiptoken" => {
@@ -191,7 +191,7 @@ impl<'a> Options<'a> {
 fn explained(error: Error, text: &str, grammar: Grammar) -> Error {
     let extended = Grammar { extended: true, ..grammar };
     match !grammar.extended && odata::parse(text, extended).is_ok() {
-        true => error.because(FILTER_NEEDS_EXTENDED),
+        true => error.with_reason(FILTER_NEEDS_EXTENDED),
         false => error,
     }
 }
@@ -363,7 +363,7 @@ mod tests {
     fn a_query_that_extended_queries_have_is_refused_with_a_reason() {
         let refused = |text: &str, extended| {
             let grammar = Grammar { max_comparisons: 100, extended };
-            Options::parse(text).and_then(|options| options.query(grammar)).map_err(|error| error.why)
+            Options::parse(text).and_then(|options| options.query(grammar)).map_err(|error| error.reason)
         };
         let reason = Some(Box::from(FILTER_NEEDS_EXTENDED));
         for text in ["$filter=startswith(A,'x')", "$filter=A+in+(1,2)", "$filter=A+eq+null"] {

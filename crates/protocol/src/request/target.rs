@@ -65,7 +65,7 @@ pub trait Accounts {
 }
 
 fn no_account(name: &str) -> Error {
-    Error::from(Code::ResourceNotFound).because(format!("this server has no account {name:?}"))
+    Error::from(Code::ResourceNotFound).with_reason(format!("this server has no account {name:?}"))
 }
 
 /// Resolves the address of a request.

@@ -52,7 +52,7 @@ impl From<StatementError> for Failure {
 /// the code: unlike the message of a value that is too long, it names no size.
 fn key_too_long() -> Error {
     let message = "The property value is larger than the maximum size permitted.";
-    Error::with_message(Code::PropertyValueTooLarge, message).because(
+    Error::with_message(Code::PropertyValueTooLarge, message).with_reason(
         "PartitionKey and RowKey together do not fit into an index row of PostgreSQL, which holds about \
          2,700 bytes of compressed UTF-8: shorten the keys",
     )

@@ -154,7 +154,7 @@ pub(crate) async fn inspect(call: &Call<'_>) -> Outcome {
     let keys = accounts.keys(&question.account).ok_or_else(Refusal::no_account)?;
     question.method = asked.method;
     question.resource = asked.resource.unwrap_or(question.resource);
-    let claim = question.claim().map_err(flaw)?;
+    let claim = question.claim().map_err(refusal)?;
     let policies = match claim.policy() {
         None => Vec::new(),
         Some((table, _)) => {
@@ -163,14 +163,14 @@ pub(crate) async fn inspect(call: &Call<'_>) -> Outcome {
     };
     let secure = asked.https.unwrap_or_else(|| !text.starts_with("http:"));
     let usage = Use { now: Ticks::now(), secure, peer: asked.address };
-    let inspection = question.inspect(claim, keys, &policies, &usage).map_err(flaw)?;
+    let inspection = question.inspect(claim, keys, &policies, &usage).map_err(refusal)?;
     Ok(Reply::json(200, &inspection.report()))
 }
 
 /// Converts an error of the SAS, which must not look like a failure of the operator's own credentials.
-fn flaw(error: Error) -> Refusal {
-    let why = error.why.as_deref().unwrap_or(error.text()).to_owned();
-    Refusal::new(400, error.code.facts().code, why)
+fn refusal(error: Error) -> Refusal {
+    let reason = error.reason_or_text().to_owned();
+    Refusal::new(400, error.code.facts().code, reason)
 }
 
 impl From<GrantError> for Refusal {

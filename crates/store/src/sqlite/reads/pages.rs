@@ -54,7 +54,7 @@ pub(crate) fn entities(
 
 /// The refusal of an order whose index cannot be used.
 fn missing_index() -> Error {
-    Error::from(Code::NotImplemented).because(MISSING_ORDER)
+    Error::from(Code::NotImplemented).with_reason(MISSING_ORDER)
 }
 
 /// A page that is being read.

@@ -83,7 +83,7 @@ fn limit_of<'s>(scan: &Scan, store: &'s PgStore) -> &'s ScanLimit {
 
 /// The refusal of an order whose index cannot be used.
 fn missing_index() -> Error {
-    Error::from(Code::NotImplemented).because(MISSING_ORDER)
+    Error::from(Code::NotImplemented).with_reason(MISSING_ORDER)
 }
 
 /// Reads a page: all buckets in one snapshot or, where they are distributed, each by itself;
