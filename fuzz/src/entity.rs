@@ -36,10 +36,10 @@ pub fn check_reading<T>(entity: Result<EntityBody<'_>>, name: Result<T>) {
 fn check(body: &EntityBody<'_>) {
     for (verb, key) in [(WriteVerb::Insert, None), (WriteVerb::Merge, Some(Key::new("p", "r")))] {
         let keys = key.as_ref().map_or_else(|| body.counted_keys(), Key::counted_size);
-        let EntityBody { partition, row, properties, flaw, has_key_of_other_type: _, timestamp: _ } =
+        let EntityBody { partition, row, properties, deferred_error, has_key_of_other_type: _, timestamp: _ } =
             body.clone();
         let sent =
-            ValidatedEntity { partition, row, properties: ValidatedProperties::new(keys, &properties, flaw) };
+            ValidatedEntity { partition, row, properties: ValidatedProperties::new(keys, &properties, deferred_error) };
         let properties = body.clone().into_properties();
         let (table, if_match) = ("table".to_owned(), IfMatch::Absent);
         match single(EntityWrite { table, verb, key, body: Some(sent), if_match }) {
@@ -143,7 +143,7 @@ fn check_atom(sent: &Properties, stored: &Stored) {
 }
 
 fn check_key(read: &EntityBody<'_>, key: &Key) {
-    assert_eq!(read.flaw, None);
+    assert_eq!(read.deferred_error, None);
     assert_eq!(read.partition.as_ref(), Some(&key.partition));
     assert_eq!(read.row.as_ref(), Some(&key.row));
 }

@@ -115,14 +115,14 @@ impl Mentioned {
 
     /// Keys at and around the texts, in page order.
     pub fn keys(&self) -> Vec<Key> {
-        const MOST: usize = 12;
+        const MAX_PARTS: usize = 12;
         let mut parts = vec![String::new(), "A".to_owned(), "\u{10ffff}".to_owned()];
         for literal in &self.literals {
             let EdmValue::String(text) = literal else { continue };
             parts.extend([text.clone(), format!("{text}!"), text.chars().take(1).collect()]);
         }
         parts.retain(|part| check_body_key(KeyPart::RowKey, part).is_ok());
-        parts.truncate(MOST);
+        parts.truncate(MAX_PARTS);
         let mut keys: Vec<Key> =
             parts.iter().flat_map(|p| parts.iter().map(move |r| Key::new(p, r))).collect();
         keys.sort_unstable();

@@ -10,7 +10,7 @@ use rowhouse_protocol::plan::page::{
 };
 
 /// Bytes of text whose token is not too long.
-const MOST: usize = 6000;
+const MAX_TEXT: usize = 6000;
 
 /// Reads a text where a page begins: as a key it is taken as it is, and a token names what it was made of.
 fn begins_a_page(text: &str) {
@@ -37,7 +37,7 @@ fuzz_target!(|data: &[u8]| {
     if let Err(error) = read_table_token(text) {
         assert_refused(&error);
     }
-    if text.len() > MOST {
+    if text.len() > MAX_TEXT {
         return;
     }
     let made = token(text);

@@ -52,8 +52,10 @@ impl Service {
         };
         let identity = claim.verify(&target.account, keys, &policies, usage)?;
         match target.resource.table() {
-            Some(table) if !identity.is_of(table) => Err(Error::from(Code::AuthenticationFailed)
-                .with_reason("tn names another table than the address")),
+            Some(table) if !identity.is_valid_for_table(table) => {
+                Err(Error::from(Code::AuthenticationFailed)
+                    .with_reason("tn names another table than the address"))
+            }
             _ => Ok(identity),
         }
     }

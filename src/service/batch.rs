@@ -184,13 +184,13 @@ impl Run<'_> {
         let Asked { printings, failure, .. } = asked;
         let inner = match (error.index.and_then(|index| printings.get(index)), failure) {
             (None, Some(failed)) => {
-                let error = prefixed(error, printings.len() + 1);
+                let error = with_wire_index(error, printings.len() + 1);
                 Some(self.failed(&FailedPart { error, printing: failed.printing.clone() }))
             }
             (printing, failure) => {
                 let count = printings.len() + usize::from(failure.is_some());
                 let printing = printing.or(printings.first());
-                printing.map(|printing| self.refusal(&prefixed(error, count), printing))
+                printing.map(|printing| self.refusal(&with_wire_index(error, count), printing))
             }
         };
         self.change_set_answer(refusal, inner.as_slice(), asked)
@@ -263,7 +263,7 @@ fn in_version(error: Error, version: ApiVersion) -> Error {
 
 /// Removes the index of an error if a change set with one operation reports the error without an index. All
 /// other errors have one (protocol §8.4).
-fn prefixed(error: Error, operations: usize) -> Error {
+fn with_wire_index(error: Error, operations: usize) -> Error {
     if operations == 1 && error.code.is_unnumbered_alone() {
         return Error { index: None, ..error };
     }

@@ -255,7 +255,7 @@ async fn count(store: &Store, table: TableRef<'_>, scan: &Scan, until: Option<&K
         if spans.is_empty() {
             return Ok((rows, true));
         }
-        let page = Scan { projection: Projection::SystemOnly, time: left, ..Scan::over(spans) };
+        let page = Scan { projection: Projection::SystemOnly, time: left, ..Scan::of_spans(spans) };
         let ((), end) = store.page(table, &page, ()).await?;
         rows += end.entities as u64;
         match end.next {

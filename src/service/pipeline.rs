@@ -67,7 +67,7 @@ impl Service {
         observed: &Observed,
     ) -> (Answer, Arc<[CorsRule]>) {
         let record = METRICS.requests.begin();
-        let (options, flaw) = Options::read(&head.query);
+        let (options, deferred_error) = Options::read(&head.query);
         let error_context = ErrorContext { request_id: &observed.request_id, now: Ticks::now() };
         let accounts = self.follower.accounts();
         let pipeline = Pipeline {
@@ -75,7 +75,7 @@ impl Service {
             accounts: &accounts,
             head,
             options,
-            flaw,
+            deferred_error,
             error_context,
             operator,
             observed,
@@ -100,7 +100,7 @@ struct Pipeline<'a> {
     /// The parameters that could be decoded.
     options: Options<'a>,
     /// The error of the other parameters, which is reported after authentication.
-    flaw: Option<Error>,
+    deferred_error: Option<Error>,
     error_context: ErrorContext<'a>,
     /// The identity of the sender, if it is an operator.
     operator: Option<&'a Identity>,
@@ -187,8 +187,8 @@ impl Pipeline<'_> {
         // Held until the response is complete, because parsed values may borrow from the body.
         let body = body.receive(head, &service.body_memory, service.limits.body).await?;
         self.observed.received(body.bytes.len());
-        if let Some(flaw) = &self.flaw {
-            return Err(flaw.clone());
+        if let Some(deferred_error) = &self.deferred_error {
+            return Err(deferred_error.clone());
         }
         let grammar = self.grammar(target);
         self.options.check(may_have_order(grammar.extended, head, &target.resource))?;

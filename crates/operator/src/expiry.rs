@@ -204,7 +204,7 @@ async fn find(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<(Vec<(
         bytes: STEP_BYTES,
         time: STEP_TIME,
         projection: Projection::SystemOnly,
-        ..Scan::over(vec![Span { lower, upper: None }])
+        ..Scan::of_spans(vec![Span { lower, upper: None }])
     };
     let read =
         async |scan: &Scan| store.page(table.in_account(&of.account), scan, Vec::<Stored>::new()).await;

@@ -75,7 +75,7 @@ pub async fn count_matching(
             bytes: PAGE_BYTES,
             time: time.saturating_sub(begun.elapsed()).max(STEP_TIMES.0),
             projection: Projection::SystemOnly,
-            ..Scan::over(spans)
+            ..Scan::of_spans(spans)
         };
         let ((), end) = store.page(table, &scan, ()).await?;
         entities += end.entities as u64;

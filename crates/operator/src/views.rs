@@ -110,7 +110,7 @@ async fn page(
     rows: usize,
     seen: &mut SeenProperties,
 ) -> Result<(Option<(String, String)>, Option<Key>), OperatorError> {
-    let scan = Scan { rows, ..Scan::over(vec![Span { lower: from, upper: None }]) };
+    let scan = Scan { rows, ..Scan::of_spans(vec![Span { lower: from, upper: None }]) };
     let (page, end) = store.page(table.in_account(account), &scan, PageProperties::default()).await?;
     page.entities.iter().for_each(|properties| seen.add(properties));
     Ok((page.partitions, end.next))

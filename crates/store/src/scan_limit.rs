@@ -243,7 +243,7 @@ mod tests {
             rows: 1,
             bytes: usize::MAX,
             time,
-            ..Scan::over(vec![Span::everything()])
+            ..Scan::of_spans(vec![Span::everything()])
         }
     }
 

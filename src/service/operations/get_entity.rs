@@ -41,7 +41,7 @@ async fn matching(
     filter: &Predicate,
 ) -> Result<Option<Stored>, Failure> {
     let residual = Some(filter.clone());
-    let scan = Scan { residual, rows: 1, ..Scan::over(vec![Span::point(key.clone())]) };
+    let scan = Scan { residual, rows: 1, ..Scan::of_spans(vec![Span::point(key.clone())]) };
     let (mut found, end) = store.page(table, &scan, Vec::new()).await?;
     match found.pop() {
         None if end.next.is_some() => Err(Code::OperationTimedOut.into()),

@@ -239,7 +239,7 @@ pub fn everything() -> Scan {
 
 /// The entities of these ranges in one page.
 pub fn scan(spans: Vec<Span>) -> Scan {
-    Scan { bytes: usize::MAX, time: Duration::from_secs(60), ..Scan::over(spans) }
+    Scan { bytes: usize::MAX, time: Duration::from_secs(60), ..Scan::of_spans(spans) }
 }
 
 /// One key.

@@ -67,7 +67,7 @@ fn many_comparisons(first: &str) -> Predicate {
 #[tokio::test]
 async fn a_page_that_ends_by_its_bytes_keeps_its_session() {
     let mut watched = Watched::with((0..300).map(|n| entity(&format!("{n:03}"), 20_000)).collect()).await;
-    let by_keys = Scan { bytes: 64 * 1024, ..Scan::over(vec![Span::everything()]) };
+    let by_keys = Scan { bytes: 64 * 1024, ..Scan::of_spans(vec![Span::everything()]) };
     let (expected, _) = watched.keys(&by_keys).await;
     assert_eq!(expected.len(), 300);
     let before = watched.sessions().await;
@@ -87,7 +87,7 @@ async fn a_page_whose_filter_holds_large_entities_keeps_its_session() {
     let small = (0..8).map(|n| entity(&format!("a{n}"), 10));
     let large = (0..40).map(|n| entity(&format!("b{n:02}"), 400_000));
     let mut watched = Watched::with(small.chain(large).collect()).await;
-    let everything = Scan::over(vec![Span::everything()]);
+    let everything = Scan::of_spans(vec![Span::everything()]);
     let (expected, _) = watched.keys(&everything).await;
     let before = watched.sessions().await;
     for (first, count) in [("N eq 2", 0), ("N eq 1", 48)] {

@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use super::open;
+use super::decrypt_keys;
 use crate::OperatorError;
 use crate::indexes::IndexCatalog;
 use crate::protocol::auth::AccountSet;
@@ -26,7 +26,7 @@ use crate::store::{AccountOptions, ChangeCounts, Failure, Fault, Store, StoredAc
 /// # Errors
 /// [`OperatorError::MasterKeyOfServer`] for the first account whose keys it does not decrypt.
 pub fn check(master: &MasterKeys, stored: &[StoredAccount]) -> Result<(), OperatorError> {
-    let closed = stored.iter().find(|account| open(master, account).is_none());
+    let closed = stored.iter().find(|account| decrypt_keys(master, account).is_none());
     closed.map_or(Ok(()), |account| Err(OperatorError::MasterKeyOfServer(account.name.clone())))
 }
 
@@ -211,7 +211,7 @@ fn opened_keys(master: &MasterKeys, known: &KnownAccounts, account: &StoredAccou
     let before = known.get(&account.name).filter(|opened| opened.created == account.created);
     let keys = KeySlot::BOTH.map(|slot| {
         let at = slot.index();
-        let opened = master.open(&account.name, slot, &account.keys[at]);
+        let opened = master.decrypt(&account.name, slot, &account.keys[at]);
         opened.and_then(AccountKey::new).or_else(|| {
             let same = before.filter(|opened| opened.rotated[at] == account.rotated[at]);
             let kept = same.and_then(|opened| opened.keys[at].clone());

@@ -53,7 +53,7 @@ pub async fn add(
     }
     // With two master keys in one database, every server would lack the accounts of one of them.
     let existing = store.accounts().await?;
-    if !existing.is_empty() && !existing.iter().any(|account| opens(master, account)) {
+    if !existing.is_empty() && !existing.iter().any(|account| can_decrypt(master, account)) {
         return Err(OperatorError::MasterKey);
     }
     let [first, second] = &keys;
@@ -130,7 +130,7 @@ pub async fn rotate(
 ) -> Result<String, OperatorError> {
     for _ in 0..ATTEMPTS {
         let account = find(store, name).await?;
-        if !opens(master, &account) {
+        if !can_decrypt(master, &account) {
             return Err(OperatorError::MasterKey);
         }
         let key = random::<KEY>()?;
@@ -180,18 +180,20 @@ pub async fn reseal(store: &Store, master: &MasterKeys) -> Result<usize, Operato
 /// Reseals the account's keys under the current master key; `None` if they already are.
 fn resealed(master: &MasterKeys, account: &StoredAccount) -> Result<Option<Resealed>, OperatorError> {
     let name = &account.name;
-    let is_open = |slot: KeySlot| master.now.open(name, slot, &account.keys[slot.index()]).is_some();
-    if KeySlot::BOTH.into_iter().all(is_open) {
+    let can_decrypt_now =
+        |slot: KeySlot| master.now.decrypt(name, slot, &account.keys[slot.index()]).is_some();
+    if KeySlot::BOTH.into_iter().all(can_decrypt_now) {
         return Ok(None);
     }
-    let [first, second] = open(master, account).ok_or_else(|| OperatorError::BothMasterKeys(name.clone()))?;
+    let [first, second] =
+        decrypt_keys(master, account).ok_or_else(|| OperatorError::BothMasterKeys(name.clone()))?;
     let keys = [seal(master, name, KeySlot::First, &first)?, seal(master, name, KeySlot::Second, &second)?];
     Ok(Some(Resealed { name: name.clone(), keys }))
 }
 
 /// Returns the bytes of an account's keys, to sign requests with.
 pub async fn keys(store: &Store, master: &MasterKeys, name: &str) -> Result<[Vec<u8>; 2], OperatorError> {
-    open(master, &find(store, name).await?).ok_or(OperatorError::MasterKey)
+    decrypt_keys(master, &find(store, name).await?).ok_or(OperatorError::MasterKey)
 }
 
 async fn change(store: &Store, name: &str, change: AccountChange) -> Result<(), OperatorError> {
@@ -204,13 +206,13 @@ fn seal(master: &MasterKeys, name: &str, slot: KeySlot, key: &[u8]) -> Result<Ve
 }
 
 /// Decrypts both keys; `None` if either cannot be decrypted.
-fn open(master: &MasterKeys, account: &StoredAccount) -> Option<[Vec<u8>; 2]> {
-    let key = |slot: KeySlot| master.open(&account.name, slot, &account.keys[slot.index()]);
+fn decrypt_keys(master: &MasterKeys, account: &StoredAccount) -> Option<[Vec<u8>; 2]> {
+    let key = |slot: KeySlot| master.decrypt(&account.name, slot, &account.keys[slot.index()]);
     Some([key(KeySlot::First)?, key(KeySlot::Second)?])
 }
 
-fn opens(master: &MasterKeys, account: &StoredAccount) -> bool {
-    open(master, account).is_some()
+fn can_decrypt(master: &MasterKeys, account: &StoredAccount) -> bool {
+    decrypt_keys(master, account).is_some()
 }
 
 fn random<const N: usize>() -> Result<[u8; N], OperatorError> {

@@ -131,7 +131,7 @@ mod tests {
     fn scan(spans: Vec<Span>) -> Scan {
         let (field, literal) = (Field::Custom("N".into()), EdmValue::Int32(1));
         let residual = Some(Predicate::Compare { field, op: CompareOp::Eq, literal });
-        Scan { residual, rows: 1, ..Scan::over(spans) }
+        Scan { residual, rows: 1, ..Scan::of_spans(spans) }
     }
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
     fn an_order_by_a_property_is_refused_for_good_only_if_the_indexes_are_known() {
         let refused = |catalog: IndexCatalog| {
             let by = ValueOrder { property: "A".into(), from: None, index: None, range: None };
-            let mut scan = Scan { by: Some(Box::new(by)), ..Scan::over(vec![Span::everything()]) };
+            let mut scan = Scan { by: Some(Box::new(by)), ..Scan::of_spans(vec![Span::everything()]) };
             catalog.apply("account", &TableName::parse("People").unwrap(), &mut scan).unwrap_err().code
         };
         assert_eq!(refused(IndexCatalog::default()), Code::ServerBusy);

@@ -112,7 +112,7 @@ async fn sample(
     account: &str,
     table: &TableName,
 ) -> Result<Vec<crate::protocol::model::Stored>, Failure> {
-    let scan = Scan { rows: SAMPLE, ..Scan::over(vec![Span::everything()]) };
+    let scan = Scan { rows: SAMPLE, ..Scan::of_spans(vec![Span::everything()]) };
     Ok(store.page(table.in_account(account), &scan, Vec::new()).await?.0)
 }
 

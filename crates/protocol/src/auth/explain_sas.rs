@@ -90,7 +90,7 @@ impl SasQuestion {
         if let Some(method) = &self.method {
             let resource = self.resource(&claim)?;
             if let (Some(table), Some(identity)) = (resource.table(), &findings.identity)
-                && !identity.is_of(table)
+                && !identity.is_valid_for_table(table)
             {
                 let reason = "tn names another table than the address";
                 findings.problems.push(Error::from(Code::AuthenticationFailed).with_reason(reason));

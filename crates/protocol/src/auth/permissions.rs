@@ -193,7 +193,7 @@ fn has_all(permissions: &str, needed: &str) -> bool {
 impl Identity {
     /// Returns whether the identity is valid at the address of a table. A SAS for a different table is not
     /// (protocol §10.5).
-    pub fn is_of(&self, table: &str) -> bool {
+    pub fn is_valid_for_table(&self, table: &str) -> bool {
         match self {
             Identity::TableSas { table: own, .. } => own.eq_ignore_ascii_case(table),
             Identity::AccountKey

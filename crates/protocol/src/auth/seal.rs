@@ -65,7 +65,7 @@ impl MasterKey {
 
     /// Decrypts a key that [`MasterKey::seal`] sealed. Returns `None` for a different master key, account or
     /// slot, and for altered data.
-    pub fn open(&self, account: &str, slot: KeySlot, sealed: &[u8]) -> Option<Vec<u8>> {
+    pub fn decrypt(&self, account: &str, slot: KeySlot, sealed: &[u8]) -> Option<Vec<u8>> {
         let (nonce, encrypted) = sealed.strip_prefix(&[FORM])?.split_first_chunk::<NONCE>()?;
         let payload = Payload { msg: encrypted, aad: &bound_to(account, slot) };
         self.0.decrypt(&XNonce::from(*nonce), payload).ok()
@@ -82,10 +82,10 @@ pub struct MasterKeys {
 }
 
 impl MasterKeys {
-    /// Decrypts like [`MasterKey::open`], with either master key.
-    pub fn open(&self, account: &str, slot: KeySlot, sealed: &[u8]) -> Option<Vec<u8>> {
-        let old = || self.old.as_ref()?.open(account, slot, sealed);
-        self.now.open(account, slot, sealed).or_else(old)
+    /// Decrypts like [`MasterKey::decrypt`], with either master key.
+    pub fn decrypt(&self, account: &str, slot: KeySlot, sealed: &[u8]) -> Option<Vec<u8>> {
+        let old = || self.old.as_ref()?.decrypt(account, slot, sealed);
+        self.now.decrypt(account, slot, sealed).or_else(old)
     }
 }
 
@@ -114,34 +114,34 @@ mod tests {
         let sealed = master(7).seal("myaccount", KeySlot::Second, nonce(), &key).unwrap();
         let hex: String = sealed.iter().map(|b| format!("{b:02x}")).collect();
         assert_eq!(hex, VECTOR);
-        assert_eq!(master(7).open("myaccount", KeySlot::Second, &sealed), Some(key));
+        assert_eq!(master(7).decrypt("myaccount", KeySlot::Second, &sealed), Some(key));
     }
 
     #[test]
     fn a_sealed_key_opens_in_its_place_only_and_whole_only() {
         let sealed = master(7).seal("acct", KeySlot::First, nonce(), b"secret").unwrap();
-        assert!(master(7).open("acct", KeySlot::First, &sealed).is_some());
-        assert_eq!(master(8).open("acct", KeySlot::First, &sealed), None);
-        assert_eq!(master(7).open("acct2", KeySlot::First, &sealed), None);
-        assert_eq!(master(7).open("acct", KeySlot::Second, &sealed), None);
+        assert!(master(7).decrypt("acct", KeySlot::First, &sealed).is_some());
+        assert_eq!(master(8).decrypt("acct", KeySlot::First, &sealed), None);
+        assert_eq!(master(7).decrypt("acct2", KeySlot::First, &sealed), None);
+        assert_eq!(master(7).decrypt("acct", KeySlot::Second, &sealed), None);
         for at in 0..sealed.len() {
             let mut altered = sealed.clone();
             altered[at] ^= 1;
-            assert_eq!(master(7).open("acct", KeySlot::First, &altered), None, "byte {at}");
-            assert_eq!(master(7).open("acct", KeySlot::First, &sealed[..at]), None, "{at} bytes");
+            assert_eq!(master(7).decrypt("acct", KeySlot::First, &altered), None, "byte {at}");
+            assert_eq!(master(7).decrypt("acct", KeySlot::First, &sealed[..at]), None, "{at} bytes");
         }
     }
 
     #[test]
     fn of_two_master_keys_either_opens_and_the_new_one_seals() {
         let both = MasterKeys { now: master(8), old: Some(master(7)) };
-        let open = |keys: &MasterKeys, sealed: &[u8]| keys.open("acct", KeySlot::First, sealed);
+        let decrypt = |keys: &MasterKeys, sealed: &[u8]| keys.decrypt("acct", KeySlot::First, sealed);
         let old = master(7).seal("acct", KeySlot::First, nonce(), b"secret").unwrap();
         let new = both.now.seal("acct", KeySlot::First, nonce(), b"secret").unwrap();
-        assert_eq!(master(8).open("acct", KeySlot::First, &new).as_deref(), Some(&b"secret"[..]));
-        assert!(open(&both, &old).is_some() && open(&both, &new).is_some());
+        assert_eq!(master(8).decrypt("acct", KeySlot::First, &new).as_deref(), Some(&b"secret"[..]));
+        assert!(decrypt(&both, &old).is_some() && decrypt(&both, &new).is_some());
         let without = MasterKeys { old: None, ..both };
-        assert!(open(&without, &old).is_none() && open(&without, &new).is_some());
+        assert!(decrypt(&without, &old).is_none() && decrypt(&without, &new).is_some());
     }
 
     #[test]

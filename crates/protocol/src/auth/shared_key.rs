@@ -108,20 +108,21 @@ fn failed(reason: impl Into<Box<str>>) -> Error {
 }
 
 /// Returns the paths that clients may have signed: the path as sent, without the suffix of path-style
-/// secondary addresses, and the path from [`once_named`].
+/// secondary addresses, and the path from [`path_without_account`].
 fn signed_paths<'a>(scheme: Scheme, head: &'a Head, target: &Target) -> impl Iterator<Item = Cow<'a, str>> {
     let primary = (target.secondary && target.path_style).then(|| head.path.replacen("-secondary", "", 1));
-    let once_named = (scheme == Scheme::SharedKey).then(|| once_named(&head.path, target)).flatten();
+    let path_without_account =
+        (scheme == Scheme::SharedKey).then(|| path_without_account(&head.path, target)).flatten();
     std::iter::once(Cow::Borrowed(head.path.as_ref()))
         .chain(primary.map(Cow::Owned))
-        .chain(once_named.map(Cow::Borrowed))
+        .chain(path_without_account.map(Cow::Borrowed))
 }
 
 /// Returns the path after the development account. For this account only, HashiCorp's SDK signs the path
 /// without the account name, so the resource contains the name once instead of twice. Such a signature equals
 /// that of the same resource in host style and of no other resource, unless the rest is itself a path-style
 /// address.
-fn once_named<'a>(path: &'a str, target: &Target) -> Option<&'a str> {
+fn path_without_account<'a>(path: &'a str, target: &Target) -> Option<&'a str> {
     let is_development = target.account == DEVELOPMENT_ACCOUNT && target.path_style && !target.secondary;
     let rest = path.strip_prefix('/').filter(|_| is_development)?.strip_prefix(DEVELOPMENT_ACCOUNT)?;
     let segment = rest.strip_prefix('/').unwrap_or(rest).split('/').next()?;

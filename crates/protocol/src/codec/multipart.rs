@@ -276,10 +276,10 @@ pub struct InnerAnswer {
 pub fn change_sets_response(batch: &str, change_sets: &[(String, &[InnerAnswer])]) -> Vec<u8> {
     const LINES: usize = 64;
     let around = |boundary: &str| 2 * (LINES + batch.len() + boundary.len());
-    let room = change_sets.iter().map(|(boundary, answers)| {
-        answers.iter().fold(around(boundary), |sum, answer| sum + room(answer, boundary))
+    let sizes = change_sets.iter().map(|(boundary, answers)| {
+        answers.iter().fold(around(boundary), |sum, answer| sum + estimated_size(answer, boundary))
     });
-    let mut out = Vec::with_capacity(room.sum());
+    let mut out = Vec::with_capacity(sizes.sum());
     for (boundary, answers) in change_sets {
         let text = format!("--{batch}\r\nContent-Type: multipart/mixed; boundary={boundary}\r\n\r\n");
         out.extend_from_slice(text.as_bytes());
@@ -294,14 +294,14 @@ pub fn change_sets_response(batch: &str, change_sets: &[(String, &[InnerAnswer])
 
 /// Prints a batch response with the response to a single query.
 pub fn query_response(batch: &str, answer: &InnerAnswer) -> Vec<u8> {
-    let mut out = Vec::with_capacity(room(answer, batch) + batch.len() + 8);
+    let mut out = Vec::with_capacity(estimated_size(answer, batch) + batch.len() + 8);
     push_answer(&mut out, batch, answer);
     out.extend_from_slice(format!("--{batch}--\r\n").as_bytes());
     out
 }
 
 /// Returns the maximum size of a printed response, in bytes.
-fn room(answer: &InnerAnswer, boundary: &str) -> usize {
+fn estimated_size(answer: &InnerAnswer, boundary: &str) -> usize {
     const LINES: usize = 160;
     let headers = answer.headers.iter().map(|(name, value)| name.len() + value.len() + 4);
     LINES + boundary.len() + headers.sum::<usize>() + answer.body.len()

@@ -39,7 +39,7 @@ pub struct StoredField<'a> {
 
 /// Prints properties in stored form. Valid property names need no escapes.
 pub fn encode<N: AsRef<str>, V: Value>(properties: &[(N, V)]) -> StoredProperties {
-    let mut out = String::with_capacity(room(properties));
+    let mut out = String::with_capacity(estimated_size(properties));
     out.push('{');
     for (name, value) in properties {
         if out.len() > 1 {
@@ -104,7 +104,7 @@ pub fn lacking_annotations(properties: &StoredProperties) -> Result<Vec<String>>
 }
 
 /// Estimates the size of properties in stored form, in bytes. Many escapes can exceed the estimate.
-fn room<N: AsRef<str>, V: Value>(properties: &[(N, V)]) -> usize {
+fn estimated_size<N: AsRef<str>, V: Value>(properties: &[(N, V)]) -> usize {
     let value = |value: BorrowedValue<'_>| match value {
         BorrowedValue::Text { text, .. } => text.len(),
         BorrowedValue::Other(EdmValue::Binary(b)) => 64 + b.len() / 3 * 4,

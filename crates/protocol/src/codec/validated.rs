@@ -47,18 +47,18 @@ pub struct ValidatedProperties {
 }
 
 impl ValidatedProperties {
-    /// Checks properties and encodes them. `flaw` is the error that the parser deferred; `keys` is the size
+    /// Checks properties and encodes them. `deferred_error` is the error that the parser deferred; `keys` is the size
     /// of the entity's keys.
     ///
     /// # Errors
-    /// In the order of protocol §5.9: those of [`entity::check_names`], the flaw, those of
+    /// In the order of protocol §5.9: those of [`entity::check_names`], the deferred error, those of
     /// [`entity::check_size`], and those of [`entity::check_values`].
     pub fn new<N: AsRef<str>, V: Value>(
         keys: usize,
         properties: &[(N, V)],
-        flaw: Option<Error>,
+        deferred_error: Option<Error>,
     ) -> Result<Self> {
-        let size = check(keys, properties, flaw)?;
+        let size = check(keys, properties, deferred_error)?;
         Ok(Self::of(properties, size))
     }
 
@@ -66,9 +66,9 @@ impl ValidatedProperties {
     pub(crate) fn in_ordinal_order<N: AsRef<str>, V: Value>(
         keys: usize,
         properties: &mut [(N, V)],
-        flaw: Option<Error>,
+        deferred_error: Option<Error>,
     ) -> Result<Self> {
-        let size = check(keys, properties, flaw)?;
+        let size = check(keys, properties, deferred_error)?;
         properties.sort_unstable_by(|(a, _), (b, _)| ordinal(a.as_ref(), b.as_ref()));
         Ok(Self::of(properties, size))
     }
@@ -99,9 +99,13 @@ impl ValidatedProperties {
 }
 
 /// Checks properties and returns their size.
-fn check<N: AsRef<str>, V: Value>(keys: usize, properties: &[(N, V)], flaw: Option<Error>) -> Result<usize> {
+fn check<N: AsRef<str>, V: Value>(
+    keys: usize,
+    properties: &[(N, V)],
+    deferred_error: Option<Error>,
+) -> Result<usize> {
     entity::check_names(properties)?;
-    flaw.map_or(Ok(()), Err)?;
+    deferred_error.map_or(Ok(()), Err)?;
     let size = entity::counted(properties);
     entity::check_size(keys, size)?;
     entity::check_values(properties)?;
@@ -126,13 +130,13 @@ mod tests {
 
     #[test]
     fn faults_come_in_their_order() {
-        let flaw = || Some(Error::from(Code::BodyNotUnderstood));
+        let deferred_error = || Some(Error::from(Code::BodyNotUnderstood));
         let long = "x".repeat(MAX_STRING + 1);
-        let code = |keys, name: &str, flaw| {
-            ValidatedProperties::new(keys, &[(name, Given::Plain(&long))], flaw).map_err(|e| e.code)
+        let code = |keys, name: &str, deferred_error| {
+            ValidatedProperties::new(keys, &[(name, Given::Plain(&long))], deferred_error).map_err(|e| e.code)
         };
-        assert_eq!(code(MAX_ENTITY, "bad name", flaw()), Err(Code::PropertyNameInvalid));
-        assert_eq!(code(MAX_ENTITY, "P", flaw()), Err(Code::BodyNotUnderstood));
+        assert_eq!(code(MAX_ENTITY, "bad name", deferred_error()), Err(Code::PropertyNameInvalid));
+        assert_eq!(code(MAX_ENTITY, "P", deferred_error()), Err(Code::BodyNotUnderstood));
         assert_eq!(code(MAX_ENTITY, "P", None), Err(Code::EntityTooLarge));
         assert_eq!(code(0, "P", None), Err(Code::PropertyValueTooLarge));
     }

@@ -51,7 +51,7 @@ fn by_keys(options: &QueryOptions, predicate: Option<Predicate>, order_by: Optio
         let from = page::read_entity_tokens(order, partition, row)?;
         spans = order.rest_of(spans, &from);
     }
-    Ok(Scan { order, residual, ..Scan::over(spans) })
+    Ok(Scan { order, residual, ..Scan::of_spans(spans) })
 }
 
 /// Plans a page in the order of a property. Key ranges do not bound such a page, so the filter stays whole.
@@ -66,7 +66,7 @@ fn by_property(
     if let Some((partition, row)) = continuation(options) {
         by.from = Some(page::read_index_tokens(order, partition, row)?);
     }
-    Ok(Scan { order, by: Some(Box::new(by)), residual: predicate, ..Scan::over(spans) })
+    Ok(Scan { order, by: Some(Box::new(by)), residual: predicate, ..Scan::of_spans(spans) })
 }
 
 /// Returns the continuation of a page: a value for the PartitionKey, which is empty only together with a

@@ -46,7 +46,7 @@ impl Scan {
     }
 
     /// Returns a scan of whole entities in these ascending ranges, with the maximum limits.
-    pub fn over(spans: Vec<Span>) -> Self {
+    pub fn of_spans(spans: Vec<Span>) -> Self {
         Self {
             spans,
             order: PageOrder::Ascending,

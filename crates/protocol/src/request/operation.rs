@@ -325,10 +325,12 @@ fn entity(context: &Context<'_>, key: Option<&Key>) -> Result<ValidatedEntity> {
         return Err(Code::InvalidInput.into());
     }
     let properties = match key {
-        None => ValidatedProperties::new(body.counted_keys(), &body.properties, body.flaw),
-        Some(key) => {
-            ValidatedProperties::in_ordinal_order(key.counted_size(), &mut body.properties, body.flaw)
-        }
+        None => ValidatedProperties::new(body.counted_keys(), &body.properties, body.deferred_error),
+        Some(key) => ValidatedProperties::in_ordinal_order(
+            key.counted_size(),
+            &mut body.properties,
+            body.deferred_error,
+        ),
     };
     Ok(ValidatedEntity { partition: body.partition, row: body.row, properties })
 }

@@ -75,8 +75,8 @@ impl<'a> Options<'a> {
     /// # Errors
     /// Those of [`Options::parse`].
     pub fn parse_with(query: &'a str, has_order: bool) -> Result<Self> {
-        let (options, flaw) = Self::read(query);
-        flaw.map_or(Ok(()), Err)?;
+        let (options, deferred_error) = Self::read(query);
+        deferred_error.map_or(Ok(()), Err)?;
         options.check(has_order)?;
         Ok(options)
     }
@@ -85,19 +85,19 @@ impl<'a> Options<'a> {
     /// response do not depend on the others.
     pub fn read(query: &'a str) -> (Self, Option<Error>) {
         let mut options = Self::default();
-        let mut flaw = None;
+        let mut deferred_error = None;
         for parameter in query.split('&').filter(|p| !p.is_empty()) {
             if options.pairs.len() == MAX_PARAMETERS {
-                flaw.get_or_insert(Code::InvalidInput.into());
+                deferred_error.get_or_insert(Code::InvalidInput.into());
                 break;
             }
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             match decode(name).and_then(|name| Ok((name, decode(value)?))) {
                 Ok(pair) => options.pairs.push(pair),
-                Err(error) => drop(flaw.get_or_insert(error)),
+                Err(error) => drop(deferred_error.get_or_insert(error)),
             }
         }
-        (options, flaw)
+        (options, deferred_error)
     }
 
     /// Refuses unknown and unsupported parameters. An order is supported if `has_order` is set.

@@ -50,7 +50,8 @@ impl Row {
         let modified = body.timestamp.map(timestamp).transpose()?;
         let key = Key { partition, row };
         let given = &body.properties;
-        let properties = checked(&key, given, body.flaw).map_err(|error| reason(json, given, &error))?;
+        let properties =
+            checked(&key, given, body.deferred_error).map_err(|error| reason(json, given, &error))?;
         Ok(Self { key, modified, tag: None, properties })
     }
 
@@ -188,7 +189,7 @@ impl Row {
 fn checked(
     key: &Key,
     properties: &GivenProperties<'_>,
-    flaw: Option<Error>,
+    deferred_error: Option<Error>,
 ) -> crate::protocol::error::Result<StoredProperties> {
     for (part, value) in [(KeyPart::PartitionKey, &key.partition), (KeyPart::RowKey, &key.row)] {
         let named = |error: Error| match error.code {
@@ -197,7 +198,8 @@ fn checked(
         };
         check_body_key(part, value).map_err(named)?;
     }
-    ValidatedProperties::new(key.counted_size(), properties, flaw).map(ValidatedProperties::into_stored)
+    ValidatedProperties::new(key.counted_size(), properties, deferred_error)
+        .map(ValidatedProperties::into_stored)
 }
 
 /// Returns why an entity is refused, with the name of the member that is at fault, if one is.

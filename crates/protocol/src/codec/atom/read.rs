@@ -134,7 +134,7 @@ mod tests {
     }
     fn read(properties: &str) -> Result<EntityBody<'static>, Code> {
         let read = entity(entry(properties).as_bytes()).map_err(|e| e.code)?;
-        read.flaw.as_ref().map_or(Ok(()), |flaw| Err(flaw.code))?;
+        read.deferred_error.as_ref().map_or(Ok(()), |deferred_error| Err(deferred_error.code))?;
         Ok(read)
     }
 

@@ -25,7 +25,7 @@ pub struct EntityBody<'a> {
     pub properties: GivenProperties<'a>,
     /// The error of the first value that does not fit its type. Errors in keys and in the number and names of
     /// properties take precedence (protocol §5.9), so the property is listed with the value `false`.
-    pub flaw: Option<Error>,
+    pub deferred_error: Option<Error>,
 }
 
 impl<'a> EntityBody<'a> {
@@ -34,8 +34,8 @@ impl<'a> EntityBody<'a> {
         match value {
             Ok(None) => {}
             Ok(Some(value)) => self.properties.push((name, value)),
-            Err(flaw) => {
-                self.flaw.get_or_insert(flaw);
+            Err(deferred_error) => {
+                self.deferred_error.get_or_insert(deferred_error);
                 self.properties.push((name, Given::Read(EdmValue::Boolean(false))));
             }
         }
@@ -70,7 +70,7 @@ impl<'a> EntityBody<'a> {
 /// # Errors
 /// [`Code::BodyNotUnderstood`] for anything but a JSON object of scalars, and for two annotations of one
 /// property; [`Code::DuplicatePropertiesSpecified`] or [`Code::DuplicateKeyPropertySpecified`];
-/// [`Code::InvalidInput`] for keys that are objects or lists. As a flaw, [`Code::BodyNotUnderstood`] for
+/// [`Code::InvalidInput`] for keys that are objects or lists. As a deferred error, [`Code::BodyNotUnderstood`] for
 /// unknown types and values that do not fit their type, [`Code::OutOfRangeInput`] for dates before 1601.
 pub fn entity(body: &[u8]) -> Result<EntityBody<'_>> {
     let mut members = Members::parse(body)?;
@@ -253,7 +253,7 @@ impl Members<'_> {
 }
 
 /// Up to this number, members are compared pairwise instead of sorted.
-const FEW: usize = 16;
+const MAX_LINEAR_SEARCH: usize = 16;
 
 impl<'a> Members<'a> {
     fn with_room_for(values: usize) -> Self {
@@ -288,7 +288,7 @@ impl<'a> Members<'a> {
         if let Some(name) = members.given_twice() {
             return Err(given_twice(name).into());
         }
-        if members.types.len() > FEW {
+        if members.types.len() > MAX_LINEAR_SEARCH {
             members.types.sort_by(|a, b| a.0.cmp(&b.0));
         }
         if members.is_annotated_twice() { Err(Code::BodyNotUnderstood.into()) } else { Ok(members) }
@@ -297,7 +297,7 @@ impl<'a> Members<'a> {
     /// Returns whether a property has two annotations, which could contradict each other.
     fn is_annotated_twice(&self) -> bool {
         let types = &self.types;
-        if types.len() > FEW {
+        if types.len() > MAX_LINEAR_SEARCH {
             return types.windows(2).any(|pair| pair[0].0 == pair[1].0);
         }
         (1..types.len()).any(|at| types[..at].iter().any(|(name, _)| *name == types[at].0))
@@ -306,7 +306,7 @@ impl<'a> Members<'a> {
     /// Returns the smallest duplicate name.
     fn given_twice(&self) -> Option<&str> {
         let has_twin = |at: usize| self.values[..at].iter().any(|(name, _)| *name == self.values[at].0);
-        if self.values.len() <= FEW && !(1..self.values.len()).any(has_twin) {
+        if self.values.len() <= MAX_LINEAR_SEARCH && !(1..self.values.len()).any(has_twin) {
             return None;
         }
         let mut names: Vec<&str> = self.values.iter().map(|(name, _)| name.as_ref()).collect();
@@ -325,7 +325,7 @@ impl<'a> Members<'a> {
 
     /// Returns the text of a property's annotation.
     fn annotated(&self, name: &str) -> Option<&'a str> {
-        if self.types.len() <= FEW {
+        if self.types.len() <= MAX_LINEAR_SEARCH {
             return self.types.iter().find(|(of, _)| of == name).map(|(_, raw)| *raw);
         }
         let found = self.types.binary_search_by(|(of, _)| of.as_ref().cmp(name)).ok()?;
@@ -371,7 +371,9 @@ mod tests {
         entity(body.as_bytes()).unwrap_or_else(|e| panic!("{body}: {e}")).into_properties()
     }
     fn refused(body: &str) -> Code {
-        entity(body.as_bytes()).map_or_else(|error| error, |body| body.flaw.expect("a flaw")).code
+        entity(body.as_bytes())
+            .map_or_else(|error| error, |body| body.deferred_error.expect("a deferred error"))
+            .code
     }
     fn one(json: &str) -> EdmValue {
         properties(&format!("{{{json}}}")).remove(0).1
@@ -464,7 +466,7 @@ mod tests {
     #[test]
     fn early_dates_are_out_of_range_by_name() {
         let body = r#"{"Born":"0001-01-01T00:00:00Z","Born@odata.type":"Edm.DateTime"}"#;
-        let error = entity(body.as_bytes()).unwrap().flaw.unwrap();
+        let error = entity(body.as_bytes()).unwrap().deferred_error.unwrap();
         assert_eq!(error.code, Code::OutOfRangeInput);
         assert_eq!(error.text(), "The 'Born' parameter of value '01/01/0001 00:00:00' is out of range.");
     }

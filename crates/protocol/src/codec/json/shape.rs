@@ -16,9 +16,9 @@ use crate::model::EdmType;
 use crate::model::entity::PropertyOrder;
 
 /// Maximum number of shapes to remember.
-const MOST: usize = 4;
+const MAX_SHAPES: usize = 4;
 /// Shapes are given up for the page once the unknown ones outnumber the known ones by more than this number.
-const MISSES: usize = 16;
+const MAX_MISSES: usize = 16;
 
 /// Prints the custom properties of a series of entities.
 pub(crate) struct Shapes {
@@ -33,7 +33,7 @@ pub(crate) struct Shapes {
 impl Shapes {
     /// Returns a printer that knows no shape yet.
     pub(crate) const fn new(annotations: Annotations) -> Self {
-        Self { annotations, most: MOST, known: Vec::new(), hits: 0, misses: 0 }
+        Self { annotations, most: MAX_SHAPES, known: Vec::new(), hits: 0, misses: 0 }
     }
 
     /// Returns a printer for a single entity.
@@ -43,7 +43,7 @@ impl Shapes {
 
     /// Prints the properties of one entity, each followed by a comma. `order` is the same for all entities.
     pub(crate) fn push(&mut self, out: &mut String, properties: &str, order: PropertyOrder) -> Result<()> {
-        let worthwhile = self.misses <= self.hits + MISSES;
+        let worthwhile = self.misses <= self.hits + MAX_MISSES;
         if worthwhile && self.push_as_known(out, properties) {
             return Ok(());
         }
@@ -230,7 +230,7 @@ mod tests {
         let mut shapes = Shapes::new(Annotations::Needed);
         let mut push = |text: &str| shapes.push(&mut String::new(), text, PropertyOrder::AsStored).unwrap();
         (0..100).for_each(|n| push(&format!(r#"{{"A{n}":1}}"#)));
-        assert_eq!((shapes.known.len(), shapes.hits, shapes.misses), (MOST, 0, MISSES + 1));
+        assert_eq!((shapes.known.len(), shapes.hits, shapes.misses), (MAX_SHAPES, 0, MAX_MISSES + 1));
     }
 
     #[test]

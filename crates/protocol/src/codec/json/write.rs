@@ -81,7 +81,7 @@ impl Select {
 /// # Errors
 /// Only for a row that is not in stored form.
 pub fn entity_document(context: &MetadataContext<'_>, entity: &Stored) -> Result<String> {
-    let mut out = String::with_capacity(256 + room(context, entity));
+    let mut out = String::with_capacity(256 + estimated_size(context, entity));
     out.push('{');
     if context.metadata != Metadata::None {
         push_context_url(&mut out, context, "/@Element");
@@ -140,7 +140,7 @@ pub(crate) fn push_feed_entity(
 }
 
 /// Estimates the size of a printed entity in bytes. Many escapes can exceed the estimate.
-fn room(context: &MetadataContext<'_>, entity: &Stored) -> usize {
+fn estimated_size(context: &MetadataContext<'_>, entity: &Stored) -> usize {
     let addresses = match context.metadata {
         Metadata::Full => {
             128 + context.account.len()

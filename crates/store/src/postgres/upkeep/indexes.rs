@@ -36,7 +36,7 @@ const REMOVAL_LIMIT: Duration = Duration::from_secs(10);
 /// How long a session waits for others before the log names them, and for how long it does not repeat it.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How many times in a row the database may say nothing of a session, or that it has none, before its work is given up.
-const MISSES: u32 = 3;
+const MAX_MISSES: u32 = 3;
 const REPEAT: Duration = Duration::from_secs(300);
 
 /// A session as logs name it.
@@ -254,7 +254,7 @@ impl PgStore {
         let mut work = std::pin::pin!(work);
         let mut logged: Option<Instant> = None;
         let mut misses = 0;
-        while misses < MISSES {
+        while misses < MAX_MISSES {
             if let Ok(done) = timeout(PATIENCE, work.as_mut()).await {
                 return done;
             }

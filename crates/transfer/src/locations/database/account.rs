@@ -167,7 +167,7 @@ impl LocalDatabase {
 
     pub(super) fn scan(&self, range: &RowRange, rows: usize, keys_only: bool) -> Scan {
         let projection = if keys_only { Projection::SystemOnly } else { Projection::Full };
-        Scan { rows, bytes: BYTES, time: TIME, projection, ..Scan::over(vec![range.span()]) }
+        Scan { rows, bytes: BYTES, time: TIME, projection, ..Scan::of_spans(vec![range.span()]) }
     }
 
     /// The page of what the filter selects, by the indexes of the table.

@@ -40,8 +40,8 @@ struct LineKey {
 /// The keys of a page.
 pub(super) struct PageKeys {
     entities: u64,
-    least: Key,
-    greatest: Key,
+    min_key: Key,
+    max_key: Key,
     /// The key of the last line.
     end: Key,
 }
@@ -56,16 +56,16 @@ impl PageKeys {
     }
 
     fn new(key: Key) -> Self {
-        Self { entities: 1, least: key.clone(), greatest: key.clone(), end: key }
+        Self { entities: 1, min_key: key.clone(), max_key: key.clone(), end: key }
     }
 
     /// A source may sort keys in another way than we do.
     fn add(&mut self, key: Key) {
         self.entities += 1;
-        if key < self.least {
-            self.least = key.clone();
-        } else if key > self.greatest {
-            self.greatest = key.clone();
+        if key < self.min_key {
+            self.min_key = key.clone();
+        } else if key > self.max_key {
+            self.max_key = key.clone();
         }
         self.end = key;
     }
@@ -149,11 +149,11 @@ impl OpenPart {
 
     fn count(&mut self, keys: &PageKeys) {
         self.entities += keys.entities;
-        if self.first.as_ref().is_none_or(|first| keys.least < *first) {
-            self.first = Some(keys.least.clone());
+        if self.first.as_ref().is_none_or(|first| keys.min_key < *first) {
+            self.first = Some(keys.min_key.clone());
         }
-        if self.last.as_ref().is_none_or(|last| keys.greatest > *last) {
-            self.last = Some(keys.greatest.clone());
+        if self.last.as_ref().is_none_or(|last| keys.max_key > *last) {
+            self.last = Some(keys.max_key.clone());
         }
     }
 

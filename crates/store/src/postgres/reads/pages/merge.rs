@@ -223,7 +223,7 @@ mod tests {
         let unread = vec![Span { lower: key.clone(), upper: None }];
         let bucket = |rows: Vec<Stored>, rest| BucketRows { bucket: 0, rows: rows.into(), rest, asked: 0 };
         let mut buckets = [bucket(vec![row], Vec::new()), bucket(Vec::new(), unread)];
-        let (scan, mut into): (_, Vec<Stored>) = (Scan::over(Vec::new()), Vec::new());
+        let (scan, mut into): (_, Vec<Stored>) = (Scan::of_spans(Vec::new()), Vec::new());
         let last = hand_out(&mut buckets, &mut StreamedPage::new(&scan, &mut into)).expect("a row");
         assert_eq!(last, key);
         skip_to(&order.after(last), &mut buckets, order);

@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_page_ends_before_the_row_that_exceeds_its_rows_or_its_bytes() {
-        let everything = Scan::over(vec![Span::everything()]);
+        let everything = Scan::of_spans(vec![Span::everything()]);
         // The second row is larger than a page.
         let rows = [row(0, 10), row(1, 5000), row(2, 100), row(3, 100), row(4, 100)];
         let by_bytes = Scan { bytes: 300, ..everything.clone() };

@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn buckets_share_what_a_page_has() {
         let mut into: Vec<crate::protocol::model::Stored> = Vec::new();
-        let scan = Scan { bytes: 4096, time: Duration::from_secs(3600), ..Scan::over(Vec::new()) };
+        let scan = Scan { bytes: 4096, time: Duration::from_secs(3600), ..Scan::of_spans(Vec::new()) };
         let page = StreamedPage::new(&scan, &mut into);
         for buckets in [0_usize, 1, 3, 4, 5, 25, 64] {
             let turns = u32::try_from(buckets.div_ceil(AT_ONCE)).expect("a small number");
