@@ -44,8 +44,7 @@ impl Answer {
     /// Returns a table-layer response without a body.
     pub(crate) fn empty(status: u16) -> Self {
         let mut answer = Self { headers: Vec::with_capacity(8), ..Self::bare(status) };
-        answer.push_pair(NO_CACHE);
-        answer.push_pair(NOSNIFF);
+        answer.headers.extend([NO_CACHE, NOSNIFF].map(|(name, value)| (name, value.into())));
         answer
     }
 
@@ -57,11 +56,6 @@ impl Answer {
     /// Returns a response of an XML operation, without the headers of the table layer.
     pub(crate) fn bare(status: u16) -> Self {
         Self { status, reason: None, headers: Vec::new(), body: Vec::new(), refusal: None }
-    }
-
-    /// Returns a response that ends the connection without sending anything.
-    pub(crate) fn none() -> Self {
-        Self::bare(NO_ANSWER)
     }
 
     /// Returns a document of an XML operation.
@@ -94,10 +88,6 @@ impl Answer {
     pub(crate) fn with_body(mut self, body: Vec<u8>) -> Self {
         self.body = body;
         self
-    }
-
-    fn push_pair(&mut self, (name, value): (&'static str, &'static str)) {
-        self.headers.push((name, value.into()));
     }
 
     /// Returns a table-layer error. Errors raised before an operation starts have neither Cache-Control nor

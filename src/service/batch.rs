@@ -7,9 +7,8 @@ use std::time::Duration;
 use futures_util::future::join;
 use uuid::Uuid;
 
+use super::access::{authorize, authorize_change_set};
 use super::answer::{Answer, CONTENT_TYPE};
-use super::authorize::{authorize, authorize_change_set};
-use super::explain_error::explain_error;
 use super::fault_rules::{FaultRules, FaultSubject, Injection};
 use super::operations::{Printer, print_write, run};
 use super::telemetry::Observed;
@@ -210,7 +209,7 @@ impl Run<'_> {
         match &failed.printing {
             Some(printing) => self.refusal(&failed.error, printing),
             None => {
-                explain_error(&failed.error, &self.error_context, self.observed);
+                self.observed.explain_error(&failed.error);
                 let style = format::atom(self.version).unwrap_or(Style::Modern);
                 Answer::unreadable_part(&failed.error, style, &self.error_context)
             }
@@ -223,7 +222,7 @@ impl Run<'_> {
     }
 
     fn refusal(&self, error: &Error, printing: &Printing) -> InnerAnswer {
-        explain_error(error, &self.error_context, self.observed);
+        self.observed.explain_error(error);
         let representation = printing.format.for_errors();
         let version = match representation {
             Representation::Atom(style) => style.data_service_version(),

@@ -1,11 +1,12 @@
-//! The body of a request, independent of the transport.
+//! The bodies of requests, independent of the transport, and the limits that one process sets for its clients.
 
 use std::future::{Future, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
 
-use super::client_limits::{BodyMemory, Share};
 use crate::error::{Code, Result};
 use crate::protocol::request::Head;
 
@@ -52,5 +53,83 @@ impl ReceiveBody for Bytes {
             ..=MAX_BODY => Ok(Body::new(std::mem::take(self), memory.share())),
             _ => Err(Code::RequestBodyTooLarge.into()),
         })
+    }
+}
+
+/// Timeouts for clients, and the memory for bodies.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Timeout for the head of a request.
+    pub head: Duration,
+    /// Timeout for receiving the body of a request, and for the client to read the next bytes of a response.
+    pub body: Duration,
+    /// Maximum total bytes of the bodies in memory.
+    pub body_memory: usize,
+}
+
+/// Timeout for a body to get memory, after which the server responds that it is busy.
+const MEMORY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Unit in which memory is counted, in bytes.
+const PIECE: usize = 1024;
+
+/// The memory that bodies share, beyond the free allowance of each body.
+pub(crate) struct BodyMemory {
+    pieces: Semaphore,
+}
+
+impl BodyMemory {
+    /// Returns memory of this size in bytes, rounded down.
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self { pieces: Semaphore::new((bytes / PIECE).min(Semaphore::MAX_PERMITS)) }
+    }
+
+    /// Returns an empty share for one body.
+    pub(crate) const fn share(&self) -> Share<'_> {
+        Share { memory: self, held: None, bytes: 0 }
+    }
+}
+
+/// The memory of one body, which is released when the share is dropped.
+pub(crate) struct Share<'a> {
+    memory: &'a BodyMemory,
+    held: Option<SemaphorePermit<'a>>,
+    bytes: usize,
+}
+
+impl Share<'_> {
+    /// Grows this share to at least this size in bytes.
+    ///
+    /// # Errors
+    /// [`Code::ServerBusy`] if not enough memory becomes free in time.
+    pub(crate) async fn grow_to(&mut self, bytes: usize) -> Result<()> {
+        let more = bytes.saturating_sub(self.bytes).div_ceil(PIECE);
+        let Ok(pieces @ 1..) = u32::try_from(more) else { return Ok(()) };
+        let waiting = timeout(MEMORY_TIMEOUT, self.memory.pieces.acquire_many(pieces)).await;
+        let Ok(Ok(permit)) = waiting else { return Err(Code::ServerBusy.into()) };
+        match &mut self.held {
+            Some(held) => held.merge(permit),
+            None => self.held = Some(permit),
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_share_waits_then_gives_up_and_gives_back() {
+        let memory = BodyMemory::new(10 * PIECE);
+        let (mut one, mut other) = (memory.share(), memory.share());
+        one.grow_to(8 * PIECE).await.unwrap();
+        one.grow_to(PIECE).await.unwrap();
+        assert_eq!(other.grow_to(3 * PIECE).await, Err(Code::ServerBusy.into()));
+        other.grow_to(2 * PIECE).await.unwrap();
+        drop(one);
+        other.grow_to(10 * PIECE).await.unwrap();
+        drop(other);
+        assert_eq!(memory.pieces.available_permits(), 10);
     }
 }

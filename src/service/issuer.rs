@@ -1,9 +1,10 @@
 //! The signing keys of the token issuer, fetched on demand and cached (protocol §10.7).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jsonwebtoken::jwk::JwkSet;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -57,46 +58,46 @@ struct Fetched {
 }
 
 /// How to get the keys.
-enum Look {
+enum KeySource {
     /// Use these keys, if there are any.
     Known(Option<Arc<JwkSet>>),
     /// Wait for the fetch in flight.
     Wait,
     /// Fetch, and wait for it.
-    Ask,
+    Fetch,
     /// Fetch in the background, but use these keys at once.
-    AskAside(Arc<JwkSet>),
+    FetchAside(Arc<JwkSet>),
 }
 
 impl Keys {
     /// Decides how to get the keys, of which `key` is needed. The keys are fetched again if they are stale or
     /// lack `key`, which may be new.
-    fn look(&self, key: &str, now: Instant) -> Look {
-        let mut fetched = self.fetched();
+    fn choose(&self, key: &str, now: Instant) -> KeySource {
+        let mut fetched = self.fetched.lock();
         let within = |at: Option<Instant>, limit| at.is_some_and(|at| now.duration_since(at) < limit);
         let is_known = fetched.keys.as_ref().is_some_and(|keys| keys.find(key).is_some());
         if is_known && within(fetched.answered, FRESH) {
-            return Look::Known(fetched.keys.clone());
+            return KeySource::Known(fetched.keys.clone());
         }
         let old = fetched.usable(now).filter(|_| is_known && fetched.is_silent);
         if fetched.is_asked && within(fetched.asked, LOOKUP_TIMEOUT) {
-            return old.map_or(Look::Wait, |keys| Look::Known(Some(keys)));
+            return old.map_or(KeySource::Wait, |keys| KeySource::Known(Some(keys)));
         }
         if within(fetched.asked, PAUSE) {
-            return Look::Known(fetched.usable(now));
+            return KeySource::Known(fetched.usable(now));
         }
         fetched.asked = Some(now);
         fetched.is_asked = true;
-        old.map_or(Look::Ask, Look::AskAside)
+        old.map_or(KeySource::Fetch, KeySource::FetchAside)
     }
 
     fn usable(&self) -> Option<Arc<JwkSet>> {
-        self.fetched().usable(Instant::now())
+        self.fetched.lock().usable(Instant::now())
     }
 
     /// Records the result of a fetch.
-    fn note(&self, keys: Option<JwkSet>) {
-        let mut fetched = self.fetched();
+    fn record(&self, keys: Option<JwkSet>) {
+        let mut fetched = self.fetched.lock();
         fetched.is_asked = false;
         fetched.is_silent = keys.is_none();
         if let Some(keys) = keys {
@@ -105,10 +106,6 @@ impl Keys {
         }
         drop(fetched);
         self.fetch_ended.notify_waiters();
-    }
-
-    fn fetched(&self) -> MutexGuard<'_, Fetched> {
-        self.fetched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -165,12 +162,12 @@ impl Issuer {
     async fn keys(&self, key: &str) -> Option<Arc<JwkSet>> {
         // Subscribe before deciding, so that the end of a fetch is not missed.
         let ended = self.keys.fetch_ended.notified();
-        match self.keys.look(key, Instant::now()) {
-            Look::Known(keys) => return keys,
-            Look::Wait => {}
-            Look::Ask => self.ask(),
-            Look::AskAside(keys) => {
-                self.ask();
+        match self.keys.choose(key, Instant::now()) {
+            KeySource::Known(keys) => return keys,
+            KeySource::Wait => {}
+            KeySource::Fetch => self.fetch_keys(),
+            KeySource::FetchAside(keys) => {
+                self.fetch_keys();
                 return Some(keys);
             }
         }
@@ -179,12 +176,12 @@ impl Issuer {
     }
 
     /// Fetches in the background, even if no request waits any more.
-    fn ask(&self) {
+    fn fetch_keys(&self) {
         let (agent, issuer, keys) = (self.agent.clone(), self.trust.issuer.clone(), Arc::clone(&self.keys));
         tokio::task::spawn_blocking(move || {
             let fetched = fetch(&agent, &issuer)
                 .inspect_err(|error| tracing::warn!(error, "the token issuer's keys cannot be fetched"));
-            keys.note(fetched.ok());
+            keys.record(fetched.ok());
         });
     }
 }
@@ -224,27 +221,32 @@ mod tests {
     fn a_stranger_s_key_keeps_no_token_waiting_whose_key_is_known() {
         let keys = Keys::default();
         let now = Instant::now();
-        assert!(matches!(keys.look("a", now), Look::Ask));
-        assert!(matches!(keys.look("a", now), Look::Wait));
-        keys.note(Some(set("a")));
-        assert!(matches!(keys.look("b", now), Look::Known(Some(_))), "asked a moment ago");
+        assert!(matches!(keys.choose("a", now), KeySource::Fetch));
+        assert!(matches!(keys.choose("a", now), KeySource::Wait));
+        keys.record(Some(set("a")));
+        assert!(matches!(keys.choose("b", now), KeySource::Known(Some(_))), "asked a moment ago");
         let later = now + PAUSE;
-        assert!(matches!(keys.look("b", later), Look::Ask));
-        assert!(matches!(keys.look("a", later), Look::Known(Some(_))));
-        assert!(matches!(keys.look("b", later), Look::Wait));
-        assert!(matches!(keys.look("b", later + LOOKUP_TIMEOUT), Look::Ask), "nothing was heard of it");
+        assert!(matches!(keys.choose("b", later), KeySource::Fetch));
+        assert!(matches!(keys.choose("a", later), KeySource::Known(Some(_))));
+        assert!(matches!(keys.choose("b", later), KeySource::Wait));
+        assert!(
+            matches!(keys.choose("b", later + LOOKUP_TIMEOUT), KeySource::Fetch),
+            "nothing was heard of it"
+        );
     }
 
     #[test]
     fn old_keys_hold_while_the_issuer_is_silent_but_not_for_ever() {
         let keys = Keys::default();
         let now = Instant::now();
-        assert!(matches!(keys.look("a", now), Look::Ask));
-        keys.note(Some(set("a")));
+        assert!(matches!(keys.choose("a", now), KeySource::Fetch));
+        keys.record(Some(set("a")));
         for (age, holds) in [(FRESH, true), (MAX_AGE, false)] {
-            assert!(matches!(keys.look("a", now + age), Look::Ask), "{age:?}");
-            keys.note(None);
-            assert!(matches!(keys.look("a", now + age), Look::Known(found) if found.is_some() == holds));
+            assert!(matches!(keys.choose("a", now + age), KeySource::Fetch), "{age:?}");
+            keys.record(None);
+            assert!(
+                matches!(keys.choose("a", now + age), KeySource::Known(found) if found.is_some() == holds)
+            );
         }
     }
 
@@ -252,22 +254,22 @@ mod tests {
     fn a_silent_issuer_keeps_tokens_with_known_keys_waiting_once() {
         let keys = Keys::default();
         let now = Instant::now();
-        assert!(matches!(keys.look("a", now), Look::Ask));
-        keys.note(Some(set("a")));
+        assert!(matches!(keys.choose("a", now), KeySource::Fetch));
+        keys.record(Some(set("a")));
         let mut now = now + FRESH;
-        assert!(matches!(keys.look("a", now), Look::Ask), "a key may have been withdrawn");
-        assert!(matches!(keys.look("a", now), Look::Wait));
-        keys.note(None);
+        assert!(matches!(keys.choose("a", now), KeySource::Fetch), "a key may have been withdrawn");
+        assert!(matches!(keys.choose("a", now), KeySource::Wait));
+        keys.record(None);
         for _ in 0..3 {
             now += PAUSE;
-            assert!(matches!(keys.look("a", now), Look::AskAside(_)));
-            assert!(matches!(keys.look("a", now), Look::Known(Some(_))));
-            assert!(matches!(keys.look("b", now), Look::Wait), "the key may be new");
-            keys.note(None);
+            assert!(matches!(keys.choose("a", now), KeySource::FetchAside(_)));
+            assert!(matches!(keys.choose("a", now), KeySource::Known(Some(_))));
+            assert!(matches!(keys.choose("b", now), KeySource::Wait), "the key may be new");
+            keys.record(None);
         }
         now += PAUSE;
-        assert!(matches!(keys.look("a", now), Look::AskAside(_)));
-        keys.note(Some(set("a")));
-        assert!(matches!(keys.look("a", now + FRESH), Look::Ask));
+        assert!(matches!(keys.choose("a", now), KeySource::FetchAside(_)));
+        keys.record(Some(set("a")));
+        assert!(matches!(keys.choose("a", now + FRESH), KeySource::Fetch));
     }
 }

@@ -1,22 +1,18 @@
 //! The Table service without a transport: it turns the head and body of a request into a response. `http`
 //! serves it over connections. Code in the same process calls it directly, with the same checks.
 
+mod access;
 mod answer;
-mod authenticate;
-mod authorize;
 mod batch;
 mod body;
-mod client_limits;
 pub(crate) mod clock;
 mod cors;
-mod explain_error;
 mod explain_query;
 mod fault_rules;
 mod issuer;
 mod operations;
 mod pipeline;
 mod recent;
-mod reset;
 mod telemetry;
 mod throttle;
 
@@ -24,33 +20,34 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use access::stored_policies;
 pub(crate) use answer::{Answer, NO_ANSWER, XML};
-pub(crate) use authenticate::stored_policies;
-pub(crate) use body::{Body, MAX_BODY, ReceiveBody};
-pub(crate) use client_limits::{BodyMemory, Limits, Share};
+pub(crate) use body::{Body, BodyMemory, Limits, MAX_BODY, ReceiveBody, Share};
 pub(crate) use clock::VersionClock;
 pub(crate) use cors::{CorsHeaders, actual as cors_headers};
-pub(crate) use explain_error::EXPLANATIONS;
 pub(crate) use explain_query::{ExplainRequest, ExplainedQuery, NamedIndex, explain_query};
 #[cfg_attr(
     not(feature = "testing"),
     expect(unreachable_pub, reason = "only rowhouse::testing exports it")
 )]
 pub use fault_rules::FaultRule;
-#[cfg(feature = "testing")]
-pub(crate) use fault_rules::Moment;
 pub(crate) use fault_rules::{FaultRuleCount, FaultRules};
 pub(crate) use issuer::Issuer;
 pub(crate) use pipeline::MAX_OPERATION_TIME;
 pub(crate) use recent::{KEPT, RecentRequest, RecentRequests};
-pub(crate) use telemetry::Observed;
+pub(crate) use telemetry::{EXPLANATIONS, Observed};
 pub(crate) use throttle::Throttle;
 
+use uuid::Uuid;
+
+use crate::error::Result;
 use crate::observe::trace::Tracer;
 use crate::operator::accounts::Follower;
 use crate::protocol::codec::properties::CorsRule;
+use crate::protocol::model::Ticks;
 use crate::protocol::request::Target;
-use crate::store::Store;
+use crate::protocol::request::head::ApiVersion;
+use crate::store::{Store, StoreSnapshot};
 
 /// The state for answering requests, shared by all threads.
 pub(crate) struct Service {
@@ -90,6 +87,8 @@ pub(crate) struct Served {
     /// The CORS rules of the account, if they may apply to the response.
     pub cors_rules: Arc<[CorsRule]>,
     pub request_id: String,
+    /// The version of the request, if it is valid.
+    pub version: Option<ApiVersion>,
 }
 
 impl Service {
@@ -107,5 +106,39 @@ impl Service {
             Some(secondary) if target.secondary => secondary,
             _ => &self.primary,
         }
+    }
+
+    /// Empties one account. Without an account, empties all accounts and removes the fault rules.
+    pub(crate) async fn reset(&self, account: Option<&str>) -> Result<()> {
+        self.primary.reset(account, Ticks::now()).await?;
+        if account.is_none() {
+            self.fault_rules.clear();
+        }
+        self.follower.follow_own_change(&self.primary).await;
+        Ok(())
+    }
+
+    /// Takes a snapshot of one account or of all accounts, and returns its name. Returns `None` if there are
+    /// already [`crate::store::contract::reset::MAX_SNAPSHOTS`].
+    pub(crate) async fn take_snapshot(&self, account: Option<&str>) -> Result<Option<String>> {
+        let name = Uuid::new_v4().simple().to_string();
+        Ok(self.primary.take_snapshot(&name, account, Ticks::now()).await?.then_some(name))
+    }
+
+    /// Restores a snapshot. Returns `false` if none has this name.
+    pub(crate) async fn restore_snapshot(&self, name: &str) -> Result<bool> {
+        let restored = self.primary.restore_snapshot(name, Ticks::now()).await?;
+        self.follower.follow_own_change(&self.primary).await;
+        Ok(restored)
+    }
+
+    /// Drops a snapshot. Returns `false` if none has this name.
+    pub(crate) async fn drop_snapshot(&self, name: &str) -> Result<bool> {
+        Ok(self.primary.drop_snapshot(name).await?)
+    }
+
+    /// Lists the snapshots, the oldest first.
+    pub(crate) async fn snapshots(&self) -> Result<Vec<StoreSnapshot>> {
+        Ok(self.primary.snapshots().await?)
     }
 }

@@ -4,14 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout;
 use uuid::Uuid;
 
+use super::access::authorize;
 use super::answer::Answer;
-use super::authorize::authorize;
 use super::batch::Run;
 use super::body::ReceiveBody;
-use super::explain_error::explain_error;
 use super::fault_rules::{FaultRules, FaultSubject};
 use super::operations::{self, Printer};
 use super::telemetry::{self, Observed};
@@ -26,6 +25,7 @@ use crate::protocol::odata::Grammar;
 use crate::protocol::plan::{self, Plan};
 use crate::protocol::request::allowed_methods;
 use crate::protocol::request::batch::Batch;
+use crate::protocol::request::head::ApiVersion;
 use crate::protocol::request::operation::{Context, may_have_order};
 use crate::protocol::request::options::Options;
 use crate::protocol::request::target::{self, Resource, Target};
@@ -39,9 +39,9 @@ impl Service {
     /// Answers one request, counts it, and writes it to the log and the traces.
     pub(crate) async fn serve(self: &Arc<Self>, head: &Head<'_>, body: &mut impl ReceiveBody) -> Served {
         // Boxed, because the future is copied on the way to where it runs.
-        let observed = Box::new(Observed::of_client(Uuid::new_v4().to_string()));
-        let (answer, cors_rules) = self.observed(head, body, None, &observed).await;
-        Served { answer, cors_rules, request_id: observed.request_id }
+        let observed = Box::new(Observed::new(Uuid::new_v4().to_string(), false));
+        let (answer, cors_rules, version) = self.observed(head, body, None, &observed).await;
+        Served { answer, cors_rules, request_id: observed.request_id, version }
     }
 
     /// Answers one request of an operator, whom the admin listener has authenticated. All other checks are
@@ -55,8 +55,8 @@ impl Service {
         observed: &Observed,
     ) -> Served {
         let operator = Identity::Operator { may_write };
-        let (answer, cors_rules) = self.observed(head, body, Some(&operator), observed).await;
-        Served { answer, cors_rules, request_id: observed.request_id.clone() }
+        let (answer, cors_rules, version) = self.observed(head, body, Some(&operator), observed).await;
+        Served { answer, cors_rules, request_id: observed.request_id.clone(), version }
     }
 
     async fn observed(
@@ -65,9 +65,11 @@ impl Service {
         body: &mut impl ReceiveBody,
         operator: Option<&Identity>,
         observed: &Observed,
-    ) -> (Answer, Arc<[CorsRule]>) {
+    ) -> (Answer, Arc<[CorsRule]>, Option<ApiVersion>) {
         let record = METRICS.requests.begin();
         let (options, deferred_error) = Options::read(&head.query);
+        let time_allowed = time_allowed(options.any_case("timeout"));
+        let version = head.version();
         let error_context = ErrorContext { request_id: &observed.request_id, now: Ticks::now() };
         let accounts = self.follower.accounts();
         let pipeline = Pipeline {
@@ -76,6 +78,8 @@ impl Service {
             head,
             options,
             deferred_error,
+            version: version.as_ref().copied(),
+            time_allowed,
             error_context,
             operator,
             observed,
@@ -89,7 +93,7 @@ impl Service {
         if let (Some(tracer), Some(trace)) = (&self.tracer, trace) {
             tracer.finish(trace, observed.facts(head, &answer, spent));
         }
-        (answer, cors_rules)
+        (answer, cors_rules, version.ok())
     }
 }
 
@@ -101,6 +105,8 @@ struct Pipeline<'a> {
     options: Options<'a>,
     /// The error of the other parameters, which is reported after authentication.
     deferred_error: Option<Error>,
+    version: Result<ApiVersion, &'a Error>,
+    time_allowed: Duration,
     error_context: ErrorContext<'a>,
     /// The identity of the sender, if it is an operator.
     operator: Option<&'a Identity>,
@@ -115,30 +121,23 @@ impl Pipeline<'_> {
             Ok(target) => target,
             Err(error) => return (self.refuse(&error), Arc::default()),
         };
-        if let Err(error) = head.version() {
-            return (self.front_door(&error), Arc::default());
+        if let Err(error) = self.version {
+            return (self.front_door(error), Arc::default());
         }
         let target = self.observed.target.get_or_init(|| target);
-        let until = Instant::now() + time_allowed(self.options.any_case("timeout"));
         if head.method == "OPTIONS" {
-            self.observed.is_preflight();
+            self.observed.record_preflight();
             return (self.preflight(target), Arc::default());
         }
-        let timely = timeout_at(until, self.authenticated(target, body)).await;
+        let timely = timeout(self.time_allowed, self.authenticated(target, body)).await;
         let answer = timely.unwrap_or_else(|_| self.refuse(&Code::OperationTimedOut.into()));
         if self.observed.has_set_properties(&answer) {
             // Outside the timeout, because a completed change must not be reported as a failure.
             Box::pin(self.service.follower.follow_own_change(&self.service.primary)).await;
         }
-        (answer, self.cors_rules(target))
-    }
-
-    /// Returns the CORS rules that may apply to a response: to a page of a different origin, or to any GET.
-    fn cors_rules(&self, target: &Target) -> Arc<[CorsRule]> {
-        if self.head.header("origin").is_none() && self.head.method != "GET" {
-            return Arc::default();
-        }
-        self.rules_of(target)
+        // CORS rules may apply to a page of a different origin, or to any GET.
+        let has_rules = head.method == "GET" || head.header("origin").is_some();
+        (answer, if has_rules { self.rules_of(target) } else { Arc::default() })
     }
 
     fn rules_of(&self, target: &Target) -> Arc<[CorsRule]> {
@@ -186,7 +185,7 @@ impl Pipeline<'_> {
         }
         // Held until the response is complete, because parsed values may borrow from the body.
         let body = body.receive(head, &service.body_memory, service.limits.body).await?;
-        self.observed.received(body.bytes.len());
+        self.observed.record_body(body.bytes.len());
         if let Some(deferred_error) = &self.deferred_error {
             return Err(deferred_error.clone());
         }
@@ -197,8 +196,9 @@ impl Pipeline<'_> {
         let plan = match planned {
             Planned::One(ref mut plan) => plan,
             Planned::Batch(batch) => {
-                let (version, now) = (head.version()?, printer.now);
-                let (error_context, page_time) = (self.error_context, self.page_time());
+                let version = self.version.map_err(Clone::clone)?;
+                let (error_context, now) = (self.error_context, printer.now);
+                let page_time = page_time(self.time_allowed);
                 let (observed, fault_rules) = (self.observed, self.fault_rules());
                 let indexes = service.follower_of(target).indexes();
                 let run = Run {
@@ -250,12 +250,15 @@ impl Pipeline<'_> {
     ) -> Result<(Planned, Printer<'t>)> {
         let (head, options) = (self.head, &self.options);
         let request = request::read(&Context { head, options, body, grammar }, target)?;
-        self.observed.wants(&request.wanted);
-        let now = self.service.version_clock.next_version();
-        let printer = Printer { target, format: request.format, prefer: request.prefer, now };
+        self.observed.record_request(&request.wanted);
+        let (format, prefer, now) = (request.format, request.prefer, self.error_context.now);
+        let mut printer = Printer { target, format, prefer, now };
         let operation = match request.wanted {
             RequestKind::One(operation) => operation,
-            RequestKind::Batch(batch) => return Ok((Planned::Batch(batch), printer)),
+            RequestKind::Batch(batch) => {
+                printer.now = self.service.version_clock.next_version();
+                return Ok((Planned::Batch(batch), printer));
+            }
         };
         let planned = match plan::plan(operation) {
             Err(error) if matches!(target.resource, Resource::BelowTable { .. }) => {
@@ -263,11 +266,15 @@ impl Pipeline<'_> {
             }
             planned => planned?,
         };
-        if let (_, Some(table), _) = planned.action() {
-            self.observed.is_about(table);
+        let (action, table, _) = planned.action();
+        if let Some(table) = table {
+            self.observed.record_table(table);
+        }
+        if !action.is_read() {
+            printer.now = self.service.version_clock.next_version();
         }
         let mut plan = authorize(identity, target, planned)?;
-        plan.end_page_within(self.page_time());
+        plan.end_page_within(page_time(self.time_allowed));
         self.service.follower_of(target).indexes().apply_to(&target.account, &mut plan)?;
         Ok((Planned::One(plan), printer))
     }
@@ -278,12 +285,8 @@ impl Pipeline<'_> {
         Grammar { max_comparisons: self.service.max_comparisons, extended }
     }
 
-    fn page_time(&self) -> Duration {
-        page_time(time_allowed(self.options.any_case("timeout")))
-    }
-
     fn front_door(&self, error: &Error) -> Answer {
-        explain_error(error, &self.error_context, self.observed);
+        self.observed.explain_error(error);
         let challenge = self.service.issuer.as_ref().map(Issuer::challenge);
         Answer::front_door(error, self.head, challenge, &self.error_context)
     }
@@ -308,7 +311,7 @@ impl Pipeline<'_> {
         if error.code == Code::RequestBodyTooLarge && !speaks_xml {
             return self.front_door(error);
         }
-        explain_error(error, &self.error_context, self.observed);
+        self.observed.explain_error(error);
         if speaks_xml {
             return Answer::xml_refusal(error, &self.error_context);
         }

@@ -6,12 +6,11 @@
 //! keys.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
-use crate::error::Code;
+use parking_lot::Mutex;
+
+use crate::observe::metrics::Ending;
 use crate::protocol::model::Ticks;
-use crate::protocol::request::OperationLabel;
 
 /// Number of requests that are kept.
 pub(crate) const KEPT: usize = 1024;
@@ -25,34 +24,14 @@ pub(crate) struct RecentRequest {
     pub id: u64,
     /// When the request was answered.
     pub at: Ticks,
-    pub operation: OperationLabel,
+    pub ending: Ending,
     /// Whether the request came over the admin listener, as those of the console do.
     pub is_of_operator: bool,
-    pub status: u16,
-    pub refusal: Option<Code>,
-    /// The total time, and the part of it that was spent waiting for the database.
-    pub duration: Duration,
-    pub database: Duration,
     pub account: String,
     pub table: String,
     pub request_id: String,
     /// The exact reason of an error, if it contains more than the error code.
     pub reason: String,
-}
-
-/// The recorded facts of a request, with borrowed texts.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct AnsweredRequest<'a> {
-    pub operation: OperationLabel,
-    pub is_of_operator: bool,
-    pub status: u16,
-    pub refusal: Option<Code>,
-    pub duration: Duration,
-    pub database: Duration,
-    pub account: &'a str,
-    pub table: &'a str,
-    pub request_id: &'a str,
-    pub reason: &'a str,
 }
 
 /// The latest [`KEPT`] requests. Until an operator looks, only refused or slow requests are added, so that
@@ -82,16 +61,25 @@ impl RecentRequests {
         status >= 400 || is_slow || self.is_watched.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn add(&self, request: &AnsweredRequest<'_>) {
+    /// Adds a request with these texts: account, table, request id and reason.
+    pub(crate) fn add(&self, ending: Ending, is_of_operator: bool, texts: [&str; 4]) {
         let id = self.placed.fetch_add(1, Ordering::Relaxed) + 1;
         let Some(place) = self.place(id) else { return };
-        let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = place.lock();
         // A delayed thread must not overwrite a newer request.
-        match &mut *place {
-            Some(newer) if newer.id > id => {}
-            Some(older) => older.replace(id, request),
-            empty => *empty = Some(RecentRequest::new(id, request)),
+        if place.as_ref().is_some_and(|newer| newer.id > id) {
+            return;
         }
+        // The memory of the older texts is used again.
+        let older = place.take().map(|older| [older.account, older.table, older.request_id, older.reason]);
+        let mut kept = older.unwrap_or_default();
+        for (own, new) in kept.iter_mut().zip(texts) {
+            own.clear();
+            own.push_str(new);
+        }
+        let [account, table, request_id, reason] = kept;
+        let at = Ticks::now();
+        *place = Some(RecentRequest { id, at, ending, is_of_operator, account, table, request_id, reason });
     }
 
     /// Returns the id of the newest request, which may still be being added, or 0 if there is none.
@@ -111,7 +99,7 @@ impl RecentRequests {
                 break;
             }
             let Some(place) = self.place(id) else { break };
-            let place = place.lock().unwrap_or_else(PoisonError::into_inner);
+            let place = place.lock();
             match &*place {
                 Some(request) if request.id == id => found.push(request.clone()),
                 // A newer request has replaced it.
@@ -128,61 +116,25 @@ impl RecentRequests {
     }
 }
 
-impl RecentRequest {
-    fn new(id: u64, request: &AnsweredRequest<'_>) -> Self {
-        let mut new = Self {
-            id,
-            at: Ticks::MIN,
-            operation: request.operation,
-            is_of_operator: false,
-            status: 0,
-            refusal: None,
-            duration: Duration::ZERO,
-            database: Duration::ZERO,
-            account: String::new(),
-            table: String::new(),
-            request_id: String::new(),
-            reason: String::new(),
-        };
-        new.replace(id, request);
-        new
-    }
-
-    /// Overwrites the request, and reuses the memory of its texts.
-    fn replace(&mut self, id: u64, request: &AnsweredRequest<'_>) {
-        (self.id, self.at, self.operation) = (id, Ticks::now(), request.operation);
-        self.is_of_operator = request.is_of_operator;
-        (self.status, self.refusal) = (request.status, request.refusal);
-        (self.duration, self.database) = (request.duration, request.database);
-        for (own, new) in [
-            (&mut self.account, request.account),
-            (&mut self.table, request.table),
-            (&mut self.request_id, request.request_id),
-            (&mut self.reason, request.reason),
-        ] {
-            own.clear();
-            own.push_str(new);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
 
-    fn request(table: &str) -> AnsweredRequest<'_> {
-        AnsweredRequest {
+    use super::*;
+    use crate::protocol::request::OperationLabel;
+
+    fn add(ring: &RecentRequests, table: &str) {
+        let ending = Ending {
             operation: OperationLabel::GetEntity,
-            is_of_operator: false,
             status: 200,
             refusal: None,
             duration: Duration::from_millis(2),
             database: Duration::from_millis(1),
-            account: "acct",
-            table,
-            request_id: "id",
-            reason: "",
-        }
+            received: 0,
+            sent: 0,
+            slow: false,
+        };
+        ring.add(ending, false, ["acct", table, "id", ""]);
     }
 
     fn ids(found: &[RecentRequest]) -> Vec<u64> {
@@ -203,7 +155,7 @@ mod tests {
     fn requests_are_read_on_from_where_one_was() {
         let ring = RecentRequests::new();
         assert!(ring.read(None, 10).is_empty() && ring.read(Some(7), 10).is_empty());
-        ["a", "b", "c"].iter().for_each(|table| ring.add(&request(table)));
+        ["a", "b", "c"].iter().for_each(|table| add(&ring, table));
         assert_eq!(ids(&ring.read(None, 2)), [2, 3]);
         assert_eq!(ids(&ring.read(Some(0), 2)), [1, 2]);
         assert_eq!(ids(&ring.read(Some(2), 10)), [3]);
@@ -217,7 +169,7 @@ mod tests {
         let ring = RecentRequests::new();
         let many = 3 * KEPT as u64 + 7;
         for at in 0..many {
-            ring.add(&request(if at == many - 1 { "last" } else { "a-longer-name" }));
+            add(&ring, if at == many - 1 { "last" } else { "a-longer-name" });
         }
         let found = ring.read(Some(0), usize::MAX);
         assert_eq!(ids(&found), (many - KEPT as u64 + 1..=many).collect::<Vec<_>>());
@@ -230,7 +182,7 @@ mod tests {
         let each = KEPT / 4;
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| (0..each).for_each(|_| ring.add(&request("t"))));
+                scope.spawn(|| (0..each).for_each(|_| add(&ring, "t")));
             }
         });
         assert_eq!(ids(&ring.read(Some(0), usize::MAX)), (1..=KEPT as u64).collect::<Vec<_>>());

@@ -7,19 +7,21 @@ use std::cell::{Cell, OnceCell};
 use std::time::Duration;
 
 use super::answer::Answer;
-use super::recent::{AnsweredRequest, MAX_REASON, RecentRequests};
-use crate::error::Code;
+use super::recent::{MAX_REASON, RecentRequests};
+use crate::error::{Code, Error};
 use crate::observe::metrics::database_time::DatabaseTime;
 use crate::observe::metrics::requests::RequestInFlight;
 use crate::observe::metrics::warning_limiter::WarningLimiter;
 use crate::observe::metrics::{Ending, METRICS};
 use crate::observe::trace::SpanFields;
 use crate::protocol::model::TableName;
-use crate::protocol::request::{Head, RequestKind, Resource, Target};
-use crate::protocol::request::{OperationLabel, Scheme};
+use crate::protocol::request::{Head, OperationLabel, RequestKind, Resource, Scheme, Target};
 
 /// Maximum characters of a table name in the log, which is more than any valid name has.
 const MAX_NAME: usize = 64;
+
+/// The log target of explanations of errors, which a log filter can select.
+pub(crate) const EXPLANATIONS: &str = "rowhouse::explain";
 
 /// Limits each kind of warning, because under overload every request fails in the same way.
 static FAILURES: [[WarningLimiter; OperationLabel::COUNT]; Code::COUNT] =
@@ -41,17 +43,8 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    /// Begins to record a request of a client.
-    pub(crate) const fn of_client(request_id: String) -> Self {
-        Self::new(request_id, false)
-    }
-
-    /// Begins to record a request over the admin listener.
-    pub(crate) const fn of_operator(request_id: String) -> Self {
-        Self::new(request_id, true)
-    }
-
-    const fn new(request_id: String, is_of_operator: bool) -> Self {
+    /// Begins to record a request.
+    pub(crate) const fn new(request_id: String, is_of_operator: bool) -> Self {
         Self {
             request_id,
             is_of_operator,
@@ -69,14 +62,14 @@ impl Observed {
     }
 
     /// Records a preflight request.
-    pub(crate) fn is_preflight(&self) {
+    pub(crate) fn record_preflight(&self) {
         self.operation.set(OperationLabel::Preflight);
     }
 
-    /// Records that the request was parsed.
-    pub(crate) fn wants(&self, wanted: &RequestKind) {
-        self.operation.set(wanted.label());
-        if let RequestKind::Batch(batch) = wanted
+    /// Records the parsed request.
+    pub(crate) fn record_request(&self, request: &RequestKind) {
+        self.operation.set(request.label());
+        if let RequestKind::Batch(batch) = request
             && let Some(table) = batch.table()
         {
             self.body_table.get_or_init(|| table.to_owned());
@@ -84,10 +77,15 @@ impl Observed {
     }
 
     /// Records the table that the body of a request names.
-    pub(crate) fn is_about(&self, table: &TableName) {
+    pub(crate) fn record_table(&self, table: &TableName) {
         if self.table().is_empty() {
             self.body_table.get_or_init(|| table.as_given().to_owned());
         }
+    }
+
+    /// Records the size of the received body.
+    pub(crate) fn record_body(&self, bytes: usize) {
+        self.received.set(bytes as u64);
     }
 
     /// Returns whether the request has changed the service properties.
@@ -95,15 +93,23 @@ impl Observed {
         self.operation.get() == OperationLabel::SetServiceProperties && answer.refusal.is_none()
     }
 
-    /// Records that the body was received.
-    pub(crate) fn received(&self, bytes: usize) {
-        self.received.set(bytes as u64);
-    }
-
-    /// Records the exact reason of an error. If there are several, as in a batch, the first one counts.
-    pub(crate) fn record_reason(&self, reason: &str) {
-        let end = (0..=MAX_REASON.min(reason.len())).rev().find(|end| reason.is_char_boundary(*end));
-        self.reason.get_or_init(|| reason[..end.unwrap_or(0)].into());
+    /// Logs and records the exact reason of an error: the text that should have been signed, or the field that
+    /// failed. Signed texts contain entity keys, but no secrets. Of several errors, as in a batch, the first one is
+    /// recorded.
+    pub(crate) fn explain_error(&self, error: &Error) {
+        if let Some(reason) = &error.reason {
+            self.reason.get_or_init(|| reason[..reason.floor_char_boundary(MAX_REASON)].into());
+        }
+        let facts = error.code.facts();
+        tracing::info!(
+            target: EXPLANATIONS,
+            request_id = self.request_id,
+            status = facts.status,
+            code = facts.code,
+            operation = error.index,
+            why = error.reason_or_text(),
+            "refused"
+        );
     }
 
     /// Counts the request, adds it to the `recent` ones, and logs it. The line is a warning if the request
@@ -121,31 +127,18 @@ impl Observed {
             operation: self.operation.get(),
             status: answer.outcome(),
             refusal: answer.refusal,
+            duration,
             database,
             received: self.received.get(),
             sent: answer.body.len() as u64,
             slow: duration > slow,
         };
-        record.end(duration, &ending);
+        record.end(&ending);
         if let Some(recent) = recent.filter(|recent| recent.wants(ending.status, ending.slow)) {
-            recent.add(&self.answered(&ending, duration));
+            let reason = self.reason.get().map_or("", |reason| reason);
+            recent.add(ending, self.is_of_operator, [self.account(), self.table(), &self.request_id, reason]);
         }
-        self.log(&ending, duration);
-    }
-
-    fn answered(&self, ending: &Ending, duration: Duration) -> AnsweredRequest<'_> {
-        AnsweredRequest {
-            operation: ending.operation,
-            is_of_operator: self.is_of_operator,
-            status: ending.status,
-            refusal: ending.refusal,
-            duration,
-            database: ending.database,
-            account: self.account(),
-            table: self.table(),
-            request_id: &self.request_id,
-            reason: self.reason.get().map_or("", |reason| reason),
-        }
+        self.log(&ending);
     }
 
     /// Returns the fields of the request in a trace.
@@ -163,7 +156,7 @@ impl Observed {
         }
     }
 
-    fn log(&self, ending: &Ending, duration: Duration) {
+    fn log(&self, ending: &Ending) {
         // A feature that Azure lacks too is not a failure of this server.
         let failed = ending.status >= 500 && ending.refusal != Some(Code::NotImplemented);
         let code = ending.refusal.unwrap_or(Code::InternalError);
@@ -179,7 +172,7 @@ impl Observed {
                     table = self.table(),
                     status = ending.status,
                     error = ending.refusal.map_or("", |code| code.facts().code),
-                    micros = duration.as_micros() as u64,
+                    micros = ending.duration.as_micros() as u64,
                     database_micros = ending.database.as_micros() as u64,
                     left_out,
                     $message
@@ -236,7 +229,7 @@ pub(crate) fn scheme(head: &Head<'_>) -> Scheme {
 }
 
 /// Counts a request that failed authentication. A database failure does not count as an attempt.
-pub(crate) fn authentication_failed(head: &Head<'_>, error: &crate::error::Error) {
+pub(crate) fn authentication_failed(head: &Head<'_>, error: &Error) {
     if error.code.facts().status < 500 {
         METRICS.requests.authentication_failed(scheme(head), error.code);
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::Account;
+use super::{Account, FaultRule};
 use crate::error;
 use crate::protocol::auth::accounts::{AccountError, connection_string};
 use crate::server::config::{Config, Mistakes};
@@ -40,6 +40,15 @@ struct RunningServer {
 /// A stored state that a [`Server`] can restore, any number of times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot(String);
+
+/// What a [`FaultRule`] has counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FaultCount {
+    /// Requests, and operations in batches, that matched.
+    pub matched: u64,
+    /// How many of them met the fault.
+    pub hits: u64,
+}
 
 /// Why an operation on a test server failed.
 #[derive(Debug, thiserror::Error)]
@@ -211,6 +220,43 @@ impl Server {
         dropped?.then_some(()).ok_or(ServerError::NoSuchSnapshot)
     }
 
+    /// Orders faults in place of all that were ordered before; none for an empty list. A reset of all
+    /// accounts removes them, too.
+    ///
+    /// ```
+    /// use rowhouse::testing::{FaultCount, FaultRule, Server};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = Server::start()?;
+    /// server.set_faults([
+    ///     FaultRule::error("ServerBusy").operation("InsertEntity").times(2),
+    ///     FaultRule::disconnect_after().table("Orders").after(2),
+    ///     FaultRule::page(1).operation("QueryEntities").times(1000),
+    /// ])?;
+    /// // … the code under test …
+    /// assert_eq!(server.faults()?, [FaultCount { matched: 0, hits: 0 }; 3]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`ServerError::Faults`] for names that the server does not know, for errors of malformed
+    /// requests, for numbers out of their limits, and for more than 100 rules. The rules then stay as
+    /// they were.
+    pub fn set_faults(&self, rules: impl IntoIterator<Item = FaultRule>) -> Result<(), ServerError> {
+        let rules = self.service()?.fault_rules.replace(rules.into_iter().collect());
+        rules.map_err(|error| ServerError::Faults(error.into()))
+    }
+
+    /// Returns the counts of all rules, in their order.
+    ///
+    /// # Errors
+    /// Returns [`ServerError::Stopped`] if the server has stopped.
+    pub fn faults(&self) -> Result<Vec<FaultCount>, ServerError> {
+        let rules = self.service()?.fault_rules.list();
+        Ok(rules.into_iter().map(|rule| FaultCount { matched: rule.matched, hits: rule.hits }).collect())
+    }
+
     /// Stops the server, as dropping it does. Requests in flight are aborted. Afterwards the port
     /// is free, and data in memory is lost.
     pub fn stop(mut self) {
@@ -224,12 +270,12 @@ impl Server {
         let _ = thread.join();
     }
 
-    pub(super) fn known(&self, account: &str) -> Result<String, ServerError> {
+    fn known(&self, account: &str) -> Result<String, ServerError> {
         let known = self.others.iter().chain([&self.first]).find(|known| known.name == account);
         known.map(|known| known.name.clone()).ok_or_else(|| ServerError::NoSuchAccount(account.to_owned()))
     }
 
-    pub(super) fn service(&self) -> Result<&Service, ServerError> {
+    fn service(&self) -> Result<&Service, ServerError> {
         let running = self.running.as_ref().ok_or(ServerError::Stopped)?;
         Ok(&running.listening.service)
     }

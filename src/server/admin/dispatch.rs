@@ -59,7 +59,7 @@ async fn answer(
     let operator = Operator { peer: head_of(http, &admin.settings.proxies).peer, admission };
     match route.handler {
         Handler::Service => {
-            let observed = Observed::of_operator(request_id.to_owned());
+            let observed = Observed::new(request_id.to_owned(), true);
             let audit = Audit::begin(operator, route, Audited::Service(&observed), request_id);
             let answered = match permitted {
                 Ok(()) => service::answer(admin, http, body, &observed).await,

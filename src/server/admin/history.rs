@@ -191,12 +191,13 @@ mod tests {
             operation: OperationLabel::GetEntity,
             status,
             refusal,
+            duration: Duration::from_micros(micros),
             database: Duration::from_micros(micros / 2),
             received: 0,
             sent: 0,
             slow: false,
         };
-        REQUESTS.begin().end(Duration::from_micros(micros), &ending);
+        REQUESTS.begin().end(&ending);
     }
 
     #[test]

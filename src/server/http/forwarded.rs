@@ -34,7 +34,7 @@ impl Proxies {
 
     /// Replaces the facts of the connection with the report of a trusted proxy about its client. Facts that
     /// the proxy omits or sends in an unknown form count as unknown: no address, and not encrypted.
-    pub(crate) fn look_behind(&self, head: &mut Head<'_>) {
+    pub(crate) fn apply_forwarded_headers(&self, head: &mut Head<'_>) {
         if head.peer.is_some_and(|peer| self.trust(peer)) {
             head.peer = self.client(head);
             head.secure = is_https(head);
@@ -47,9 +47,9 @@ impl Proxies {
         let lines: Vec<&str> = head.all("x-forwarded-for").collect();
         let mut client = None;
         for text in lines.iter().rev().flat_map(|line| line.rsplit(',')) {
-            let said = address(text.trim())?;
-            client = Some(said);
-            if !self.trust(said) {
+            let reported = address(text.trim())?;
+            client = Some(reported);
+            if !self.trust(reported) {
                 break;
             }
         }
@@ -59,13 +59,13 @@ impl Proxies {
 
 /// Returns whether every proxy in the chain was reached over HTTPS.
 fn is_https(head: &Head<'_>) -> bool {
-    let mut said = head.all("x-forwarded-proto").flat_map(|line| line.split(',')).peekable();
-    said.peek().is_some() && said.all(|scheme| scheme.trim().eq_ignore_ascii_case("https"))
+    let mut schemes = head.all("x-forwarded-proto").flat_map(|line| line.split(',')).peekable();
+    schemes.peek().is_some() && schemes.all(|scheme| scheme.trim().eq_ignore_ascii_case("https"))
 }
 
 fn range(text: &str) -> Result<IpNet, String> {
     let read = || text.parse::<IpAddr>().map(|address| address.to_canonical().into()).ok();
-    match text.parse::<IpNet>().ok().or_else(read).map(as_seen) {
+    match text.parse::<IpNet>().ok().or_else(read).map(unmap_ipv4) {
         Some(range) if range.prefix_len() == 0 => Err(format!("{text} is everybody")),
         Some(range) => Ok(range),
         None => Err(format!("{text} is neither an address nor a range such as 10.0.0.0/8")),
@@ -73,7 +73,7 @@ fn range(text: &str) -> Result<IpNet, String> {
 }
 
 /// Converts an IPv4 range in IPv6 notation to its IPv4 form, in which addresses are compared.
-fn as_seen(range: IpNet) -> IpNet {
+fn unmap_ipv4(range: IpNet) -> IpNet {
     let mapped = || {
         let prefix = range.prefix_len().checked_sub(96)?;
         match range.addr().to_canonical() {
@@ -110,7 +110,7 @@ mod tests {
             peer: Some(peer.parse().unwrap()),
             ..Head::default()
         };
-        proxies(&["10.0.0.0/8", "192.0.2.7", "2001:db8::/32"]).unwrap().look_behind(&mut head);
+        proxies(&["10.0.0.0/8", "192.0.2.7", "2001:db8::/32"]).unwrap().apply_forwarded_headers(&mut head);
         (head.peer.map(|peer| peer.to_string()).unwrap_or_default(), head.secure)
     }
 

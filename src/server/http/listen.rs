@@ -21,7 +21,6 @@ use actix_web::web::ServiceConfig;
 use actix_web::{App, Error};
 
 use super::connection::Connection;
-use super::timeouts::{DISCONNECT_TIMEOUT, KEEP_ALIVE};
 use super::tls::Tls;
 use super::workarounds::{HeaderCase, OneAtATime, PeerTimeout, Turn, app_config};
 use crate::service::{Limits, MAX_OPERATION_TIME};
@@ -29,6 +28,11 @@ use crate::service::{Limits, MAX_OPERATION_TIME};
 /// The connection type on which actix serves HTTP.
 type ServedConnection = OneAtATime<HeaderCase<PeerTimeout<Connection>>>;
 
+/// How long a connection may be idle. The time is longer than in common load balancers, so that they close
+/// first.
+const KEEP_ALIVE: Duration = Duration::from_secs(75);
+/// How long a client may take to close its side.
+const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum time between two writes on a connection, in addition to the time for a head and a body. It covers
 /// the pause between two requests, and an operation, which tests may delay by the same time.
 const SILENCE: Duration = KEEP_ALIVE.saturating_add(MAX_OPERATION_TIME.saturating_mul(2));

@@ -1,22 +1,80 @@
 //! Serves requests over HTTP: connections, encryption, and the conversion of actix requests and responses.
 
 mod busy_poll;
-mod certificate;
 mod connection;
 mod forwarded;
 mod listen;
 mod receive;
 mod respond;
-mod serve;
-mod timeouts;
 mod tls;
 mod workarounds;
 
-pub(crate) use certificate::ValidityProblem;
+use std::sync::Arc;
+
+use actix_http::ConnectionType;
+use actix_web::web::{self, Data, Payload, ServiceConfig};
+use actix_web::{HttpRequest, HttpResponse};
+use tokio::sync::watch;
+
 pub(crate) use forwarded::Proxies;
 pub(crate) use listen::{Listening, accept, bind, listen, reachable, reserve};
 pub(crate) use receive::{Incoming, head_of};
 pub(crate) use respond::respond;
-pub(crate) use serve::{Edge, configure};
-pub(crate) use tls::{Tls, TlsError, TlsFiles};
+pub(crate) use tls::{Tls, TlsError, TlsFiles, ValidityProblem};
 pub(crate) use workarounds::{Turn, announces_body};
+
+use crate::service::Service;
+
+/// The service, and the settings of its connections.
+pub(crate) struct Edge {
+    pub service: Arc<Service>,
+    /// Proxies whose reports about clients are trusted.
+    pub proxies: Proxies,
+    /// Whether worker threads busy-poll for a single client.
+    pub busy_poll: bool,
+    /// Changes once, when clients should connect elsewhere.
+    pub draining: watch::Receiver<()>,
+}
+
+impl Edge {
+    fn is_draining(&self) -> bool {
+        self.draining.has_changed().is_ok_and(|changed| changed)
+    }
+}
+
+/// Routes all requests to the service.
+pub(crate) fn configure(app: &mut ServiceConfig, edge: Data<Edge>) {
+    app.app_data(edge).default_service(web::to(serve));
+}
+
+/// Answers one request.
+async fn serve(edge: Data<Edge>, http: HttpRequest, body: Payload) -> HttpResponse {
+    let turn = Turn::of(&http);
+    let _answering = turn.begin();
+    let _in_flight = edge.busy_poll.then(busy_poll::begin);
+    let head = head_of(&http, &edge.proxies);
+    let mut body = Incoming::new(body, &head, &turn);
+    let served = edge.service.serve(&head, &mut body).await;
+    let mut response = body.close(respond(served, &head));
+    if edge.is_draining() {
+        response.head_mut().set_connection_type(ConnectionType::Close);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<A, B, C, F: Future>(_: fn(A, B, C) -> F) -> usize {
+        std::mem::size_of::<F>()
+    }
+
+    /// A future is copied several times on the way to where it runs, with all the state that it may ever
+    /// hold. Large and rare state must be boxed.
+    #[test]
+    fn what_waits_for_an_answer_is_small() {
+        let size = size(serve);
+        assert!(size <= 3072, "{size} bytes");
+    }
+}

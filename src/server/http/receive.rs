@@ -24,14 +24,18 @@ pub(crate) struct Incoming<'t> {
     payload: Payload,
     /// The turn of the connection on which the body arrives.
     turn: &'t Turn,
-    /// Whether a chunked body has not been read to its end.
+    /// Whether actix takes everything that follows as the body.
+    is_endless: bool,
+    /// Whether an endless or chunked body has not been read to its end.
     is_unread: bool,
 }
 
 impl<'t> Incoming<'t> {
     /// Wraps a body of which nothing has been read.
     pub(crate) fn new(payload: Payload, head: &Head<'_>, turn: &'t Turn) -> Self {
-        Self { payload, turn, is_unread: is_endless(head) || head.header("transfer-encoding").is_some() }
+        let is_endless = is_endless(head);
+        let is_unread = is_endless || head.header("transfer-encoding").is_some();
+        Self { payload, turn, is_endless, is_unread }
     }
 
     /// Returns the response. The connection closes after it if the body was not read.
@@ -56,13 +60,13 @@ impl ReceiveBody for Incoming<'_> {
         let bytes = tokio::time::timeout(within, read_body(head, self, &mut share))
             .await
             .map_err(|_| Code::RequestTimedOut)??;
-        self.is_unread = is_endless(head);
+        self.is_unread = self.is_endless;
         Ok(Body::new(bytes, share))
     }
 }
 
 async fn read_body(head: &Head<'_>, body: &mut Incoming<'_>, share: &mut Share<'_>) -> Result<Bytes> {
-    if is_endless(head) {
+    if body.is_endless {
         return Ok(Bytes::new());
     }
     let declared = head.header("content-length").and_then(|length| length.parse::<u64>().ok());
@@ -72,7 +76,9 @@ async fn read_body(head: &Head<'_>, body: &mut Incoming<'_>, share: &mut Share<'
     }
     let Some(first) = next_piece(body, left(0)).await? else { return Ok(Bytes::new()) };
     share.grow_to(first.len().saturating_sub(FREE_ROOM)).await?;
-    let Some(mut piece) = next_piece(body, left(first.len())).await? else { return limited(first) };
+    let Some(mut piece) = next_piece(body, left(first.len())).await? else {
+        return if first.len() > MAX_BODY { Err(Code::RequestBodyTooLarge.into()) } else { Ok(first) };
+    };
     // A declared length does not justify allocating megabytes.
     let room = declared.map_or(0, |length| length as usize).min(FREE_ROOM);
     let room = room.max(first.len() + piece.len());
@@ -115,10 +121,6 @@ async fn next_piece(body: &mut Incoming<'_>, left: Option<u64>) -> Result<Option
     }
 }
 
-fn limited(body: Bytes) -> Result<Bytes> {
-    if body.len() > MAX_BODY { Err(Code::RequestBodyTooLarge.into()) } else { Ok(body) }
-}
-
 /// Converts the head of a request. The client's address comes from the connection or from a trusted proxy.
 pub(crate) fn head_of<'a>(http: &'a HttpRequest, proxies: &Proxies) -> Head<'a> {
     let uri = http.uri();
@@ -137,7 +139,7 @@ pub(crate) fn head_of<'a>(http: &'a HttpRequest, proxies: &Proxies) -> Head<'a> 
         secure: http.app_config().secure(),
         peer: http.peer_addr().map(|address| address.ip()),
     };
-    proxies.look_behind(&mut head);
+    proxies.apply_forwarded_headers(&mut head);
     head
 }
 

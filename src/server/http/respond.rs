@@ -11,7 +11,7 @@ use actix_web::web::Bytes;
 
 use super::workarounds::{LENGTH_OF_NOTHING, announces_body, closes_after_upgrade};
 use crate::protocol::request::Head;
-use crate::protocol::request::head::DEFAULT;
+use crate::protocol::request::head::{ApiVersion, DEFAULT};
 use crate::service::{Answer, CorsHeaders, Served, XML, cors_headers};
 
 /// Maximum length of a client request id that is echoed.
@@ -24,7 +24,7 @@ const VERSION: &str = "x-ms-version";
 
 /// Converts a response.
 pub(crate) fn respond(served: Served, head: &Head<'_>) -> HttpResponse {
-    let Served { answer, cors_rules, request_id } = served;
+    let Served { answer, cors_rules, request_id, version } = served;
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let cors = if cors_rules.is_empty() {
         CorsHeaders::new()
@@ -50,8 +50,7 @@ pub(crate) fn respond(served: Served, head: &Head<'_>) -> HttpResponse {
         insert(headers, LENGTH_OF_NOTHING, "0".into());
     }
     insert(headers, REQUEST_ID, request_id.into());
-    let version = head.version();
-    let version = version.as_ref().map_or(DEFAULT, |version| version.echo());
+    let version = version.as_ref().map_or(DEFAULT, ApiVersion::echo);
     insert(headers, VERSION, if version == DEFAULT { DEFAULT.into() } else { version.to_owned().into() });
     insert(headers, "Server", SERVER.into());
     // Bytes other than ASCII would not be echoed unchanged.

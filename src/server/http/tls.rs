@@ -1,12 +1,14 @@
 //! TLS certificates, which are reloaded while the server runs.
 
-use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use std::{fmt, io};
 
 use actix_web::rt::net::TcpStream;
+use chrono::{DateTime, SecondsFormat, Utc};
+use parking_lot::RwLock;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -17,8 +19,9 @@ use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_rustls::server::TlsStream;
+use x509_cert::Certificate;
+use x509_cert::der::Decode as _;
 
-use super::certificate::{Validity, ValidityProblem};
 use crate::observe::metrics::METRICS;
 use crate::server::file::read_bytes;
 
@@ -33,6 +36,8 @@ const HANDSHAKE: u8 = 22;
 /// The response to plain HTTP.
 const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 29\r\n\
                        Connection: close\r\n\r\nThis port speaks HTTPS only.\n";
+/// Remaining validity below which a certificate needs to be renewed.
+const RENEWAL: Duration = Duration::from_hours(14 * 24);
 
 /// The PEM files of a certificate chain, which begins with the server's own certificate, and of its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +76,7 @@ struct Current(RwLock<Arc<CertifiedKey>>);
 
 impl ResolvesServerCert for Current {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
+        Some(Arc::clone(&self.0.read()))
     }
 }
 
@@ -139,7 +144,7 @@ impl Tls {
 
     /// Returns the validity period of the certificate in use.
     pub(crate) fn validity(&self) -> Option<Validity> {
-        let current = self.current.0.read().unwrap_or_else(PoisonError::into_inner);
+        let current = self.current.0.read();
         current.cert.first().and_then(Validity::of)
     }
 
@@ -178,7 +183,7 @@ impl Tls {
         match tokio::task::spawn_blocking(read).await {
             Ok(None) => {}
             Ok(Some((stamp, Ok(new)))) => {
-                *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+                *self.current.0.write() = Arc::new(new);
                 followed.used = stamp;
                 METRICS.tls.reloads.one();
                 tracing::info!("reloaded the changed certificate");
@@ -234,6 +239,60 @@ async fn drain(connection: &mut TcpStream) -> io::Result<()> {
     Ok(())
 }
 
+/// The validity period of a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Validity {
+    begin: SystemTime,
+    end: SystemTime,
+}
+
+/// The reason why clients refuse a certificate, or soon will.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ValidityProblem {
+    NotYet(SystemTime),
+    Expired(SystemTime),
+    ExpiresSoon(SystemTime),
+}
+
+impl Validity {
+    /// Reads the period. Returns `None` if this is not an X.509 certificate.
+    pub(crate) fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
+        let certificate = Certificate::from_der(certificate).ok()?;
+        let validity = certificate.tbs_certificate().validity();
+        Some(Self { begin: validity.not_before.to_system_time(), end: validity.not_after.to_system_time() })
+    }
+
+    /// Returns the problem with the certificate at this time, if there is one.
+    pub(crate) fn problem_at(self, now: SystemTime) -> Option<ValidityProblem> {
+        if now < self.begin {
+            Some(ValidityProblem::NotYet(self.begin))
+        } else if now > self.end {
+            Some(ValidityProblem::Expired(self.end))
+        } else if now + RENEWAL > self.end {
+            Some(ValidityProblem::ExpiresSoon(self.end))
+        } else {
+            None
+        }
+    }
+
+    /// Returns the end of the period, in seconds since 1970.
+    pub(crate) fn end_seconds(self) -> i64 {
+        self.end.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
+    }
+}
+
+impl fmt::Display for ValidityProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (text, at) = match self {
+            ValidityProblem::NotYet(at) => ("is not valid before", at),
+            ValidityProblem::Expired(at) => ("expired at", at),
+            ValidityProblem::ExpiresSoon(at) => ("expires at", at),
+        };
+        let at = DateTime::<Utc>::from(*at).to_rfc3339_opts(SecondsFormat::Secs, true);
+        write!(f, "the certificate {text} {at}")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,7 +310,7 @@ mod tests {
         std::fs::copy(&certificate, &own).unwrap();
         std::fs::copy(&key, &own_key).unwrap();
         let tls = Tls::load(TlsFiles { certificate: own.clone(), key: own_key }).expect("they are of use");
-        let shown = || Arc::as_ptr(&*tls.current.0.read().unwrap());
+        let shown = || Arc::as_ptr(&*tls.current.0.read());
         let first = shown();
         let mut followed = Followed { used: tls.first, reported: tls.first };
         tls.look(&mut followed).await;
@@ -287,5 +346,25 @@ mod tests {
         let text = std::str::from_utf8(PLAIN).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("Content-Length: {}", body.len())), "{}", body.len());
+    }
+
+    #[test]
+    fn a_certificate_has_a_problem_outside_its_period_and_near_its_end() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tls/first.pem");
+        let validity = Validity::of(&CertificateDer::from_pem_file(path).unwrap()).unwrap();
+        let (begin, end, second) = (validity.begin, validity.end, Duration::from_secs(1));
+        for (now, problem) in [
+            (begin - second, Some(ValidityProblem::NotYet(begin))),
+            (begin, None),
+            (end - RENEWAL, None),
+            (end - RENEWAL + second, Some(ValidityProblem::ExpiresSoon(end))),
+            (end, Some(ValidityProblem::ExpiresSoon(end))),
+            (end + second, Some(ValidityProblem::Expired(end))),
+        ] {
+            assert_eq!(validity.problem_at(now), problem);
+        }
+        let stated = ValidityProblem::Expired(end).to_string();
+        assert_eq!(stated, "the certificate expired at 2126-10-28T12:15:48Z");
+        assert_eq!(Validity::of(&CertificateDer::from(vec![1, 2, 3])), None);
     }
 }

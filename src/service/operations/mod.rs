@@ -1,22 +1,12 @@
-//! One file per operation: its request to the store, and the printing of its outcome.
+//! Operations: their requests to the store, and the printing of their outcomes.
 
-mod below_table;
-mod create_table;
-mod delete_table;
-mod get_entity;
-mod get_policies;
-mod get_properties;
-mod get_stats;
-mod get_table;
+mod entities;
 mod printer;
-mod query_entities;
-mod query_tables;
-mod set_policies;
-mod set_properties;
-mod write;
+mod service;
+mod tables;
 
+pub(crate) use entities::print_write;
 pub(crate) use printer::Printer;
-pub(crate) use write::print as print_write;
 
 use super::answer::Answer;
 use crate::error::Result;
@@ -35,20 +25,20 @@ pub(crate) async fn run(
         printer.format.for_body()?;
     }
     match plan {
-        Plan::QueryTables { scan, select } => query_tables::run(store, scan, select.as_ref(), &printer).await,
-        Plan::GetTable(table) => get_table::run(store, table, &printer).await,
-        Plan::CreateTable(table) => create_table::run(store, table, &printer).await,
-        Plan::DeleteTable(table) => delete_table::run(store, table, keep_deleted, &printer).await,
+        Plan::QueryTables { scan, select } => tables::query(store, scan, select.as_ref(), &printer).await,
+        Plan::GetTable(table) => tables::get(store, table, &printer).await,
+        Plan::CreateTable(table) => tables::create(store, table, &printer).await,
+        Plan::DeleteTable(table) => tables::delete(store, table, keep_deleted, &printer).await,
         Plan::QueryEntities { table, scan, select } => {
-            query_entities::run(store, table, scan, select.as_ref(), &printer).await
+            entities::query(store, table, scan, select.as_ref(), &printer).await
         }
-        Plan::GetEntity { table, read } => get_entity::run(store, table, read, &printer).await,
-        Plan::Write { table, write } => write::run(store, table, write, &printer).await,
-        Plan::GetPolicies(table) => get_policies::run(store, table, &printer).await,
-        Plan::SetPolicies { table, policies } => set_policies::run(store, table, policies, &printer).await,
-        Plan::GetProperties(layout) => get_properties::run(store, *layout, &printer).await,
-        Plan::SetProperties(members) => set_properties::run(store, members, &printer).await,
-        Plan::GetStats => get_stats::run(store, &printer).await,
-        Plan::BelowTable { table, is_query } => below_table::run(store, table, *is_query, &printer).await,
+        Plan::GetEntity { table, read } => entities::get(store, table, read, &printer).await,
+        Plan::Write { table, write } => entities::write(store, table, write, &printer).await,
+        Plan::GetPolicies(table) => tables::get_policies(store, table, &printer).await,
+        Plan::SetPolicies { table, policies } => tables::set_policies(store, table, policies, &printer).await,
+        Plan::GetProperties(layout) => service::get_properties(store, *layout, &printer).await,
+        Plan::SetProperties(members) => service::set_properties(store, members, &printer).await,
+        Plan::GetStats => service::get_stats(store, &printer).await,
+        Plan::BelowTable { table, is_query } => tables::refuse_below(store, table, *is_query, &printer).await,
     }
 }

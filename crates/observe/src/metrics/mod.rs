@@ -6,14 +6,17 @@
 
 pub(crate) mod cells;
 pub mod database_time;
-pub mod nodes;
 pub mod process;
 pub mod requests;
 pub mod scans;
 pub mod text;
 pub mod warning_limiter;
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
 use cells::{Counter, Gauge, Histogram};
+use parking_lot::Mutex;
 pub use requests::Ending;
 use requests::Requests;
 use scans::{FilterMetrics, ScanCosts};
@@ -146,5 +149,58 @@ impl Metrics {
             },
             traces: Traces { sent: Counter::new(), dropped: Counter::new() },
         }
+    }
+}
+
+/// The PostgreSQL servers that stores are given or find in the catalogue of their cluster. A server that is left goes
+/// with its last connection. The map is locked only when a server is added and when metrics are printed.
+static NODES: Mutex<BTreeMap<String, Weak<NodeMetrics>>> = Mutex::new(BTreeMap::new());
+
+/// One server, by all its connections.
+#[derive(Debug, Default)]
+pub struct NodeMetrics {
+    pub connections: Gauge,
+    pub opened: Counter,
+    /// Attempts to connect that failed.
+    pub failures: Counter,
+    /// Waits for a connection.
+    pub waits: Counter,
+    /// Connections that broke under a statement.
+    pub lost: Counter,
+    /// Statements that failed because this server could not reach another one.
+    pub unreachable: Counter,
+}
+
+/// Returns the metrics of a server: `host:port`, or the folder of its socket.
+pub fn of_node(name: &str) -> Arc<NodeMetrics> {
+    let mut nodes = NODES.lock();
+    if let Some(known) = nodes.get(name).and_then(Weak::upgrade) {
+        return known;
+    }
+    nodes.retain(|_, metrics| metrics.strong_count() > 0);
+    let metrics = Arc::default();
+    nodes.insert(name.to_owned(), Arc::downgrade(&metrics));
+    metrics
+}
+
+/// Returns all servers with their names, in order.
+pub(crate) fn nodes() -> Vec<(String, Arc<NodeMetrics>)> {
+    let nodes = NODES.lock();
+    nodes.iter().filter_map(|(name, metrics)| Some((name.clone(), metrics.upgrade()?))).collect()
+}
+
+/// Counts a connection until it is dropped.
+pub struct CountedConnection(Arc<NodeMetrics>);
+
+impl CountedConnection {
+    pub fn new(node: &Arc<NodeMetrics>) -> Self {
+        node.connections.add(1);
+        Self(Arc::clone(node))
+    }
+}
+
+impl Drop for CountedConnection {
+    fn drop(&mut self) {
+        self.0.connections.add(-1);
     }
 }

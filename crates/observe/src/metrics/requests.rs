@@ -65,7 +65,8 @@ pub struct Ending {
     pub status: u16,
     /// The error, if the request was refused; for a batch, the error of its operations.
     pub refusal: Option<Code>,
-    /// Total time that the request waited for the database.
+    /// The time from the head of the request to its answer, and the part of it that was spent waiting for the database.
+    pub duration: Duration,
     pub database: Duration,
     /// Bytes of the request body and of the response body.
     pub received: u64,
@@ -222,7 +223,7 @@ impl RequestInFlight<'_> {
     }
 
     /// Counts the end of the request.
-    pub fn end(mut self, duration: Duration, ending: &Ending) {
+    pub fn end(mut self, ending: &Ending) {
         self.ended = true;
         let shard = self.requests.mine();
         let operation = ending.operation as usize;
@@ -231,7 +232,7 @@ impl RequestInFlight<'_> {
             None => STATUSES.iter().position(|status| *status == ending.status).unwrap_or(STATUSES.len() - 1),
         };
         shard.outcomes[operation][outcome].one();
-        shard.durations[operation].add(micros(duration));
+        shard.durations[operation].add(micros(ending.duration));
         shard.database[operation].add(micros(ending.database));
         shard.received.add(ending.received);
         shard.sent.add(ending.sent);
@@ -261,9 +262,9 @@ mod tests {
 
     static REQUESTS: Requests = Requests::new();
 
-    fn ending(operation: OperationLabel, status: u16, refusal: Option<Code>) -> Ending {
+    fn ending(operation: OperationLabel, duration: Duration, status: u16, refusal: Option<Code>) -> Ending {
         let database = Duration::from_micros(7);
-        Ending { operation, status, refusal, database, received: 10, sent: 20, slow: false }
+        Ending { operation, status, refusal, duration, database, received: 10, sent: 20, slow: false }
     }
 
     #[test]
@@ -271,12 +272,10 @@ mod tests {
         let begun = [REQUESTS.begin(), REQUESTS.begin(), REQUESTS.begin(), REQUESTS.begin()];
         assert_eq!(REQUESTS.in_flight(), 4);
         let [fine, refused, batch, abandoned] = begun;
-        fine.end(Duration::from_micros(300), &ending(OperationLabel::GetEntity, 200, None));
-        refused.end(
-            Duration::from_secs(60),
-            &ending(OperationLabel::GetEntity, 404, Some(Code::ResourceNotFound)),
-        );
-        batch.end(Duration::ZERO, &ending(OperationLabel::QueryBatch, 299, None));
+        let minute = Duration::from_secs(60);
+        fine.end(&ending(OperationLabel::GetEntity, Duration::from_micros(300), 200, None));
+        refused.end(&ending(OperationLabel::GetEntity, minute, 404, Some(Code::ResourceNotFound)));
+        batch.end(&ending(OperationLabel::QueryBatch, Duration::ZERO, 299, None));
         drop(abandoned);
         let outcomes = REQUESTS.outcomes(OperationLabel::GetEntity);
         assert_eq!(outcomes, [(200, None, 1), (404, Some(Code::ResourceNotFound), 1)]);

@@ -1,7 +1,7 @@
 //! What filters cost: the rows that were examined for those that were returned.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use super::cells::Counter;
 
@@ -78,7 +78,7 @@ impl ScanCosts {
 
     /// Adds a page that examined a property without an index.
     pub fn add(&self, scanned: ScannedProperty, examined: u64, returned: usize) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         let known = known.get_or_insert_default();
         if known.len() >= MAX_PROPERTIES && !known.contains_key(&scanned) {
             let least = known.iter().min_by_key(|(_, cost)| cost.examined).map(|(least, _)| least.clone());
@@ -92,7 +92,7 @@ impl ScanCosts {
 
     /// Lists the costs, the highest first.
     pub fn list(&self) -> Vec<(ScannedProperty, ScanCost)> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.lock();
         let mut costs: Vec<_> =
             known.iter().flatten().map(|(scanned, cost)| (scanned.clone(), *cost)).collect();
         drop(known);

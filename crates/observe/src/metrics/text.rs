@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::cells::HistogramCounts;
-use super::nodes::{self, NodeMetrics};
 use super::requests::Requests;
 use super::scans::{FilterMetrics, FilteredRows};
-use super::{METRICS, Metrics, PoolMetrics, process};
+use super::{METRICS, Metrics, NodeMetrics, PoolMetrics, nodes, process};
 use rowhouse_protocol::request::{OperationLabel, Scheme};
 
 /// A text format of metrics.
@@ -238,7 +237,7 @@ fn pool_metrics(page: &mut MetricsText, metrics: &Metrics) {
 }
 
 fn node_metrics(page: &mut MetricsText) {
-    let nodes = nodes::all();
+    let nodes = nodes();
     page.family("rowhouse_postgres_node_connections", "gauge", "Connections to a server.");
     for (name, node) in &nodes {
         let count = node.connections.get() as f64;

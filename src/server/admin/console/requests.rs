@@ -83,13 +83,13 @@ fn report(request: RecentRequest) -> RequestReport {
     RequestReport {
         id: request.id,
         time: Time(request.at),
-        operation: request.operation.text(),
+        operation: request.ending.operation.text(),
         from_operator: request.is_of_operator,
-        status: request.status,
-        error: request.refusal.map_or("", |code| code.facts().code),
+        status: request.ending.status,
+        error: request.ending.refusal.map_or("", |code| code.facts().code),
         reason: reason(&request).to_owned(),
-        milliseconds: request.duration.as_secs_f64() * 1000.0,
-        store_milliseconds: request.database.as_secs_f64() * 1000.0,
+        milliseconds: request.ending.duration.as_secs_f64() * 1000.0,
+        store_milliseconds: request.ending.database.as_secs_f64() * 1000.0,
         account: request.account,
         table: request.table,
         request_id: request.request_id,
@@ -98,7 +98,7 @@ fn report(request: RecentRequest) -> RequestReport {
 
 /// Returns the exact reason of an error, or the message that the client received.
 fn reason(request: &RecentRequest) -> &str {
-    match request.refusal {
+    match request.ending.refusal {
         Some(code) if request.reason.is_empty() => code.facts().message,
         _ => &request.reason,
     }

@@ -1,25 +1,78 @@
-//! Workarounds for missing features of actix. Each file describes its purpose, the behaviour of actix on
-//! which it relies, and the feature of actix that would make the file unnecessary.
+//! Workarounds for missing features of actix. Each part describes its purpose, the behaviour of actix on
+//! which it relies, and the feature of actix that would make it unnecessary.
 //!
-//! | file | purpose | unnecessary once actix |
+//! | part | purpose | unnecessary once actix |
 //! |---|---|---|
-//! | `connection_info` | handlers that check whether TLS is in use | has a public constructor of `AppConfig` |
+//! | [`app_config`] | handlers that check whether TLS is in use | has a public constructor of `AppConfig` |
 //! | `header_case` | header names in Azure's case, and the length of a 204 | writes both as they were set |
 //! | `header_case` | a connection that ends without a response | lets a handler close the connection |
 //! | `one_at_a_time` | pipelining, particularly without reading | decodes a request after answering the last |
 //! | `peer_timeout` | clients that read nothing, or stop in a later head | has timeouts for writes and for each head |
-//! | `unread_body` | a response before the end of a chunked body | closes a connection whose body is not read |
+//! | [`close_after`] | a response before the end of a chunked body | closes a connection whose body is not read |
 
-mod connection_info;
 mod header_case;
 mod one_at_a_time;
 mod peer_timeout;
-mod unread_body;
 
-pub(super) use connection_info::app_config;
-pub(crate) use header_case::announces_body;
-pub(super) use header_case::{HeaderCase, LENGTH_OF_NOTHING};
-pub(super) use one_at_a_time::OneAtATime;
-pub(crate) use one_at_a_time::Turn;
-pub(super) use peer_timeout::PeerTimeout;
-pub(super) use unread_body::{close_after, closes_after_upgrade, is_endless};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use actix_web::body::{BodySize, BoxBody, MessageBody};
+use actix_web::dev::AppConfig;
+use actix_web::web::{Bytes, Payload};
+
+pub(crate) use header_case::{HeaderCase, LENGTH_OF_NOTHING, announces_body};
+pub(crate) use one_at_a_time::{OneAtATime, Turn};
+pub(crate) use peer_timeout::PeerTimeout;
+
+use crate::protocol::request::Head;
+
+/// Returns the configuration of an app that serves a socket at this address, from which handlers learn whether a
+/// connection is encrypted. Only `HttpServer`, which cannot wrap connections (see [`listen`](super::listen)), sets it
+/// otherwise. The constructor is public, but hidden in the documentation of actix.
+pub(crate) fn app_config(is_encrypted: bool, address: SocketAddr) -> AppConfig {
+    AppConfig::__priv_test_new(is_encrypted, address.to_string(), address)
+}
+
+/// Returns whether actix takes everything after this head as its body. This applies to requests for a tunnel
+/// or a different protocol, which this server never accepts.
+pub(crate) fn is_endless(head: &Head<'_>) -> bool {
+    let is_websocket = |upgrade: &str| upgrade.trim().eq_ignore_ascii_case("websocket");
+    head.method == "CONNECT" || head.all("upgrade").any(is_websocket)
+}
+
+/// Returns whether actix closes the connection after the response, so that the response must announce it.
+pub(crate) fn closes_after_upgrade(head: &Head<'_>) -> bool {
+    let names_upgrade =
+        |list: &str| list.split(',').any(|token| token.trim().eq_ignore_ascii_case("upgrade"));
+    head.headers.iter().any(|(name, value)| name == "upgrade" || name == "connection" && names_upgrade(value))
+}
+
+/// Returns the response to a request whose body is not read to its end. The connection closes after it. If the
+/// reader of a chunked body is dropped, actix reads the body to its end, which may never come. The reader is
+/// therefore kept as long as the response. After a request for an upgrade or a tunnel, actix closes the connection
+/// in any case.
+pub(crate) fn close_after(answer: BoxBody, unread: Payload) -> BoxBody {
+    BoxBody::new(AnswerBeforeEnd { answer, _unread: unread })
+}
+
+struct AnswerBeforeEnd {
+    answer: BoxBody,
+    _unread: Payload,
+}
+
+impl MessageBody for AnswerBeforeEnd {
+    type Error = Box<dyn std::error::Error>;
+
+    fn size(&self) -> BodySize {
+        self.answer.size()
+    }
+
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Self::Error>>> {
+        Pin::new(&mut self.answer).poll_next(context)
+    }
+}

@@ -9,7 +9,7 @@ use sqlx::PgConnection;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use crate::observe::metrics::nodes::CountedConnection;
+use crate::observe::metrics::CountedConnection;
 use crate::postgres::connections::hosts::{ChosenHost, Hosts};
 use crate::postgres::statements;
 

@@ -12,8 +12,8 @@ use sqlx::{PgConnection, Row};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
-use crate::observe::metrics::nodes::{CountedConnection, NodeMetrics};
 use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
+use crate::observe::metrics::{CountedConnection, NodeMetrics};
 use crate::postgres::connections::canceller::{BackendId, Canceller};
 use crate::postgres::connections::hosts::{ChosenHost, Hosts};
 use crate::postgres::connections::options::{PgOptions, StartError};

@@ -18,7 +18,7 @@ use sqlx::{Connection, PgConnection, Row};
 use tokio::time::{Instant, timeout};
 
 use crate::contract::{HostRole, ListedHost};
-use crate::observe::metrics::nodes::{NodeMetrics, of_node};
+use crate::observe::metrics::{NodeMetrics, of_node};
 use crate::postgres::connections::host_list::{HostList, WantedSession};
 use crate::postgres::connections::options::{PgOptions, StartError, database_message};
 use crate::postgres::connections::socket_options::set_socket_options;

@@ -232,8 +232,8 @@ mod tests {
     use std::sync::OnceLock;
 
     use super::*;
+    use crate::observe::metrics::CountedConnection;
     use crate::observe::metrics::METRICS;
-    use crate::observe::metrics::nodes::CountedConnection;
     use crate::postgres::connections::options::PgOptions;
     use crate::postgres::connections::placement::Placement;
     use crate::postgres::connections::search_path::SearchPath;

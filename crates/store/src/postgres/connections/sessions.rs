@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use crate::observe::metrics;
-use crate::observe::metrics::nodes::CountedConnection;
+use crate::observe::metrics::CountedConnection;
 use crate::postgres::connections::hosts::ChosenHost;
 use crate::postgres::connections::placement::Placement;
 

@@ -1,6 +1,10 @@
-//! Sends traces to the collector in batches.
+//! Traces of requests, sent to a collector as OTLP/HTTP in JSON.
+//!
+//! A request has one span, and each wait for the database has a child span. Requests hand their
+//! spans to a thread that sends them in batches. If the collector is slow or unreachable, spans are
+//! dropped and counted, and requests are not delayed.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
@@ -9,9 +13,21 @@ use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 use uuid::Uuid;
 
-use super::context::hex;
 use crate::metrics::METRICS;
 
+/// Maximum number of requests whose traces wait to be sent.
+const QUEUE: usize = 4096;
+/// Maximum time to send the waiting traces at shutdown.
+const FLUSH: Duration = Duration::from_secs(3);
+/// Maximum number of requests in one batch.
+const BATCH: usize = 512;
+/// Maximum time that a trace waits for its batch.
+const PAUSE: Duration = Duration::from_secs(2);
+/// Timeout for sending one batch.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Kinds of spans, as OTLP numbers them.
+const SERVER: u8 = 2;
+const CLIENT: u8 = 3;
 /// Maximum bytes of an answer of the collector.
 const MAX_ANSWER: u64 = 4 * 1024;
 
@@ -37,12 +53,12 @@ impl std::fmt::Debug for TraceSettings {
 /// A request that is traced.
 #[derive(Debug)]
 pub struct Trace {
-    pub(super) id: [u8; 16],
-    pub(super) parent: Option<[u8; 8]>,
-    pub(super) span: [u8; 8],
-    pub(super) begun: Instant,
+    id: u128,
+    parent: Option<u64>,
+    span: u64,
+    begun: Instant,
     /// The same moment in wall-clock time.
-    pub(super) wall: SystemTime,
+    wall: SystemTime,
 }
 
 /// The data of a request in its trace. No keys, no content, no query strings.
@@ -62,29 +78,112 @@ pub struct SpanFields {
     pub waits: Vec<(Instant, Duration)>,
 }
 
-pub(super) struct Finished {
-    pub(super) trace: Trace,
-    pub(super) duration: Duration,
-    pub(super) facts: SpanFields,
+struct Finished {
+    trace: Trace,
+    duration: Duration,
+    facts: SpanFields,
 }
 
-pub(super) enum Message {
+enum Message {
     Finished(Box<Finished>),
     Flush(SyncSender<()>),
 }
 
-/// Maximum number of requests in one batch.
-const BATCH: usize = 512;
-/// Maximum time that a trace waits for its batch.
-const PAUSE: Duration = Duration::from_secs(2);
-/// Timeout for sending one batch.
-const TIMEOUT: Duration = Duration::from_secs(5);
-/// Kinds of spans, as OTLP numbers them.
-const SERVER: u8 = 2;
-const CLIENT: u8 = 3;
+/// Hands traces to the thread that sends them.
+pub struct Tracer {
+    queue: SyncSender<Message>,
+    ratio: f64,
+}
 
-/// Sends batches until the [`Tracer`](super::Tracer) is dropped.
-pub(crate) fn run(settings: &TraceSettings, waiting: &Receiver<Message>) {
+impl Tracer {
+    /// Starts the thread that sends traces.
+    pub fn start(settings: TraceSettings) -> std::io::Result<Self> {
+        let (queue, waiting) = sync_channel(QUEUE);
+        let ratio = settings.ratio;
+        std::thread::Builder::new().name("otlp".into()).spawn(move || run(&settings, &waiting))?;
+        Ok(Self { queue, ratio })
+    }
+
+    /// Begins the trace of a request, if it is sampled: the client's `traceparent` decides, or else
+    /// the sampling ratio.
+    pub fn begin(&self, traceparent: Option<&str>) -> Option<Trace> {
+        let parent = traceparent.and_then(Parent::parse);
+        let (id, chosen) = match &parent {
+            Some(parent) => (parent.trace, parent.is_sampled),
+            None => {
+                let id = Uuid::new_v4().as_u128();
+                // The first 32 bits are evenly distributed.
+                (id, f64::from((id >> 96) as u32) / (f64::from(u32::MAX) + 1.0) < self.ratio)
+            }
+        };
+        chosen.then(|| Trace {
+            id,
+            parent: parent.map(|parent| parent.span),
+            span: new_span(),
+            begun: Instant::now(),
+            wall: SystemTime::now(),
+        })
+    }
+
+    /// Ends the trace of a request. Never waits.
+    pub fn finish(&self, trace: Trace, facts: SpanFields) {
+        let duration = trace.begun.elapsed();
+        let finished = Box::new(Finished { trace, duration, facts });
+        if self.queue.try_send(Message::Finished(finished)).is_err() {
+            METRICS.traces.dropped.one();
+        }
+    }
+
+    /// Waits until all finished traces are sent, for 3 seconds at most.
+    pub fn flush(&self) {
+        let (done, waiting) = sync_channel(1);
+        if self.queue.try_send(Message::Flush(done)).is_ok() {
+            let _ = waiting.recv_timeout(FLUSH);
+        }
+    }
+}
+
+/// The caller's place in a trace, according to W3C Trace Context.
+struct Parent {
+    trace: u128,
+    span: u64,
+    /// Whether the caller records its own span.
+    is_sampled: bool,
+}
+
+impl Parent {
+    /// Parses a `traceparent` header; `None` if it is invalid and must be ignored.
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.trim().split('-');
+        let mut next = |digits| parse_hex(parts.next()?, digits);
+        let (version, trace, span, flags) = (next(2)?, next(32)?, next(16)?, next(2)?);
+        // Version 0 has exactly these parts; later versions may add some.
+        let fits = version != 0xff && (version != 0 || parts.next().is_none());
+        let is_sampled = flags & 1 == 1;
+        (fits && trace != 0 && span != 0).then_some(Self { trace, span: span as u64, is_sampled })
+    }
+}
+
+/// Parses exactly this number of lower-case hexadecimal digits, at most 32.
+fn parse_hex(text: &str, digits: usize) -> Option<u128> {
+    let is_valid = text.len() == digits && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    is_valid.then(|| u128::from_str_radix(text, 16).ok()).flatten()
+}
+
+fn trace_id(id: u128) -> String {
+    format!("{id:032x}")
+}
+
+fn span_id(id: u64) -> String {
+    format!("{id:016x}")
+}
+
+fn new_span() -> u64 {
+    Uuid::new_v4().as_u64_pair().0
+}
+
+/// Sends batches until the [`Tracer`] is dropped.
+fn run(settings: &TraceSettings, waiting: &Receiver<Message>) {
     let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
     // To follow a redirect would turn the POST into a GET.
     let config = Agent::config_builder().timeout_global(Some(TIMEOUT)).max_redirects(0).tls_config(tls);
@@ -181,7 +280,7 @@ fn document(settings: &TraceSettings, batch: &[Finished]) -> Value {
 
 fn spans(finished: &Finished) -> Vec<Value> {
     let Finished { trace, duration, facts } = finished;
-    let (id, own) = (hex(&trace.id), hex(&trace.span));
+    let (id, own) = (trace_id(trace.id), span_id(trace.span));
     let mut attributes = vec![
         text("http.request.method", facts.method),
         json!({ "key": "http.response.status_code", "value": { "intValue": facts.status.to_string() } }),
@@ -198,13 +297,13 @@ fn spans(finished: &Finished) -> Vec<Value> {
         // 2 is an error. Errors of the client are not errors of this span.
         "status": if facts.failed { json!({ "code": 2 }) } else { json!({}) },
     });
-    if let Some(parent) = &trace.parent {
-        request["parentSpanId"] = hex(parent).into();
+    if let Some(parent) = trace.parent {
+        request["parentSpanId"] = span_id(parent).into();
     }
     let waits = facts.waits.iter().map(|(begun, took)| {
         let start = trace.wall + begun.saturating_duration_since(trace.begun);
         json!({
-            "traceId": id, "spanId": hex(&half(Uuid::new_v4())), "parentSpanId": own,
+            "traceId": id, "spanId": span_id(new_span()), "parentSpanId": own,
             "name": "database", "kind": CLIENT,
             "startTimeUnixNano": nanos(start), "endTimeUnixNano": nanos(start + *took),
         })
@@ -221,6 +320,34 @@ fn nanos(at: SystemTime) -> String {
     at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos()).to_string()
 }
 
-pub(super) fn half(id: Uuid) -> [u8; 8] {
-    id.as_u64_pair().0.to_be_bytes()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+    const SPAN: &str = "b7ad6b7169203331";
+
+    #[test]
+    fn a_parent_is_read_and_anything_else_ignored() {
+        let parse = |text: &str| {
+            let parent = Parent::parse(text)?;
+            Some((trace_id(parent.trace), span_id(parent.span), parent.is_sampled))
+        };
+        let expected = |sampled| Some((TRACE.to_owned(), SPAN.to_owned(), sampled));
+        assert_eq!(parse(&format!("00-{TRACE}-{SPAN}-01")), expected(true));
+        assert_eq!(parse(&format!("00-{TRACE}-{SPAN}-00")), expected(false));
+        assert_eq!(parse(&format!("cc-{TRACE}-{SPAN}-03-more")), expected(true));
+        for text in [
+            String::new(),
+            format!("ff-{TRACE}-{SPAN}-01"),
+            format!("00-{TRACE}-{SPAN}-01-more"),
+            format!("00-{TRACE}-{SPAN}"),
+            format!("00-{}-{SPAN}-01", TRACE.to_uppercase()),
+            format!("00-{}-{SPAN}-01", "0".repeat(32)),
+            format!("00-{TRACE}-{}-01", "0".repeat(16)),
+            format!("00-{TRACE}-é7ad6b716920333-01"),
+        ] {
+            assert_eq!(parse(&text), None, "{text}");
+        }
+    }
 }
