@@ -7,7 +7,7 @@ use clap::Args;
 use super::output::{Done, Problem};
 use crate::server::config::ListenSettings;
 use crate::server::http::reachable;
-use crate::transfer::client::connection::is_origin;
+use crate::transfer::client::address::is_origin;
 
 /// The address by which clients reach the server.
 #[derive(Debug, Clone, Args)]

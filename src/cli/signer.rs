@@ -14,7 +14,7 @@ use crate::protocol::auth::accounts::AccountKey;
 use crate::protocol::auth::seal::KeySlot;
 use crate::server::config::{AccountSettings, DatabaseSettings, Mistakes, secret};
 use crate::store::database::{self, Database};
-use crate::transfer::client::connection::{ConnectionString, NO_KEY, Secret};
+use crate::transfer::client::address::{ConnectionString, NO_KEY, Secret};
 
 /// The source of the key: given directly, or taken from the server's settings or its database.
 #[derive(Debug, Args)]

@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{TransferError, TransferResult};
+use crate::error::{TransferResult, usage};
 use crate::protocol::codec::policies::Policy;
 use crate::protocol::codec::properties::ServiceProperties;
 use crate::protocol::model::Key;
 use crate::rows::range::RowRange;
-use crate::rows::row::{Row, Version};
 use crate::rows::selection::NameCase;
 use crate::rows::type_inference::Inferences;
+use crate::rows::{Row, Version};
 use crate::store::LoadMark;
 
 /// What a copy does with an entity whose key exists in the target.
@@ -197,7 +197,7 @@ pub trait TransferTarget: Send + Sync {
 
     /// Deletes a table with all its entities, if it exists.
     fn delete_table(&self, _table: &str) -> TransferResult<()> {
-        Err(TransferError::Usage("a dump or file cannot be changed".into()))
+        Err(usage!("a dump or file cannot be changed"))
     }
 
     /// Writes the next page of a range; it is durable when this returns.
@@ -212,7 +212,7 @@ pub trait TransferTarget: Send + Sync {
     /// Deletes versions of entities; returns how many there were, and at an endpoint also those that were gone
     /// already. An entity that has changed since stays.
     fn delete(&self, _table: &str, _entities: &[(Key, Version)]) -> TransferResult<u64> {
-        Err(TransferError::Usage("a dump cannot be changed".into()))
+        Err(usage!("a dump cannot be changed"))
     }
 
     /// Replaces the stored access policies of a table.

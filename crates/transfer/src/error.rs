@@ -23,6 +23,18 @@ pub enum TransferError {
     Interrupted,
 }
 
+/// A [`TransferError::Failed`] with a formatted text.
+macro_rules! failed {
+    ($($text:tt)*) => { $crate::error::TransferError::Failed(format!($($text)*)) };
+}
+
+/// A [`TransferError::Usage`] with a formatted text.
+macro_rules! usage {
+    ($($text:tt)*) => { $crate::error::TransferError::Usage(format!($($text)*)) };
+}
+
+pub(crate) use {failed, usage};
+
 /// The result of a step of a transfer.
 pub(crate) type TransferResult<T> = std::result::Result<T, TransferError>;
 
@@ -38,7 +50,7 @@ impl TransferError {
             return self;
         }
         match self {
-            TransferError::Failed(text) => TransferError::Failed(format!("{side}: {text}")),
+            TransferError::Failed(text) => failed!("{side}: {text}"),
             TransferError::TooLarge(text) => TransferError::TooLarge(format!("{side}: {text}")),
             TransferError::NotAllowed(text) => TransferError::NotAllowed(format!("{side}: {text}")),
             TransferError::NoTable(_) => TransferError::Failed(format!("{side}: {self}")),

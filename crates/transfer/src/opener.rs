@@ -7,7 +7,7 @@ use tokio::runtime::Runtime;
 
 use crate::client::{Address, Client};
 use crate::contract::{TransferSource, TransferTarget};
-use crate::error::{TransferError, TransferResult};
+use crate::error::{TransferResult, failed, usage};
 use crate::formats::{FileOptions, Staged, StagingOptions, stage, stage_source};
 use crate::locations::database::LocalDatabase;
 use crate::locations::dump::{DumpSource, DumpTarget};
@@ -77,17 +77,15 @@ impl Opener<'_> {
         Ok(match place {
             DataLocation::Endpoint(address) => OpenLocation::Endpoint(Box::new(self.remote(address)?)),
             DataLocation::Database(database) => {
-                let lock =
-                    database::lock(database).map_err(|error| TransferError::Failed(error.to_string()))?;
+                let lock = database::lock(database).map_err(|error| failed!("{error}"))?;
                 let store = self.runtime.block_on(database::open_primary(database));
                 self.database(store, lock)?
             }
             DataLocation::Dump(path) => OpenLocation::DumpTarget(DumpTarget::open(path)?),
             DataLocation::File(_) => {
-                return Err(TransferError::Usage(
+                return Err(usage!(
                     "TO: files of other programs can only be read; give a database, an endpoint or \
                      dump:FOLDER"
-                        .into(),
                 ));
             }
         })
@@ -119,7 +117,7 @@ impl Opener<'_> {
         store: std::result::Result<Store, DatabaseError>,
         lock: Option<ServerLock>,
     ) -> TransferResult<OpenLocation> {
-        let store = store.map_err(|error| TransferError::Failed(error.to_string()))?;
+        let store = store.map_err(|error| failed!("{error}"))?;
         let account = self.account.unwrap_or(DEVELOPMENT_ACCOUNT).to_owned();
         let (store, runtime) = (Arc::new(store), self.runtime.clone());
         let database = LocalDatabase::new(store, account, runtime, self.predicate()?);
@@ -127,7 +125,7 @@ impl Opener<'_> {
     }
 
     fn predicate(&self) -> TransferResult<Option<Predicate>> {
-        self.selection.predicate().map_err(|reason| TransferError::Usage(format!("--filter: {reason}")))
+        self.selection.predicate().map_err(|reason| usage!("--filter: {reason}"))
     }
 }
 
@@ -142,9 +140,7 @@ impl OpenLocation {
             OpenLocation::Database { database, .. } => Ok(&**database),
             OpenLocation::DumpSource(dump) => Ok(dump),
             OpenLocation::Files(staged) => Ok(&**staged),
-            OpenLocation::DumpTarget(_) => {
-                Err(TransferError::Usage("a dump cannot be compared while it is written".into()))
-            }
+            OpenLocation::DumpTarget(_) => Err(usage!("a dump cannot be compared while it is written")),
         }
     }
 
@@ -158,7 +154,7 @@ impl OpenLocation {
             OpenLocation::Database { database, .. } => Ok(&**database),
             OpenLocation::DumpTarget(dump) => Ok(dump),
             OpenLocation::DumpSource(_) | OpenLocation::Files(_) => {
-                Err(TransferError::Usage("a dump or file cannot be changed".into()))
+                Err(usage!("a dump or file cannot be changed"))
             }
         }
     }
@@ -175,7 +171,7 @@ impl OpenLocation {
             (OpenLocation::Database { database: from, .. }, OpenLocation::Database { database: to, .. }) => {
                 from.copy_accounts(to, master)
             }
-            _ => Err(TransferError::Usage("--accounts: FROM and TO must be databases".into())),
+            _ => Err(usage!("--accounts: FROM and TO must be databases")),
         }
     }
 }

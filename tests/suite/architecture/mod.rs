@@ -40,6 +40,7 @@ const ORDERS: [(&str, &[&str]); 6] = [
             "client",
             "rows",
             "contract",
+            "rejects",
             "work",
             "locations",
             "formats",

@@ -5,9 +5,8 @@ use std::net::IpAddr;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::connection::{ConnectionString, Secret, is_origin};
-use crate::error::{TransferError, TransferResult};
-use crate::protocol::auth::accounts::AccountKey;
+use crate::error::{TransferError, TransferResult, usage};
+use crate::protocol::auth::accounts::{AccountKey, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 
 /// What ends the name of an account at the endpoint of its second region.
 const SECONDARY: &str = "-secondary";
@@ -50,9 +49,9 @@ impl Address {
             Some((tables, sas)) if is_origin(tables) && sas.contains("sig=") => {
                 return Self::new(String::new(), Some(tables), Secret::Sas(sas.to_owned()));
             }
-            _ => return Err(TransferError::Usage(NO_SIGNATURE.into())),
+            _ => return Err(usage!("{NO_SIGNATURE}")),
         }
-        let invalid = |reason| TransferError::Usage(format!("the connection string {reason}"));
+        let invalid = |reason| usage!("the connection string {reason}");
         let ConnectionString { account, secret, tables } = ConnectionString::parse(text).map_err(invalid)?;
         Self::new(account, tables.as_deref(), secret)
     }
@@ -60,7 +59,7 @@ impl Address {
     fn new(account: String, tables: Option<&str>, secret: Secret) -> TransferResult<Self> {
         let tables = match tables {
             Some(tables) => tables.trim_end_matches('/').to_owned(),
-            None if account.is_empty() => return Err(TransferError::Usage(NO_ENDPOINT.into())),
+            None if account.is_empty() => return Err(usage!("{NO_ENDPOINT}")),
             // The public cloud, as in the SDKs.
             None => format!("https://{account}.table.core.windows.net"),
         };
@@ -142,10 +141,82 @@ fn account_in(tables: &str) -> &str {
     .trim_end_matches(SECONDARY)
 }
 
+/// The table endpoint of the development account in the SDKs.
+const DEVELOPMENT_TABLES: &str = "http://127.0.0.1:10002/devstoreaccount1";
+
+/// A credential as text. `Debug` does not print it.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Secret {
+    /// An account key in base64.
+    Key(String),
+    /// The query string of a SAS.
+    Sas(String),
+    /// A bearer token.
+    Token(String),
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// A parsed connection string.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ConnectionString {
+    /// Empty if a SAS or token is given without it.
+    pub account: String,
+    pub secret: Secret,
+    /// The table endpoint of the account, if given, without a trailing slash.
+    pub tables: Option<String>,
+}
+
+/// Why a connection string is invalid: it has no key.
+pub const NO_KEY: &str = "has no AccountName and AccountKey";
+/// Why a connection string is invalid: its endpoint is not an HTTP URL.
+const NO_ORIGIN: &str = "its endpoint must begin with http:// or https://";
+
+impl ConnectionString {
+    /// Reads `AccountName=…;AccountKey=…`, or `UseDevelopmentStorage=true`. In place of the key may
+    /// stand `SharedAccessSignature=…`, or `BearerToken=…`, which SDKs do not know.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        let part = |wanted: &str| {
+            let mut parts = text.split(';').filter_map(|part| part.trim().split_once('='));
+            let value = parts.find(|(name, _)| name.trim().eq_ignore_ascii_case(wanted));
+            value.map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
+        };
+        if part("UseDevelopmentStorage").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+            let [account, key, tables] = [DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, DEVELOPMENT_TABLES];
+            let secret = Secret::Key(key.into());
+            return Ok(Self { account: account.into(), secret, tables: Some(tables.into()) });
+        }
+        let account = part("AccountName").unwrap_or_default();
+        let by_suffix = || {
+            let scheme = part("DefaultEndpointsProtocol").unwrap_or("https");
+            part("EndpointSuffix").map(|suffix| format!("{scheme}://{account}.table.{suffix}"))
+        };
+        let tables = part("TableEndpoint").map(|given| given.trim_end_matches('/').to_owned());
+        let tables = tables.or_else(by_suffix);
+        let key = part("AccountKey").filter(|_| !account.is_empty()).map(|key| Secret::Key(key.into()));
+        let sas = || part("SharedAccessSignature").map(|sas| Secret::Sas(sas.trim_start_matches('?').into()));
+        let token = || part("BearerToken").map(|token| Secret::Token(token.into()));
+        let secret = key.or_else(sas).or_else(token).ok_or(NO_KEY)?;
+        match tables.as_deref().is_none_or(is_origin) {
+            true => Ok(Self { account: account.into(), secret, tables }),
+            false => Err(NO_ORIGIN),
+        }
+    }
+}
+
+/// Whether a text is the beginning of an HTTP URL.
+pub fn is_origin(text: &str) -> bool {
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    host.is_some_and(|host| !host.is_empty() && !host.contains(['?', '#', ';', ' ']))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::connection::NO_KEY;
 
     #[test]
     fn endpoints_are_found_in_path_style_and_host_style() {
@@ -189,5 +260,42 @@ mod tests {
         assert_eq!(wrong("AccountName=a;AccountKey=%"), NO_BASE64);
         assert_eq!(wrong("BearerToken=a"), NO_ENDPOINT);
         assert_eq!(wrong("nonsense"), format!("the connection string {NO_KEY}"));
+    }
+
+    #[test]
+    fn addresses_are_those_that_sdks_find() {
+        let tables = |rest: &str| {
+            let text = format!("AccountName=abc; accountkey=AA==;{rest}");
+            ConnectionString::parse(&text).map(|read| (read.account, read.secret, read.tables))
+        };
+        for (rest, expected) in [
+            ("", None),
+            ("DefaultEndpointsProtocol=http", None),
+            ("TableEndpoint=http://h:1/abc/;BlobEndpoint=http://x", Some("http://h:1/abc")),
+            ("EndpointSuffix=example.com", Some("https://abc.table.example.com")),
+            ("DefaultEndpointsProtocol=http;EndpointSuffix=a.b:8", Some("http://abc.table.a.b:8")),
+            ("EndpointSuffix=a.b;TableEndpoint=https://h", Some("https://h")),
+        ] {
+            let expected = ("abc".to_owned(), Secret::Key("AA==".to_owned()), expected.map(str::to_owned));
+            assert_eq!(tables(rest), Ok(expected), "{rest}");
+        }
+        for wrong in
+            ["TableEndpoint=h:1", "TableEndpoint=http://h?x", "DefaultEndpointsProtocol=x;EndpointSuffix=a"]
+        {
+            assert!(tables(wrong).is_err_and(|error| error == NO_ORIGIN), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn development_storage_is_the_account_that_everybody_knows() {
+        let read = ConnectionString::parse("usedevelopmentstorage=TRUE;").unwrap();
+        assert_eq!(
+            (read.account.as_str(), read.secret),
+            (DEVELOPMENT_ACCOUNT, Secret::Key(DEVELOPMENT_KEY.into()))
+        );
+        assert_eq!(read.tables.as_deref(), Some(DEVELOPMENT_TABLES));
+        for wrong in ["UseDevelopmentStorage=false", "AccountName=abc", "AccountName=abc;AccountKey=", "x"] {
+            assert!(ConnectionString::parse(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Change sets: writes of one partition that succeed or fail together (protocol §8).
 
-use super::answer::{ClientAnswer, ServiceError};
-use super::call::ClientCall;
+use crate::client::ClientCall;
+use crate::client::{ClientAnswer, ServiceError};
 
 /// Maximum operations of a change set.
 pub(crate) const MAX_OPERATIONS: usize = 100;

@@ -3,16 +3,327 @@
 //! Calls block their thread. Transient failures are retried with back-off, and the number of
 //! requests in flight adapts to what the server allows.
 
-mod address;
-mod answer;
-mod call;
+pub mod address;
 mod change_set;
-pub mod connection;
-mod gate;
 mod send;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+
+use crate::error::{TransferError, failed};
+use crate::protocol::codec::uri::escape;
+use crate::protocol::codec::xml;
+use crate::protocol::model::Ticks;
 pub(crate) use address::Address;
-pub(crate) use answer::{ClientAnswer, ServiceError};
-pub(crate) use call::ClientCall;
+use address::EndpointCredentials;
 pub(crate) use change_set::{ChangeSetBody, MAX_BODY, MAX_OPERATIONS, SetVerb};
 pub(crate) use send::{Client, MAX_ANSWER};
+
+/// The newest version that the recordings cover.
+const VERSION: &str = "2019-02-02";
+
+/// A request before it is signed.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ClientCall {
+    pub method: &'static str,
+    /// The path below the endpoint, escaped: `/Tables`, `/People()`.
+    pub path: String,
+    /// Names and values, not escaped.
+    pub query: Vec<(&'static str, String)>,
+    pub accept: Option<&'static str>,
+    pub content_type: Option<String>,
+    pub headers: Vec<(&'static str, String)>,
+    pub body: Vec<u8>,
+    /// The statuses that mean that it was done.
+    pub success: &'static [u16],
+}
+
+impl ClientCall {
+    /// Returns a GET, which 200 answers.
+    pub(crate) fn get(path: impl Into<String>) -> Self {
+        let accept = Some(JSON);
+        Self { method: "GET", path: path.into(), accept, success: &[200], ..Self::default() }
+    }
+
+    /// Returns a request with a body, which 204 answers.
+    pub(crate) fn with_body(
+        method: &'static str,
+        path: impl Into<String>,
+        content_type: impl Into<String>,
+        body: Vec<u8>,
+    ) -> Self {
+        let accept = Some(JSON);
+        Self {
+            method,
+            path: path.into(),
+            accept,
+            content_type: Some(content_type.into()),
+            body,
+            success: &[204],
+            ..Self::default()
+        }
+    }
+
+    /// Sets the statuses that mean that it was done.
+    pub(crate) fn succeeds_with(mut self, success: &'static [u16]) -> Self {
+        self.success = success;
+        self
+    }
+
+    /// Adds a parameter to the query string.
+    pub(crate) fn query(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.query.push((name, value.into()));
+        self
+    }
+
+    /// Adds a header.
+    pub(crate) fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// Asks for XML.
+    pub(crate) fn accept_xml(mut self) -> Self {
+        self.accept = Some("application/xml");
+        self
+    }
+
+    /// Returns the full address, with the SAS if there is one.
+    fn url(&self, address: &Address) -> String {
+        let mut url = format!("{}{}", address.tables, self.path);
+        let mut separator = '?';
+        for (name, value) in &self.query {
+            url.push(separator);
+            url.push_str(&format!("{name}={}", escape(value)));
+            separator = '&';
+        }
+        if let EndpointCredentials::Sas(sas) = &address.credentials {
+            url.push(separator);
+            url.push_str(sas);
+        }
+        url
+    }
+
+    /// Returns the headers, with a signature for this time.
+    fn signed(&self, address: &Address, now: Ticks) -> Vec<(&'static str, String)> {
+        let date = now.to_http_date();
+        let mut headers = vec![
+            ("x-ms-version", VERSION.to_owned()),
+            ("DataServiceVersion", "3.0;NetFx".to_owned()),
+            ("MaxDataServiceVersion", "3.0;NetFx".to_owned()),
+        ];
+        headers.extend(self.accept.map(|accept| ("Accept", accept.to_owned())));
+        headers.extend(self.content_type.clone().map(|value| ("Content-Type", value)));
+        headers.extend(self.headers.iter().cloned());
+        match &address.credentials {
+            EndpointCredentials::Sas(_) => {}
+            EndpointCredentials::Token(token) => headers.push(("Authorization", format!("Bearer {token}"))),
+            EndpointCredentials::Key(key) => {
+                let account = &address.account;
+                let component = self.query.iter().find(|(name, _)| *name == "comp");
+                let component = component.map_or(String::new(), |(_, value)| format!("?comp={value}"));
+                let text = format!("{date}\n/{account}{}{}{component}", address.path(), self.path);
+                let signature = STANDARD.encode(key.sign([text.as_str()]));
+                headers.push(("Authorization", format!("SharedKeyLite {account}:{signature}")));
+            }
+        }
+        headers.push(("x-ms-date", date));
+        headers
+    }
+}
+
+/// JSON with annotations for types that it cannot express.
+const JSON: &str = "application/json;odata=minimalmetadata";
+
+/// An answer, whatever its status.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ClientAnswer {
+    pub status: u16,
+    /// The continuation token: the headers that begin with `x-ms-continuation-`, without this prefix.
+    pub continuation: Vec<(String, String)>,
+    pub content_type: String,
+    pub body: Vec<u8>,
+}
+
+/// An error answer of the service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ServiceError {
+    pub status: u16,
+    pub code: String,
+    /// Its first line.
+    pub message: String,
+    /// The operation of a change set that it concerns.
+    pub index: Option<usize>,
+    /// What was asked for: the method and the address.
+    pub request: String,
+}
+
+#[derive(Deserialize)]
+struct ErrorBody {
+    #[serde(rename = "odata.error")]
+    error: ErrorMembers,
+}
+
+#[derive(Deserialize)]
+struct ErrorMembers {
+    code: String,
+    message: ErrorMessage,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum ErrorMessage {
+    Object { value: String },
+    Text(String),
+}
+
+impl std::fmt::Display for ServiceError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { status, code, message, .. } = self;
+        match code.as_str() {
+            "" => write!(f, "{status}, which is not an answer of a Table service"),
+            code => write!(f, "{status} {code}: {message}"),
+        }
+    }
+}
+
+impl From<ServiceError> for TransferError {
+    fn from(refused: ServiceError) -> Self {
+        let advice = refused.advice().unwrap_or_default();
+        failed!("{}: {refused}{advice}", refused.request)
+    }
+}
+
+impl ServiceError {
+    /// What to do about a refusal that concerns the whole place.
+    fn advice(&self) -> Option<&'static str> {
+        let is_of_account = self.code == "ResourceNotFound" && self.request.contains("/Tables");
+        match self.code.as_str() {
+            "AuthenticationFailed" | "AuthorizationFailure" | "InvalidAuthenticationInfo" => {
+                Some("; see that the key or the signature is right, has not expired, and allows this")
+            }
+            "AuthorizationPermissionMismatch" | "AuthorizationResourceTypeMismatch" => {
+                Some("; use a signature with more permissions")
+            }
+            _ if is_of_account => Some("; see that the name of the account is right"),
+            _ => None,
+        }
+    }
+
+    /// Whether the service says that there is no such thing. Only an error in the service's own form proves it.
+    pub(crate) fn is_absent(&self) -> bool {
+        (self.status == 404 && !self.code.is_empty()) || self.code == "TableBeingDeleted"
+    }
+}
+
+impl ClientAnswer {
+    /// Reads the error of the service in the body. What a gateway sends in its place has no code.
+    ///
+    /// # Errors
+    /// Why the body is no complete answer.
+    pub(crate) fn refused(&self) -> Result<ServiceError, String> {
+        let media_type = self.content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let (code, message) = match media_type.as_str() {
+            "application/xhtml+xml" => Some(ErrorText::default()),
+            json if json.ends_with("json") => json_error(&self.body),
+            xml if xml.ends_with("xml") => xml_error(&self.body),
+            _ => Some(ErrorText::default()),
+        }
+        .ok_or_else(|| format!("{} with an incomplete error", self.status))?;
+        let line = message.lines().next().unwrap_or_default();
+        let (index, message) = match line.split_once(':') {
+            Some((index, rest)) if !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit()) => {
+                (index.parse().ok(), rest)
+            }
+            _ => (None, line),
+        };
+        Ok(ServiceError {
+            status: self.status,
+            code,
+            message: message.to_owned(),
+            index,
+            request: String::new(),
+        })
+    }
+}
+
+/// A code and a message; both are empty if the body is no error of the service.
+type ErrorText = (String, String);
+
+/// Reads an error in JSON; `None` if it is cut.
+fn json_error(body: &[u8]) -> Option<ErrorText> {
+    match serde_json::from_slice::<ErrorBody>(body) {
+        Ok(ErrorBody { error: ErrorMembers { code, message } }) => match message {
+            ErrorMessage::Object { value } | ErrorMessage::Text(value) => Some((code, value)),
+        },
+        Err(error) => error.is_data().then(ErrorText::default),
+    }
+}
+
+/// Reads an error in XML; `None` if it is cut.
+fn xml_error(body: &[u8]) -> Option<ErrorText> {
+    let root = xml::parse_strictly(body).ok()?;
+    let text = |name: &str| {
+        let child = root.children.iter().find(|child| child.name.eq_ignore_ascii_case(name));
+        child.map(|child| child.text.clone()).unwrap_or_default()
+    };
+    let is_error = root.name.eq_ignore_ascii_case("error");
+    Some(if is_error { (text("code"), text("message")) } else { ErrorText::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JSON_ERROR: &str = r#"{"odata.error":{"code":"EntityAlreadyExists","message":{"lang":"en-US","value":"7:Exists.\nRequestId:1"}}}"#;
+    const XML_ERROR: &str = r#"<?xml version="1.0"?><m:error xmlns:m="x"><m:code>AuthenticationFailed</m:code><m:message xml:lang="en-US">No.
+RequestId:1</m:message></m:error>"#;
+
+    fn refused(content_type: &str, body: &str) -> Result<ServiceError, String> {
+        let (content_type, body) = (content_type.to_owned(), body.into());
+        ClientAnswer { status: 404, content_type, body, ..ClientAnswer::default() }.refused()
+    }
+
+    #[test]
+    fn errors_are_read_from_json_and_xml() {
+        let read = refused(JSON, JSON_ERROR).unwrap();
+        assert_eq!(
+            (read.code.as_str(), read.message.as_str(), read.index),
+            ("EntityAlreadyExists", "Exists.", Some(7))
+        );
+        let read = refused("application/xml;charset=utf-8", XML_ERROR).unwrap();
+        assert_eq!(
+            (read.code.as_str(), read.message.as_str(), read.index),
+            ("AuthenticationFailed", "No.", None)
+        );
+    }
+
+    #[test]
+    fn only_an_error_in_the_form_of_the_service_proves_absence() {
+        let html = "<html><body><error><code>ResourceNotFound</code></error></body></html>";
+        for (content_type, body) in [
+            ("text/html", html),
+            ("application/xhtml+xml", html),
+            ("application/xml", html),
+            ("text/html", JSON_ERROR),
+            ("", JSON_ERROR),
+            ("", ""),
+            (JSON, r#"{"message":"no route","code":"NotFound"}"#),
+        ] {
+            assert!(!refused(content_type, body).unwrap().is_absent(), "{content_type} {body}");
+        }
+        assert!(refused(JSON, JSON_ERROR).unwrap().is_absent());
+        let deleted = JSON_ERROR.replace("EntityAlreadyExists", "TableBeingDeleted");
+        assert!(ServiceError { status: 409, ..refused(JSON, &deleted).unwrap() }.is_absent());
+    }
+
+    #[test]
+    fn an_error_that_is_cut_is_no_answer() {
+        for (content_type, whole) in [(JSON, JSON_ERROR), ("application/xml", XML_ERROR)] {
+            for cut in 0..whole.len() {
+                assert!(refused(content_type, &whole[..cut]).is_err(), "{}", &whole[..cut]);
+            }
+        }
+    }
+}

@@ -1,19 +1,17 @@
 //! Sending requests: retries with back-off and jitter.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ureq::http::{HeaderMap, Request, Response};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Proxy};
 
-use super::address::Address;
-use super::answer::{ClientAnswer, ServiceError};
-use super::call::ClientCall;
-use super::change_set::ChangeSetBody;
-use super::gate::Gate;
-use crate::error::{TransferError, TransferResult};
+use crate::client::address::Address;
+use crate::client::change_set::ChangeSetBody;
+use crate::client::{ClientAnswer, ClientCall, ServiceError};
+use crate::error::{TransferError, TransferResult, failed};
 use crate::protocol::model::Ticks;
 
 /// Timeout of one request until its whole answer has arrived, longer than any page may take.
@@ -84,10 +82,10 @@ impl Received {
                 // The query string may have a signature.
                 let location = location.split(['?', '#']).next().unwrap_or_default();
                 // Following it would alter the request, and send it elsewhere.
-                Err(TransferError::Failed(format!(
+                Err(failed!(
                     "{request}: {status}, a redirect to {location}, which is not followed; give the address \
                      of the endpoint itself"
-                )))
+                ))
             }
             400.. => Ok(self.answer.refused().map(Err)),
             status => Ok(Err(format!("{status} is not a valid answer to this request"))),
@@ -198,8 +196,7 @@ impl Client {
                     return Err(TransferError::TooLarge(text));
                 }
                 Err(Unanswered::HalfToken) => {
-                    let text = format!("{request}: the answer has only half a continuation token");
-                    return Err(TransferError::Failed(text));
+                    return Err(failed!("{request}: the answer has only half a continuation token"));
                 }
                 Ok(received) => match received.judged(call, &request, &read)? {
                     Ok(Err(refused)) if passes(refused.status) => {
@@ -220,7 +217,7 @@ impl Client {
             };
             let most = if self.has_answered.load(Ordering::Relaxed) { ATTEMPTS } else { FIRST_ATTEMPTS };
             if attempt >= most {
-                return Err(TransferError::Failed(format!("{request}: {problem}{}", hint(&problem))));
+                return Err(failed!("{request}: {problem}{}", hint(&problem)));
             }
             self.retried.fetch_add(1, Ordering::Relaxed);
             self.pause(retry_after.unwrap_or_else(|| back_off(attempt)))?;
@@ -328,12 +325,79 @@ fn back_off(attempt: u32) -> Duration {
     longest / 2 + (longest / 2).mul_f64(f64::from(random) / f64::from(u32::MAX))
 }
 
+/// Admits requests up to a limit. It is halved when the server throttles, and grows by one after as
+/// many successes as the limit itself.
+#[derive(Debug)]
+struct Gate {
+    state: Mutex<GateState>,
+    freed: Condvar,
+    most: usize,
+}
+
+#[derive(Debug)]
+struct GateState {
+    limit: usize,
+    in_flight: usize,
+    successes: usize,
+}
+
+/// Permission for one request in flight, until it is dropped.
+struct FlightPermit<'a>(&'a Gate);
+
+impl Gate {
+    /// Returns a gate whose initial and maximum limit is `most`.
+    fn new(most: usize) -> Self {
+        let state = GateState { limit: most.max(1), in_flight: 0, successes: 0 };
+        Self { state: Mutex::new(state), freed: Condvar::new(), most: most.max(1) }
+    }
+
+    /// Returns the maximum limit.
+    const fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Waits for a permit. Each is held for one request, whose timeout limits the wait.
+    fn enter(&self) -> FlightPermit<'_> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        while state.in_flight >= state.limit {
+            state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.in_flight += 1;
+        FlightPermit(self)
+    }
+
+    /// Counts a success.
+    fn succeeded(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.successes += 1;
+        if state.successes >= state.limit && state.limit < self.most {
+            state.limit += 1;
+            state.successes = 0;
+            self.freed.notify_one();
+        }
+    }
+
+    /// Halves the limit.
+    fn throttled(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.limit = (state.limit / 2).max(1);
+        state.successes = 0;
+    }
+}
+
+impl Drop for FlightPermit<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.in_flight -= 1;
+        self.0.freed.notify_one();
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::*;
     use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
-
-    use super::*;
 
     const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2000\r\n\r\n";
     /// Bytes after which a slow server has sent all.
@@ -394,5 +458,24 @@ mod tests {
             assert!(pause >= FIRST_PAUSE / 2 && pause <= LONGEST_PAUSE, "{attempt}: {pause:?}");
         }
         assert!(back_off(20) >= LONGEST_PAUSE / 2);
+    }
+
+    #[test]
+    fn the_limit_halves_when_throttled_and_grows_back() {
+        let gate = Gate::new(8);
+        let limit = || gate.state.lock().unwrap().limit;
+        gate.throttled();
+        gate.throttled();
+        assert_eq!(limit(), 2);
+        gate.succeeded();
+        assert_eq!(limit(), 2);
+        gate.succeeded();
+        assert_eq!(limit(), 3);
+        (0..100).for_each(|_| gate.succeeded());
+        assert_eq!(limit(), 8);
+        (0..10).for_each(|_| gate.throttled());
+        assert_eq!(limit(), 1);
+        drop(gate.enter());
+        assert_eq!(gate.state.lock().unwrap().in_flight, 0);
     }
 }

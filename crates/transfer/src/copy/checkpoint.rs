@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension as _, Row as SqliteRow, params};
+use sha2::{Digest as _, Sha256};
 
 use crate::contract::Counts;
-use crate::copy::fingerprint::{Fingerprint, origin};
-use crate::error::{TransferError, TransferResult};
+use crate::error::{TransferError, TransferResult, usage};
+use crate::locations::dump::hex;
 use crate::protocol::model::{Key, Ticks};
 use crate::rows::range::{Lower, RowRange, order_in_both};
 use crate::store::LoadMark;
@@ -55,18 +56,18 @@ impl Checkpoint {
     /// another copy, or the file is no state.
     pub fn open(file: &Path, fingerprint: &Fingerprint, resume: bool) -> TransferResult<Self> {
         if Self::is_begun(file) && !is_state(file)? {
-            let text =
-                format!("{} is not the state of a copy; name another file with --state", file.display());
-            return Err(TransferError::Usage(text));
+            return Err(usage!(
+                "{} is not the state of a copy; name another file with --state",
+                file.display()
+            ));
         }
         let fingerprint = fingerprint.text();
         if Self::is_begun(file) && !resume {
-            let text = format!(
+            return Err(usage!(
                 "{} belongs to an interrupted copy; continue the copy with --resume, or remove this file \
                  and, in the folder of a dump, all files beside it",
                 file.display()
-            );
-            return Err(TransferError::Usage(text));
+            ));
         }
         let is_new = !Self::is_begun(file);
         let connection = Connection::open(file)?;
@@ -86,12 +87,11 @@ impl Checkpoint {
             Some((known, copy)) if known == fingerprint => copy,
             Some((known, _)) => {
                 let other = Fingerprint::difference(&known, &fingerprint);
-                let text = format!(
+                return Err(usage!(
                     "{} belongs to a copy with a different {other}; repeat the earlier arguments, or remove \
                      this file and start again",
                     file.display()
-                );
-                return Err(TransferError::Usage(text));
+                ));
             }
             None => {
                 let copy = new_copy();
@@ -346,6 +346,39 @@ fn read(row: &SqliteRow<'_>) -> rusqlite::Result<Task> {
     let upper = upper.0.zip(upper.1).map(|(partition, row)| Key { partition, row });
     let resumed = Some(u64::try_from(row.get::<_, i64>(7)?).unwrap_or(0));
     Ok(Task { id: row.get(0)?, table: row.get(1)?, range: RowRange { lower, upper }, resumed })
+}
+
+/// What must be the same, by its name: places, what files have, options.
+#[derive(Debug, Clone, Default)]
+pub struct Fingerprint(Vec<(&'static str, String)>);
+
+impl Fingerprint {
+    /// Adds something that must be the same.
+    pub fn with(mut self, name: &'static str, value: impl std::fmt::Debug) -> Self {
+        self.0.push((name, format!("{value:?}")));
+        self
+    }
+
+    /// Returns it as a text of lines.
+    fn text(&self) -> String {
+        self.0.iter().map(|(name, value)| format!("{name}\t{value}\n")).collect()
+    }
+
+    /// Returns what distinguishes this copy from others, for what it has completed.
+    pub fn origin(&self) -> String {
+        origin(&self.text())
+    }
+
+    /// Returns the name of the first thing that differs between two texts.
+    fn difference<'t>(known: &'t str, given: &'t str) -> &'t str {
+        let other = known.lines().zip(given.lines()).find(|(a, b)| a != b);
+        other.and_then(|(_, line)| line.split('\t').next()).unwrap_or("version of rowhouse")
+    }
+}
+
+/// Returns the SHA-256 of a fingerprint's text.
+fn origin(text: &str) -> String {
+    hex(Sha256::new_with_prefix(text))
 }
 
 #[cfg(test)]

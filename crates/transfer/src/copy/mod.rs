@@ -1,8 +1,6 @@
 //! Copying tables from a source to a target.
 
 pub(super) mod checkpoint;
-pub(super) mod fingerprint;
-pub(super) mod rejects;
 pub(super) mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,13 +12,13 @@ use std::time::{Duration, Instant};
 use crate::contract::{Counts, Mode, Page, TransferSource, TransferTarget, WritePage};
 use crate::error::{TransferError, TransferResult};
 use crate::protocol::model::Key;
+use crate::rejects::Rejects;
+use crate::rows::Row;
 use crate::rows::range::RowRange;
-use crate::rows::row::Row;
 use crate::rows::selection::Selection;
 use crate::work::progress::Progress;
 use crate::work::work_queue::{Task, WorkQueue};
 use checkpoint::Checkpoint;
-use rejects::Rejects;
 use settings::{SettingsRule, SettingsStep, readable};
 
 /// How to copy.

@@ -4,7 +4,7 @@ use crate::protocol::codec::json_object;
 use crate::protocol::codec::stored::ANNOTATION;
 use crate::protocol::codec::strings::push_string;
 use crate::protocol::model::{EdmType, Ticks};
-use crate::rows::row::Row;
+use crate::rows::Row;
 use crate::rows::type_inference::TableNotes;
 
 /// The Timestamp of an entity as `Get-AzTableRow` names it.

@@ -8,19 +8,19 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
 use super::assembly::Assembly;
-use super::object::Object;
-use super::opening;
 use super::splitter::Splitter;
 use super::staging::Staging;
 use crate::contract::Rejected;
-use crate::error::{TransferError, TransferResult};
+use crate::error::{TransferResult, failed, usage};
+use crate::formats::files;
+use crate::formats::splitter::Object;
 use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
 use crate::protocol::codec::json_object;
 use crate::protocol::codec::policies::{Policy, read_time};
 use crate::protocol::codec::properties::{CorsRule, Logging, ServiceProperties};
 use crate::protocol::codec::stored::ANNOTATION;
 use crate::protocol::model::EdmType;
-use crate::rows::row::Row;
+use crate::rows::Row;
 
 /// The collection of tables.
 const TABLES: &str = "$TABLES_COLLECTION$";
@@ -139,7 +139,7 @@ impl Workspace<'_> {
     /// Checks that the file has the list of tables, and the account if it has any.
     fn check(self, path: &Path) -> TransferResult<()> {
         if !self.has_tables {
-            return Err(opening::named(path, &"has no list of tables, so it is not a workspace of Azurite"));
+            return Err(files::named(path, &"has no list of tables, so it is not a workspace of Azurite"));
         }
         if self.tables.is_empty() && !self.others.is_empty() {
             let others = Vec::from_iter(self.others).join(", ");
@@ -147,7 +147,7 @@ impl Workspace<'_> {
                 "the account {} has no tables; give --from-account with one of: {others}",
                 self.account
             );
-            return Err(TransferError::Usage(format!("{}: {text}", path.display())));
+            return Err(usage!("{}: {text}", path.display()));
         }
         Ok(())
     }
@@ -240,9 +240,7 @@ impl Workspace<'_> {
 fn policy(AclDocument { id, policy }: AclDocument) -> TransferResult<Policy> {
     let time = |text: Option<String>| {
         let text = text.filter(|text| !text.is_empty());
-        let wrong = |text: &str| {
-            TransferError::Failed(format!("the workspace file: policy {id}: '{text}' is not a date"))
-        };
+        let wrong = |text: &str| failed!("the workspace file: policy {id}: '{text}' is not a date");
         text.map(|text| read_time(&text).ok_or_else(|| wrong(&text))).transpose()
     };
     let policy = policy.unwrap_or_default();
@@ -253,8 +251,7 @@ fn policy(AclDocument { id, policy }: AclDocument) -> TransferResult<Policy> {
 }
 
 fn parsed<'a, T: Deserialize<'a>>(json: &'a [u8]) -> TransferResult<T> {
-    serde_json::from_slice(json)
-        .map_err(|error| TransferError::Failed(format!("the workspace file: {error}")))
+    serde_json::from_slice(json).map_err(|error| failed!("the workspace file: {error}"))
 }
 
 /// Converts an entity. Its values are annotated as on the wire, except GUIDs.

@@ -3,28 +3,18 @@
 
 mod assembly;
 mod azurite;
-mod content;
 mod csv;
-mod folder;
+mod files;
 mod json;
-mod manifest;
-mod members;
-mod object;
-mod opening;
-mod options;
-mod recognition;
 mod splitter;
-mod spool;
 mod staging;
 
 use std::path::Path;
 
-use crate::error::{TransferError, TransferResult};
+use crate::error::{TransferResult, usage};
 use crate::protocol::model::TableName;
-pub use content::content_of;
-use manifest::AzCopyManifest;
-pub use options::{FileFormat, FileOptions};
-use recognition::{Recognized, has_known_extension, recognized};
+use files::{AzCopyManifest, Recognized, folder_of, has_known_extension, recognized};
+pub use files::{FileFormat, FileOptions, content_of};
 pub(super) use staging::{Staged, StagingOptions, stage_source};
 use staging::{Staging, staged};
 
@@ -47,7 +37,7 @@ fn import(path: &Path, options: &FileOptions, staging: &mut Staging) -> Transfer
     match recognized(path)? {
         // The data files are beside it.
         Recognized::Manifest => {
-            import_folder(opening::folder_of(path), options, Some(AzCopyManifest::read(path)?), staging)
+            import_folder(folder_of(path), options, Some(AzCopyManifest::read(path)?), staging)
         }
         _ => import_file(path, options, None, staging),
     }
@@ -100,7 +90,7 @@ fn import_folder(
     if found {
         return Ok(());
     }
-    Err(TransferError::Usage(format!("{} has no files to read", folder.display())))
+    Err(usage!("{} has no files to read", folder.display()))
 }
 
 /// Reads a file, of a table that its name or a manifest states.
@@ -145,10 +135,7 @@ fn table_of(path: &Path, options: &FileOptions) -> TransferResult<String> {
     let name = options.table.as_deref().unwrap_or(stated);
     match TableName::parse(name) {
         Ok(_) => Ok(name.to_owned()),
-        Err(_) => {
-            let text = format!("{}: its name contains no table name; give one with --table", path.display());
-            Err(TransferError::Usage(text))
-        }
+        Err(_) => Err(usage!("{}: its name contains no table name; give one with --table", path.display())),
     }
 }
 

@@ -1,11 +1,14 @@
 //! Splits a JSON file into the text of its values, as it is read. What is within a value is not checked, so
 //! that one that is wrong does not end the file.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
-use super::opening::{self, MAX_ENTITY_TEXT};
 use crate::error::{TransferError, TransferResult};
+use crate::formats::files::{self, MAX_ENTITY_TEXT};
+use crate::protocol::codec::json_object;
 
 /// A JSON file that is being read.
 pub(super) struct Splitter {
@@ -57,18 +60,18 @@ impl Nesting {
 impl Splitter {
     /// Opens a file.
     pub(super) fn open(path: &Path) -> TransferResult<Self> {
-        Ok(Self { reader: opening::open_text(path)?, path: path.to_owned(), offset: 0 })
+        Ok(Self { reader: files::open_text(path)?, path: path.to_owned(), offset: 0 })
     }
 
     /// Returns an error that names the file and the position.
     pub(super) fn wrong(&self, reason: &str) -> TransferError {
-        opening::named(&self.path, &format!("byte {}: {reason}", self.offset))
+        files::named(&self.path, &format!("byte {}: {reason}", self.offset))
     }
 
     /// Returns the next byte that is no white space, without taking it.
     pub(super) fn peek(&mut self) -> TransferResult<Option<u8>> {
         loop {
-            let buffer = self.reader.fill_buf().map_err(|error| opening::named(&self.path, &error))?;
+            let buffer = self.reader.fill_buf().map_err(|error| files::named(&self.path, &error))?;
             if buffer.is_empty() {
                 return Ok(None);
             }
@@ -156,7 +159,7 @@ impl Splitter {
         self.peek()?;
         let (begun, mut nesting) = (self.offset, Nesting::default());
         loop {
-            let buffer = self.reader.fill_buf().map_err(|error| opening::named(&self.path, &error))?;
+            let buffer = self.reader.fill_buf().map_err(|error| files::named(&self.path, &error))?;
             let (mut used, mut is_done) = (0, buffer.is_empty());
             for byte in buffer {
                 let part = nesting.next(*byte);
@@ -188,6 +191,56 @@ impl Splitter {
     fn consume(&mut self, bytes: usize) {
         self.reader.consume(bytes);
         self.offset += bytes as u64;
+    }
+}
+
+/// Maximum members of an object: more than any entity has, with annotations.
+const MAX_MEMBERS: usize = 2048;
+
+/// The members of an object in their order, with the JSON text of their values.
+pub(super) struct Object<'a>(Vec<(Cow<'a, str>, &'a str)>);
+
+impl<'a> Object<'a> {
+    /// Splits an object.
+    pub(super) fn of(json: &'a [u8]) -> Result<Self, String> {
+        let json = std::str::from_utf8(json).map_err(|_| "it is not UTF-8")?;
+        if !json.trim_start().starts_with('{') {
+            return Err("it is not a JSON object".into());
+        }
+        let mut object = Self(Vec::new());
+        let add = |name, raw| {
+            if object.0.len() == MAX_MEMBERS {
+                return Err(format!("it has more than {MAX_MEMBERS} members"));
+            }
+            object.0.push((name, raw));
+            Ok(())
+        };
+        json_object::each_member(json, add).map_err(|error| error.to_string())?;
+        let mut names = BTreeSet::new();
+        match object.0.iter().find(|(name, _)| !names.insert(name.as_ref())) {
+            Some((name, _)) => Err(format!("{name} stands twice")),
+            None => Ok(object),
+        }
+    }
+
+    /// Returns the text of a member.
+    pub(super) fn get(&self, name: &str) -> Option<&'a str> {
+        self.0.iter().find(|(member, _)| member == name).map(|(_, raw)| *raw)
+    }
+
+    /// Returns the content of a member that is a string.
+    pub(super) fn string(&self, name: &str) -> Option<Cow<'a, str>> {
+        self.get(name).and_then(json_object::string)
+    }
+
+    /// Returns the members.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &'a str)> {
+        self.0.iter().map(|(name, raw)| (name.as_ref(), *raw))
+    }
+
+    /// Whether it has a key, and so is an entity.
+    pub(super) fn has_key(&self) -> bool {
+        self.get("PartitionKey").is_some() || self.get("RowKey").is_some()
     }
 }
 

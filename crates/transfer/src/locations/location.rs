@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::dump::{self, MANIFEST};
 use crate::client::Address;
-use crate::error::{TransferError, TransferResult};
+use crate::error::{TransferResult, usage};
 use crate::rows::selection::NameCase;
 use crate::store::database::{Database, DatabaseOptions};
 use crate::store::sqlite::{Location, SqliteOptions};
@@ -37,12 +37,11 @@ impl DataLocation {
     /// [`TransferError::Usage`] with the reason.
     pub fn parse(text: &str) -> TransferResult<Self> {
         if let Some(name) = text.strip_prefix("env:") {
-            let value =
-                std::env::var(name).map_err(|_| TransferError::Usage(format!("{text} is not set")))?;
+            let value = std::env::var(name).map_err(|_| usage!("{text} is not set"))?;
             return Self::of(value.trim());
         }
         if let Some(path) = text.strip_prefix("file:") {
-            let failed = |error: std::io::Error| TransferError::Usage(format!("{text}: {error}"));
+            let failed = |error: std::io::Error| usage!("{text}: {error}");
             let size = std::fs::metadata(path).map_err(failed)?.len();
             if size > MAX_SECRET {
                 return Err(failed(std::io::ErrorKind::FileTooLarge.into()));
@@ -55,8 +54,8 @@ impl DataLocation {
     fn of(text: &str) -> TransferResult<Self> {
         if let Some(path) = text.strip_prefix("dump:") {
             if path.is_empty() {
-                return Err(TransferError::Usage(
-                    "dump: must be followed by the path of a folder, such as dump:/backups/monday".into(),
+                return Err(usage!(
+                    "dump: must be followed by the path of a folder, such as dump:/backups/monday"
                 ));
             }
             return Ok(DataLocation::Dump(path.into()));
@@ -64,8 +63,7 @@ impl DataLocation {
         if ["sqlite:", "postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
             // The map counts as memory of the process, and copies read everything once.
             let options = DatabaseOptions { sqlite_map_mib: 0, ..DatabaseOptions::default() };
-            let database =
-                Database::of_url(text, options).map_err(|error| TransferError::Usage(error.to_string()))?;
+            let database = Database::of_url(text, options).map_err(|error| usage!("{error}"))?;
             return Ok(DataLocation::Database(Box::new(database)));
         }
         if text.starts_with("http://") || text.starts_with("https://") || text.contains('=') {
@@ -75,11 +73,7 @@ impl DataLocation {
         if path.join(MANIFEST).is_file() {
             return Ok(DataLocation::Dump(path.to_owned()));
         }
-        if path.exists() {
-            Ok(DataLocation::File(path.to_owned()))
-        } else {
-            Err(TransferError::Usage(UNKNOWN.into()))
-        }
+        if path.exists() { Ok(DataLocation::File(path.to_owned())) } else { Err(usage!("{UNKNOWN}")) }
     }
 
     /// Returns the place without secrets, for messages and for comparing places.

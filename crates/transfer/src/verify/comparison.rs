@@ -6,10 +6,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::contract::{Rejected, TransferSource, TransferTarget};
-use crate::error::{TransferError, TransferResult};
+use crate::error::{TransferError, TransferResult, failed};
 use crate::protocol::model::Key;
-use crate::rows::row::{Row, Version};
 use crate::rows::selection::Selection;
+use crate::rows::{Row, Version};
 use crate::work::progress::Progress;
 
 /// Maximum differences that are checked again and listed; further ones are only counted.
@@ -195,11 +195,10 @@ impl Comparison<'_> {
         if unreadable == 0 {
             return Ok(());
         }
-        let text = format!(
+        Err(failed!(
             "--delete-extra: {unreadable} entities are not understood, and what seems extra may be a former \
              version of one; nothing more is deleted"
-        );
-        Err(TransferError::Failed(text))
+        ))
     }
 
     /// Deletes what is extra, unless the source has it by now, or it has changed since.
@@ -238,10 +237,10 @@ impl Comparison<'_> {
         });
         match self.max_delete.filter(|most| asked > *most) {
             None => Ok(()),
-            Some(most) => Err(TransferError::Failed(format!(
+            Some(most) => Err(failed!(
                 "--delete-extra: more than the {most} entities that were counted are extra now; no more are \
                  deleted: start the copy again"
-            ))),
+            )),
         }
     }
 

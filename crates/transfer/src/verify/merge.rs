@@ -10,8 +10,8 @@ use crate::contract::Counts;
 use crate::contract::RowReader;
 use crate::error::TransferResult;
 use crate::protocol::model::Key;
+use crate::rows::Row;
 use crate::rows::range::order_in_both;
-use crate::rows::row::Row;
 use crate::work::work_queue::{Task, WorkQueue};
 
 /// Entities that are deleted at once.

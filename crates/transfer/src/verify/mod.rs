@@ -12,7 +12,7 @@ use crate::copy::settings::differing_settings;
 use crate::error::{TransferError, TransferResult};
 use crate::protocol::model::Key;
 use crate::rows::range::RowRange;
-use crate::rows::row::{Row, Version};
+use crate::rows::{Row, Version};
 use crate::work::work_queue::{Task, WorkQueue};
 use comparison::Found;
 pub use comparison::{Compared, Comparison};

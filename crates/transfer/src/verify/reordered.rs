@@ -2,10 +2,10 @@
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use crate::error::{TransferError, TransferResult};
+use crate::error::{TransferError, TransferResult, failed};
 use crate::protocol::model::entity::StoredProperties;
 use crate::protocol::model::{Key, Ticks};
-use crate::rows::row::Row;
+use crate::rows::Row;
 
 const SCHEMA: &str = "
     PRAGMA journal_mode = OFF;
@@ -100,7 +100,7 @@ fn open() -> rusqlite::Result<Connection> {
 }
 
 fn failed(error: rusqlite::Error) -> TransferError {
-    TransferError::Failed(format!("the temporary file of entities that wait to be compared: {error}"))
+    failed!("the temporary file of entities that wait to be compared: {error}")
 }
 
 fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {

@@ -8,8 +8,8 @@ use crate::error::TransferResult;
 use crate::protocol::codec::policies::Policy;
 use crate::protocol::codec::properties::ServiceProperties;
 use crate::protocol::model::Key;
+use crate::rows::Row;
 use crate::rows::range::{Lower, RowRange};
-use crate::rows::row::Row;
 use crate::rows::selection::NameCase;
 
 /// The order of a place.

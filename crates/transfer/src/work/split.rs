@@ -6,7 +6,7 @@ use crate::contract::TransferSource;
 use crate::error::TransferResult;
 use crate::protocol::model::Key;
 use crate::rows::range::{Lower, RowRange};
-use crate::work::at_once::at_once;
+use crate::work::at_once;
 
 /// No key has a lesser character.
 const LEAST: char = ' ';
@@ -236,7 +236,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use super::*;
-    use crate::rows::row::Row;
+    use crate::rows::Row;
     use crate::work::sorted_source::{KeyOrder, SortedSource};
     use proptest::prelude::*;
 

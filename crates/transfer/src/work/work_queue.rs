@@ -4,7 +4,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::contract::{Page, TransferSource};
-use crate::error::{TransferError, TransferResult};
+use crate::error::{TransferError, TransferResult, failed};
 use crate::protocol::model::Key;
 use crate::rows::range::{Lower, RowRange, sorts_alike};
 use crate::work::split::Remainder;
@@ -252,7 +252,7 @@ impl WorkQueue {
             let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(worker)).collect();
             let mut outcome = Ok(());
             for handle in workers {
-                let panicked = |_| Err(TransferError::Failed("a worker panicked; this is a bug".into()));
+                let panicked = |_| Err(failed!("a worker panicked; this is a bug"));
                 outcome = outcome.and(handle.join().unwrap_or_else(panicked));
             }
             outcome
@@ -280,7 +280,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::rows::row::Row;
+    use crate::rows::Row;
     use crate::work::sorted_source::{KeyOrder, SortedSource};
     use proptest::prelude::*;
 

@@ -1,21 +1,20 @@
 //! CSV of Storage Explorer and AzCopy: columns of values, and perhaps of their types.
 
 mod records;
-mod schema;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::assembly::{Assembly, TAG, TIMESTAMP, is_of_powershell};
-use super::opening::named;
-use super::staging::Staging;
-use super::{FileOptions, opening};
 use crate::contract::Rejected;
 use crate::error::TransferResult;
+use crate::formats::assembly::{Assembly, TAG, TIMESTAMP, is_of_powershell, known_type};
+use crate::formats::csv::records::{CsvForm, LineEnd, Record, Records};
+use crate::formats::files::named;
+use crate::formats::staging::Staging;
+use crate::formats::{FileOptions, files};
 use crate::protocol::model::EdmType;
-use crate::rows::row::Row;
+use crate::rows::Row;
 use crate::rows::type_inference::TableNotes;
-use records::{CsvForm, Record, Records};
 
 /// What follows a column's name in the name of the column with its types.
 const TYPE: &str = "@type";
@@ -37,7 +36,7 @@ struct Column {
 /// within a value.
 pub(super) fn import(path: &Path, options: &FileOptions, staging: &mut Staging) -> TransferResult<()> {
     let no_keys = || named(path, &"it has no columns PartitionKey and RowKey");
-    let form = CsvForm::of(&opening::beginning(path)?).ok_or_else(no_keys)?;
+    let form = CsvForm::of(&files::beginning(path)?).ok_or_else(no_keys)?;
     let mut records = Records::open(path, form)?;
     let mut record = Record::default();
     records.next(&mut record)?;
@@ -49,7 +48,7 @@ pub(super) fn import(path: &Path, options: &FileOptions, staging: &mut Staging) 
     if let Some(name) = names.iter().find(|name| !name.is_empty() && !seen.insert(*name)) {
         return Err(named(path, &format!("the column {name} occurs twice")));
     }
-    let mut columns = columns(&names, &schema::types_beside(path, &names)?);
+    let mut columns = columns(&names, &types_beside(path, &names)?);
     if is_of_powershell(|name| names.iter().any(|other| other == name)) {
         columns.retain(|column| column.name != TAG);
         let time = columns.iter_mut().find(|column| column.name == TIMESTAMP);
@@ -154,4 +153,38 @@ fn row(
         }
     }
     entity.row()
+}
+
+/// Returns the type of each column, if a file beside `path` has it: as a line of types below one
+/// of names, as lines of a name and its type, or as one line in the order of the columns.
+///
+/// # Errors
+/// [`TransferError`](crate::TransferError) if there is such a file, and it cannot be read.
+fn types_beside(path: &Path, names: &[String]) -> TransferResult<Vec<Option<String>>> {
+    let beside = path.with_extension("schema.csv");
+    if !beside.is_file() || beside == path {
+        return Ok(Vec::new());
+    }
+    let mut reader =
+        Records::open(&beside, CsvForm { delimiter: b',', end: LineEnd::ReturnAndFeed, preamble: 0 })?;
+    let (mut records, mut record) = (Vec::new(), Record::default());
+    // It has a line for each column at most.
+    while records.len() <= names.len() && reader.next(&mut record)? {
+        records.push(std::mem::take(&mut record));
+    }
+    Ok(names.iter().enumerate().map(|(at, name)| type_of(&records, at, name)).collect())
+}
+
+fn type_of(records: &[Record], at: usize, name: &str) -> Option<String> {
+    let known = |record: Option<&Record>, at: usize| {
+        let text = record?.get(at)?.trim();
+        known_type(text).map(|_| text.to_owned())
+    };
+    let named = records.first().and_then(|first| first.values().position(|column| column.trim() == name));
+    let below = named.and_then(|column| known(records.get(1), column));
+    let beside = || {
+        let line = records.iter().find(|record| record.get(0).map(str::trim) == Some(name));
+        known(line, 1)
+    };
+    below.or_else(beside).or_else(|| known(records.first(), at))
 }

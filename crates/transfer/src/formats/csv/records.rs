@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::error::{TransferError, TransferResult};
-use crate::formats::opening::{self, MAX_ENTITY_TEXT};
+use crate::formats::files::{self, MAX_ENTITY_TEXT};
 
 /// The form of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,9 +115,9 @@ pub(super) struct Records {
 impl Records {
     /// Opens a file.
     pub(super) fn open(path: &Path, form: CsvForm) -> TransferResult<Self> {
-        let mut reader = opening::open_text(path)?;
+        let mut reader = files::open_text(path)?;
         for _ in 0..form.preamble {
-            reader.skip_until(b'\n').map_err(|error| opening::named(path, &error))?;
+            reader.skip_until(b'\n').map_err(|error| files::named(path, &error))?;
         }
         Ok(Self { reader, form, path: path.to_owned(), line: form.preamble })
     }
@@ -147,7 +147,7 @@ impl Records {
         self.line += 1;
         let (mut is_end, mut any) = (false, false);
         while !is_end {
-            let buffer = self.reader.fill_buf().map_err(|error| opening::named(&self.path, &error))?;
+            let buffer = self.reader.fill_buf().map_err(|error| files::named(&self.path, &error))?;
             if buffer.is_empty() {
                 break;
             }
@@ -177,7 +177,7 @@ impl Records {
     }
 
     fn wrong(&self, reason: &str) -> TransferError {
-        opening::named(&self.path, &format!("row {}: {reason}", self.line))
+        files::named(&self.path, &format!("row {}: {reason}", self.line))
     }
 }
 

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::runtime::Runtime;
 
-use crate::error::{TransferError, TransferResult};
+use crate::error::{TransferError, TransferResult, failed, usage};
 use crate::protocol::auth::seal::MasterKeys;
 use crate::protocol::error::{Code, Error};
 use crate::protocol::model::{Stored, TableName, Ticks};
 use crate::protocol::plan::predicate::Predicate;
 use crate::protocol::plan::{Projection, Scan, Span, TableScan};
+use crate::rows::Row;
 use crate::rows::range::RowRange;
-use crate::rows::row::Row;
 use crate::store::{
     AccountChange, AccountOptions, CountPosition, CountedPart, Failure, Fault, Store, StoreResult,
 };
@@ -93,8 +93,7 @@ impl LocalDatabase {
         let ours = self.run(|| self.store.accounts()).map_err(wrong)?;
         let theirs = to.run(|| to.store.accounts()).map_err(wrong)?;
         for (place, stored) in [("FROM", &ours), ("TO", &theirs)] {
-            accounts::check(master, stored)
-                .map_err(|error| TransferError::Usage(format!("--accounts: {place}: {error}")))?;
+            accounts::check(master, stored).map_err(|error| usage!("--accounts: {place}: {error}"))?;
         }
         let is_new = |name: &str| theirs.iter().all(|there| there.name != name);
         let chosen = to.run(|| to.store.account_options()).map_err(wrong)?;
@@ -131,12 +130,12 @@ impl LocalDatabase {
         let has_more = accounts.len() > usize::from(LISTED_ACCOUNTS);
         accounts.truncate(LISTED_ACCOUNTS.into());
         let more = if has_more { " and others" } else { "" };
-        Err(TransferError::Failed(format!(
+        Err(failed!(
             "the account {} has no tables there; accounts with tables are {}{more}: give one with \
              --account, --from-account or --to-account",
             self.account,
             accounts.join(", ")
-        )))
+        ))
     }
 
     /// Runs an operation, and retries it while the database is busy.
@@ -223,7 +222,7 @@ where
 
 /// Reads a table's name.
 pub(super) fn name(table: &str) -> TransferResult<TableName> {
-    TableName::parse(table).map_err(|error| TransferError::Failed(format!("{table}: {}", error.text())))
+    TableName::parse(table).map_err(|error| failed!("{table}: {}", error.text()))
 }
 
 /// Describes a failure of the database.

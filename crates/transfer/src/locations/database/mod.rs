@@ -12,7 +12,7 @@ use crate::protocol::model::{Key, Stored, TableName, Ticks};
 use crate::protocol::plan::TableScan;
 use crate::protocol::plan::span::Span;
 use crate::rows::range::{Lower, RowRange};
-use crate::rows::row::{Row, Version};
+use crate::rows::{Row, Version};
 use crate::store::{CountPosition, CountedPart, LoadMark};
 pub(crate) use account::LocalDatabase;
 use account::{COUNT_TIME, ROWS, TIME, failed, is, name};

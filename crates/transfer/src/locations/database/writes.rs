@@ -6,8 +6,8 @@ use futures_util::future::join_all;
 
 use super::account::{ATTEMPTS, LocalDatabase, failed, is, name, repeated};
 use crate::contract::{Counts, Mode, WritePage};
-use crate::error::{TransferError, TransferResult};
-use crate::locations::page_outcome::PageOutcome;
+use crate::error::{TransferResult, failed};
+use crate::locations::PageOutcome;
 use crate::protocol::codec::stored;
 use crate::protocol::codec::validated::ValidatedProperties;
 use crate::protocol::error::{Code, Error};
@@ -15,7 +15,7 @@ use crate::protocol::model::entity::{PropertyOrder, StoredProperties};
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
 use crate::protocol::model::{EdmValue, IfMatch, Key, Stored, TableName, Ticks};
 use crate::protocol::plan::{Write, WriteKind};
-use crate::rows::row::{Row, Version};
+use crate::rows::{Row, Version};
 use crate::store::{Failure, Fault, Load, LoadMark, Store};
 
 /// How far behind now a Timestamp may be: clocks differ. The version of a later one could only grow from
@@ -82,10 +82,10 @@ impl LoadWriter<'_, '_> {
                 Err(failure) => return Err(failed(self.outcome.page.table, failure)),
             }
         }
-        Err(TransferError::Failed(format!(
+        Err(failed!(
             "{}: gave up after {ATTEMPTS} attempts: other writers keep inserting the same keys",
             self.outcome.page.table
-        )))
+        ))
     }
 
     fn load(&self, rows: &[Row], mark: Option<LoadMark>) -> Result<bool, Failure> {

@@ -4,13 +4,136 @@
 //! key, number of entities and SHA-256. A part is a sequence of zstd frames, one for each page, which
 //! `zstdcat` reads; its lines are in the order of keys. A folder without a manifest is incomplete.
 
-mod contents;
-mod lines;
-mod manifest;
 mod part;
 mod read;
 mod write;
 
-pub(crate) use manifest::{MANIFEST, digest, hex, origin};
+use std::fs::File;
+use std::io::{Read, Write as _};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::error::{TransferResult, failed};
+use crate::protocol::model::Key;
 pub(crate) use read::DumpSource;
 pub(crate) use write::DumpTarget;
+
+/// The file name of the manifest.
+pub(crate) const MANIFEST: &str = "manifest.json";
+/// The name of the format.
+const FORMAT: &str = "rowhouse-dump";
+const VERSION: u32 = 1;
+/// Maximum bytes of a manifest: a million parts.
+const MAX_MANIFEST: u64 = 1 << 29;
+/// Maximum bytes of a line: an entity of 1 MiB, with its binary in base64 and everything escaped.
+const MAX_LINE: u64 = 16 << 20;
+
+/// The list of a dump's contents.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Manifest {
+    pub format: String,
+    pub version: u32,
+    /// When it was completed.
+    pub created: String,
+    /// What distinguishes the copy that has written it from others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
+    /// The service properties as stored JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub properties: Option<String>,
+    pub tables: Vec<DumpTable>,
+}
+
+/// A table of a dump.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct DumpTable {
+    pub name: String,
+    pub entities: u64,
+    /// The stored access policies as stored JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policies: Option<String>,
+    /// Ascending by their keys, and disjoint.
+    pub parts: Vec<DumpPart>,
+}
+
+/// A file with entities of a table.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct DumpPart {
+    /// Relative to the dump's folder.
+    pub file: String,
+    pub entities: u64,
+    /// Of the compressed file.
+    pub bytes: u64,
+    pub sha256: String,
+    /// PartitionKey and RowKey of the first entity.
+    pub first: [String; 2],
+    pub last: [String; 2],
+}
+
+impl DumpPart {
+    fn first_key(&self) -> Key {
+        Key::new(self.first[0].as_str(), self.first[1].as_str())
+    }
+
+    fn last_key(&self) -> Key {
+        Key::new(self.last[0].as_str(), self.last[1].as_str())
+    }
+}
+
+impl Manifest {
+    /// Reads the manifest of a dump.
+    fn read(folder: &Path) -> TransferResult<Self> {
+        let path = folder.join(MANIFEST);
+        let wrong = |reason: String| failed!("{}: {reason}", path.display());
+        let file = File::open(&path).map_err(|error| wrong(format!("{error}; the dump is incomplete")))?;
+        let mut text = String::new();
+        file.take(MAX_MANIFEST).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
+        let manifest: Self = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        if manifest.format != FORMAT || manifest.version != VERSION {
+            return Err(wrong(format!("is not a {FORMAT} of version {VERSION}")));
+        }
+        let is_inside = |part: &DumpPart| {
+            Path::new(&part.file).components().all(|part| matches!(part, std::path::Component::Normal(_)))
+        };
+        match manifest.tables.iter().flat_map(|table| &table.parts).find(|part| !is_inside(part)) {
+            Some(part) => Err(wrong(format!("the file {} lies outside of the dump", part.file))),
+            None => Ok(manifest),
+        }
+    }
+
+    /// Writes the manifest, once everything that it lists is complete.
+    fn write(&self, folder: &Path) -> TransferResult<()> {
+        let partial = folder.join(format!("{MANIFEST}.partial"));
+        let text = serde_json::to_string_pretty(self).map_err(|error| failed!("{error}"))?;
+        let mut file = File::create(&partial)?;
+        file.write_all(text.as_bytes())?;
+        file.write_all(b"\n")?;
+        file.sync_all()?;
+        std::fs::rename(&partial, folder.join(MANIFEST))?;
+        Ok(File::open(folder)?.sync_all()?)
+    }
+}
+
+/// Returns which copy has written a complete dump, if it says so.
+pub(crate) fn origin(folder: &Path) -> TransferResult<Option<String>> {
+    Ok(Manifest::read(folder)?.origin)
+}
+
+/// Returns a digest as hexadecimal text.
+pub(crate) fn hex(digest: Sha256) -> String {
+    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Reads to the end, and returns the SHA-256.
+pub(crate) fn digest(file: &mut impl Read) -> std::io::Result<Sha256> {
+    let mut digest = Sha256::new();
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(digest),
+            read => digest.update(&buffer[..read]),
+        }
+    }
+}

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use zstd::stream::read::Decoder;
 
-use super::manifest::{DumpPart, MAX_LINE, digest, hex};
-use crate::error::{TransferError, TransferResult};
+use crate::error::{TransferError, TransferResult, failed};
+use crate::locations::dump::{DumpPart, MAX_LINE, digest, hex};
 use crate::protocol::model::Key;
 
 /// Bytes of a part that are read at once.
@@ -177,5 +177,5 @@ impl OpenPart {
 }
 
 fn wrong(folder: &Path, name: &str, reason: &str) -> TransferError {
-    TransferError::Failed(format!("{}: {reason}", folder.join(name).display()))
+    failed!("{}: {reason}", folder.join(name).display())
 }

@@ -5,23 +5,75 @@ use std::collections::VecDeque;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _, Take};
-use std::path::Path;
-use std::sync::atomic::Ordering as Atomic;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering as Atomic};
 
 use zstd::stream::read::Decoder;
 
-use super::contents::{DumpContents, DumpedPart, DumpedTable};
-use super::manifest::{MAX_LINE, Manifest, digest, hex};
 use crate::contract::{Page, Rejected, RowReader, TransferSource};
-use crate::error::{TransferError, TransferResult};
-use crate::locations::no_entities::NoEntities;
+use crate::error::{TransferResult, failed};
+use crate::locations::NoEntities;
+use crate::locations::dump::{DumpPart, MAX_LINE, Manifest, digest, hex};
 use crate::protocol::codec::policies::{self, Policy};
 use crate::protocol::codec::properties::{self, ServiceProperties};
 use crate::protocol::model::Key;
 use crate::protocol::plan::Predicate;
 use crate::protocol::plan::predicate::Prepared;
+use crate::rows::Row;
 use crate::rows::range::{Lower, RowRange, may_follow, order_in_both, sorts_alike};
-use crate::rows::row::Row;
+
+/// The tables and settings of a dump.
+#[derive(Debug)]
+struct DumpContents {
+    /// The service properties as stored JSON.
+    pub properties: Option<String>,
+    pub tables: Vec<DumpedTable>,
+}
+
+/// A table in a dump.
+#[derive(Debug)]
+struct DumpedTable {
+    pub name: String,
+    pub entities: u64,
+    /// The stored access policies as stored JSON.
+    pub policies: Option<String>,
+    /// Ascending by their keys, and disjoint.
+    pub parts: Vec<DumpedPart>,
+}
+
+/// A file with entities of a table.
+#[derive(Debug)]
+struct DumpedPart {
+    pub file: PathBuf,
+    /// Compressed bytes.
+    pub bytes: u64,
+    pub sha256: String,
+    /// Whether the file was found to have this SHA-256.
+    pub is_checked: AtomicBool,
+    pub first: Key,
+    pub last: Key,
+}
+
+impl DumpContents {
+    /// Returns the contents that a manifest lists.
+    fn of(folder: &Path, manifest: Manifest) -> Self {
+        let part = |part: DumpPart| DumpedPart {
+            first: part.first_key(),
+            last: part.last_key(),
+            file: folder.join(part.file),
+            bytes: part.bytes,
+            sha256: part.sha256,
+            is_checked: AtomicBool::new(false),
+        };
+        let tables = manifest.tables.into_iter().map(|table| DumpedTable {
+            name: table.name,
+            entities: table.entities,
+            policies: table.policies,
+            parts: table.parts.into_iter().map(part).collect(),
+        });
+        Self { properties: manifest.properties, tables: tables.collect() }
+    }
+}
 
 /// Entities of a page.
 const ROWS: usize = 500;
@@ -108,12 +160,12 @@ impl TransferSource for DumpSource {
     fn policies(&self, table: &str) -> TransferResult<Option<Vec<Policy>>> {
         let stored = self.table(table).and_then(|table| table.policies.as_deref());
         let read = stored.map(policies::from_stored).transpose();
-        read.map_err(|error| TransferError::Failed(format!("the policies of {table}: {}", error.text())))
+        read.map_err(|error| failed!("the policies of {table}: {}", error.text()))
     }
 
     fn properties(&self) -> TransferResult<Option<ServiceProperties>> {
         let read = self.contents.properties.as_deref().map(properties::from_stored).transpose();
-        read.map_err(|error| TransferError::Failed(format!("the service properties: {}", error.text())))
+        read.map_err(|error| failed!("the service properties: {}", error.text()))
     }
 }
 
@@ -148,7 +200,7 @@ type PartReader = BufReader<Decoder<'static, BufReader<Take<File>>>>;
 
 /// Opens a part, after checking its hash the first time.
 fn open_part(part: &DumpedPart) -> TransferResult<PartReader> {
-    let wrong = |reason: &dyn Display| TransferError::Failed(format!("{}: {reason}", part.file.display()));
+    let wrong = |reason: &dyn Display| failed!("{}: {reason}", part.file.display());
     let mut file = File::open(&part.file).map_err(|error| wrong(&error))?;
     if !part.is_checked.load(Atomic::Relaxed) {
         if hex(digest(&mut file).map_err(|error| wrong(&error))?) != part.sha256 {
@@ -184,19 +236,18 @@ impl Lines<'_> {
             && !may_follow(key, before)
         {
             let table = &self.table;
-            let text =
-                format!("{table}: the dump has {key:?} after {before:?}, so it is not in the order of keys");
-            return Err(TransferError::Failed(text));
+            return Err(failed!(
+                "{table}: the dump has {key:?} after {before:?}, so it is not in the order of keys"
+            ));
         }
         if let Some((DumpedPart { file, first, last, .. }, _)) = &self.open
             && (order_in_both(key, first) == Some(Ordering::Less)
                 || order_in_both(key, last) == Some(Ordering::Greater))
         {
-            let text = format!(
+            return Err(failed!(
                 "{}: {key:?} is outside the range that the manifest states for this file",
                 file.display()
-            );
-            return Err(TransferError::Failed(text));
+            ));
         }
         self.last = Some(key.clone());
         Ok(())
@@ -238,9 +289,8 @@ impl RowReader for Lines<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
-
     use super::*;
+    use std::sync::atomic::AtomicBool;
 
     /// A dump of a table with these rows in one part.
     fn dump(folder: &Path, rows: &[&str], last: &str) -> DumpSource {

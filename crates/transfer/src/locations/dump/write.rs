@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::lines::{LEVEL, PageLines};
-use super::manifest::{DumpPart, DumpTable, FORMAT, MANIFEST, Manifest, VERSION};
-use super::part::{OpenPart, PageKeys};
 use crate::contract::{Counts, TransferTarget, WritePage};
-use crate::error::{TransferError, TransferResult};
+use crate::error::{TransferError, TransferResult, failed, usage};
+use crate::locations::PageOutcome;
+use crate::locations::dump::part::{OpenPart, PageKeys};
+use crate::locations::dump::{DumpPart, DumpTable, FORMAT, MANIFEST, Manifest, VERSION};
 use crate::protocol::codec::policies::{self, Policy};
 use crate::protocol::codec::properties::{self, ServiceProperties};
 use crate::protocol::error::Error;
 use crate::protocol::model::{Key, Ticks};
+use crate::rows::Row;
 use crate::rows::range::sorts_alike;
 
 /// How the names of parts end.
@@ -43,8 +44,7 @@ impl DumpTarget {
     /// [`TransferError::Usage`] if the folder has a complete dump.
     pub(crate) fn open(folder: &Path) -> TransferResult<Self> {
         if folder.join(MANIFEST).exists() {
-            let text = format!("{} contains a complete dump; choose another folder", folder.display());
-            return Err(TransferError::Usage(text));
+            return Err(usage!("{} contains a complete dump; choose another folder", folder.display()));
         }
         std::fs::create_dir_all(folder).map_err(|error| TransferError::from(error).at(folder))?;
         Ok(Self { folder: folder.to_owned(), state: Mutex::default() })
@@ -96,11 +96,11 @@ impl DumpTarget {
         if found == written {
             return Ok(());
         }
-        Err(TransferError::Failed(format!(
+        Err(failed!(
             "{} has {found} entities {what} and not {written}, as after a power failure; begin again in an empty \
              folder",
             self.folder.display()
-        )))
+        ))
     }
 
     /// Keeps a complete part for the manifest.
@@ -131,11 +131,11 @@ impl TransferTarget for DumpTarget {
         for entry in std::fs::read_dir(&self.folder)? {
             let path = entry?.path();
             if path.is_dir() && has_parts(&path)? {
-                return Err(TransferError::Usage(format!(
+                return Err(usage!(
                     "{} contains parts of another copy, but not its state; remove them, or choose another \
                      folder",
                     path.display()
-                )));
+                ));
             }
         }
         Ok(())
@@ -210,7 +210,7 @@ impl DumpTarget {
 }
 
 fn failed(error: Error) -> TransferError {
-    TransferError::Failed(error.text().to_owned())
+    failed!("{}", error.text())
 }
 
 /// Returns the name of a part of a range.
@@ -250,5 +250,40 @@ impl DumpTarget {
             }
         }
         Ok(())
+    }
+}
+
+/// The compression level: higher ones cost more time than they save.
+const LEVEL: i32 = 1;
+
+/// The lines of a page.
+#[derive(Default)]
+struct PageLines<'a> {
+    pub text: String,
+    /// In the order of the lines.
+    pub keys: Vec<&'a Key>,
+    /// How many entities have no text.
+    pub rejected: u64,
+}
+
+impl<'a> PageLines<'a> {
+    /// Returns the lines of a page.
+    fn of(page: &'a WritePage<'_>) -> TransferResult<Self> {
+        let (mut lines, mut outcome) = (Self::default(), PageOutcome::new(page));
+        let mut line = String::new();
+        for row in &page.rows {
+            line.clear();
+            match row.push_json(&mut line, true) {
+                Ok(()) => lines.push(row, &line),
+                Err(reason) => outcome.reject(row, reason)?,
+            }
+        }
+        Ok(Self { rejected: outcome.counts.rejected, ..lines })
+    }
+
+    fn push(&mut self, row: &'a Row, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+        self.keys.push(&row.key);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::client::{Client, ClientCall, ServiceError};
-use crate::error::{TransferError, TransferResult};
+use crate::error::{TransferError, TransferResult, usage};
 use crate::protocol::codec::uri::escape;
 use crate::protocol::codec::xml;
 use crate::protocol::plan::Predicate;
@@ -51,9 +51,7 @@ impl Endpoint {
             return Err(TransferError::Usage(text.into()));
         }
         let predicate = selection.predicate_for_endpoint().map_err(|reason| {
-            TransferError::Usage(format!(
-                "the filter: {reason} An endpoint accepts only the filters of Azure."
-            ))
+            usage!("the filter: {reason} An endpoint accepts only the filters of Azure.")
         })?;
         let is_name = |name: &&String| !name.contains(['*', '?']);
         let named = selection.include.iter().filter(is_name).cloned().collect();

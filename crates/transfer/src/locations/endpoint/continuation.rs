@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::client::{ClientAnswer, ClientCall};
-use crate::error::{TransferError, TransferResult};
+use crate::error::{TransferResult, failed};
 
 /// Names of continuation parameters, and of the headers that carry them, in lower case.
 const CONTINUATION: [(&str, &str); 3] = [
@@ -59,9 +59,7 @@ impl Continuation {
         let token = following.query.iter().filter(is_token);
         let without_end = |what: &str| {
             let path = &following.path;
-            Err(TransferError::Failed(format!(
-                "GET {path}: the endpoint sends {what}, so its pages may never end"
-            )))
+            Err(failed!("GET {path}: the endpoint sends {what}, so its pages may never end"))
         };
         if self.before.as_ref().is_some_and(|before| token.clone().eq(before)) {
             self.repeated += 1;

@@ -12,14 +12,14 @@ use serde::de::IgnoredAny;
 
 use crate::client::{ClientAnswer, ClientCall, ServiceError};
 use crate::contract::{Counts, RowReader, TransferSource, TransferTarget, WritePage};
-use crate::error::{TransferError, TransferResult};
+use crate::error::{TransferError, TransferResult, failed};
 use crate::protocol::codec::policies::{self, Policy};
 use crate::protocol::codec::properties::{self, Layout, ServiceProperties};
 use crate::protocol::codec::uri::{entity_address, escape};
 use crate::protocol::model::Key;
 use crate::rows::range::{RowRange, quoted};
-use crate::rows::row::{Row, Version};
 use crate::rows::selection::NameCase;
+use crate::rows::{Row, Version};
 pub(crate) use account::Endpoint;
 use account::{INSERTED, is_forbidden};
 use continuation::{Continuation, next};
@@ -74,9 +74,9 @@ impl Endpoint {
                 pages.calls.push_front(tables_behind(last));
             }
             if names.len() > MAX_TABLES {
-                let text =
-                    format!("the endpoint lists more than {MAX_TABLES} tables, so the list may never end");
-                return Err(TransferError::Failed(text));
+                return Err(failed!(
+                    "the endpoint lists more than {MAX_TABLES} tables, so the list may never end"
+                ));
             }
         }
         Ok(names)
@@ -92,9 +92,9 @@ impl TransferSource for Endpoint {
     fn tables(&self) -> TransferResult<Vec<String>> {
         let names = self.list_tables()?;
         match names.iter().find(|name| name.contains(char::is_control)) {
-            Some(name) => Err(TransferError::Failed(format!(
-                "the endpoint lists a table with control characters in its name: {name:?}"
-            ))),
+            Some(name) => {
+                Err(failed!("the endpoint lists a table with control characters in its name: {name:?}"))
+            }
             None => Ok(names),
         }
     }
@@ -146,21 +146,21 @@ impl TransferSource for Endpoint {
             body => body?,
         };
         let row = std::str::from_utf8(&body).map_err(|error| error.to_string()).and_then(Row::from_json);
-        row.map(Some).map_err(|reason| TransferError::Failed(format!("{table} {key:?}: {reason}")))
+        row.map(Some).map_err(|reason| failed!("{table} {key:?}: {reason}"))
     }
 
     fn policies(&self, table: &str) -> TransferResult<Option<Vec<Policy>>> {
         let call = ClientCall::get(format!("/{}", escape(table))).query("comp", "acl").accept_xml();
         let Some(body) = self.settings(&call, "SignedIdentifiers")? else { return Ok(None) };
         let read = policies::read(&body).map_err(|error| error.text().to_owned());
-        read.map(Some).map_err(|reason| TransferError::Failed(format!("the policies of {table}: {reason}")))
+        read.map(Some).map_err(|reason| failed!("the policies of {table}: {reason}"))
     }
 
     fn properties(&self) -> TransferResult<Option<ServiceProperties>> {
         let call = ClientCall::get("/").query("restype", "service").query("comp", "properties").accept_xml();
         let Some(body) = self.settings(&call, "StorageServiceProperties")? else { return Ok(None) };
         let read = properties::read(&body, Layout::Cors).map_err(|error| error.text().to_owned());
-        read.map(Some).map_err(|reason| TransferError::Failed(format!("the service properties: {reason}")))
+        read.map(Some).map_err(|reason| failed!("the service properties: {reason}"))
     }
 
     fn retries(&self) -> (u64, u64) {

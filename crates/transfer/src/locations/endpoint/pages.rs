@@ -13,12 +13,12 @@ use super::account::Endpoint;
 use super::continuation::{Continuation, next};
 use crate::client::{ClientAnswer, ClientCall, MAX_ANSWER, ServiceError};
 use crate::contract::{Page, Rejected, RowReader, TransferSource as _};
-use crate::error::{TransferError, TransferResult};
-use crate::locations::no_entities::NoEntities;
+use crate::error::{TransferError, TransferResult, failed};
+use crate::locations::NoEntities;
 use crate::protocol::model::Key;
 use crate::protocol::plan::predicate::{Predicate, Prepared};
+use crate::rows::Row;
 use crate::rows::range::{Lower, RowRange, may_follow, order_in_both};
-use crate::rows::row::Row;
 
 impl Endpoint {
     /// Returns the names of the keys, of Timestamp, and of the properties that the filter reads.
@@ -130,7 +130,7 @@ impl<'a> EndpointPages<'a> {
 
     /// Checks that a page has entities and not too many, and that they come after those before.
     fn check(&mut self, page: &Page) -> TransferResult<()> {
-        let wrong = |reason: String| Err(TransferError::Failed(format!("{}: {reason}", self.table)));
+        let wrong = |reason: String| Err(failed!("{}: {reason}", self.table));
         if page.rows.len() + page.rejected.len() > MAX_ROWS {
             return wrong(format!("the endpoint sends pages of more than {MAX_ROWS} entities"));
         }
@@ -170,11 +170,12 @@ impl EndpointPages<'_> {
         let Some(filter) = &self.filter else { return Ok(()) };
         for row in &page.rows {
             if !row.is_selected(filter)? {
-                return Err(TransferError::Failed(format!(
+                return Err(failed!(
                     "{}: the endpoint sends {:?}, which the filter does not select; something on the way may drop \
                      $filter",
-                    self.table, row.key
-                )));
+                    self.table,
+                    row.key
+                ));
             }
         }
         Ok(())

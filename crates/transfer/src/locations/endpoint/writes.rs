@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 use super::account::{Endpoint, INSERTED};
 use crate::client::{ChangeSetBody, ClientCall, MAX_BODY, MAX_OPERATIONS, ServiceError, SetVerb};
 use crate::contract::{Counts, Mode, WritePage};
-use crate::error::{TransferError, TransferResult};
-use crate::locations::page_outcome::PageOutcome;
+use crate::error::{TransferError, TransferResult, failed};
+use crate::locations::PageOutcome;
 use crate::protocol::codec::uri::{entity_address, escape};
 use crate::protocol::model::Key;
 use crate::protocol::model::version::etag;
-use crate::rows::row::{Row, Version};
-use crate::work::at_once::at_once;
+use crate::rows::{Row, Version};
+use crate::work::at_once;
 
 /// The status for an entity that was merged or replaced.
 const WRITTEN: &[u16] = &[204];
@@ -149,7 +149,7 @@ impl SetWriter<'_, '_> {
         let address = entity_address(self.outcome.page.table, &row.key.partition, &row.key.row);
         let reason = format!("{address}: {refused}");
         if self.endpoint.failures.fetch_add(1, Ordering::Relaxed) >= MAX_FAILURES {
-            return Err(TransferError::Failed(format!("the server fails for each entity: {reason}")));
+            return Err(failed!("the server fails for each entity: {reason}"));
         }
         self.outcome.reject(row, reason)
     }
