@@ -22,6 +22,26 @@ pub enum WriteKind {
     Delete(IfMatch),
 }
 
+impl WriteKind {
+    /// Returns whether the write stores a new entity if there is none.
+    pub const fn may_insert(self) -> bool {
+        matches!(
+            self,
+            WriteKind::Insert | WriteKind::Replace(IfMatch::Absent) | WriteKind::Merge(IfMatch::Absent)
+        )
+    }
+
+    /// Returns the version that the stored entity must have, or `None` if every version is allowed.
+    pub const fn version(self) -> Option<Ticks> {
+        match self {
+            WriteKind::Replace(IfMatch::Version(version))
+            | WriteKind::Merge(IfMatch::Version(version))
+            | WriteKind::Delete(IfMatch::Version(version)) => version,
+            _ => None,
+        }
+    }
+}
+
 /// One write of one entity. The keys and properties have passed every check that needs no stored state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {
@@ -84,39 +104,21 @@ pub struct Written {
 /// [`Code::ConditionNotMet`] for an ETag that no entity can have. A missing entity takes precedence over an
 /// ETag that differs. For the result of a merge, [`Code::TooManyProperties`] and [`Code::EntityTooLarge`].
 pub fn decide<'w>(write: &'w Write, found: Option<&Stored>, now: Ticks) -> Result<Change<'w>> {
-    let properties = match judge(write.kind, found)? {
-        Verdict::Put => Cow::Borrowed(write.properties.stored()),
-        Verdict::Merge(old) => Cow::Owned(merged(write, old)?),
-        Verdict::Delete => return Ok(Change::Delete),
+    use WriteKind::{Delete, Insert, Merge, Replace};
+    let properties = match (write.kind, found) {
+        (kind, None) if kind.may_insert() => Cow::Borrowed(write.properties.stored()),
+        (Insert, Some(_)) => return Err(Code::EntityAlreadyExists.into()),
+        (_, None) => return Err(Code::ResourceNotFound.into()),
+        (Replace(condition) | Merge(condition) | Delete(condition), Some(old))
+            if !condition.admits(old.modified) =>
+        {
+            return Err(condition.refusal().into());
+        }
+        (Replace(_), Some(_)) => Cow::Borrowed(write.properties.stored()),
+        (Merge(_), Some(old)) => Cow::Owned(merged(write, &old.properties)?),
+        (Delete(_), Some(_)) => return Ok(Change::Delete),
     };
     Ok(Change::Put { properties, modified: found.map_or(now, |f| now.max(f.modified.next())) })
-}
-
-/// The change to the stored row, before a merge is computed.
-enum Verdict<'a> {
-    /// Replaces everything with the properties of the write.
-    Put,
-    /// Merges the properties of the write into these.
-    Merge(&'a StoredProperties),
-    Delete,
-}
-
-fn judge(kind: WriteKind, found: Option<&Stored>) -> Result<Verdict<'_>> {
-    match (kind, found) {
-        (WriteKind::Insert, None)
-        | (WriteKind::Replace(IfMatch::Absent) | WriteKind::Merge(IfMatch::Absent), None) => Ok(Verdict::Put),
-        (WriteKind::Insert, Some(_)) => Err(Code::EntityAlreadyExists.into()),
-        (WriteKind::Replace(_) | WriteKind::Merge(_) | WriteKind::Delete(_), None) => {
-            Err(Code::ResourceNotFound.into())
-        }
-        (
-            WriteKind::Replace(condition) | WriteKind::Merge(condition) | WriteKind::Delete(condition),
-            Some(old),
-        ) if !condition.admits(old.modified) => Err(condition.refusal().into()),
-        (WriteKind::Replace(_), Some(_)) => Ok(Verdict::Put),
-        (WriteKind::Merge(_), Some(old)) => Ok(Verdict::Merge(&old.properties)),
-        (WriteKind::Delete(_), Some(_)) => Ok(Verdict::Delete),
-    }
 }
 
 /// Merges properties. Listed properties change their values and types, and all others stay (protocol §3.10).

@@ -3,8 +3,8 @@
 
 pub(crate) mod decide;
 pub mod filter;
+pub mod guarded;
 pub mod index;
-pub mod merge_limits;
 mod order;
 pub mod page;
 pub mod predicate;
@@ -15,6 +15,7 @@ pub mod strategy;
 pub mod write;
 
 pub use decide::{Change, Write, WriteKind, Written, decide};
+pub use guarded::{GuardedWrite, MergeLimits};
 pub use predicate::{Field, Predicate};
 pub use scan::{PageEnd, Projection, Scan, TableEntry, TablePage, TableScan};
 pub use span::Span;

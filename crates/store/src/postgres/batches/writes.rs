@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::mem;
 
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -21,9 +22,9 @@ use crate::postgres::rows::{JsonText, broken_row, ticks};
 use crate::postgres::state::table_ids::TableId;
 use crate::postgres::statements;
 use crate::postgres::statements::EntityStatements;
-use crate::protocol::model::entity::StoredProperties;
-use crate::protocol::model::{Key, Ticks};
-use crate::protocol::plan::merge_limits::MAX_STORED_TEXT;
+use crate::protocol::model::{IfMatch, Ticks};
+use crate::protocol::plan::guarded::MAX_STORED_TEXT;
+use crate::protocol::plan::{GuardedWrite, WriteKind};
 
 /// Maximum writes of one statement.
 const MAX_ROUND: usize = 128;
@@ -32,38 +33,10 @@ const MAX_BYTES: usize = 2 * 1024 * 1024;
 /// The SQL/JSON path of all members of an object.
 const ALL_MEMBERS: &str = "$.*";
 
-/// What a statement does, and under which guard.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum GuardedChange {
-    /// Inserts a row if none exists.
-    Insert(StoredProperties),
-    /// Inserts or replaces a row.
-    Upsert(StoredProperties),
-    /// Replaces a row with this version; `None`: any.
-    Update(StoredProperties, Option<i64>),
-    /// Merges into a row with this version (`None`: any), if [`Merging`] allows it without a read.
-    Merge(Merging, Option<i64>),
-    /// Inserts a row, or merges into the existing one under the same condition.
-    InsertOrMerge(Merging),
-    /// Deletes a row with this version; `None`: any.
-    Delete(Option<i64>),
-}
-
-/// What is merged, and which rows it may be merged into.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Merging {
-    pub properties: StoredProperties,
-    /// Annotations that the stored row must not have, joined by commas, which names cannot contain.
-    pub annotations: String,
-    /// Maximum members of the stored row.
-    pub max_members: i32,
-}
-
-/// One guarded write of one row.
-pub(crate) struct GuardedWrite {
+/// A guarded write of one row of a table.
+pub(crate) struct RowWrite {
     pub table_id: TableId,
-    pub key: Key,
-    pub change: GuardedChange,
+    pub write: GuardedWrite,
     /// The new version, unless the stored one is not older.
     pub now: Ticks,
 }
@@ -74,13 +47,10 @@ pub(crate) enum GuardedReply {
     /// the table is gone.
     Tried(Option<Ticks>),
     /// Nothing was done: the write has to be retried alone.
-    Alone(Box<GuardedWrite>),
+    Alone(Box<RowWrite>),
 }
 
-pub(crate) async fn run_alone(
-    lease: &mut Lease,
-    write: &GuardedWrite,
-) -> Result<Option<Ticks>, StatementError> {
+pub(crate) async fn run_alone(lease: &mut Lease, write: &RowWrite) -> Result<Option<Ticks>, StatementError> {
     if write.is_insert() && !allows_inserts(lease, write.table_id).await? {
         return Ok(None);
     }
@@ -95,7 +65,7 @@ pub(crate) async fn run_alone(
 pub(crate) struct Writes;
 
 impl Shared for Writes {
-    type Request = GuardedWrite;
+    type Request = RowWrite;
     type Reply = GuardedReply;
     const EFFECT: Effect = Effect::Unknown;
     const LOCK_WAIT: Option<LockWait> = Some(LockWait::Short);
@@ -105,7 +75,7 @@ impl Shared for Writes {
         (&METRICS.write_lanes, &METRICS.write_rounds)
     }
 
-    fn bucket(request: &GuardedWrite) -> i64 {
+    fn bucket(request: &RowWrite) -> i64 {
         request.bucket()
     }
 
@@ -175,28 +145,25 @@ async fn run_together(
     Ok(versions(round, &rows))
 }
 
-impl GuardedWrite {
-    /// Whether it may store a new row.
+impl RowWrite {
+    /// Returns whether the write may store a new row.
     const fn is_insert(&self) -> bool {
-        matches!(
-            self.change,
-            GuardedChange::Insert(_) | GuardedChange::Upsert(_) | GuardedChange::InsertOrMerge(_)
-        )
+        self.write.kind.may_insert()
     }
 
-    /// Whether one statement can do both: writes of one kind and, where entities are
-    /// distributed, of one bucket.
+    /// Returns whether one statement can do both: writes of one kind and, where entities are distributed, of one
+    /// bucket.
     fn may_share_with(&self, other: &Self, statements: &EntityStatements) -> bool {
-        std::mem::discriminant(&self.change) == std::mem::discriminant(&other.change)
-            && (!statements.is_distributed || self.bucket() == other.bucket())
+        let kind = |write: &Self| (mem::discriminant(&write.write.kind), write.is_insert());
+        kind(self) == kind(other) && (!statements.is_distributed || self.bucket() == other.bucket())
     }
 
     pub(crate) fn bucket(&self) -> i64 {
-        self.table_id.bucket(&self.key.partition)
+        self.table_id.bucket(&self.write.key.partition)
     }
 
     pub(crate) fn address(&self) -> (i64, &str, &str) {
-        (self.bucket(), &self.key.partition, &self.key.row)
+        (self.bucket(), &self.write.key.partition, &self.write.key.row)
     }
 
     /// A hash of the address. A collision only makes a write wait for one more round.
@@ -207,59 +174,33 @@ impl GuardedWrite {
     }
 
     fn properties(&self) -> &str {
-        match &self.change {
-            GuardedChange::Insert(p) | GuardedChange::Upsert(p) | GuardedChange::Update(p, _) => p.as_str(),
-            GuardedChange::Merge(m, _) | GuardedChange::InsertOrMerge(m) => m.properties.as_str(),
-            GuardedChange::Delete(_) => "",
-        }
+        self.write.properties.as_str()
     }
 
-    const fn merging(&self) -> Option<&Merging> {
-        match &self.change {
-            GuardedChange::Merge(merging, _) | GuardedChange::InsertOrMerge(merging) => Some(merging),
-            _ => None,
-        }
-    }
-
-    const fn wanted(&self) -> Option<i64> {
-        match &self.change {
-            GuardedChange::Update(_, wanted)
-            | GuardedChange::Merge(_, wanted)
-            | GuardedChange::Delete(wanted) => *wanted,
-            GuardedChange::Insert(_) | GuardedChange::Upsert(_) | GuardedChange::InsertOrMerge(_) => None,
-        }
+    /// Returns the version that the row must have, if the write depends on it.
+    fn guard(&self) -> Option<i64> {
+        self.write.kind.version().map(Ticks::raw)
     }
 
     /// Returns the statement for this write alone.
     pub(crate) fn statement(&self, chosen: &EntityStatements) -> Statement<'_> {
-        let text = match &self.change {
-            GuardedChange::Insert(_) => chosen.one.insert,
-            GuardedChange::Upsert(_) => chosen.one.upsert,
-            GuardedChange::Update(..) => statements::UPDATE,
-            GuardedChange::Merge(..) => statements::MERGE,
-            GuardedChange::InsertOrMerge(_) => chosen.one.insert_or_merge,
-            GuardedChange::Delete(_) => statements::DELETE,
+        let text = match self.write.kind {
+            WriteKind::Insert => chosen.one.insert,
+            WriteKind::Replace(IfMatch::Absent) => chosen.one.upsert,
+            WriteKind::Replace(_) => statements::UPDATE,
+            WriteKind::Merge(IfMatch::Absent) => chosen.one.insert_or_merge,
+            WriteKind::Merge(_) => statements::MERGE,
+            WriteKind::Delete(_) => statements::DELETE,
         };
-        let query = sqlx::query(text)
-            .bind(self.bucket())
-            .bind(&self.key.partition)
-            .bind(&self.key.row)
-            .bind(self.table_id.table_no);
-        match &self.change {
-            GuardedChange::Insert(_) | GuardedChange::Upsert(_) => self.put(query),
-            GuardedChange::Update(_, wanted) => self.put(query).bind(*wanted),
-            GuardedChange::Merge(merging, wanted) => self.merge(query, merging).bind(*wanted),
-            GuardedChange::InsertOrMerge(merging) => self.merge(query, merging),
-            GuardedChange::Delete(wanted) => query.bind(*wanted),
+        let (bucket, partition, row) = self.address();
+        let mut query = sqlx::query(text).bind(bucket).bind(partition).bind(row).bind(self.table_id.table_no);
+        if !matches!(self.write.kind, WriteKind::Delete(_)) {
+            query = query.bind(self.now.raw()).bind(JsonText(self.properties()));
         }
-    }
-
-    fn put<'q>(&'q self, query: Statement<'q>) -> Statement<'q> {
-        query.bind(self.now.raw()).bind(JsonText(self.properties()))
-    }
-
-    fn merge<'q>(&'q self, query: Statement<'q>, merging: &'q Merging) -> Statement<'q> {
-        bounded(self.put(query).bind(merging.annotations.as_str()).bind(merging.max_members))
+        if let Some(limits) = &self.write.limits {
+            query = bounded(query.bind(limits.annotations.as_str()).bind(limits.max_members));
+        }
+        if self.is_insert() { query } else { query.bind(self.guard()) }
     }
 }
 
@@ -299,39 +240,38 @@ fn make_versions_unique(round: &mut [Job<Writes>]) {
 
 fn statement_of<'r>(round: &'r [Job<Writes>], statements: &EntityStatements) -> Statement<'r> {
     let requests = || round.iter().map(|job| &job.request);
-    let pks = || requests().map(|r| r.key.partition.as_str()).collect::<Vec<_>>();
-    let rks = || requests().map(|r| r.key.row.as_str()).collect::<Vec<_>>();
-    let texts = &statements.each;
-    let only = requests().next().filter(|_| statements.is_distributed);
-    let address = |text| match only {
-        Some(only) => {
-            sqlx::query(text).bind(only.bucket()).bind(pks()).bind(rks()).bind(only.table_id.table_no)
-        }
-        None => {
-            let buckets: Vec<i64> = requests().map(GuardedWrite::bucket).collect();
-            let tables: Vec<i64> = requests().map(|r| r.table_id.table_no).collect();
-            sqlx::query(text).bind(buckets).bind(pks()).bind(rks()).bind(tables)
-        }
+    let first = requests().next();
+    let kind = first.map_or(WriteKind::Insert, |first| first.write.kind);
+    let text = match kind {
+        WriteKind::Insert => statements.each.insert,
+        WriteKind::Replace(IfMatch::Absent) => statements.each.upsert,
+        WriteKind::Replace(_) => statements.each.update,
+        WriteKind::Merge(IfMatch::Absent) => statements.each.insert_or_merge,
+        WriteKind::Merge(_) => statements.each.merge,
+        WriteKind::Delete(_) => statements.each.delete,
     };
-    let versions = || requests().map(|r| r.now.raw()).collect::<Vec<i64>>();
-    let properties = || requests().map(|r| JsonText(r.properties())).collect::<Vec<_>>();
-    let wanted = || requests().map(GuardedWrite::wanted).collect::<Vec<_>>();
-    let merging = || requests().filter_map(GuardedWrite::merging);
-    let annotations = || merging().map(|m| m.annotations.as_str()).collect::<Vec<_>>();
-    let max_members_each = || merging().map(|m| m.max_members).collect::<Vec<_>>();
-    let put = |text| address(text).bind(versions()).bind(properties());
-    match round.first().map(|job| &job.request.change) {
-        Some(GuardedChange::Upsert(_)) => put(texts.upsert),
-        Some(GuardedChange::Update(..)) => put(texts.update).bind(wanted()),
-        Some(GuardedChange::Merge(..)) => {
-            bounded(put(texts.merge).bind(annotations()).bind(max_members_each())).bind(wanted())
-        }
-        Some(GuardedChange::InsertOrMerge(_)) => {
-            bounded(put(texts.insert_or_merge).bind(annotations()).bind(max_members_each()))
-        }
-        Some(GuardedChange::Delete(_)) => address(texts.delete).bind(wanted()),
-        Some(GuardedChange::Insert(_)) | None => put(texts.insert),
+    let mut query = sqlx::query(text);
+    let only = first.filter(|_| statements.is_distributed);
+    query = match only {
+        Some(only) => query.bind(only.bucket()),
+        None => query.bind(requests().map(RowWrite::bucket).collect::<Vec<_>>()),
+    };
+    query = query.bind(requests().map(|r| r.write.key.partition.as_str()).collect::<Vec<_>>());
+    query = query.bind(requests().map(|r| r.write.key.row.as_str()).collect::<Vec<_>>());
+    query = match only {
+        Some(only) => query.bind(only.table_id.table_no),
+        None => query.bind(requests().map(|r| r.table_id.table_no).collect::<Vec<_>>()),
+    };
+    if !matches!(kind, WriteKind::Delete(_)) {
+        query = query.bind(requests().map(|r| r.now.raw()).collect::<Vec<_>>());
+        query = query.bind(requests().map(|r| JsonText(r.properties())).collect::<Vec<_>>());
     }
+    if matches!(kind, WriteKind::Merge(_)) {
+        let limits = || requests().filter_map(|r| r.write.limits.as_ref());
+        query = query.bind(limits().map(|limits| limits.annotations.as_str()).collect::<Vec<_>>());
+        query = bounded(query.bind(limits().map(|limits| limits.max_members).collect::<Vec<_>>()));
+    }
+    if kind.may_insert() { query } else { query.bind(requests().map(RowWrite::guard).collect::<Vec<_>>()) }
 }
 
 /// Returns the outcome of each write of a round, in order, from the rows of the statement.
@@ -353,16 +293,16 @@ fn versions(round: &[Job<Writes>], rows: &[PgRow]) -> Vec<Result<Option<Ticks>, 
 
 /// Returns the index of the write that a row belongs to.
 fn index_of(round: &[Job<Writes>], row: &PgRow) -> Result<Option<usize>, sqlx::Error> {
-    Ok(match round.first().map(|job| &job.request.change) {
-        Some(GuardedChange::Insert(_)) | None => {
+    Ok(match round.first().map(|job| job.request.write.kind) {
+        Some(WriteKind::Insert) | None => {
             let modified: i64 = row.try_get("modified")?;
             round.iter().position(|job| job.request.now.raw() == modified)
         }
-        Some(GuardedChange::Upsert(_) | GuardedChange::InsertOrMerge(_)) => {
+        Some(upsert) if upsert.may_insert() => {
             let address: (i64, &str, &str) = (row.try_get("bucket")?, row.try_get("pk")?, row.try_get("rk")?);
             round.binary_search_by(|job| job.request.address().cmp(&address)).ok()
         }
-        Some(GuardedChange::Update(..) | GuardedChange::Merge(..) | GuardedChange::Delete(_)) => {
+        Some(_) => {
             let n: i64 = row.try_get("n")?;
             usize::try_from(n - 1).ok().filter(|at| *at < round.len())
         }

@@ -8,7 +8,7 @@
 
 use sqlx::Row;
 
-use crate::postgres::batches::writes::{GuardedChange, GuardedReply, GuardedWrite, Merging, run_alone};
+use crate::postgres::batches::writes::{GuardedReply, RowWrite, run_alone};
 use crate::postgres::cluster::buckets::add_missing_bucket;
 use crate::postgres::connections::lease::Lease;
 use crate::postgres::connections::sessions::LockWait;
@@ -18,17 +18,14 @@ use crate::postgres::rows::{broken_row, ticks, version};
 use crate::postgres::state::table_ids::{TableId, exists};
 use crate::postgres::writes::change_log::record_changes;
 use crate::postgres::{PgStore, statements};
-use crate::protocol::codec::stored::lacking_annotations;
-use crate::protocol::model::entity::StoredProperties;
-use crate::protocol::model::{IfMatch, Stored, Ticks};
-use crate::protocol::plan::merge_limits::max_stored_members;
-use crate::protocol::plan::{Change, Write, WriteKind, Written, decide};
+use crate::protocol::model::Ticks;
+use crate::protocol::plan::{GuardedWrite, Write, WriteKind, Written, decide};
 use crate::{Failure, Fault, StoreResult};
 
 impl PgStore {
     /// Performs a guarded write, together with those of others; `None` if the guard did not hold, or the
     /// table is gone.
-    pub(crate) async fn write_guarded(&self, write: GuardedWrite) -> Result<Option<Ticks>, StatementError> {
+    pub(crate) async fn write_guarded(&self, write: RowWrite) -> Result<Option<Ticks>, StatementError> {
         let alone = match &self.writes {
             Some(writes) if self.nodes.may_open() && !self.row_locks.is_taken(write.address()) => {
                 match writes.submit(write).await? {
@@ -42,7 +39,7 @@ impl PgStore {
     }
 
     /// Performs a write alone, and waits for its row if that is locked.
-    async fn write_guarded_alone(&self, alone: &GuardedWrite) -> Result<Option<Ticks>, StatementError> {
+    async fn write_guarded_alone(&self, alone: &RowWrite) -> Result<Option<Ticks>, StatementError> {
         let _turn = self.row_locks.of_row(alone.address()).await?;
         {
             let _write = self.row_locks.to_write().await?;
@@ -71,13 +68,10 @@ impl Attempt for One<'_> {
         // What is written to a table that is being respread is recorded in the same transaction.
         let attempts = if table_id.is_respread() { 0 } else { UNLOCKED_ATTEMPTS };
         for _ in 0..attempts {
-            if let Some(assumed) = self.assumption() {
-                let change = decide(self.write, assumed.as_ref(), self.now)?;
-                if let Some(guess) = self.assuming(table_id, change)
-                    && let Some(version) = store.write_guarded(guess).await?
-                {
-                    return Ok(Some(self.written(version)));
-                }
+            if let Some(guarded) = self.write.guarded()
+                && let Some(version) = store.write_guarded(self.of_row(table_id, guarded)).await?
+            {
+                return Ok(Some(self.written(version)));
             }
             let Some(found) = store.lookup(table_id, &self.write.key).await? else { return Ok(None) };
             let change = decide(self.write, found.as_ref(), self.now)?;
@@ -88,8 +82,8 @@ impl Attempt for One<'_> {
                     .await?;
             }
             if matches!(self.write.kind, WriteKind::Merge(_)) {
-                let guarded = self.guarded(table_id, change, found.as_ref());
-                if let Some(version) = store.write_guarded(guarded).await? {
+                let guarded = self.write.guarded_by(found.as_ref(), change);
+                if let Some(version) = store.write_guarded(self.of_row(table_id, guarded)).await? {
                     return Ok(Some(self.written(version)));
                 }
             }
@@ -99,66 +93,8 @@ impl Attempt for One<'_> {
 }
 
 impl One<'_> {
-    /// The stored state under which the write succeeds, if it is known without a read and does not
-    /// change what is written.
-    fn assumption(&self) -> Option<Option<Stored>> {
-        let some = |modified| Some(Some(self.stand_in(modified)));
-        match self.write.kind {
-            WriteKind::Insert | WriteKind::Replace(IfMatch::Absent) | WriteKind::Merge(IfMatch::Absent) => {
-                Some(None)
-            }
-            WriteKind::Replace(condition) | WriteKind::Merge(condition) | WriteKind::Delete(condition) => {
-                match condition {
-                    IfMatch::Absent | IfMatch::Any => some(Ticks::MIN),
-                    IfMatch::Version(wanted) => wanted.and_then(some),
-                }
-            }
-        }
-    }
-
-    fn stand_in(&self, modified: Ticks) -> Stored {
-        Stored { key: self.write.key.clone(), modified, properties: StoredProperties::default() }
-    }
-
-    /// The change, guarded by what it assumes; `None` for a merge so large that the stored row must
-    /// be read first.
-    fn assuming(&self, table_id: TableId, change: Change<'_>) -> Option<GuardedWrite> {
-        let change = match (self.write.kind, stored(change)) {
-            (WriteKind::Insert, Some(properties)) => GuardedChange::Insert(properties),
-            (WriteKind::Replace(IfMatch::Absent), Some(properties)) => GuardedChange::Upsert(properties),
-            (WriteKind::Merge(IfMatch::Absent), Some(properties)) => {
-                GuardedChange::InsertOrMerge(self.merging(properties)?)
-            }
-            (kind @ WriteKind::Merge(_), Some(properties)) => {
-                GuardedChange::Merge(self.merging(properties)?, wanted(kind))
-            }
-            (kind, Some(properties)) => GuardedChange::Update(properties, wanted(kind)),
-            (kind, None) => GuardedChange::Delete(wanted(kind)),
-        };
-        Some(self.guarded_write(table_id, change))
-    }
-
-    fn merging(&self, properties: StoredProperties) -> Option<Merging> {
-        let max_members = max_stored_members(self.write)?;
-        let annotations = lacking_annotations(&properties).ok()?.join(",");
-        Some(Merging { properties, annotations, max_members })
-    }
-
-    /// Returns the change, guarded by the version that was found.
-    fn guarded(&self, table_id: TableId, change: Change<'_>, found: Option<&Stored>) -> GuardedWrite {
-        let guard = found.map(|f| f.modified.raw());
-        self.guarded_write(
-            table_id,
-            match (stored(change), guard) {
-                (Some(properties), None) => GuardedChange::Insert(properties),
-                (Some(properties), guard) => GuardedChange::Update(properties, guard),
-                (None, guard) => GuardedChange::Delete(guard),
-            },
-        )
-    }
-
-    fn guarded_write(&self, table_id: TableId, change: GuardedChange) -> GuardedWrite {
-        GuardedWrite { table_id, key: self.write.key.clone(), change, now: self.now }
+    const fn of_row(&self, table_id: TableId, write: GuardedWrite) -> RowWrite {
+        RowWrite { table_id, write, now: self.now }
     }
 
     async fn in_transaction(&self, store: &PgStore, table_id: TableId) -> StoreResult<Option<Written>> {
@@ -197,7 +133,7 @@ impl One<'_> {
             return Ok(None);
         }
         let change = decide(self.write, found.as_ref(), self.now)?;
-        let guarded = self.guarded(table_id, change, found.as_ref());
+        let guarded = self.of_row(table_id, self.write.guarded_by(found.as_ref(), change));
         match lease.row(guarded.statement(lease.statements()), Effect::Undone).await? {
             Some(row) => Ok(Some(self.written(ticks(row.try_get("modified").map_err(broken_row)?)?))),
             // Since the read, another request has inserted the row, or the table was deleted.
@@ -210,22 +146,5 @@ impl One<'_> {
             WriteKind::Delete(_) => Written { modified: None },
             _ => Written { modified: Some(version) },
         }
-    }
-}
-
-/// Returns the properties that a change stores; `None` if it deletes.
-fn stored(change: Change<'_>) -> Option<StoredProperties> {
-    match change {
-        Change::Put { properties, .. } => Some(properties.into_owned()),
-        Change::Delete => None,
-    }
-}
-
-fn wanted(kind: WriteKind) -> Option<i64> {
-    match kind {
-        WriteKind::Replace(IfMatch::Version(wanted))
-        | WriteKind::Merge(IfMatch::Version(wanted))
-        | WriteKind::Delete(IfMatch::Version(wanted)) => wanted.map(Ticks::raw),
-        _ => None,
     }
 }

@@ -6,7 +6,7 @@
 //! that prevents an insert, or that must be read for a merge.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use sqlx::postgres::{PgArguments, PgRow};
@@ -23,11 +23,9 @@ use crate::postgres::rows::{JsonText, broken_row, ticks, version};
 use crate::postgres::state::table_ids::{TableId, exists};
 use crate::postgres::writes::change_log::record_changes;
 use crate::postgres::{PgStore, statements};
-use crate::protocol::codec::stored::lacking_annotations;
 use crate::protocol::model::entity::StoredProperties;
 use crate::protocol::model::{IfMatch, Key, Stored, Ticks};
-use crate::protocol::plan::merge_limits::max_stored_members;
-use crate::protocol::plan::{Change, Write, WriteKind, Written, decide};
+use crate::protocol::plan::{Change, MergeLimits, Write, WriteKind, Written, decide};
 use crate::{Failure, Fault, StoreResult};
 
 /// The group cannot be written by a single statement.
@@ -122,10 +120,7 @@ impl Group<'_> {
         table_id: TableId,
     ) -> Result<ControlFlow<Option<Vec<Written>>>, StatementError> {
         let Some(kind) = self.writes.first().map(|write| write.kind) else { return Ok(GO_ON) };
-        let is_upsert =
-            matches!(kind, WriteKind::Replace(IfMatch::Absent) | WriteKind::Merge(IfMatch::Absent));
-        let may_be_one = kind == WriteKind::Insert || is_upsert;
-        if !may_be_one || self.writes.iter().any(|write| write.kind != kind) {
+        if !kind.may_insert() || self.writes.iter().any(|write| write.kind != kind) {
             return Ok(GO_ON);
         }
         // Decided as if no row existed, which does not affect what is sent.
@@ -143,9 +138,9 @@ impl Group<'_> {
             }
             WriteKind::Replace(IfMatch::Absent) => self.put(texts.many.upsert, table_id, puts),
             WriteKind::Merge(IfMatch::Absent) => {
-                let Some((annotations, max_members)) = self.bounds() else { return Ok(GO_ON) };
+                let Some(limits) = MergeLimits::of(self.writes) else { return Ok(GO_ON) };
                 let merge = self.put(texts.many.insert_or_merge, table_id, puts);
-                bounded(merge.bind(annotations).bind(max_members))
+                bounded(merge.bind(limits.annotations).bind(limits.max_members))
             }
             _ => return Ok(GO_ON),
         };
@@ -156,18 +151,6 @@ impl Group<'_> {
         // The group was committed, so it must not be reported as not done.
         let written = self.versions(&rows).ok_or(Fault::Timeout)?;
         Ok(ControlFlow::Break(Some(written)))
-    }
-
-    /// Returns the conditions under which all rows can be merged without a read: annotations that none may
-    /// have, joined by commas, and the maximum number of members; `None` if a read is needed in any case.
-    fn bounds(&self) -> Option<(String, i32)> {
-        let mut annotations = BTreeSet::new();
-        let mut members = i32::MAX;
-        for write in self.writes {
-            members = members.min(max_stored_members(write)?);
-            annotations.extend(lacking_annotations(write.properties.stored()).ok()?);
-        }
-        Some((annotations.into_iter().collect::<Vec<_>>().join(","), members))
     }
 
     /// Returns the versions of the rows, in the order of the writes.
