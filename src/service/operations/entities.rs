@@ -6,7 +6,7 @@ use crate::observe::metrics::METRICS;
 use crate::observe::metrics::scans::{ScannedProperty, is_costly};
 use crate::protocol::codec::atom::write::AtomDocument;
 use crate::protocol::codec::feed::{Feed, FeedForm};
-use crate::protocol::codec::json::write::{Select, as_stored};
+use crate::protocol::codec::json::write::Select;
 use crate::protocol::codec::uri;
 use crate::protocol::model::entity::BorrowedEntity;
 use crate::protocol::model::version::etag;
@@ -43,8 +43,7 @@ pub(crate) fn print_write(
     let table = table.as_given();
     let address = uri::entity_address(table, &write.key.partition, &write.key.row);
     let answer = printer.created([&printer.target.base, "/", &address].concat(), || {
-        let entity = as_stored(write.key.clone(), write.properties.stored().clone(), modified);
-        printer.entity_document(201, table, &entity, None)
+        printer.entity_document(201, table, write.as_stored(modified), None)
     })?;
     Ok(answer.with(ETAG, etag(modified)))
 }
@@ -66,7 +65,7 @@ pub(super) async fn get(
         Some(known) if known.has(entity.modified) => Answer::empty(304),
         _ => {
             METRICS.requests.entity();
-            printer.entity_document(200, table.as_given(), &entity, read.select.as_ref())?
+            printer.entity_document(200, table.as_given(), (&entity).into(), read.select.as_ref())?
         }
     };
     Ok(answer.with(ETAG, etag(entity.modified)))

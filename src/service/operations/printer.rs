@@ -3,7 +3,8 @@
 use crate::error::Result;
 use crate::protocol::codec::atom::write::{Atom, AtomDocument, Style};
 use crate::protocol::codec::json::write::{self as json, Metadata, MetadataContext, Select};
-use crate::protocol::model::{Stored, Ticks};
+use crate::protocol::model::Ticks;
+use crate::protocol::model::entity::BorrowedEntity;
 use crate::protocol::request::{Format, Prefer, Representation, Target};
 use crate::service::Answer;
 use crate::service::answer::{DATA_SERVICE_ID, DATA_SERVICE_VERSION, LOCATION, PREFERENCE_APPLIED};
@@ -57,7 +58,7 @@ impl<'a> Printer<'a> {
         &self,
         status: u16,
         table: &str,
-        entity: &Stored,
+        entity: BorrowedEntity<'_>,
         select: Option<&Select>,
     ) -> Result<Answer> {
         Ok(match self.format.for_body()? {

@@ -114,9 +114,8 @@ impl Feed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::json::write::as_stored;
-    use crate::model::Key;
     use crate::model::entity::StoredProperties;
+    use crate::model::{Key, Stored};
 
     #[test]
     fn a_page_that_was_begun_anew_prints_as_any_other() {
@@ -128,11 +127,11 @@ mod tests {
             select: None,
         };
         let atom = Atom { context, style: Style::Modern, now: Ticks::MIN };
-        let stored = as_stored(
-            Key::new("p", "r"),
-            StoredProperties::from_stored_text(r#"{"A":1}"#.to_owned()),
-            Ticks::MIN,
-        );
+        let stored = Stored {
+            key: Key::new("p", "r"),
+            properties: StoredProperties::from_stored_text(r#"{"A":1}"#.to_owned()),
+            modified: Ticks::MIN,
+        };
         let entity = BorrowedEntity::from(&stored);
         for form in [FeedForm::Json(context), FeedForm::Atom(atom)] {
             let print = |before: usize, entities: usize| {

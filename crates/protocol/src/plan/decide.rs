@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::codec::stored;
 use crate::codec::validated::ValidatedProperties;
 use crate::error::{Code, Result};
-use crate::model::entity::{StoredProperties, check_names, check_size, counted};
+use crate::model::entity::{BorrowedEntity, StoredProperties, check_names, check_size, counted};
 use crate::model::names::ordinal;
 use crate::model::{IfMatch, Key, Stored, Ticks};
 
@@ -55,6 +55,18 @@ impl Write {
     /// Returns the properties that an insert stores if the entity does not exist.
     pub fn as_insert(&self) -> Option<&StoredProperties> {
         (self.kind == WriteKind::Insert).then_some(self.properties.stored())
+    }
+
+    /// Returns the entity that an insert has stored under a version, for its response.
+    pub fn as_stored(&self, modified: Ticks) -> BorrowedEntity<'_> {
+        let properties = self.properties.stored();
+        BorrowedEntity {
+            partition: &self.key.partition,
+            row: &self.key.row,
+            modified,
+            properties: properties.as_str(),
+            order: properties.order(),
+        }
     }
 
     /// Returns the version that a delete removes, or `Some(None)` for any version. Returns `None` for other

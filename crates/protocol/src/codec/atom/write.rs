@@ -7,7 +7,7 @@ use crate::codec::{property_order, stored, uri, xml};
 use crate::error::Result;
 use crate::model::entity::BorrowedEntity;
 use crate::model::version::etag;
-use crate::model::{EdmType, EdmValue, Stored, Ticks, lexical};
+use crate::model::{EdmType, EdmValue, Ticks, lexical};
 
 /// The layout of entries: before 2013-08-15, and from then on (the latter from documentation only, UNVERIFIED
 /// 14).
@@ -72,7 +72,7 @@ impl Atom<'_> {
     ///
     /// # Errors
     /// Only for a row that is not in stored form.
-    pub fn entity_document(&self, entity: &Stored) -> Result<String> {
+    pub fn entity_document<'e>(&self, entity: impl Into<BorrowedEntity<'e>>) -> Result<String> {
         let mut out = String::from(self.style.prolog());
         self.push_entity(&mut out, entity.into(), true)?;
         Ok(out)
@@ -260,19 +260,19 @@ fn push_property(out: &mut String, name: &str, value: &EdmValue) {
 mod tests {
     use super::*;
     use crate::codec::feed::{Feed, FeedForm};
-    use crate::codec::json::write::{Metadata, as_stored};
-    use crate::model::Key;
+    use crate::codec::json::write::Metadata;
+    use crate::model::{Key, Stored};
 
     fn entity() -> Stored {
-        as_stored(
-            Key::new("p'<", "r"),
-            stored::encode(&[
+        Stored {
+            key: Key::new("p'<", "r"),
+            properties: stored::encode(&[
                 ("S", EdmValue::String(" a&b".into())),
                 ("I", EdmValue::Int32(5)),
                 ("D", EdmValue::Double(f64::NEG_INFINITY)),
             ]),
-            Ticks::parse("2011-05-01T00:00:01.5Z").unwrap(),
-        )
+            modified: Ticks::parse("2011-05-01T00:00:01.5Z").unwrap(),
+        }
     }
     fn atom(style: Style, table: &str) -> Atom<'_> {
         let context = MetadataContext {

@@ -6,10 +6,9 @@ use crate::codec::stored;
 use crate::codec::strings::{push_escaped, push_string};
 use crate::codec::uri;
 use crate::error::Result;
-use crate::model::entity::{BorrowedEntity, StoredProperties};
+use crate::model::entity::BorrowedEntity;
 use crate::model::ticks::Spelled;
 use crate::model::version::write_etag;
-use crate::model::{Key, Stored, Ticks};
 
 /// The metadata level that a client requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,13 +79,17 @@ impl Select {
 ///
 /// # Errors
 /// Only for a row that is not in stored form.
-pub fn entity_document(context: &MetadataContext<'_>, entity: &Stored) -> Result<String> {
+pub fn entity_document<'e>(
+    context: &MetadataContext<'_>,
+    entity: impl Into<BorrowedEntity<'e>>,
+) -> Result<String> {
+    let entity = entity.into();
     let mut out = String::with_capacity(256 + estimated_size(context, entity));
     out.push('{');
     if context.metadata != Metadata::None {
         push_context_url(&mut out, context, "/@Element");
     }
-    push_entity_members(&mut out, context, &mut PageContext::of_one(context), entity.into())?;
+    push_entity_members(&mut out, context, &mut PageContext::of_one(context), entity)?;
     out.push('}');
     Ok(out)
 }
@@ -140,17 +143,17 @@ pub(crate) fn push_feed_entity(
 }
 
 /// Estimates the size of a printed entity in bytes. Many escapes can exceed the estimate.
-fn estimated_size(context: &MetadataContext<'_>, entity: &Stored) -> usize {
+fn estimated_size(context: &MetadataContext<'_>, entity: BorrowedEntity<'_>) -> usize {
     let addresses = match context.metadata {
         Metadata::Full => {
             128 + context.account.len()
                 + context.base.len()
                 + 3 * context.table.len()
-                + 2 * uri::key_room(&entity.key.partition, &entity.key.row)
+                + 2 * uri::key_room(entity.partition, entity.row)
         }
         Metadata::Minimal | Metadata::MinimalWithoutEtag | Metadata::None => 0,
     };
-    256 + addresses + entity.key.partition.len() + entity.key.row.len() + entity.properties.as_str().len()
+    256 + addresses + entity.weight()
 }
 
 /// Prints a table as a separate document. `context.table` is `Tables`.
@@ -314,23 +317,19 @@ fn push_selected(
     Ok(())
 }
 
-/// Builds the stored entity for the response to an insert, which is not read back.
-pub fn as_stored(key: Key, properties: StoredProperties, modified: Ticks) -> Stored {
-    Stored { key, modified, properties }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::codec::feed::{Feed, FeedForm};
-    use crate::model::EdmValue;
+    use crate::model::entity::StoredProperties;
+    use crate::model::{EdmValue, Key, Stored, Ticks};
     use uuid::Uuid;
 
     fn entity() -> Stored {
         let ticks = |text: &str| Ticks::parse(text).unwrap();
-        as_stored(
-            Key::new("p'\"", "r"),
-            stored::encode(&[
+        Stored {
+            key: Key::new("p'\"", "r"),
+            properties: stored::encode(&[
                 ("S", EdmValue::String("x\u{0}é".into())),
                 ("B", EdmValue::Boolean(true)),
                 ("Bin", EdmValue::Binary(vec![1, 2, 50])),
@@ -343,8 +342,8 @@ mod tests {
                 ("G", EdmValue::Guid(Uuid::from_u128(1))),
                 ("T", EdmValue::DateTime(ticks("2014-05-07T08:20:53Z"))),
             ]),
-            ticks("2017-01-05T03:25:45.588957Z"),
-        )
+            modified: ticks("2017-01-05T03:25:45.588957Z"),
+        }
     }
 
     fn context(metadata: Metadata, select: Option<&Select>) -> MetadataContext<'_> {
