@@ -193,7 +193,7 @@ impl Listing<'_> {
     async fn page(self, lease: &mut Lease) -> Result<TablePage, StatementError> {
         let scan = self.scan;
         if scan.residual.is_some() || scan.spans.len() != 1 {
-            lease.begin_snapshot().await?;
+            lease.begin_snapshot(None).await?;
         }
         let mut page = TablePage::default();
         for (at, span) in scan.spans.iter().enumerate() {

@@ -229,14 +229,13 @@ impl Lease {
         self.in_transaction
     }
 
-    /// Opens a read-only transaction on one snapshot (REPEATABLE READ).
-    pub(crate) async fn begin_snapshot(&mut self) -> Result<(), StatementError> {
-        self.open_transaction(BEGIN_SNAPSHOT).await
-    }
-
-    /// The same, with a statement timeout, of [`SHORTEST_LIMIT`] at least.
-    pub(crate) async fn begin_snapshot_within(&mut self, limit: Duration) -> Result<(), StatementError> {
-        self.open_snapshot(&[&local_timeout(limit)]).await
+    /// Opens a read-only transaction on one snapshot (REPEATABLE READ), perhaps with a statement timeout, of
+    /// [`SHORTEST_LIMIT`] at least.
+    pub(crate) async fn begin_snapshot(&mut self, limit: Option<Duration>) -> Result<(), StatementError> {
+        match limit {
+            Some(limit) => self.open_snapshot(&[&local_timeout(limit)]).await,
+            None => self.open_transaction(BEGIN_SNAPSHOT).await,
+        }
     }
 
     /// The same, for statements that read an index in its order: see [`Lease::avoid_sorts`].

@@ -11,12 +11,10 @@ use std::collections::VecDeque;
 use futures_util::StreamExt;
 use futures_util::stream;
 
-use super::reading::Reading;
-use super::streamed::{AT_ONCE, StreamedPage};
-use crate::postgres::PgStore;
+use super::page::{AT_ONCE, StreamedPage};
+use super::reader::PartScan;
 use crate::postgres::fault::StatementError;
-use crate::postgres::reads::turn::ScanTurn;
-use crate::postgres::state::table_ids::{TableId, TablePart, exists};
+use crate::postgres::state::table_ids::{TableId, exists};
 use crate::protocol::model::{Key, PageOrder, Stored};
 use crate::protocol::plan::{PageEnd, Scan, Span};
 
@@ -93,20 +91,18 @@ pub(super) fn spans_of_buckets(table_id: TableId, spans: &[Span]) -> impl Iterat
 
 /// Reads a page; `None` if the table is gone.
 pub(super) async fn read(
-    scan: &Scan,
-    store: &PgStore,
-    table_id: TableId,
+    of: PartScan<'_>,
     mut page: StreamedPage<'_>,
-    turn: &ScanTurn<'_>,
 ) -> Result<Option<PageEnd>, StatementError> {
+    let PartScan { store, turn, scan, .. } = of;
+    let table_id = of.part.table_id;
     let mut buckets = buckets_of(table_id, &scan.spans);
     if let [only] = buckets.as_slice() {
-        let part = TablePart { table_id, bucket: Some(only.bucket) };
-        return Reading::of(scan).of_part(store, part, page, turn).await;
+        return of.of_part(scan, Some(only.bucket)).read(page).await;
     }
     loop {
         let (share, most) = (share(scan, &buckets, &page), page.missing());
-        if !fill(&share, most, store, table_id, &mut buckets, turn).await? {
+        if !fill(of, &share, most, &mut buckets).await? {
             return Ok(None);
         }
         if let Some(last) = hand_out(&mut buckets, &mut page) {
@@ -115,13 +111,13 @@ pub(super) async fn read(
         let unfinished = first(&mut buckets, scan.order);
         let is_finished = unfinished.is_none();
         let is_over = page.is_full() || page.is_out_of_time() || turn.is_over(None);
-        if page.end.next.is_none() && is_over {
-            page.end.next = unfinished.and_then(|bucket| bucket.next_bound(scan.order));
+        if is_over && !page.has_ended() {
+            page.end_at(unfinished.and_then(|bucket| bucket.next_bound(scan.order)));
         }
-        if page.end.next.is_some() || is_finished {
+        if page.has_ended() || is_finished {
             // The table may have gone after the first rows were read.
             let mut lease = store.nodes.acquire_for(turn.lock_wait).await?;
-            return Ok(exists(&mut lease, table_id).await?.then_some(page.end));
+            return Ok(exists(&mut lease, table_id).await?.then_some(page.into_end()));
         }
     }
 }
@@ -141,15 +137,13 @@ fn share(scan: &Scan, buckets: &[BucketRows], page: &StreamedPage<'_>) -> Scan {
 
 /// Reads on in each bucket of which nothing is known; `false` if the table is gone.
 async fn fill(
+    of: PartScan<'_>,
     share: &Scan,
     most: usize,
-    store: &PgStore,
-    table_id: TableId,
     buckets: &mut [BucketRows],
-    turn: &ScanTurn<'_>,
 ) -> Result<bool, StatementError> {
     let hungry = buckets.iter_mut().filter(|bucket| bucket.is_hungry());
-    let reads: Vec<_> = hungry.map(|bucket| bucket.read_on(share, most, store, table_id, turn)).collect();
+    let reads: Vec<_> = hungry.map(|bucket| bucket.read_on(of, share, most)).collect();
     let mut reads = stream::iter(reads).buffer_unordered(AT_ONCE);
     let mut needs_permit = false;
     while let Some(read) = reads.next().await {
@@ -166,20 +160,12 @@ async fn fill(
 impl BucketRows {
     /// Reads the bucket's next rows: its share or, the second time, more; `false` if the
     /// table is gone.
-    async fn read_on(
-        &mut self,
-        share: &Scan,
-        most: usize,
-        store: &PgStore,
-        table_id: TableId,
-        turn: &ScanTurn<'_>,
-    ) -> Result<bool, StatementError> {
+    async fn read_on(&mut self, of: PartScan<'_>, share: &Scan, most: usize) -> Result<bool, StatementError> {
         let rows = share.rows.max(2 * self.asked).min(most);
         let scan = Scan { spans: self.rest.clone(), rows, ..share.clone() };
         let mut into: Vec<Stored> = Vec::new();
         let page = StreamedPage::new(&scan, &mut into);
-        let part = TablePart { table_id, bucket: Some(self.bucket) };
-        let Some(end) = Reading::of(&scan).of_part(store, part, page, turn).await? else {
+        let Some(end) = of.of_part(&scan, Some(self.bucket)).read(page).await? else {
             return Ok(false);
         };
         self.asked = rows;
@@ -192,7 +178,7 @@ impl BucketRows {
 /// Passes on rows in order, up to where a bucket has to be read on or the page ends. Returns the key of the last row.
 fn hand_out(buckets: &mut [BucketRows], page: &mut StreamedPage<'_>) -> Option<Key> {
     let mut last = None;
-    while let Some(row) = first(buckets, page.order).and_then(|first| first.rows.pop_front()) {
+    while let Some(row) = first(buckets, page.order()).and_then(|first| first.rows.pop_front()) {
         if page.offer_held((&row).into()).is_break() {
             break;
         }

@@ -2,15 +2,15 @@
 //! bytes and time.
 //!
 //! A range without a residual filter is one statement. With one, the range is read in windows of rows,
-//! so that a scan with few matches still returns in time, with the key that it reached: see [`walk`].
+//! so that a scan with few matches still returns in time, with the key that it reached: see [`reader`].
 
+mod by_index;
+mod by_key;
 mod merge;
+mod narrowing;
 mod ordered;
-mod ordered_part;
-mod ordered_rows;
-mod reading;
-mod streamed;
-mod walk;
+mod page;
+mod reader;
 
 use std::borrow::Cow;
 
@@ -19,26 +19,24 @@ use crate::error::{Code, Error};
 use crate::postgres::PgStore;
 use crate::postgres::connections::sessions::LockWait;
 use crate::postgres::fault::StatementError;
-use crate::postgres::reads::filter;
 use crate::postgres::reads::turn::ScanTurn;
 use crate::postgres::retry::Attempt;
 use crate::postgres::state::table_ids::{TableId, TablePart};
 use crate::protocol::plan::{PageEnd, Scan};
-use crate::scan_limit::ScanLimit;
 use crate::{Collect, StoreResult};
-use ordered_rows::Ordered;
-use reading::Reading;
-use streamed::StreamedPage;
+use ordered::{Ordered, has_index};
+use page::{Residual, StreamedPage};
+use reader::PartScan;
 
 /// The read of one page.
 pub(crate) struct Query<'a> {
     scan: &'a Scan,
-    into: &'a mut dyn Collect,
+    into: &'a mut (dyn Collect + 'static),
 }
 
 impl<'a> Query<'a> {
     /// The read of the page that `scan` describes; its entities are passed to `into`.
-    pub(crate) fn new(scan: &'a Scan, into: &'a mut dyn Collect) -> Self {
+    pub(crate) fn new(scan: &'a Scan, into: &'a mut (dyn Collect + 'static)) -> Self {
         Self { scan, into }
     }
 }
@@ -47,19 +45,21 @@ impl Attempt for Query<'_> {
     type Done = PageEnd;
 
     async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<PageEnd>> {
-        if self.scan.by.is_some() {
-            let ordered = Ordered::of(self.scan).ok_or_else(missing_index)?;
-            if !ordered.is_there(store, table_id).await? {
-                return Err(missing_index().into());
-            }
+        if let Some(by) = &self.scan.by
+            && !has_index(by, store, table_id).await?
+        {
+            return Err(Error::from(Code::NotImplemented).with_reason(MISSING_ORDER).into());
         }
-        let limit = limit_of(self.scan, store);
+        let residual = Residual::of(self.scan);
+        // The permits for a page: of what this server evaluates, or of what PostgreSQL does.
+        let limit = if residual.is_local() { &store.scan_limit } else { &store.pushed_scan_limit };
         let mut turn = ScanTurn::new(limit, self.scan.time);
         let mut scan = Cow::Borrowed(self.scan);
+        let part = TablePart { table_id, bucket: None };
         loop {
             self.into.restart();
-            let page = StreamedPage::new(&scan, self.into);
-            match read(&scan, store, table_id, page, &turn).await {
+            let of = PartScan { store, turn: &turn, scan: &scan, residual, part, limit: None };
+            match read(of.of_part(&scan, None), StreamedPage::new(&scan, self.into)).await {
                 // The whole table is locked, and this session may not wait for locks.
                 Err(StatementError::Held) if turn.lock_wait.is_none() => {
                     turn = ScanTurn::new(limit, scan.time);
@@ -75,35 +75,16 @@ impl Attempt for Query<'_> {
     }
 }
 
-/// The permits for a page: of what this server evaluates, or of what PostgreSQL does.
-fn limit_of<'s>(scan: &Scan, store: &'s PgStore) -> &'s ScanLimit {
-    let is_pushed = scan.residual.as_ref().is_none_or(filter::is_pushable);
-    if is_pushed { &store.pushed_scan_limit } else { &store.scan_limit }
-}
-
-/// The refusal of an order whose index cannot be used.
-fn missing_index() -> Error {
-    Error::from(Code::NotImplemented).with_reason(MISSING_ORDER)
-}
-
 /// Reads a page: all buckets in one snapshot or, where they are distributed, each by itself;
 /// `None` if the table is gone.
-async fn read(
-    scan: &Scan,
-    store: &PgStore,
-    table_id: TableId,
-    mut page: StreamedPage<'_>,
-    turn: &ScanTurn<'_>,
-) -> Result<Option<PageEnd>, StatementError> {
-    if let Some(ordered) = Ordered::of(scan) {
-        return Box::pin(ordered.read(store, table_id, page, turn)).await;
+async fn read(of: PartScan<'_>, mut page: StreamedPage<'_>) -> Result<Option<PageEnd>, StatementError> {
+    if let Some(ordered) = Ordered::of(of) {
+        return Box::pin(ordered.read(page)).await;
     }
-    if store.nodes.is_distributed() {
-        let spans = Reading::of(scan).narrowed_before(store, table_id, turn, &mut page.end).await?;
-        let narrowed = spans.map(|spans| Scan { spans, ..scan.clone() });
-        let scan = narrowed.as_ref().unwrap_or(scan);
-        return Box::pin(merge::read(scan, store, table_id, page, turn)).await;
+    if of.store.nodes.is_distributed() {
+        let spans = of.narrowed_before(&mut page).await?;
+        let narrowed = spans.map(|spans| Scan { spans, ..of.scan.clone() });
+        return Box::pin(merge::read(of.of_part(narrowed.as_ref().unwrap_or(of.scan), None), page)).await;
     }
-    let part = TablePart { table_id, bucket: None };
-    Reading::of(scan).of_part(store, part, page, turn).await
+    of.read(page).await
 }

@@ -2,70 +2,91 @@
 //! bucket is a part, and there is no snapshot over several servers.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
+use sqlx::Row;
+use sqlx::postgres::PgRow;
 
+use super::by_index::PartRows;
 use super::merge::spans_of_buckets;
-use super::ordered_part::PartRead;
-use super::ordered_rows::{Ordered, OrderedRow, PartRows};
-use super::reading::Reading;
-use super::streamed::{AT_ONCE, StreamedPage};
+use super::page::{AT_ONCE, OrderedRow, StreamedPage};
+use super::reader::PartScan;
 use crate::postgres::PgStore;
 use crate::postgres::fault::StatementError;
-use crate::postgres::reads::turn::ScanTurn;
-use crate::postgres::state::table_ids::{TableId, TablePart, exists};
-use crate::postgres::statements::indexes::short_key;
-use crate::protocol::model::{Key, PageOrder};
-use crate::protocol::plan::index::{IndexPosition, IndexValue};
+use crate::postgres::reads::narrow::is_there;
+use crate::postgres::reads::turn::Evaluated;
+use crate::postgres::state::table_ids::{TableId, exists};
+use crate::postgres::statements::indexes::{ordered_columns, short_key};
+use crate::protocol::model::{Key, PageOrder, Ticks};
+use crate::protocol::plan::index::{IndexKind, IndexPosition, IndexValue, PropertyIndex, ValueOrder};
+use crate::protocol::plan::predicate::Prepared;
 use crate::protocol::plan::{PageEnd, Scan};
 
-impl Ordered<'_> {
+/// An order that a table has an index for.
+#[derive(Clone, Copy)]
+pub(super) struct Ordered<'a> {
+    pub of: PartScan<'a>,
+    pub by: &'a ValueOrder,
+    pub index: &'a Arc<PropertyIndex>,
+}
+
+/// Whether the database has the index of an order for this table, in the form that has keys too.
+pub(super) async fn has_index(
+    by: &ValueOrder,
+    store: &PgStore,
+    table_id: TableId,
+) -> Result<bool, StatementError> {
+    let Some(index) = by.index.as_ref().filter(|index| index.table_no == table_id.table_no) else {
+        return Ok(false);
+    };
+    let columns = ordered_columns(table_id.spread);
+    let mut lease = store.nodes.acquire().await?;
+    is_there(&mut lease, index.index_no, columns, &store.narrowing).await
+}
+
+impl<'a> Ordered<'a> {
+    /// The order of a scan; `None` if it is that of keys.
+    pub(super) fn of(of: PartScan<'a>) -> Option<Self> {
+        let by = of.scan.by.as_deref()?;
+        Some(Self { of, by, index: by.index.as_ref()? })
+    }
+
+    /// Returns the position of an entity.
+    pub(super) fn position(self, entry: Option<IndexValue>, key: Key) -> IndexPosition {
+        IndexPosition { index_no: self.index.index_no, entry, key }
+    }
+
     /// Reads a page; `None` if the table is gone.
-    pub(super) async fn read(
-        self,
-        store: &PgStore,
-        table_id: TableId,
-        mut page: StreamedPage<'_>,
-        turn: &ScanTurn<'_>,
-    ) -> Result<Option<PageEnd>, StatementError> {
+    pub(super) async fn read(self, mut page: StreamedPage<'_>) -> Result<Option<PageEnd>, StatementError> {
+        let PartScan { store, turn, part, .. } = self.of;
         let parts = if store.nodes.is_distributed() {
-            self.of_buckets(store, table_id, &mut page, turn).await?
+            self.of_buckets(&mut page).await?
         } else {
-            let part = TablePart { table_id, bucket: None };
-            let read = PartRead { ordered: self, store, turn, part, points: None };
-            vec![Box::pin(read.read()).await?]
+            vec![Box::pin(self.read_part(None)).await?]
         };
         // Where buckets are parts, the table may have gone after the first rows were read.
         let is_sure = parts.len() == 1 && parts.iter().all(|part| part.has_seen_rows);
-        if !is_sure && !exists(&mut store.nodes.acquire_for(turn.lock_wait).await?, table_id).await? {
+        if !is_sure && !exists(&mut store.nodes.acquire_for(turn.lock_wait).await?, part.table_id).await? {
             return Ok(None);
         }
         self.hand_out(parts, &mut page);
-        Ok(Some(page.end))
+        Ok(Some(page.into_end()))
     }
 
     /// Reads each bucket, in its share of the page's time and bytes.
-    async fn of_buckets(
-        self,
-        store: &PgStore,
-        table_id: TableId,
-        page: &mut StreamedPage<'_>,
-        turn: &ScanTurn<'_>,
-    ) -> Result<Vec<PartRows>, StatementError> {
-        let keys = self.scan.by_keys();
-        let points = Reading::of(&keys).narrowed_before(store, table_id, turn, &mut page.end).await?;
-        let spans = points.as_ref().unwrap_or(&self.scan.spans);
-        let buckets: Vec<_> = spans_of_buckets(table_id, spans).collect();
+    async fn of_buckets(self, page: &mut StreamedPage<'_>) -> Result<Vec<PartRows>, StatementError> {
+        let keys = self.of.scan.by_keys();
+        let points = self.of.of_part(&keys, None).narrowed_before(page).await?;
+        let spans = points.as_ref().unwrap_or(&keys.spans);
+        let buckets: Vec<_> = spans_of_buckets(self.of.part.table_id, spans).collect();
         let (time, bytes) = (page.time_for_each(buckets.len()), page.bytes_for_each(buckets.len()));
-        let share = Scan { time, bytes, ..self.scan.clone() };
-        let of_bucket = |(bucket, spans)| PartRead {
-            ordered: Ordered { scan: &share, ..self },
-            store,
-            turn,
-            part: TablePart { table_id, bucket: Some(bucket) },
-            points: points.is_some().then_some(spans),
+        let share = Scan { time, bytes, ..self.of.scan.clone() };
+        let of_bucket = |(bucket, spans)| {
+            let ordered = Ordered { of: self.of.of_part(&share, Some(bucket)), ..self };
+            ordered.read_part(points.is_some().then_some(spans))
         };
-        let reads: Vec<_> = buckets.into_iter().map(of_bucket).map(|part| part.read()).collect();
+        let reads: Vec<_> = buckets.into_iter().map(of_bucket).collect();
         // All of them end: to give one up would cost its session.
         let reads: Vec<_> = stream::iter(reads).buffered(AT_ONCE).collect().await;
         reads.into_iter().collect()
@@ -73,9 +94,10 @@ impl Ordered<'_> {
 
     /// Passes on the rows of all parts in order, up to where one of them has to be read on.
     fn hand_out(self, parts: Vec<PartRows>, page: &mut StreamedPage<'_>) {
-        page.end.examined += parts.iter().map(|part| part.examined).sum::<u64>();
-        page.end.narrowed_by = parts.iter().find_map(|part| part.narrowed_by).or(page.end.narrowed_by);
-        let ends: Vec<IndexPosition> = parts.iter().filter_map(|part| part.next.clone()).collect();
+        parts.iter().for_each(|part| page.count_examined(part.end.examined));
+        page.narrow_by(parts.iter().find_map(|part| part.end.narrowed_by));
+        let ends: Vec<IndexPosition> =
+            parts.iter().filter_map(|part| part.end.next_in_index.clone()).collect();
         let end = ends.into_iter().min_by(|a, b| self.compare((&a.entry, &a.key), (&b.entry, &b.key)));
         let mut rows: Vec<OrderedRow> = parts.into_iter().flat_map(|part| part.rows).collect();
         rows.sort_by(|a, b| self.compare((&a.entry, &a.entity.key), (&b.entry, &b.entity.key)));
@@ -86,13 +108,12 @@ impl Ordered<'_> {
             if end.as_ref().is_some_and(is_behind) {
                 break;
             }
-            if page.offer_held((&row.entity).into()).is_break() {
-                page.end.next = None;
-                page.end.next_in_index = Some(self.position(row.entry, row.entity.key));
+            if !page.add((&row.entity).into()) {
+                page.end_at_position(Some(self.position(row.entry, row.entity.key)));
                 return;
             }
         }
-        page.end.next_in_index = end;
+        page.end_at_position(end);
     }
 
     /// The order of the index: keys by the part that it holds first.
@@ -103,6 +124,39 @@ impl Ordered<'_> {
         };
         let entries = a.0.partial_cmp(b.0).unwrap_or(Ordering::Equal);
         let ascending = entries.then_with(|| keys(a.1).cmp(&keys(b.1)));
-        if self.scan.order == PageOrder::Ascending { ascending } else { ascending.reverse() }
+        if self.of.scan.order == PageOrder::Ascending { ascending } else { ascending.reverse() }
     }
+}
+
+impl Evaluated for OrderedRow {
+    fn bytes(&self) -> usize {
+        self.entity.bytes()
+    }
+
+    fn matches(&self, filter: &Prepared<'_>) -> Result<bool, StatementError> {
+        Evaluated::matches(&self.entity, filter)
+    }
+}
+
+/// Reads the number of a row in its window.
+pub(super) fn number(row: &PgRow, with_properties: bool) -> Result<usize, sqlx::Error> {
+    let number: i64 = row.try_get_unchecked(if with_properties { 5 } else { 4 })?;
+    usize::try_from(number).map_err(|error| sqlx::Error::Decode(error.into()))
+}
+
+/// Reads the entry of a row.
+pub(super) fn entry_of(
+    row: &PgRow,
+    with_properties: bool,
+    kind: IndexKind,
+) -> Result<Option<IndexValue>, sqlx::Error> {
+    let column = if with_properties { 4 } else { 3 };
+    Ok(match kind {
+        IndexKind::Number => row.try_get::<Option<f64>, _>(column)?.map(IndexValue::Number),
+        IndexKind::Boolean => row.try_get::<Option<bool>, _>(column)?.map(IndexValue::Boolean),
+        IndexKind::Timestamp => Ticks::stored(row.try_get(column)?).map(IndexValue::Timestamp),
+        IndexKind::Text | IndexKind::Time | IndexKind::Guid => {
+            row.try_get::<Option<String>, _>(column)?.map(IndexValue::Text)
+        }
+    })
 }
