@@ -3,8 +3,8 @@
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, BufWriter, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -42,7 +42,7 @@ impl Rejects {
         if rejected.is_empty() {
             return Ok(());
         }
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.file.lock();
         let wrong = |error| failed!("{}: {error}", self.path.display());
         let file = match &mut *file {
             Some(file) => file,

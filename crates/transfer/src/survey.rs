@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::contract::{Counts, Page, Rejected, TransferSource, TransferTarget};
 use crate::error::{TransferError, TransferResult, failed};
@@ -74,7 +75,7 @@ impl PageWalk<'_> {
         let found = Mutex::new(Survey::default());
         let bytes = AtomicU64::new(0);
         let reject = |table: &str, entity: Rejected| {
-            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut found = found.lock();
             found.rejected += 1;
             if found.first_rejected.len() < MAX_LISTED {
                 found.first_rejected.push((table.to_owned(), entity));
@@ -100,7 +101,7 @@ impl PageWalk<'_> {
             }
             Ok(fit)
         })?;
-        let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let found = found.into_inner();
         Ok(Survey { tables, bytes: bytes.into_inner(), ..found })
     }
 
@@ -110,29 +111,16 @@ impl PageWalk<'_> {
         keys_only: bool,
         work: &(dyn Fn(&str, &Page) -> TransferResult<u64> + Sync),
     ) -> TransferResult<BTreeMap<String, u64>> {
-        let queue = WorkQueue::default();
-        let mut sums = BTreeMap::new();
-        let mut id = 0;
-        for table in self.source.tables()?.into_iter().filter(|name| self.selection.has_table(name)) {
-            for range in self.source.ranges(&table)? {
-                id += 1;
-                queue.add(Task { id, table: table.clone(), range, resumed: None });
-            }
-            self.progress.expect(&table, self.source.expected(&table)?);
-            sums.insert(table, 0);
-        }
-        let sums = Mutex::new(sums);
-        let splits = self.source.is_ordered().then_some(self.source);
-        queue.run(self.concurrency, || {
-            while let Some(task) = queue.take(splits, &|_| Ok(()))? {
-                let sum = self.sum_range(&queue, &task, keys_only, work)?;
-                let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
-                *sums.entry(task.table.clone()).or_default() += sum;
-                queue.finish(task.id);
-            }
+        let mut tables = self.source.tables()?;
+        tables.retain(|name| self.selection.has_table(name));
+        let queue = WorkQueue::of(self.source, &tables, self.progress)?;
+        let sums = Mutex::new(BTreeMap::from_iter(tables.into_iter().map(|table| (table, 0))));
+        queue.each(self.source, self.concurrency, |task| {
+            let sum = self.sum_range(&queue, task, keys_only, work)?;
+            *sums.lock().entry(task.table.clone()).or_default() += sum;
             Ok(())
         })?;
-        Ok(sums.into_inner().unwrap_or_else(PoisonError::into_inner))
+        Ok(sums.into_inner())
     }
 
     fn sum_range(

@@ -1,9 +1,10 @@
 //! Sending requests: retries with back-off and jitter.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use ureq::http::{HeaderMap, Request, Response};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Proxy};
@@ -358,9 +359,9 @@ impl Gate {
 
     /// Waits for a permit. Each is held for one request, whose timeout limits the wait.
     fn enter(&self) -> FlightPermit<'_> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         while state.in_flight >= state.limit {
-            state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.freed.wait(&mut state);
         }
         state.in_flight += 1;
         FlightPermit(self)
@@ -368,7 +369,7 @@ impl Gate {
 
     /// Counts a success.
     fn succeeded(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.successes += 1;
         if state.successes >= state.limit && state.limit < self.most {
             state.limit += 1;
@@ -379,7 +380,7 @@ impl Gate {
 
     /// Halves the limit.
     fn throttled(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.limit = (state.limit / 2).max(1);
         state.successes = 0;
     }
@@ -387,7 +388,7 @@ impl Gate {
 
 impl Drop for FlightPermit<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.state.lock();
         state.in_flight -= 1;
         self.0.freed.notify_one();
     }
@@ -463,7 +464,7 @@ mod tests {
     #[test]
     fn the_limit_halves_when_throttled_and_grows_back() {
         let gate = Gate::new(8);
-        let limit = || gate.state.lock().unwrap().limit;
+        let limit = || gate.state.lock().limit;
         gate.throttled();
         gate.throttled();
         assert_eq!(limit(), 2);
@@ -476,6 +477,6 @@ mod tests {
         (0..10).for_each(|_| gate.throttled());
         assert_eq!(limit(), 1);
         drop(gate.enter());
-        assert_eq!(gate.state.lock().unwrap().in_flight, 0);
+        assert_eq!(gate.state.lock().in_flight, 0);
     }
 }

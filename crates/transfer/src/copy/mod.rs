@@ -4,10 +4,10 @@ pub(super) mod checkpoint;
 pub(super) mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::contract::{Counts, Mode, Page, TransferSource, TransferTarget, WritePage};
 use crate::error::{TransferError, TransferResult};
@@ -126,8 +126,8 @@ pub fn copy(
         throttled: from.0 + to.0,
         retried: from.1 + to.1,
         tables: checkpoint.counts()?.into_iter().collect(),
-        remarks: run.remarks.into_inner().unwrap_or_else(PoisonError::into_inner),
-        failed: run.failed.into_inner().unwrap_or_else(PoisonError::into_inner),
+        remarks: run.remarks.into_inner(),
+        failed: run.failed.into_inner(),
     };
     if options.stop.load(Ordering::Relaxed) {
         return Err(TransferError::Interrupted);
@@ -229,7 +229,7 @@ impl CopyRun<'_> {
 
     /// Returns a setting as far as the place has it and the credentials allow to read it; else remarks why not.
     fn setting<T>(&self, read: TransferResult<Option<T>>, what: &str) -> TransferResult<Option<T>> {
-        readable(read, what, &mut self.remarks.lock().unwrap_or_else(PoisonError::into_inner))
+        readable(read, what, &mut self.remarks.lock())
     }
 
     fn leave(&self, setting: &str) -> TransferResult<()> {
@@ -238,7 +238,7 @@ impl CopyRun<'_> {
     }
 
     fn remark(&self, text: String) {
-        self.remarks.lock().unwrap_or_else(PoisonError::into_inner).insert(text);
+        self.remarks.lock().insert(text);
     }
 
     /// Whether the source says, asked once more, that it does not have a table any more.
@@ -255,7 +255,7 @@ impl CopyRun<'_> {
 
     /// Returns where to read a table from.
     fn source_of(&self, table: &str) -> &dyn TransferSource {
-        let whole = self.whole_tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let whole = self.whole_tables.lock();
         self.options.whole.filter(|_| whole.contains(table)).unwrap_or(self.source)
     }
 
@@ -265,7 +265,7 @@ impl CopyRun<'_> {
         self.checkpoint.begin_table(table, is_whole)?;
         if is_whole {
             self.remark(format!("TO lacked {table}: all its entities are copied, not only the changed ones"));
-            self.whole_tables.lock().unwrap_or_else(PoisonError::into_inner).insert(table.to_owned());
+            self.whole_tables.lock().insert(table.to_owned());
         }
         Ok(())
     }
@@ -338,7 +338,7 @@ impl CopyRun<'_> {
     fn wait_for_rate(&self, entities: usize) {
         let Some(limit) = self.options.rate_limit else { return };
         let now = Instant::now();
-        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut due = self.due.lock();
         let until = (*due).max(now);
         *due = until + Duration::from_secs_f64(entities as f64 / f64::from(limit));
         drop(due);
@@ -350,7 +350,7 @@ impl CopyRun<'_> {
     }
 
     fn fail(&self, table: &str, reason: String) {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner).insert(table.to_owned(), reason);
+        self.failed.lock().insert(table.to_owned(), reason);
     }
 
     fn work(&self) -> TransferResult<()> {

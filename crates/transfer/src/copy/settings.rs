@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::contract::{Mode, TransferSource};
+use crate::contract::Mode;
 use crate::error::{TransferError, TransferResult};
 use crate::protocol::codec::policies::Policy;
 use crate::protocol::codec::properties::ServiceProperties;
@@ -53,12 +53,12 @@ impl SettingsRule {
 }
 
 /// Whether lists of policies say the same, in whichever order.
-fn same_policies(a: &[Policy], b: &[Policy]) -> bool {
+pub(crate) fn same_policies(a: &[Policy], b: &[Policy]) -> bool {
     a.len() == b.len() && a.iter().all(|policy| b.contains(policy))
 }
 
 /// Whether service properties are the same, as far as both places tell them.
-fn same_properties(a: &ServiceProperties, b: &ServiceProperties) -> bool {
+pub(crate) fn same_properties(a: &ServiceProperties, b: &ServiceProperties) -> bool {
     fn same<T: PartialEq>(a: &Option<T>, b: &Option<T>) -> bool {
         a.is_none() || b.is_none() || a == b
     }
@@ -81,58 +81,6 @@ pub fn readable<T>(
         }
         read => read,
     }
-}
-
-/// What a comparison of settings found.
-#[derive(Debug, Default)]
-pub(crate) struct ComparedSettings {
-    pub differing: Vec<String>,
-    /// Settings that the credentials do not allow to read, with the reasons.
-    pub unread: BTreeSet<String>,
-    /// Settings that a place does not have, such as a file, with the place.
-    pub absent: BTreeSet<String>,
-}
-
-impl ComparedSettings {
-    /// Returns a setting of both places; `None` if it cannot be compared, with a note why not.
-    fn both<T>(
-        &mut self,
-        what: &str,
-        (ours, theirs): (TransferResult<Option<T>>, TransferResult<Option<T>>),
-    ) -> TransferResult<Option<(T, T)>> {
-        let mut read = |place: &str, read: TransferResult<Option<T>>| {
-            let is_absent = matches!(read, Ok(None));
-            if is_absent {
-                self.absent.insert(format!("{what}, because {place} does not have them"));
-            }
-            readable(read, &format!("the {what} of {place}"), &mut self.unread)
-        };
-        let (ours, theirs) = (read("FROM", ours)?, read("TO", theirs)?);
-        Ok(ours.zip(theirs))
-    }
-}
-
-/// Compares the settings that both sides have. `tables`: their names in the source and in the target.
-pub(crate) fn differing_settings<'t>(
-    source: &dyn TransferSource,
-    target: &dyn TransferSource,
-    tables: impl Iterator<Item = (&'t str, &'t str)>,
-    with_properties: bool,
-) -> TransferResult<ComparedSettings> {
-    let mut found = ComparedSettings::default();
-    for (table, in_target) in tables {
-        let policies = found.both("policies", (source.policies(table), target.policies(in_target)))?;
-        if policies.is_some_and(|(ours, theirs)| !same_policies(&ours, &theirs)) {
-            found.differing.push(format!("policies of {table}"));
-        }
-    }
-    if with_properties {
-        let properties = found.both("service properties", (source.properties(), target.properties()))?;
-        if properties.is_some_and(|(ours, theirs)| !same_properties(&ours, &theirs)) {
-            found.differing.push("service properties".into());
-        }
-    }
-    Ok(found)
 }
 
 #[cfg(test)]

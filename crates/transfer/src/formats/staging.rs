@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
@@ -160,9 +161,7 @@ impl Staging {
             copy: "",
             last: None,
             rejected: 0,
-            reject: &|entity| {
-                rejected.lock().unwrap_or_else(PoisonError::into_inner).push(&self.table, entity)
-            },
+            reject: &|entity| rejected.lock().push(&self.table, entity),
         });
         let staged = staged.map_err(|error| failed(&self.folder, &error))?;
         *self.entities.entry(self.table.clone()).or_default() += staged.written;

@@ -1,9 +1,10 @@
 //! What to compare, and what has been found.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::contract::{Rejected, TransferSource, TransferTarget};
 use crate::error::{TransferError, TransferResult, failed};
@@ -98,6 +99,10 @@ pub struct Compared {
 }
 
 impl Compared {
+    pub(super) fn tally(&mut self, table: &str) -> &mut Tally {
+        self.tables.entry(table.to_owned()).or_default()
+    }
+
     /// Whether both places have the same tables, entities and, as far as both have them, settings. If there is nothing to compare, or something
     /// could not be read, nothing is proved.
     pub fn is_equal(&self) -> bool {
@@ -134,16 +139,6 @@ pub struct Comparison<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// What has been found so far.
-#[derive(Default)]
-pub(super) struct Found {
-    /// Extra entities that were or are being deleted.
-    pub to_delete: u64,
-    pub tables: BTreeMap<String, Tally>,
-    pub candidates: Vec<Difference>,
-    pub unreadable: Vec<(String, Rejected)>,
-}
-
 impl Comparison<'_> {
     /// Returns the name of a table in the target.
     pub(super) fn in_target<'t>(&'t self, table: &'t str) -> &'t str {
@@ -152,96 +147,13 @@ impl Comparison<'_> {
         renamed.map_or(table, |(_, target)| target)
     }
 
-    pub(super) fn with<T>(&self, found: &Mutex<Found>, change: impl FnOnce(&mut Found) -> T) -> T {
-        change(&mut found.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Ends the work if it is to stop.
-    ///
-    /// # Errors
-    /// [`TransferError::Interrupted`].
+    /// Returns [`TransferError::Interrupted`] if the work is to stop.
     pub fn check_stop(&self) -> TransferResult<()> {
         if self.stop.load(Ordering::Relaxed) { Err(TransferError::Interrupted) } else { Ok(()) }
     }
 
-    pub(super) fn compare(&self, table: &str, a: &Row, b: &Row, found: &Mutex<Found>) {
-        if self.delete_extra.is_some() || self.is_same(a, b) {
-            self.with(found, |found| found.tables.entry(table.to_owned()).or_default().equal += 1);
-        } else {
-            self.differs(table, Some(a), Some(b), found);
-        }
-    }
-
     pub(super) fn is_same(&self, a: &Row, b: &Row) -> bool {
         (!self.with_timestamps || a.modified == b.modified) && a.has_properties_of(b)
-    }
-
-    /// Notes entities that are not understood.
-    pub(super) fn unreadable(&self, table: &str, rejected: Vec<Rejected>, found: &Mutex<Found>) {
-        if rejected.is_empty() {
-            return;
-        }
-        self.with(found, |found| {
-            found.tables.entry(table.to_owned()).or_default().unreadable += rejected.len() as u64;
-            let room = MAX_LISTED.saturating_sub(found.unreadable.len());
-            found.unreadable.extend(rejected.into_iter().take(room).map(|entity| (table.to_owned(), entity)));
-        });
-    }
-
-    /// Refuses to delete if an entity is not understood: what seems extra may be its former version.
-    pub(super) fn refuse_unreadable(&self, found: &Mutex<Found>) -> TransferResult<()> {
-        let unreadable: u64 =
-            self.with(found, |found| found.tables.values().map(|tally| tally.unreadable).sum());
-        if unreadable == 0 {
-            return Ok(());
-        }
-        Err(failed!(
-            "--delete-extra: {unreadable} entities are not understood, and what seems extra may be a former \
-             version of one; nothing more is deleted"
-        ))
-    }
-
-    /// Deletes what is extra, unless the source has it by now, or it has changed since.
-    pub(super) fn delete_extra(
-        &self,
-        table: &str,
-        extra: Vec<Row>,
-        found: &Mutex<Found>,
-    ) -> TransferResult<()> {
-        let Some(target) = self.delete_extra else { return Ok(()) };
-        let mut gone = Vec::new();
-        if !extra.is_empty() {
-            self.refuse_unreadable(found)?;
-        }
-        for row in extra {
-            self.check_stop()?;
-            if !self.source.can_change() || self.source.get(table, &row.key)?.is_none() {
-                let version = row.version();
-                gone.push((row.key, version));
-            }
-        }
-        if gone.is_empty() {
-            return Ok(());
-        }
-        self.allow_deletions(gone.len() as u64, found)?;
-        let deleted = target.delete(self.in_target(table), &gone)?;
-        self.with(found, |found| found.tables.entry(table.to_owned()).or_default().deleted += deleted);
-        Ok(())
-    }
-
-    /// Refuses to delete more entities than may be: since they were counted, more may have become extra.
-    fn allow_deletions(&self, more: u64, found: &Mutex<Found>) -> TransferResult<()> {
-        let asked = self.with(found, |found| {
-            found.to_delete += more;
-            found.to_delete
-        });
-        match self.max_delete.filter(|most| asked > *most) {
-            None => Ok(()),
-            Some(most) => Err(failed!(
-                "--delete-extra: more than the {most} entities that were counted are extra now; no more are \
-                 deleted: start the copy again"
-            )),
-        }
     }
 
     /// Returns the names of the properties that differ.
@@ -252,30 +164,108 @@ impl Comparison<'_> {
         }
         properties
     }
+}
 
-    /// Remembers a difference between the entities of the places, to be checked again.
-    pub(super) fn differs(
-        &self,
-        table: &str,
-        ours: Option<&Row>,
-        theirs: Option<&Row>,
-        found: &Mutex<Found>,
-    ) {
+/// A comparison in progress.
+pub(super) struct ComparisonRun<'a> {
+    pub options: &'a Comparison<'a>,
+    /// The results so far. The differences are to be checked again.
+    pub found: Mutex<Compared>,
+    /// Extra entities that were or are being deleted.
+    deletions: AtomicU64,
+}
+
+impl<'a> ComparisonRun<'a> {
+    pub(super) fn new(options: &'a Comparison<'a>, found: Compared) -> Self {
+        Self { options, found: Mutex::new(found), deletions: AtomicU64::new(0) }
+    }
+
+    /// Adds equal entities to the tally of a table.
+    pub(super) fn add_equal(&self, table: &str, entities: u64) {
+        self.found.lock().tally(table).equal += entities;
+    }
+
+    pub(super) fn compare(&self, table: &str, a: &Row, b: &Row) {
+        if self.options.delete_extra.is_some() || self.options.is_same(a, b) {
+            self.add_equal(table, 1);
+        } else {
+            self.add_difference(table, Some(a), Some(b));
+        }
+    }
+
+    /// Records entities that cannot be parsed.
+    pub(super) fn add_unreadable(&self, table: &str, rejected: Vec<Rejected>) {
+        if rejected.is_empty() {
+            return;
+        }
+        let mut found = self.found.lock();
+        found.tally(table).unreadable += rejected.len() as u64;
+        let room = MAX_LISTED.saturating_sub(found.unreadable.len());
+        found.unreadable.extend(rejected.into_iter().take(room).map(|entity| (table.to_owned(), entity)));
+    }
+
+    /// Refuses to delete if an entity cannot be parsed: an extra entity may be its former version.
+    fn refuse_unreadable(&self) -> TransferResult<()> {
+        match self.found.lock().tables.values().map(|tally| tally.unreadable).sum::<u64>() {
+            0 => Ok(()),
+            unreadable => Err(failed!(
+                "--delete-extra: {unreadable} entities are not understood, and what seems extra may be a former \
+                 version of one; nothing more is deleted"
+            )),
+        }
+    }
+
+    /// Deletes extra entities, except those that the source has by now or that have changed since.
+    pub(super) fn delete_extra(&self, table: &str, extra: Vec<Row>) -> TransferResult<()> {
+        let Comparison { source, delete_extra: Some(target), .. } = self.options else { return Ok(()) };
+        let mut gone = Vec::new();
+        if !extra.is_empty() {
+            self.refuse_unreadable()?;
+        }
+        for row in extra {
+            self.options.check_stop()?;
+            if !source.can_change() || source.get(table, &row.key)?.is_none() {
+                let version = row.version();
+                gone.push((row.key, version));
+            }
+        }
+        if gone.is_empty() {
+            return Ok(());
+        }
+        self.allow_deletions(gone.len() as u64)?;
+        let deleted = target.delete(self.options.in_target(table), &gone)?;
+        self.found.lock().tally(table).deleted += deleted;
+        Ok(())
+    }
+
+    /// Refuses to delete more entities than were counted: more may have become extra since.
+    fn allow_deletions(&self, more: u64) -> TransferResult<()> {
+        let deletions = self.deletions.fetch_add(more, Ordering::Relaxed) + more;
+        match self.options.max_delete.filter(|most| deletions > *most) {
+            None => Ok(()),
+            Some(most) => Err(failed!(
+                "--delete-extra: more than the {most} entities that were counted are extra now; no more are \
+                 deleted: start the copy again"
+            )),
+        }
+    }
+
+    /// Records a difference between the entities of the places, to be checked again.
+    pub(super) fn add_difference(&self, table: &str, ours: Option<&Row>, theirs: Option<&Row>) {
         let (kind, row) = match (ours, theirs) {
             (None, None) => return,
             (Some(row), None) => (DifferenceKind::Missing, row),
             (None, Some(row)) => (DifferenceKind::Extra, row),
             (Some(row), Some(_)) => (DifferenceKind::Different, row),
         };
-        self.with(found, |found| {
-            if found.candidates.len() >= MAX_LISTED {
-                *found.tables.entry(table.to_owned()).or_default().of(kind) += 1;
-                return;
-            }
-            let properties = ours.zip(theirs).map(|(a, b)| self.differing(a, b)).unwrap_or_default();
-            let seen = if self.source.can_change() { ours } else { theirs }.map(Row::version);
-            let (table, key) = (table.to_owned(), row.key.clone());
-            found.candidates.push(Difference { table, key, kind, properties, seen });
-        });
+        let mut found = self.found.lock();
+        if found.differences.len() >= MAX_LISTED {
+            *found.tally(table).of(kind) += 1;
+            return;
+        }
+        let properties = ours.zip(theirs).map(|(a, b)| self.options.differing(a, b)).unwrap_or_default();
+        let seen = if self.options.source.can_change() { ours } else { theirs }.map(Row::version);
+        let (table, key) = (table.to_owned(), row.key.clone());
+        found.differences.push(Difference { table, key, kind, properties, seen });
     }
 }

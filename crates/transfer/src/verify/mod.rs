@@ -4,17 +4,16 @@ mod comparison;
 mod merge;
 mod reordered;
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::contract::{Counts, TransferSource};
-use crate::copy::settings::differing_settings;
-use crate::error::{TransferError, TransferResult};
-use crate::protocol::model::Key;
+use crate::copy::settings::{readable, same_policies, same_properties};
+use crate::error::TransferResult;
 use crate::rows::range::RowRange;
 use crate::rows::{Row, Version};
-use crate::work::work_queue::{Task, WorkQueue};
-use comparison::Found;
+use crate::work::at_once;
+use crate::work::work_queue::WorkQueue;
+use comparison::ComparisonRun;
 pub use comparison::{Compared, Comparison};
 pub(crate) use comparison::{Difference, DifferenceKind, Tally};
 use merge::Merge;
@@ -43,32 +42,30 @@ impl Comparison<'_> {
     pub fn run(&self) -> TransferResult<Compared> {
         let mut compared = Compared::default();
         let tables = self.tables(&mut compared)?;
-        let found = Mutex::new(Found::default());
-        self.with(&found, |found| {
-            found.tables.extend(tables.iter().map(|table| (table.clone(), Tally::default())));
-        });
+        compared.tables.extend(tables.iter().map(|table| (table.clone(), Tally::default())));
+        let run = ComparisonRun::new(self, compared);
         for place in [self.source, self.target] {
             place.each_rejected(&mut |table, rejected| {
                 if self.selection.has_table(table) {
-                    self.unreadable(table, vec![rejected], &found);
+                    run.add_unreadable(table, vec![rejected]);
                 }
                 Ok(())
             })?;
         }
         if self.source.is_ordered() && self.target.is_ordered() {
-            self.merge_all(&tables, &found)?;
+            let queue = WorkQueue::of(self.source, &tables, self.progress)?;
+            // Each range has a page of both sides in flight.
+            queue.each(self.source, self.concurrency.div_ceil(2), |task| Merge::run(&run, &queue, task))?;
         } else {
-            self.compare_all_unordered(&tables, &found)?;
+            for table in &tables {
+                self.progress.expect(table, self.source.expected(table)?);
+            }
+            at_once(self.concurrency, tables.iter().collect(), |table| run.compare_unordered(table))?;
         }
-        let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-        (compared.tables, compared.unreadable) = (found.tables, found.unreadable);
-        self.recheck(found.candidates, &mut compared)?;
+        let mut compared = run.found.into_inner();
+        self.recheck(&mut compared)?;
         if self.delete_extra.is_none() {
-            let with_properties = self.selection.is_everything();
-            let names = tables.iter().map(|table| (table.as_str(), self.in_target(table)));
-            let found = differing_settings(self.source, self.target, names, with_properties)?;
-            (compared.settings, compared.unread, compared.absent) =
-                (found.differing, found.unread, found.absent);
+            self.compare_settings(&tables, &mut compared)?;
         }
         Ok(compared)
     }
@@ -90,7 +87,7 @@ impl Comparison<'_> {
             selected(self.source.tables().map_err(|error| error.of("FROM"))?),
             selected(renamed_tables(self.target, self.renames).map_err(|error| error.of("TO"))?),
         );
-        // The target says which of its tables a table is copied to.
+        // The target decides which of its tables a table is copied to.
         let case = self.target.name_case();
         let has = |all: &[String], name: &str| all.iter().any(|other| case.is_same(other, name));
         compared.extra_tables = theirs.iter().filter(|name| !has(&ours, name)).cloned().collect();
@@ -99,103 +96,9 @@ impl Comparison<'_> {
         Ok(ours)
     }
 
-    fn merge_all(&self, tables: &[String], found: &Mutex<Found>) -> TransferResult<()> {
-        let queue = WorkQueue::default();
-        let mut id = 0;
-        for table in tables {
-            self.progress.expect(table, self.source.expected(table)?);
-            for range in self.source.ranges(table)? {
-                id += 1;
-                queue.add(Task { id, table: table.clone(), range, resumed: None });
-            }
-        }
-        // Each has a page of both sides in flight.
-        queue.run(self.concurrency.div_ceil(2), || {
-            while let Some(task) = queue.take(Some(self.source), &|_| Ok(()))? {
-                Merge::run(self, &queue, &task, found)?;
-                queue.finish(task.id);
-            }
-            Ok(())
-        })
-    }
-
-    fn compare_all_unordered(&self, tables: &[String], found: &Mutex<Found>) -> TransferResult<()> {
-        let queue = WorkQueue::default();
-        for (id, table) in (0..).zip(tables) {
-            self.progress.expect(table, self.source.expected(table)?);
-            queue.add(Task { id, table: table.clone(), range: RowRange::everything(), resumed: None });
-        }
-        queue.run(self.concurrency, || {
-            while let Some(task) = queue.take(None, &|_| Ok(()))? {
-                self.compare_unordered(&task.table, found)?;
-                queue.finish(task.id);
-            }
-            Ok(())
-        })
-    }
-
-    /// Compares a table that one place has in no order: its entities in the source are kept in a temporary file,
-    /// where those of the target find them.
-    fn compare_unordered(&self, table: &str, found: &Mutex<Found>) -> TransferResult<()> {
-        let mut held = ReorderedRows::default();
-        let of = |side| move |error: TransferError| error.of(side);
-        let ours = self.each_page(self.source, table, table, found, &mut |rows| {
-            self.progress.add(table, Counts { written: rows.len() as u64, ..Counts::default() });
-            rows.iter().try_for_each(|row| match self.delete_extra {
-                Some(_) => held.hold_key(Side::Source, &row.key),
-                None => held.hold(Side::Source, row),
-            })
-        });
-        ours.map_err(of("FROM"))?;
-        let theirs = self.each_page(self.target, self.in_target(table), table, found, &mut |rows| {
-            let mut extra = Vec::new();
-            for row in rows {
-                let ours = held.take(Side::Source, &row.key)?;
-                // A place without an order may send an entity twice.
-                if !self.target.is_ordered() {
-                    if ours.is_none() && held.has(Side::Target, &row.key)? {
-                        continue;
-                    }
-                    held.hold_key(Side::Target, &row.key)?;
-                }
-                match ours {
-                    Some(ours) => self.compare(table, &ours, &row, found),
-                    None if self.delete_extra.is_some() => extra.push(row),
-                    None => self.differs(table, None, Some(&row), found),
-                }
-            }
-            self.delete_extra(table, extra, found)
-        });
-        theirs.map_err(of("TO"))?;
-        if self.delete_extra.is_some() {
-            return Ok(());
-        }
-        held.each(Side::Source, &mut |row| {
-            self.differs(table, Some(&row), None, found);
-            Ok(())
-        })
-    }
-
-    /// Passes on the rows of a table of one place, page by page.
-    fn each_page(
-        &self,
-        place: &dyn TransferSource,
-        name: &str,
-        table: &str,
-        found: &Mutex<Found>,
-        take: &mut dyn FnMut(Vec<Row>) -> TransferResult<()>,
-    ) -> TransferResult<()> {
-        let mut reader = place.open(name, &RowRange::everything(), self.delete_extra.is_some())?;
-        while let Some(page) = reader.next()? {
-            self.check_stop()?;
-            self.unreadable(table, page.rejected, found);
-            take(page.rows)?;
-        }
-        Ok(())
-    }
-
     /// Checks the first differences again: a writer, or another sort order, may explain them.
-    fn recheck(&self, mut candidates: Vec<Difference>, compared: &mut Compared) -> TransferResult<()> {
+    fn recheck(&self, compared: &mut Compared) -> TransferResult<()> {
+        let mut candidates = std::mem::take(&mut compared.differences);
         candidates.sort_by(|a, b| (&a.table, &a.key).cmp(&(&b.table, &b.key)));
         if !candidates.is_empty() && (self.source.can_change() || self.target.can_change()) {
             let steps = self.recheck_delay.as_millis() / 50;
@@ -206,15 +109,16 @@ impl Comparison<'_> {
         }
         for mut difference in candidates {
             self.check_stop()?;
-            let table = difference.table.clone();
+            let Difference { table, key, .. } = &difference;
             if !self.is_as_found(&difference)? {
-                let (ours, theirs) = self.second_look(&table, &difference.key)?;
+                let (ours, theirs) =
+                    (self.source.get(table, key)?, self.target.get(self.in_target(table), key)?);
                 difference.kind = match (&ours, &theirs) {
                     (None, None) => continue,
                     (Some(_), None) => DifferenceKind::Missing,
                     (None, Some(_)) => DifferenceKind::Extra,
                     (Some(a), Some(b)) if self.is_same(a, b) => {
-                        compared.tables.entry(table).or_default().equal += 1;
+                        compared.tally(table).equal += 1;
                         continue;
                     }
                     (Some(_), Some(_)) => DifferenceKind::Different,
@@ -222,18 +126,14 @@ impl Comparison<'_> {
                 let both = ours.zip(theirs);
                 difference.properties = both.map(|(a, b)| self.differing(&a, &b)).unwrap_or_default();
             }
-            *compared.tables.entry(table).or_default().of(difference.kind) += 1;
+            *compared.tally(&difference.table).of(difference.kind) += 1;
             compared.differences.push(difference);
         }
         Ok(())
     }
 
-    fn second_look(&self, table: &str, key: &Key) -> TransferResult<(Option<Row>, Option<Row>)> {
-        Ok((self.source.get(table, key)?, self.target.get(self.in_target(table), key)?))
-    }
-
-    /// Whether a difference is as it was found, which the only place that can change says: to look up an entity
-    /// in a dump is to read a part of it.
+    /// Whether a difference is still as it was found. Only the place that can change is asked: to look up an
+    /// entity in a dump is to read a part of it.
     fn is_as_found(&self, found: &Difference) -> TransferResult<bool> {
         let there = match (self.source.can_change(), self.target.can_change()) {
             (false, false) => return Ok(true),
@@ -243,6 +143,105 @@ impl Comparison<'_> {
         };
         Ok(found.seen != Some(Version::Any) && there.as_ref().map(Row::version) == found.seen)
     }
+
+    /// Compares the settings that both places have.
+    fn compare_settings(&self, tables: &[String], compared: &mut Compared) -> TransferResult<()> {
+        for table in tables {
+            let policies = (self.source.policies(table), self.target.policies(self.in_target(table)));
+            let policies = compared.settings_of_both("policies", policies)?;
+            if policies.is_some_and(|(ours, theirs)| !same_policies(&ours, &theirs)) {
+                compared.settings.push(format!("policies of {table}"));
+            }
+        }
+        if self.selection.is_everything() {
+            let properties = (self.source.properties(), self.target.properties());
+            let properties = compared.settings_of_both("service properties", properties)?;
+            if properties.is_some_and(|(ours, theirs)| !same_properties(&ours, &theirs)) {
+                compared.settings.push("service properties".into());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Compared {
+    /// Returns a setting of both places; `None` if it cannot be compared, after recording the reason.
+    fn settings_of_both<T>(
+        &mut self,
+        what: &str,
+        (ours, theirs): (TransferResult<Option<T>>, TransferResult<Option<T>>),
+    ) -> TransferResult<Option<(T, T)>> {
+        let mut read = |place: &str, read: TransferResult<Option<T>>| {
+            if matches!(read, Ok(None)) {
+                self.absent.insert(format!("{what}, because {place} does not have them"));
+            }
+            readable(read, &format!("the {what} of {place}"), &mut self.unread)
+        };
+        let (ours, theirs) = (read("FROM", ours)?, read("TO", theirs)?);
+        Ok(ours.zip(theirs))
+    }
+}
+
+impl ComparisonRun<'_> {
+    /// Compares a table that one of the places does not sort. The entities of the source are kept in a temporary
+    /// file, in which those of the target are looked up.
+    fn compare_unordered(&self, table: &str) -> TransferResult<()> {
+        let Comparison { source, target, progress, .. } = *self.options;
+        let keys_only = self.options.delete_extra.is_some();
+        let mut held = ReorderedRows::default();
+        let ours = self.each_page(source, table, table, &mut |rows| {
+            progress.add(table, Counts { written: rows.len() as u64, ..Counts::default() });
+            rows.iter().try_for_each(|row| match keys_only {
+                true => held.hold_key(Side::Source, &row.key),
+                false => held.hold(Side::Source, row),
+            })
+        });
+        ours.map_err(|error| error.of("FROM"))?;
+        let theirs = self.each_page(target, self.options.in_target(table), table, &mut |rows| {
+            let mut extra = Vec::new();
+            for row in rows {
+                let ours = held.take(Side::Source, &row.key)?;
+                // A place without an order may send an entity twice.
+                if !target.is_ordered() {
+                    if ours.is_none() && held.has(Side::Target, &row.key)? {
+                        continue;
+                    }
+                    held.hold_key(Side::Target, &row.key)?;
+                }
+                match ours {
+                    Some(ours) => self.compare(table, &ours, &row),
+                    None if keys_only => extra.push(row),
+                    None => self.add_difference(table, None, Some(&row)),
+                }
+            }
+            self.delete_extra(table, extra)
+        });
+        theirs.map_err(|error| error.of("TO"))?;
+        if keys_only {
+            return Ok(());
+        }
+        held.each(Side::Source, &mut |row| {
+            self.add_difference(table, Some(&row), None);
+            Ok(())
+        })
+    }
+
+    /// Passes on the rows of a table of one place, page by page.
+    fn each_page(
+        &self,
+        place: &dyn TransferSource,
+        name: &str,
+        table: &str,
+        take: &mut dyn FnMut(Vec<Row>) -> TransferResult<()>,
+    ) -> TransferResult<()> {
+        let mut reader = place.open(name, &RowRange::everything(), self.options.delete_extra.is_some())?;
+        while let Some(page) = reader.next()? {
+            self.options.check_stop()?;
+            self.add_unreadable(table, page.rejected);
+            take(page.rows)?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -250,12 +249,14 @@ mod tests {
     use std::collections::BTreeSet;
     use std::sync::atomic::AtomicBool;
 
+    use parking_lot::Mutex;
+
     use super::*;
     use crate::contract::{TransferTarget, WritePage};
     use crate::error::TransferError;
     use crate::protocol::codec::policies::Policy;
     use crate::protocol::codec::properties::ServiceProperties;
-    use crate::protocol::model::Ticks;
+    use crate::protocol::model::{Key, Ticks};
     use crate::rows::selection::{NameCase, Selection};
     use crate::work::progress::Progress;
     use crate::work::progress::ProgressForm;
@@ -349,7 +350,7 @@ mod tests {
                 entities.iter().all(|(_, version)| *version == Version::Time(Ticks::MIN)),
                 "{entities:?}"
             );
-            self.0.lock().unwrap().extend(entities.iter().map(|(key, _)| key.clone()));
+            self.0.lock().extend(entities.iter().map(|(key, _)| key.clone()));
             Ok(entities.len() as u64)
         }
 
@@ -371,7 +372,7 @@ mod tests {
         let (deleted, no_stop) = (Deleted::default(), AtomicBool::new(false));
         let stop = source.stop_at_get.as_ref().unwrap_or(&no_stop);
         let ended = compared_with(source, target, (Some(&deleted), most), stop);
-        let deleted = deleted.0.into_inner().unwrap().len();
+        let deleted = deleted.0.into_inner().len();
         (ended.map(|found| found.tables["People"].deleted), deleted)
     }
 

@@ -7,7 +7,8 @@ pub(super) mod split;
 pub(super) mod work_queue;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::error::{TransferError, TransferResult, failed};
 
@@ -23,7 +24,7 @@ pub(crate) fn at_once<I: Send, O: Send>(
         return items.into_iter().map(work).collect();
     }
     let left = Mutex::new(items.into_iter().enumerate());
-    let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let next = || left.lock().next();
     let has_failed = AtomicBool::new(false);
     let worker = || {
         let mut done = Vec::new();
@@ -68,11 +69,11 @@ mod tests {
     fn nothing_is_begun_after_a_failure() {
         let begun = Mutex::new(Vec::new());
         let work = |number: i32| {
-            begun.lock().unwrap().push(number);
+            begun.lock().push(number);
             if number == 0 { Err(TransferError::Interrupted) } else { Ok(()) }
         };
         assert!(matches!(at_once(1, (0..9).collect(), work), Err(TransferError::Interrupted)));
-        assert_eq!(*begun.lock().unwrap(), [0]);
+        assert_eq!(*begun.lock(), [0]);
         assert!(matches!(at_once(2, (0..9).collect(), work), Err(TransferError::Interrupted)));
     }
 }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _, stderr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::contract::Counts;
@@ -83,7 +84,7 @@ impl Progress {
 
     /// Counts entities of a table.
     pub(crate) fn add(&self, table: &str, counts: Counts) {
-        let mut tables = self.shared.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tables = self.shared.tables.lock();
         let state = match tables.get_mut(table) {
             Some(state) => state,
             None => tables.entry(table.to_owned()).or_default(),
@@ -93,13 +94,13 @@ impl Progress {
 
     /// Sets how many entities a table is expected to have.
     pub(crate) fn expect(&self, table: &str, entities: Option<u64>) {
-        let mut tables = self.shared.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tables = self.shared.tables.lock();
         tables.entry(table.to_owned()).or_default().expected = entities;
     }
 
     /// Returns the tables of which it is not known how many entities they have.
     pub(crate) fn unexpected(&self) -> Vec<String> {
-        let tables = self.shared.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let tables = self.shared.tables.lock();
         tables.iter().filter(|(_, state)| state.expected.is_none()).map(|(name, _)| name.clone()).collect()
     }
 
@@ -143,7 +144,7 @@ impl ProgressState {
     }
 
     fn draw(&self) {
-        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tables = self.tables.lock();
         let throttled = self.throttled.load(Ordering::Relaxed);
         for (name, state) in tables.iter_mut().take(MAX_BARS) {
             let bar = state.bar.get_or_insert_with(|| self.bars.add(bar(name)));
@@ -154,13 +155,13 @@ impl ProgressState {
             tables.values().for_each(|state| sum += state.counts);
             let expected: Option<u64> = tables.values().map(|state| state.expected).sum();
             let name = format!("all {} tables", tables.len());
-            let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = self.all.lock();
             show(all.get_or_insert_with(|| self.bars.add(bar(&name))), sum, expected, throttled);
         }
     }
 
     fn print(&self) {
-        let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let tables = self.tables.lock();
         let mut sum = Counts::default();
         tables.values().for_each(|state| sum += state.counts);
         let expected: Option<u64> = tables.values().map(|state| state.expected).sum();

@@ -1,12 +1,13 @@
 //! The ranges of a transfer, shared among workers: one without work takes half of another's range.
-
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::contract::{Page, TransferSource};
 use crate::error::{TransferError, TransferResult, failed};
 use crate::protocol::model::Key;
 use crate::rows::range::{Lower, RowRange, sorts_alike};
+use crate::work::progress::Progress;
 use crate::work::split::Remainder;
 
 /// Rows that a range must have read before it is split: small ranges are not worth the requests.
@@ -72,6 +73,24 @@ pub(crate) struct Cut {
 }
 
 impl WorkQueue {
+    /// Returns a queue with the ranges of some tables of a source.
+    pub(crate) fn of(
+        source: &dyn TransferSource,
+        tables: &[String],
+        progress: &Progress,
+    ) -> TransferResult<Self> {
+        let queue = Self::default();
+        let mut id = 0;
+        for table in tables {
+            progress.expect(table, source.expected(table)?);
+            for range in source.ranges(table)? {
+                id += 1;
+                queue.add(Task { id, table: table.clone(), range, resumed: None });
+            }
+        }
+        Ok(queue)
+    }
+
     /// Adds a range that no worker has yet.
     pub(crate) fn add(&self, task: Task) {
         let mut ranges = self.lock();
@@ -124,8 +143,7 @@ impl WorkQueue {
             let largest = ranges.open.iter_mut().filter(splittable).max_by_key(|range| range.rows);
             let (Some(source), Some(largest)) = (source, largest) else {
                 ranges.waiting += 1;
-                let (mut ranges, _) =
-                    self.changed.wait_timeout(ranges, WAIT).unwrap_or_else(PoisonError::into_inner);
+                self.changed.wait_for(&mut ranges, WAIT);
                 ranges.waiting -= 1;
                 continue;
             };
@@ -241,6 +259,23 @@ impl WorkQueue {
         range.task.range.upper.clone()
     }
 
+    /// Does the same work for each range, on several threads, and splits ranges if `source` has an order.
+    pub(crate) fn each(
+        &self,
+        source: &dyn TransferSource,
+        threads: usize,
+        work: impl Fn(&Task) -> TransferResult<()> + Send + Sync,
+    ) -> TransferResult<()> {
+        let splits = source.is_ordered().then_some(source);
+        self.run(threads, || {
+            while let Some(task) = self.take(splits, &|_| Ok(()))? {
+                work(&task)?;
+                self.finish(task.id);
+            }
+            Ok(())
+        })
+    }
+
     /// Runs the same work on several threads; the first error stops the others.
     pub(crate) fn run(
         &self,
@@ -260,7 +295,7 @@ impl WorkQueue {
     }
 
     fn lock(&self) -> MutexGuard<'_, Ranges> {
-        self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ranges.lock()
     }
 }
 
@@ -288,24 +323,21 @@ mod tests {
     fn read(place: &SortedSource, queue: &WorkQueue) -> Vec<Key> {
         let all = Mutex::new(Vec::new());
         queue.add(Task { id: 1, table: "People".into(), range: RowRange::everything(), resumed: None });
-        let work = || {
-            while let Some(task) = queue.take(Some(place), &|_| Ok(()))? {
-                let mut reader = place.open(&task.table, &task.range, false)?;
-                while let Some(mut page) = reader.next()? {
-                    let is_last = queue.keep_own(&task, &mut page, true);
-                    // Others may have time to split.
-                    std::thread::yield_now();
-                    all.lock().unwrap().extend(page.rows.into_iter().map(|row| row.key));
-                    if is_last {
-                        break;
-                    }
+        let work = |task: &Task| {
+            let mut reader = place.open(&task.table, &task.range, false)?;
+            while let Some(mut page) = reader.next()? {
+                let is_last = queue.keep_own(task, &mut page, true);
+                // Others may have time to split.
+                std::thread::yield_now();
+                all.lock().extend(page.rows.into_iter().map(|row| row.key));
+                if is_last {
+                    break;
                 }
-                queue.finish(task.id);
             }
             Ok(())
         };
-        queue.run(4, work).unwrap();
-        all.into_inner().unwrap()
+        queue.each(place, 4, work).unwrap();
+        all.into_inner()
     }
 
     #[test]

@@ -1,24 +1,265 @@
 //! Rowhouse's own database, read and written without a server: entities keep their Timestamp and ETag.
 
-mod account;
 mod writes;
 
-use crate::contract::{Counts, Page, RowReader, TransferSource, TransferTarget, WritePage};
-use crate::error::TransferResult;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rowhouse_operator::accounts;
+use rowhouse_operator::indexes::IndexCatalog;
+use rowhouse_operator::totals::{self, CountPace};
+use tokio::runtime::Runtime;
+
+use crate::contract::{Page, RowReader, TransferSource};
+use crate::error::{TransferError, TransferResult, failed, usage};
+use crate::protocol::auth::seal::MasterKeys;
 use crate::protocol::codec::policies::{self, Policy};
 use crate::protocol::codec::properties::{self, ServiceProperties};
-use crate::protocol::error::Code;
-use crate::protocol::model::{Key, Stored, TableName, Ticks};
-use crate::protocol::plan::TableScan;
-use crate::protocol::plan::span::Span;
+use crate::protocol::error::{Code, Error};
+use crate::protocol::model::{Key, Stored, TableName, TableRef, Ticks};
+use crate::protocol::plan::predicate::Predicate;
+use crate::protocol::plan::{Projection, Scan, Span, TableScan};
+use crate::rows::Row;
 use crate::rows::range::{Lower, RowRange};
-use crate::rows::{Row, Version};
-use crate::store::{CountPosition, CountedPart, LoadMark};
-pub(crate) use account::LocalDatabase;
-use account::{COUNT_TIME, ROWS, TIME, failed, is, name};
-use rowhouse_operator::totals::{self, CountPace};
+use crate::store::{
+    AccountChange, AccountOptions, CountPosition, CountedPart, Failure, Fault, Store, StoreResult,
+};
 
-/// The sum of all parts. Where one says that the table has got other buckets, counting begins anew.
+/// Rows of a page.
+const ROWS: usize = 500;
+/// Bytes of a page.
+const BYTES: usize = 1 << 20;
+/// Maximum time for reading a page.
+const TIME: Duration = Duration::from_secs(5);
+/// Time after which a part of a count is shown.
+const COUNT_TIME: Duration = Duration::from_secs(1);
+/// Maximum attempts of an operation while the database is busy.
+const ATTEMPTS: u32 = 8;
+
+/// Maximum accounts that a message lists.
+const LISTED_ACCOUNTS: u16 = 20;
+
+/// The subjects of errors about an account.
+const TABLE_LIST: &str = "the list of tables";
+const SERVICE_PROPERTIES: &str = "the service properties";
+
+/// The versions of writes in flight. Concurrent writes may share a statement, which identifies them by
+/// version. If two had the same version, one would become a tick newer.
+#[derive(Debug, Default)]
+struct Versions(Mutex<HashSet<Ticks>>);
+
+impl Versions {
+    fn take(&self, version: Ticks) -> bool {
+        self.0.lock().insert(version)
+    }
+
+    fn release(&self, versions: impl Iterator<Item = Ticks>) {
+        let mut taken = self.0.lock();
+        versions.for_each(|version| {
+            taken.remove(&version);
+        });
+    }
+}
+
+/// One account in a database.
+pub struct LocalDatabase {
+    store: Arc<Store>,
+    account: String,
+    runtime: Arc<Runtime>,
+    filter: Option<Predicate>,
+    versions: Versions,
+    /// Whether Timestamps in the future are stored too: the database only holds entities on their way.
+    is_temporary: bool,
+}
+
+impl LocalDatabase {
+    /// Returns an account of an open database. Reading it returns the entities that `filter` selects.
+    pub(crate) fn new(
+        store: Arc<Store>,
+        account: String,
+        runtime: Arc<Runtime>,
+        filter: Option<Predicate>,
+    ) -> Self {
+        Self { store, account, runtime, filter, versions: Versions::default(), is_temporary: false }
+    }
+
+    /// Returns the database as one that only holds entities on their way.
+    pub(crate) fn temporary(self) -> Self {
+        Self { is_temporary: true, ..self }
+    }
+
+    /// Closes the database.
+    pub(crate) fn close(&self) {
+        self.runtime.block_on(self.store.close());
+    }
+
+    /// Copies the stored accounts that the other database lacks, and limits and queries that it has not chosen
+    /// itself; returns how many accounts are new. `master` must open the keys of all accounts in both
+    /// databases, or no server could start on the target.
+    pub(crate) fn copy_accounts(&self, to: &Self, master: &MasterKeys) -> TransferResult<u64> {
+        const ACCOUNTS: &str = "the accounts";
+        let ours = self.run(ACCOUNTS, async |store| store.accounts().await)?;
+        let theirs = to.run(ACCOUNTS, async |store| store.accounts().await)?;
+        for (place, stored) in [("FROM", &ours), ("TO", &theirs)] {
+            accounts::check(master, stored).map_err(|error| usage!("--accounts: {place}: {error}"))?;
+        }
+        let is_new = |name: &str| theirs.iter().all(|there| there.name != name);
+        let chosen = to.run(ACCOUNTS, async |store| store.account_options().await)?;
+        let options = self.run(ACCOUNTS, async |store| store.account_options().await)?;
+        let change =
+            |change: AccountChange| to.run(ACCOUNTS, async |store| store.change_account(&change).await);
+        // Before the accounts: after an interruption an account that is there counts as an existing one.
+        for options in options.into_iter().filter(|options| is_new(&options.name)) {
+            changes(options, &chosen).try_for_each(|changed| change(changed).map(drop))?;
+        }
+        let mut copied = 0;
+        for account in ours {
+            copied += u64::from(change(AccountChange::Add(account))?);
+        }
+        Ok(copied)
+    }
+
+    /// Refuses an account without tables in a database where others have some: its name may be wrong.
+    pub(crate) fn refuse_other_accounts(&self) -> TransferResult<()> {
+        let first = TableScan { spans: vec![Span::everything()], residual: None, rows: 1, time: TIME };
+        let page = self.run(TABLE_LIST, async |store| store.list_tables(&self.account, &first).await)?;
+        if !page.tables.is_empty() {
+            return Ok(());
+        }
+        let with_tables = async |store: &Store| store.accounts_with_tables(LISTED_ACCOUNTS + 1).await;
+        let mut accounts = self.run("the list of accounts", with_tables)?;
+        if accounts.is_empty() {
+            return Ok(());
+        }
+        let more = if accounts.len() > usize::from(LISTED_ACCOUNTS) { " and others" } else { "" };
+        accounts.truncate(LISTED_ACCOUNTS.into());
+        Err(failed!(
+            "the account {} has no tables there; accounts with tables are {}{more}: give one with \
+             --account, --from-account or --to-account",
+            self.account,
+            accounts.join(", ")
+        ))
+    }
+
+    /// Runs an operation, and retries it while the database is busy. An error names its subject.
+    fn run<T>(&self, subject: &str, work: impl AsyncFn(&Store) -> StoreResult<T>) -> TransferResult<T> {
+        let done = self.runtime.block_on(retry(async || work(&self.store).await));
+        done.map_err(|failure| describe(subject, failure))
+    }
+
+    /// Runs an operation on a table, as [`run`](Self::run) does.
+    fn run_on<T>(
+        &self,
+        table: &str,
+        work: impl AsyncFn(&Store, TableRef<'_>) -> StoreResult<T>,
+    ) -> TransferResult<T> {
+        let name = table_name(table)?;
+        self.run(table, async |store| work(store, name.in_account(&self.account)).await)
+    }
+
+    /// Counts a part of a table; a part that takes too long is made smaller. `None` if the table has got other
+    /// buckets since `from`.
+    fn count_part(
+        &self,
+        pace: &mut CountPace,
+        table: TableRef<'_>,
+        from: &CountPosition,
+    ) -> StoreResult<Option<CountedPart>> {
+        for _ in 1..ATTEMPTS {
+            match self.runtime.block_on(pace.step(&self.store, table, from)) {
+                Err(Failure::Fault(_)) => std::thread::sleep(Duration::from_millis(100)),
+                counted => return counted,
+            }
+        }
+        self.runtime.block_on(pace.step(&self.store, table, from))
+    }
+
+    fn scan(&self, range: &RowRange, rows: usize, keys_only: bool) -> Scan {
+        let projection = if keys_only { Projection::SystemOnly } else { Projection::Full };
+        Scan { rows, bytes: BYTES, time: TIME, projection, ..Scan::of_spans(vec![range.span()]) }
+    }
+
+    /// Returns the scan of a page of what the filter selects, which uses the indexes of the table.
+    fn filtered_scan(&self, range: &RowRange, table: &TableName, keys_only: bool) -> TransferResult<Scan> {
+        let mut scan = Scan { residual: self.filter.clone(), ..self.scan(range, ROWS, keys_only) };
+        if scan.residual.is_some() {
+            let stored = self.run("the indexes", async |store| store.indexes().await)?;
+            let applied = IndexCatalog::new(stored).apply(&self.account, table, &mut scan);
+            applied.map_err(|error| describe(table.as_given(), error.into()))?;
+        }
+        Ok(scan)
+    }
+}
+
+/// Returns the changes that give an account its limit and queries, but for those that are chosen already.
+fn changes(options: AccountOptions, chosen: &[AccountOptions]) -> impl Iterator<Item = AccountChange> {
+    let AccountOptions { name, requests_per_second, extended_queries, .. } = options;
+    let there = chosen.iter().find(|there| there.name == name);
+    let has_limit = there.is_some_and(|there| there.requests_per_second.is_some());
+    let has_queries = there.is_some_and(|there| there.extended_queries.is_some());
+    let limit = requests_per_second
+        .filter(|_| !has_limit)
+        .map(|_| AccountChange::Limit { name: name.clone(), requests_per_second });
+    let queries =
+        extended_queries.filter(|_| !has_queries).map(|extended| AccountChange::Queries { name, extended });
+    limit.into_iter().chain(queries)
+}
+
+/// Runs an operation, and retries it while the database is busy.
+async fn retry<T>(work: impl AsyncFn() -> StoreResult<T>) -> StoreResult<T> {
+    for attempt in 0..ATTEMPTS - 1 {
+        match work().await {
+            Err(Failure::Fault(fault)) if is_busy(fault) => {
+                tokio::time::sleep(Duration::from_millis(50 << attempt)).await;
+            }
+            done => return done,
+        }
+    }
+    work().await
+}
+
+/// Whether a fault may pass, and nothing was done.
+const fn is_busy(fault: Fault) -> bool {
+    matches!(fault, Fault::Busy | Fault::NotBegun | Fault::Serialization | Fault::Unavailable)
+}
+
+/// Parses the name of a table.
+fn table_name(table: &str) -> TransferResult<TableName> {
+    TableName::parse(table).map_err(|error| failed!("{table}: {}", error.text()))
+}
+
+/// Returns the error for a failure of the database.
+fn describe(subject: &str, failure: Failure) -> TransferError {
+    match failure {
+        Failure::Refused(Error { code: Code::TableNotFound, .. }) => {
+            TransferError::NoTable(subject.to_owned())
+        }
+        Failure::Refused(error) => failed!("{subject}: {}", error_text(&error)),
+        Failure::Fault(fault) => failed!("{subject}: the database failed ({fault:?})"),
+    }
+}
+
+fn error_text(error: &Error) -> String {
+    format!("{}: {}", error.code.facts().code, error.text())
+}
+
+/// Returns success for a refusal with one of these codes.
+fn ignore(done: StoreResult<()>, codes: &[Code]) -> StoreResult<()> {
+    match done {
+        Err(Failure::Refused(error)) if codes.contains(&error.code) => Ok(()),
+        done => done,
+    }
+}
+
+impl From<Stored> for Row {
+    fn from(stored: Stored) -> Self {
+        Self { key: stored.key, modified: Some(stored.modified), tag: None, properties: stored.properties }
+    }
+}
+
+/// Returns the sum of all parts. Once a table has got other buckets, the count begins again.
 fn sum(
     part: &mut dyn FnMut(&CountPosition) -> TransferResult<Option<CountedPart>>,
     counted: &mut dyn FnMut(u64) -> TransferResult<()>,
@@ -47,11 +288,10 @@ struct DatabasePages<'a> {
 impl RowReader for DatabasePages<'_> {
     fn next(&mut self) -> TransferResult<Option<Page>> {
         let Some(range) = &mut self.left else { return Ok(None) };
-        let LocalDatabase { store, account, .. } = self.database;
-        let scan = self.database.filtered_scan(range, ROWS, &self.table, self.keys_only)?;
-        let read =
-            self.database.run(|| store.page(self.table.in_account(account), &scan, Vec::<Stored>::new()));
-        let (entities, end) = read.map_err(|failure| failed(self.table.as_given(), failure))?;
+        let table = self.table.in_account(&self.database.account);
+        let scan = self.database.filtered_scan(range, &self.table, self.keys_only)?;
+        let page = async |store: &Store| store.page(table, &scan, Vec::<Stored>::new()).await;
+        let (entities, end) = self.database.run(self.table.as_given(), page)?;
         match end.next {
             Some(next) => range.lower = Lower::From(next),
             None => self.left = None,
@@ -67,8 +307,7 @@ impl TransferSource for LocalDatabase {
         let mut spans = vec![Span::everything()];
         loop {
             let scan = TableScan { spans, residual: None, rows: ROWS, time: TIME };
-            let read = self.run(|| self.store.list_tables(&self.account, &scan));
-            let page = read.map_err(|failure| failed("the list of tables", failure))?;
+            let page = self.run(TABLE_LIST, async |store| store.list_tables(&self.account, &scan).await)?;
             names.extend(page.tables.into_iter().map(|table| table.name));
             let Some(next) = page.next else { return Ok(names) };
             spans = vec![Span { lower: Key::new(next.name.to_ascii_lowercase(), ""), upper: None }];
@@ -80,17 +319,14 @@ impl TransferSource for LocalDatabase {
         table: &str,
         counted: &mut dyn FnMut(u64) -> TransferResult<()>,
     ) -> TransferResult<Option<u64>> {
-        let (table, mut pace) = (name(table)?, CountPace::default());
-        let LocalDatabase { store, account, filter, .. } = self;
-        let mut part = |position: &CountPosition| {
-            let part = match filter {
-                Some(filter) => {
-                    let (table, key) = (table.in_account(account), &position.key);
-                    self.run(|| totals::count_matching(store, table, key, filter, COUNT_TIME)).map(Some)
-                }
-                None => self.run_paced(&mut pace, &table, position),
-            };
-            part.map_err(|failure| failed(table.as_given(), failure))
+        let (name, mut pace) = (table_name(table)?, CountPace::default());
+        let mut part = |position: &CountPosition| match &self.filter {
+            Some(filter) => self.run_on(table, async |store, table| {
+                totals::count_matching(store, table, &position.key, filter, COUNT_TIME).await.map(Some)
+            }),
+            None => self
+                .count_part(&mut pace, name.in_account(&self.account), position)
+                .map_err(|failure| describe(table, failure)),
         };
         sum(&mut part, counted).map(Some)
     }
@@ -101,102 +337,37 @@ impl TransferSource for LocalDatabase {
         range: &RowRange,
         keys_only: bool,
     ) -> TransferResult<Box<dyn RowReader + 'a>> {
-        Ok(Box::new(DatabasePages {
-            database: self,
-            table: name(table)?,
-            left: Some(range.clone()),
-            keys_only,
-        }))
+        let (table, left) = (table_name(table)?, Some(range.clone()));
+        Ok(Box::new(DatabasePages { database: self, table, left, keys_only }))
     }
 
     fn probe(&self, table: &str, range: &RowRange) -> TransferResult<Option<Key>> {
-        let (table, scan) = (name(table)?, self.scan(range, 1, true));
-        let read = self.run(|| self.store.page(table.in_account(&self.account), &scan, Vec::<Stored>::new()));
-        let (entities, _) = read.map_err(|failure| failed(table.as_given(), failure))?;
+        let scan = self.scan(range, 1, true);
+        let page =
+            async |store: &Store, table: TableRef<'_>| store.page(table, &scan, Vec::<Stored>::new()).await;
+        let (entities, _) = self.run_on(table, page)?;
         Ok(entities.into_iter().next().map(|entity| entity.key))
     }
 
     fn get(&self, table: &str, key: &Key) -> TransferResult<Option<Row>> {
-        let table = name(table)?;
-        match self.run(|| self.store.get(table.in_account(&self.account), key)) {
-            Err(failure) if is(&failure, Code::TableNotFound) => Ok(None),
-            read => Ok(read.map_err(|failure| failed(table.as_given(), failure))?.map(Row::from)),
+        match self.run_on(table, async |store, table| store.get(table, key).await) {
+            Err(TransferError::NoTable(_)) => Ok(None),
+            read => Ok(read?.map(Row::from)),
         }
     }
 
     fn policies(&self, table: &str) -> TransferResult<Option<Vec<Policy>>> {
-        let table = name(table)?;
-        let read = self.run(|| self.store.policies(table.in_account(&self.account)));
-        let text = read.map_err(|failure| failed(table.as_given(), failure))?;
-        let policies = text.as_deref().map_or(Ok(Vec::new()), policies::from_stored);
-        policies.map(Some).map_err(|error| failed(table.as_given(), error.into()))
+        self.run_on(table, async |store, table| {
+            let text = store.policies(table).await?;
+            Ok(Some(text.as_deref().map_or(Ok(Vec::new()), policies::from_stored)?))
+        })
     }
 
     fn properties(&self) -> TransferResult<Option<ServiceProperties>> {
-        let read = self.run(|| self.store.properties(&self.account));
-        let text = read.map_err(|failure| failed("the service properties", failure))?;
-        let properties = text.as_deref().map_or(Ok(ServiceProperties::default()), properties::from_stored);
-        properties.map(Some).map_err(|error| failed("the service properties", error.into()))
-    }
-}
-
-impl TransferTarget for LocalDatabase {
-    fn has_entities(&self, table: &str) -> TransferResult<Option<bool>> {
-        match self.probe(table, &RowRange::everything()) {
-            Ok(found) => Ok(Some(found.is_some())),
-            Err(_) if !self.tables()?.iter().any(|name| name.eq_ignore_ascii_case(table)) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn delete_table(&self, table: &str) -> TransferResult<()> {
-        let (table, now) = (name(table)?, Ticks::now());
-        match self.run(|| self.store.delete_table(table.in_account(&self.account), now)) {
-            Err(failure) if is(&failure, Code::TableNotFound) || is(&failure, Code::ResourceNotFound) => {
-                Ok(())
-            }
-            deleted => deleted.map_err(|failure| failed(table.as_given(), failure)),
-        }
-    }
-
-    fn create(&self, table: &str) -> TransferResult<()> {
-        let (table, now) = (name(table)?, Ticks::now());
-        match self.run(|| self.store.create_table(table.in_account(&self.account), now)) {
-            Err(failure) if is(&failure, Code::TableAlreadyExists) => Ok(()),
-            created => created.map_err(|failure| failed(table.as_given(), failure)),
-        }
-    }
-
-    fn write(&self, mut page: WritePage<'_>) -> TransferResult<Counts> {
-        writes::write(self, &mut page)
-    }
-
-    fn marks(&self, copy: &str) -> TransferResult<Option<Vec<LoadMark>>> {
-        let read = self.run(|| self.store.marks(copy));
-        read.map(Some).map_err(|failure| failed("the marks of the copy", failure))
-    }
-
-    fn delete(&self, table: &str, entities: &[(Key, Version)]) -> TransferResult<u64> {
-        writes::delete(self, table, entities)
-    }
-
-    fn finish(&self, copy: &str, _origin: &str, _written: u64) -> TransferResult<()> {
-        let forgotten = self.run(|| self.store.forget_marks(copy));
-        forgotten.map_err(|failure| failed("the marks of the copy", failure))
-    }
-
-    fn set_policies(&self, table: &str, policies: &[Policy]) -> TransferResult<()> {
-        let table = name(table)?;
-        let text = policies::to_stored(policies).map_err(|error| failed(table.as_given(), error.into()))?;
-        let set = self.run(|| self.store.set_policies(table.in_account(&self.account), &text));
-        set.map_err(|failure| failed(table.as_given(), failure))
-    }
-
-    fn set_properties(&self, wanted: &ServiceProperties) -> TransferResult<()> {
-        let text =
-            properties::to_stored(wanted).map_err(|error| failed("the service properties", error.into()))?;
-        let set = self.run(|| self.store.set_properties(&self.account, &text));
-        set.map_err(|failure| failed("the service properties", failure))
+        self.run(SERVICE_PROPERTIES, async |store| {
+            let text = store.properties(&self.account).await?;
+            Ok(Some(text.as_deref().map_or(Ok(ServiceProperties::default()), properties::from_stored)?))
+        })
     }
 }
 

@@ -4,10 +4,14 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 
-use super::account::{ATTEMPTS, LocalDatabase, failed, is, name, repeated};
-use crate::contract::{Counts, Mode, WritePage};
+use super::{
+    ATTEMPTS, LocalDatabase, SERVICE_PROPERTIES, describe, error_text, ignore, is_busy, retry, table_name,
+};
+use crate::contract::{Counts, Mode, TransferSource as _, TransferTarget, WritePage};
 use crate::error::{TransferResult, failed};
 use crate::locations::PageOutcome;
+use crate::protocol::codec::policies::{self, Policy};
+use crate::protocol::codec::properties::{self, ServiceProperties};
 use crate::protocol::codec::stored;
 use crate::protocol::codec::validated::ValidatedProperties;
 use crate::protocol::error::{Code, Error};
@@ -15,25 +19,99 @@ use crate::protocol::model::entity::{PropertyOrder, StoredProperties};
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
 use crate::protocol::model::{EdmValue, IfMatch, Key, Stored, TableName, Ticks};
 use crate::protocol::plan::{Write, WriteKind};
+use crate::rows::range::RowRange;
 use crate::rows::{Row, Version};
-use crate::store::{Failure, Fault, Load, LoadMark, Store};
+use crate::store::{Failure, Load, LoadMark, Store};
 
 /// How far behind now a Timestamp may be: clocks differ. The version of a later one could only grow from
 /// there.
 const MAX_AHEAD: i64 = 24 * 3600 * TICKS_PER_SECOND;
+/// The subject of errors about the marks.
+const MARKS: &str = "the marks of the copy";
 /// Maximum writes of a page in flight: no more than fit into the queues of the stores.
 const IN_FLIGHT: usize = 256;
 
-pub(super) fn write(database: &LocalDatabase, page: &mut WritePage<'_>) -> TransferResult<Counts> {
-    let table = name(page.table)?;
-    let rows = std::mem::take(&mut page.rows);
-    let mut writer = LoadWriter { database, table, outcome: PageOutcome::new(page) };
-    let rows = writer.once(rows)?;
-    match page.mode {
-        Mode::Merge => writer.merge_all(rows)?,
-        _ => writer.load_all(rows)?,
+impl TransferTarget for LocalDatabase {
+    fn has_entities(&self, table: &str) -> TransferResult<Option<bool>> {
+        match self.probe(table, &RowRange::everything()) {
+            Ok(found) => Ok(Some(found.is_some())),
+            Err(_) if !self.tables()?.iter().any(|name| name.eq_ignore_ascii_case(table)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
-    Ok(writer.outcome.counts)
+
+    fn delete_table(&self, table: &str) -> TransferResult<()> {
+        let now = Ticks::now();
+        self.run_on(table, async |store, table| {
+            ignore(store.delete_table(table, now).await, &[Code::TableNotFound, Code::ResourceNotFound])
+        })
+    }
+
+    fn create(&self, table: &str) -> TransferResult<()> {
+        let now = Ticks::now();
+        self.run_on(table, async |store, table| {
+            ignore(store.create_table(table, now).await, &[Code::TableAlreadyExists])
+        })
+    }
+
+    fn write(&self, mut page: WritePage<'_>) -> TransferResult<Counts> {
+        let table = table_name(page.table)?;
+        let rows = std::mem::take(&mut page.rows);
+        let mut writer = LoadWriter { database: self, table, outcome: PageOutcome::new(&page) };
+        let rows = writer.once(rows)?;
+        match page.mode {
+            Mode::Merge => writer.merge_all(rows)?,
+            _ => writer.load_all(rows)?,
+        }
+        Ok(writer.outcome.counts)
+    }
+
+    fn marks(&self, copy: &str) -> TransferResult<Option<Vec<LoadMark>>> {
+        self.run(MARKS, async |store| store.marks(copy).await.map(Some))
+    }
+
+    fn delete(&self, table: &str, entities: &[(Key, Version)]) -> TransferResult<u64> {
+        let name = table_name(table)?;
+        let mut deleted = 0;
+        for chunk in entities.chunks(IN_FLIGHT) {
+            let now = Ticks::now();
+            let writes: Vec<Write> = chunk
+                .iter()
+                .map(|(key, version)| delete_of(key, version))
+                .collect::<crate::protocol::error::Result<_>>()
+                .map_err(|error| describe(table, error.into()))?;
+            let work = writes.iter().map(|write| {
+                retry(async || self.store.write(name.in_account(&self.account), write, now).await)
+            });
+            for outcome in self.runtime.block_on(join_all(work)) {
+                match outcome {
+                    Ok(_) => deleted += 1,
+                    Err(Failure::Refused(error))
+                        if matches!(
+                            error.code,
+                            Code::ResourceNotFound | Code::UpdateConditionNotSatisfied
+                        ) => {}
+                    Err(failure) => return Err(describe(table, failure)),
+                }
+            }
+        }
+        Ok(deleted)
+    }
+
+    fn finish(&self, copy: &str, _origin: &str, _written: u64) -> TransferResult<()> {
+        self.run(MARKS, async |store| store.forget_marks(copy).await)
+    }
+
+    fn set_policies(&self, table: &str, policies: &[Policy]) -> TransferResult<()> {
+        let text = policies::to_stored(policies).map_err(|error| describe(table, error.into()))?;
+        self.run_on(table, async |store, table| store.set_policies(table, &text).await)
+    }
+
+    fn set_properties(&self, wanted: &ServiceProperties) -> TransferResult<()> {
+        let text =
+            properties::to_stored(wanted).map_err(|error| describe(SERVICE_PROPERTIES, error.into()))?;
+        self.run(SERVICE_PROPERTIES, async |store| store.set_properties(&self.account, &text).await)
+    }
 }
 
 /// Writes a page.
@@ -79,7 +157,7 @@ impl LoadWriter<'_, '_> {
                 Err(Failure::Refused(error)) if error.code != Code::TableNotFound && count > 0 => {
                     rows = self.load_singly(rows)?;
                 }
-                Err(failure) => return Err(failed(self.outcome.page.table, failure)),
+                Err(failure) => return Err(describe(self.outcome.page.table, failure)),
             }
         }
         Err(failed!(
@@ -96,8 +174,9 @@ impl LoadWriter<'_, '_> {
         };
         let rows = rows.iter().map(stored).collect::<Result<_, _>>()?;
         let load = Arc::new(Load { rows, replaces: self.outcome.page.mode == Mode::Replace, mark });
-        let LocalDatabase { store, account, .. } = self.database;
-        self.database.run(|| store.load(self.table.in_account(account), &load))
+        let LocalDatabase { store, account, runtime, .. } = self.database;
+        let table = self.table.in_account(account);
+        runtime.block_on(retry(async || store.load(table, &load).await))
     }
 
     /// Returns the properties as they are to be stored: SQLite keeps their order.
@@ -130,9 +209,9 @@ impl LoadWriter<'_, '_> {
                 Ok(true) => self.outcome.counts.written += 1,
                 Ok(false) => drop(self.without_existing(vec![row])?),
                 Err(Failure::Refused(error)) if error.code != Code::TableNotFound => {
-                    self.outcome.reject(&row, text(&error))?;
+                    self.outcome.reject(&row, error_text(&error))?;
                 }
-                Err(failure) => return Err(failed(self.outcome.page.table, failure)),
+                Err(failure) => return Err(describe(self.outcome.page.table, failure)),
             }
         }
         Ok(Vec::new())
@@ -150,13 +229,13 @@ impl LoadWriter<'_, '_> {
             let version = row.modified.unwrap_or(now);
             match merge_of(&row) {
                 Ok(write) => waiting.push(RowMerge { row, write, version, attempts: 0 }),
-                Err(error) => self.outcome.reject(&row, text(&error))?,
+                Err(error) => self.outcome.reject(&row, error_text(&error))?,
             }
         }
         while !waiting.is_empty() {
             waiting = self.merge_some(waiting)?;
         }
-        self.load(&[], self.mark(0)).map(drop).map_err(|failure| failed(self.outcome.page.table, failure))
+        self.load(&[], self.mark(0)).map(drop).map_err(|failure| describe(self.outcome.page.table, failure))
     }
 
     /// Merges as many rows at once as may be; returns the others.
@@ -180,15 +259,13 @@ impl LoadWriter<'_, '_> {
             match outcome {
                 Ok(_) => self.outcome.counts.written += 1,
                 Err(Failure::Refused(error)) if error.code != Code::TableNotFound => {
-                    self.outcome.reject(&merge.row, text(&error))?;
+                    self.outcome.reject(&merge.row, error_text(&error))?;
                 }
-                Err(Failure::Fault(
-                    Fault::Busy | Fault::NotBegun | Fault::Serialization | Fault::Unavailable,
-                )) if merge.attempts < ATTEMPTS => {
+                Err(Failure::Fault(fault)) if is_busy(fault) && merge.attempts < ATTEMPTS => {
                     std::thread::sleep(std::time::Duration::from_millis(20 << merge.attempts));
                     later.push(RowMerge { attempts: merge.attempts + 1, ..merge });
                 }
-                Err(failure) => return Err(failed(self.outcome.page.table, failure)),
+                Err(failure) => return Err(describe(self.outcome.page.table, failure)),
             }
         }
         Ok(later)
@@ -207,41 +284,6 @@ fn merge_of(row: &Row) -> std::result::Result<Write, Error> {
     let properties = row.properties_in_order()?;
     let properties = ValidatedProperties::new(row.key.counted_size(), &properties, None)?;
     Ok(Write { kind: WriteKind::Merge(IfMatch::Absent), key: row.key.clone(), properties })
-}
-
-fn text(error: &Error) -> String {
-    format!("{}: {}", error.code.facts().code, error.text())
-}
-
-/// Deletes the versions that are given; returns how many there were.
-pub(super) fn delete(
-    database: &LocalDatabase,
-    table: &str,
-    entities: &[(Key, Version)],
-) -> TransferResult<u64> {
-    let table = name(table)?;
-    let mut deleted = 0;
-    for chunk in entities.chunks(IN_FLIGHT) {
-        let now = Ticks::now();
-        let writes: Vec<Write> = chunk
-            .iter()
-            .map(|(key, version)| delete_of(key, version))
-            .collect::<crate::protocol::error::Result<_>>()
-            .map_err(|error| failed(table.as_given(), error.into()))?;
-        let work = writes
-            .iter()
-            .map(|write| repeated(|| database.store.write(table.in_account(&database.account), write, now)));
-        for outcome in database.runtime.block_on(join_all(work)) {
-            match outcome {
-                Ok(_) => deleted += 1,
-                Err(failure)
-                    if is(&failure, Code::ResourceNotFound)
-                        || is(&failure, Code::UpdateConditionNotSatisfied) => {}
-                Err(failure) => return Err(failed(table.as_given(), failure)),
-            }
-        }
-    }
-    Ok(deleted)
 }
 
 fn delete_of(key: &Key, version: &Version) -> crate::protocol::error::Result<Write> {

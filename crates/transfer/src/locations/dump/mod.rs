@@ -11,6 +11,7 @@ mod write;
 use std::fs::File;
 use std::io::{Read, Write as _};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -31,54 +32,64 @@ const MAX_MANIFEST: u64 = 1 << 29;
 const MAX_LINE: u64 = 16 << 20;
 
 /// The list of a dump's contents.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Manifest {
-    pub format: String,
-    pub version: u32,
+    format: String,
+    version: u32,
     /// When it was completed.
-    pub created: String,
+    created: String,
     /// What distinguishes the copy that has written it from others.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub origin: Option<String>,
+    origin: Option<String>,
     /// The service properties as stored JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub properties: Option<String>,
-    pub tables: Vec<DumpTable>,
+    properties: Option<String>,
+    tables: Vec<DumpTable>,
 }
 
 /// A table of a dump.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct DumpTable {
-    pub name: String,
-    pub entities: u64,
+    name: String,
+    entities: u64,
     /// The stored access policies as stored JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub policies: Option<String>,
+    policies: Option<String>,
     /// Ascending by their keys, and disjoint.
-    pub parts: Vec<DumpPart>,
+    parts: Vec<DumpPart>,
 }
 
 /// A file with entities of a table.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct DumpPart {
     /// Relative to the dump's folder.
-    pub file: String,
-    pub entities: u64,
+    file: String,
+    entities: u64,
     /// Of the compressed file.
-    pub bytes: u64,
-    pub sha256: String,
-    /// PartitionKey and RowKey of the first entity.
-    pub first: [String; 2],
-    pub last: [String; 2],
+    bytes: u64,
+    sha256: String,
+    #[serde(with = "key_pair")]
+    first: Key,
+    #[serde(with = "key_pair")]
+    last: Key,
+    /// Whether the file was found to have this SHA-256.
+    #[serde(skip)]
+    is_checked: AtomicBool,
 }
 
-impl DumpPart {
-    fn first_key(&self) -> Key {
-        Key::new(self.first[0].as_str(), self.first[1].as_str())
+/// Writes and reads a key as a list of its PartitionKey and RowKey.
+mod key_pair {
+    use serde::{Deserialize, Deserializer, Serialize as _, Serializer};
+
+    use crate::protocol::model::Key;
+
+    pub(super) fn serialize<S: Serializer>(key: &Key, serializer: S) -> Result<S::Ok, S::Error> {
+        [&key.partition, &key.row].serialize(serializer)
     }
 
-    fn last_key(&self) -> Key {
-        Key::new(self.last[0].as_str(), self.last[1].as_str())
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Key, D::Error> {
+        let [partition, row] = <[String; 2]>::deserialize(deserializer)?;
+        Ok(Key { partition, row })
     }
 }
 

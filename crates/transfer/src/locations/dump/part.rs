@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -21,11 +22,10 @@ pub(super) struct OpenPart {
     /// Relative to the dump's folder.
     pub name: String,
     pub bytes: u64,
-    pub entities: u64,
     file: File,
     digest: Sha256,
-    first: Option<Key>,
-    last: Option<Key>,
+    /// The keys of the pages; `None` without any.
+    keys: Option<PageKeys>,
 }
 
 /// What a line says of its place.
@@ -37,52 +37,40 @@ struct LineKey {
     row: String,
 }
 
-/// The keys of a page.
+/// The keys of pages.
 pub(super) struct PageKeys {
-    entities: u64,
-    min_key: Key,
-    max_key: Key,
+    pub entities: u64,
+    min: Key,
+    max: Key,
     /// The key of the last line.
     end: Key,
 }
 
 impl PageKeys {
-    /// Returns the keys of lines; `None` if there are none.
-    pub(super) fn of(keys: &[&Key]) -> Option<Self> {
-        let (first, behind) = keys.split_first()?;
-        let mut found = Self::new((*first).clone());
-        behind.iter().for_each(|key| found.add((*key).clone()));
-        Some(found)
-    }
-
-    fn new(key: Key) -> Self {
-        Self { entities: 1, min_key: key.clone(), max_key: key.clone(), end: key }
-    }
-
-    /// A source may sort keys in another way than we do.
-    fn add(&mut self, key: Key) {
-        self.entities += 1;
-        if key < self.min_key {
-            self.min_key = key.clone();
-        } else if key > self.max_key {
-            self.max_key = key.clone();
+    /// Adds a key. A source may sort keys in a different order.
+    pub(super) fn add(keys: &mut Option<Self>, key: Key) {
+        let Some(keys) = keys else {
+            *keys = Some(Self { entities: 1, min: key.clone(), max: key.clone(), end: key });
+            return;
+        };
+        keys.entities += 1;
+        if key < keys.min {
+            keys.min = key.clone();
+        } else if key > keys.max {
+            keys.max = key.clone();
         }
-        self.end = key;
+        keys.end = key;
     }
 
     /// Reads the keys of a frame; `None` if it is empty or damaged.
     fn read(frame: &mut impl BufRead) -> Option<Self> {
-        let (mut found, mut line) = (None, String::new());
+        let (mut keys, mut line) = (None, String::new());
         while frame.by_ref().take(MAX_LINE).read_line(&mut line).ok()? > 0 {
             let LineKey { partition, row } = serde_json::from_str(&line).ok()?;
-            let key = Key { partition, row };
-            match &mut found {
-                None => found = Some(Self::new(key)),
-                Some(found) => found.add(key),
-            }
+            Self::add(&mut keys, Key { partition, row });
             line.clear();
         }
-        found
+        keys
     }
 }
 
@@ -112,7 +100,7 @@ impl OpenPart {
 
     fn new(table: &str, file: File, name: String) -> Self {
         let (table, digest) = (table.to_owned(), Sha256::new());
-        Self { table, name, bytes: 0, entities: 0, file, digest, first: None, last: None }
+        Self { table, name, bytes: 0, file, digest, keys: None }
     }
 
     /// Reads a part: complete frames whose entities come before `until`.
@@ -131,7 +119,7 @@ impl OpenPart {
             }
             file = frame.into_inner().finish();
             part.bytes = file.stream_position()?;
-            part.count(&keys);
+            part.count(keys);
         }
         part.file.rewind()?;
         part.digest = digest(&mut (&part.file).take(part.bytes))?;
@@ -139,7 +127,7 @@ impl OpenPart {
     }
 
     /// Appends a page.
-    pub(super) fn append(&mut self, frame: &[u8], keys: &PageKeys) -> TransferResult<()> {
+    pub(super) fn append(&mut self, frame: &[u8], keys: PageKeys) -> TransferResult<()> {
         self.file.write_all(frame)?;
         self.digest.update(frame);
         self.bytes += frame.len() as u64;
@@ -147,14 +135,23 @@ impl OpenPart {
         Ok(())
     }
 
-    fn count(&mut self, keys: &PageKeys) {
-        self.entities += keys.entities;
-        if self.first.as_ref().is_none_or(|first| keys.min_key < *first) {
-            self.first = Some(keys.min_key.clone());
+    fn count(&mut self, keys: PageKeys) {
+        let Some(known) = &mut self.keys else {
+            self.keys = Some(keys);
+            return;
+        };
+        known.entities += keys.entities;
+        if keys.min < known.min {
+            known.min = keys.min;
         }
-        if self.last.as_ref().is_none_or(|last| keys.max_key > *last) {
-            self.last = Some(keys.max_key.clone());
+        if keys.max > known.max {
+            known.max = keys.max;
         }
+        known.end = keys.end;
+    }
+
+    pub(super) fn entities(&self) -> u64 {
+        self.keys.as_ref().map_or(0, |keys| keys.entities)
     }
 
     /// Makes durable what was written.
@@ -164,14 +161,15 @@ impl OpenPart {
 
     /// Returns the manifest's entry for the part; `None` if it has no entities.
     pub(super) fn listed(&self) -> Option<DumpPart> {
-        let pair = |key: &Key| [key.partition.clone(), key.row.clone()];
+        let keys = self.keys.as_ref()?;
         Some(DumpPart {
             file: self.name.clone(),
-            entities: self.entities,
+            entities: keys.entities,
             bytes: self.bytes,
             sha256: hex(self.digest.clone()),
-            first: pair(self.first.as_ref()?),
-            last: pair(self.last.as_ref()?),
+            first: keys.min.clone(),
+            last: keys.max.clone(),
+            is_checked: AtomicBool::new(false),
         })
     }
 }

@@ -6,14 +6,14 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _, Take};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering as Atomic};
+use std::sync::atomic::Ordering as Atomic;
 
 use zstd::stream::read::Decoder;
 
 use crate::contract::{Page, Rejected, RowReader, TransferSource};
 use crate::error::{TransferResult, failed};
 use crate::locations::NoEntities;
-use crate::locations::dump::{DumpPart, MAX_LINE, Manifest, digest, hex};
+use crate::locations::dump::{DumpPart, DumpTable, MAX_LINE, Manifest, digest, hex};
 use crate::protocol::codec::policies::{self, Policy};
 use crate::protocol::codec::properties::{self, ServiceProperties};
 use crate::protocol::model::Key;
@@ -22,59 +22,6 @@ use crate::protocol::plan::predicate::Prepared;
 use crate::rows::Row;
 use crate::rows::range::{Lower, RowRange, may_follow, order_in_both, sorts_alike};
 
-/// The tables and settings of a dump.
-#[derive(Debug)]
-struct DumpContents {
-    /// The service properties as stored JSON.
-    pub properties: Option<String>,
-    pub tables: Vec<DumpedTable>,
-}
-
-/// A table in a dump.
-#[derive(Debug)]
-struct DumpedTable {
-    pub name: String,
-    pub entities: u64,
-    /// The stored access policies as stored JSON.
-    pub policies: Option<String>,
-    /// Ascending by their keys, and disjoint.
-    pub parts: Vec<DumpedPart>,
-}
-
-/// A file with entities of a table.
-#[derive(Debug)]
-struct DumpedPart {
-    pub file: PathBuf,
-    /// Compressed bytes.
-    pub bytes: u64,
-    pub sha256: String,
-    /// Whether the file was found to have this SHA-256.
-    pub is_checked: AtomicBool,
-    pub first: Key,
-    pub last: Key,
-}
-
-impl DumpContents {
-    /// Returns the contents that a manifest lists.
-    fn of(folder: &Path, manifest: Manifest) -> Self {
-        let part = |part: DumpPart| DumpedPart {
-            first: part.first_key(),
-            last: part.last_key(),
-            file: folder.join(part.file),
-            bytes: part.bytes,
-            sha256: part.sha256,
-            is_checked: AtomicBool::new(false),
-        };
-        let tables = manifest.tables.into_iter().map(|table| DumpedTable {
-            name: table.name,
-            entities: table.entities,
-            policies: table.policies,
-            parts: table.parts.into_iter().map(part).collect(),
-        });
-        Self { properties: manifest.properties, tables: tables.collect() }
-    }
-}
-
 /// Entities of a page.
 const ROWS: usize = 500;
 /// Bytes of the lines of a page.
@@ -82,24 +29,25 @@ const BYTES: usize = 1 << 20;
 
 /// A dump to read from.
 pub struct DumpSource {
-    contents: DumpContents,
+    folder: PathBuf,
+    manifest: Manifest,
     filter: Option<Predicate>,
 }
 
 impl DumpSource {
     /// Opens a complete dump.
     pub(crate) fn open(folder: &Path, filter: Option<Predicate>) -> TransferResult<Self> {
-        Ok(Self { contents: DumpContents::of(folder, Manifest::read(folder)?), filter })
+        Ok(Self { folder: folder.to_owned(), manifest: Manifest::read(folder)?, filter })
     }
 
-    fn table(&self, name: &str) -> Option<&DumpedTable> {
-        self.contents.tables.iter().find(|table| table.name.eq_ignore_ascii_case(name))
+    fn table(&self, name: &str) -> Option<&DumpTable> {
+        self.manifest.tables.iter().find(|table| table.name.eq_ignore_ascii_case(name))
     }
 }
 
 impl TransferSource for DumpSource {
     fn tables(&self) -> TransferResult<Vec<String>> {
-        Ok(self.contents.tables.iter().map(|table| table.name.clone()).collect())
+        Ok(self.manifest.tables.iter().map(|table| table.name.clone()).collect())
     }
 
     fn can_change(&self) -> bool {
@@ -129,7 +77,7 @@ impl TransferSource for DumpSource {
         range: &RowRange,
         _keys_only: bool,
     ) -> TransferResult<Box<dyn RowReader + 'a>> {
-        let overlaps = |part: &&DumpedPart| {
+        let overlaps = |part: &&DumpPart| {
             !is_passed_whole(&range.lower, part)
                 && range.upper.as_ref().is_none_or(|upper| part.first < *upper)
         };
@@ -137,7 +85,7 @@ impl TransferSource for DumpSource {
         let filter = self.filter.as_ref().map(Prepared::new);
         let (parts, table, no_entities) = (parts.collect(), table.to_owned(), NoEntities::default());
         let (open, last, range) = (None, None, range.clone());
-        Ok(Box::new(Lines { table, parts, open, last, range, filter, no_entities }))
+        Ok(Box::new(Lines { folder: &self.folder, table, parts, open, last, range, filter, no_entities }))
     }
 
     /// Ranges are not split: the parts of the dump are ranges already.
@@ -164,16 +112,17 @@ impl TransferSource for DumpSource {
     }
 
     fn properties(&self) -> TransferResult<Option<ServiceProperties>> {
-        let read = self.contents.properties.as_deref().map(properties::from_stored).transpose();
+        let read = self.manifest.properties.as_deref().map(properties::from_stored).transpose();
         read.map_err(|error| failed!("the service properties: {}", error.text()))
     }
 }
 
 /// The lines of the parts that overlap a range.
 struct Lines<'a> {
+    folder: &'a Path,
     table: String,
-    parts: VecDeque<&'a DumpedPart>,
-    open: Option<(&'a DumpedPart, PartReader)>,
+    parts: VecDeque<&'a DumpPart>,
+    open: Option<(&'a DumpPart, PartReader)>,
     /// The key of the last row, whether or not it was asked for.
     last: Option<Key>,
     range: RowRange,
@@ -191,7 +140,7 @@ fn is_passed(lower: &Lower, key: &Key) -> bool {
 }
 
 /// The same of all rows of a part.
-fn is_passed_whole(lower: &Lower, part: &DumpedPart) -> bool {
+fn is_passed_whole(lower: &Lower, part: &DumpPart) -> bool {
     let is_odd = matches!(lower, Lower::After(reached) if !sorts_alike(reached));
     !is_odd && lower.is_beyond(&part.last)
 }
@@ -199,9 +148,10 @@ fn is_passed_whole(lower: &Lower, part: &DumpedPart) -> bool {
 type PartReader = BufReader<Decoder<'static, BufReader<Take<File>>>>;
 
 /// Opens a part, after checking its hash the first time.
-fn open_part(part: &DumpedPart) -> TransferResult<PartReader> {
-    let wrong = |reason: &dyn Display| failed!("{}: {reason}", part.file.display());
-    let mut file = File::open(&part.file).map_err(|error| wrong(&error))?;
+fn open_part(folder: &Path, part: &DumpPart) -> TransferResult<PartReader> {
+    let path = folder.join(&part.file);
+    let wrong = |reason: &dyn Display| failed!("{}: {reason}", path.display());
+    let mut file = File::open(&path).map_err(|error| wrong(&error))?;
     if !part.is_checked.load(Atomic::Relaxed) {
         if hex(digest(&mut file).map_err(|error| wrong(&error))?) != part.sha256 {
             return Err(wrong(&"is damaged: its SHA-256 differs from the manifest"));
@@ -218,7 +168,7 @@ impl Lines<'_> {
         loop {
             if self.open.is_none() {
                 let Some(part) = self.parts.pop_front() else { return Ok(false) };
-                self.open = Some((part, open_part(part)?));
+                self.open = Some((part, open_part(self.folder, part)?));
             }
             let Some((_, reader)) = &mut self.open else { return Ok(false) };
             line.clear();
@@ -240,13 +190,13 @@ impl Lines<'_> {
                 "{table}: the dump has {key:?} after {before:?}, so it is not in the order of keys"
             ));
         }
-        if let Some((DumpedPart { file, first, last, .. }, _)) = &self.open
+        if let Some((DumpPart { file, first, last, .. }, _)) = &self.open
             && (order_in_both(key, first) == Some(Ordering::Less)
                 || order_in_both(key, last) == Some(Ordering::Greater))
         {
             return Err(failed!(
                 "{}: {key:?} is outside the range that the manifest states for this file",
-                file.display()
+                self.folder.join(file).display()
             ));
         }
         self.last = Some(key.clone());
@@ -294,12 +244,12 @@ mod tests {
 
     /// A dump of a table with these rows in one part.
     fn dump(folder: &Path, rows: &[&str], last: &str) -> DumpSource {
-        let file = folder.join("p");
         let line = |row: &&str| format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"{row}\"}}\n");
         let bytes = zstd::encode_all(rows.iter().map(line).collect::<String>().as_bytes(), 1).unwrap();
-        std::fs::write(&file, &bytes).unwrap();
-        let part = DumpedPart {
-            file,
+        std::fs::write(folder.join("p"), &bytes).unwrap();
+        let part = DumpPart {
+            file: "p".into(),
+            entities: rows.len() as u64,
             bytes: bytes.len() as u64,
             sha256: hex(digest(&mut bytes.as_slice()).unwrap()),
             is_checked: AtomicBool::new(false),
@@ -307,8 +257,10 @@ mod tests {
             last: Key::new("p", last),
         };
         let entities = rows.len() as u64;
-        let table = DumpedTable { name: "T".into(), entities, policies: None, parts: vec![part] };
-        DumpSource { contents: DumpContents { tables: vec![table], properties: None }, filter: None }
+        let tables = vec![DumpTable { name: "T".into(), entities, policies: None, parts: vec![part] }];
+        let (format, created) = (String::new(), String::new());
+        let manifest = Manifest { format, version: 1, created, origin: None, properties: None, tables };
+        DumpSource { folder: folder.to_owned(), manifest, filter: None }
     }
 
     #[test]

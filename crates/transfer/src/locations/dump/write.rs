@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::contract::{Counts, TransferTarget, WritePage};
 use crate::error::{TransferError, TransferResult, failed, usage};
@@ -13,7 +15,6 @@ use crate::protocol::codec::policies::{self, Policy};
 use crate::protocol::codec::properties::{self, ServiceProperties};
 use crate::protocol::error::Error;
 use crate::protocol::model::{Key, Ticks};
-use crate::rows::Row;
 use crate::rows::range::sorts_alike;
 
 /// How the names of parts end.
@@ -51,7 +52,7 @@ impl DumpTarget {
     }
 
     fn lock(&self) -> MutexGuard<'_, DumpState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Returns the part that a range is written to. After an interruption it begins with what is in
@@ -82,12 +83,12 @@ impl DumpTarget {
         let (mut number, mut kept) = (1, 0);
         while self.folder.join(part_name(table, range, number + 1)).exists() {
             let part = OpenPart::load(&self.folder, table, part_name(table, range, number))?;
-            kept += part.entities;
+            kept += part.entities();
             self.retire(part);
             number += 1;
         }
         let part = OpenPart::go_on(&self.folder, table, part_name(table, range, number), next)?;
-        self.check_entities("of a range", kept + part.entities, written)?;
+        self.check_entities("of a range", kept + part.entities(), written)?;
         Ok(part)
     }
 
@@ -112,7 +113,7 @@ impl DumpTarget {
     }
 
     /// Begins a new part once this one is large.
-    fn split(&self, range: i64, part: &mut OpenPart) -> TransferResult<()> {
+    fn split(&self, part: &mut OpenPart) -> TransferResult<()> {
         let (stem, number) =
             part.name.trim_end_matches(EXTENSION).rsplit_once('-').unwrap_or((&part.name, "1"));
         let number: u32 = number.parse().unwrap_or(1);
@@ -120,7 +121,6 @@ impl DumpTarget {
         let next = OpenPart::create(&self.folder, &part.table, name)?;
         part.sync()?;
         self.retire(std::mem::replace(part, next));
-        debug_assert!(self.lock().open.contains_key(&range));
         Ok(())
     }
 }
@@ -168,19 +168,56 @@ impl TransferTarget for DumpTarget {
 
 impl DumpTarget {
     fn write_page(&self, page: &WritePage<'_>) -> TransferResult<Counts> {
-        let PageLines { text, keys, rejected } = PageLines::of(page)?;
-        let mut result = Counts { rejected, ..Counts::default() };
-        let (Some(next), Some(page_keys)) = (keys.first(), PageKeys::of(&keys)) else { return Ok(result) };
+        let (mut outcome, mut text) = (PageOutcome::new(page), String::new());
+        let (mut first, mut keys) = (None, None);
+        for row in &page.rows {
+            let end = text.len();
+            match row.push_json(&mut text, true) {
+                Ok(()) => {
+                    text.push('\n');
+                    first.get_or_insert(&row.key);
+                    PageKeys::add(&mut keys, row.key.clone());
+                }
+                Err(reason) => {
+                    text.truncate(end);
+                    outcome.reject(row, reason)?;
+                }
+            }
+        }
+        let (Some(next), Some(keys)) = (first, keys) else { return Ok(outcome.counts) };
         let frame = zstd::bulk::compress(text.as_bytes(), LEVEL)?;
         let part = self.part(page.table, page.range, next, page.resumed)?;
-        let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut part = part.lock();
         // Parts must be disjoint in whatever order the source has.
         if part.bytes >= PART_BYTES && sorts_alike(next) {
-            self.split(page.range, &mut part)?;
+            self.split(&mut part)?;
         }
-        part.append(&frame, &page_keys)?;
-        result.written = keys.len() as u64;
-        Ok(result)
+        outcome.counts.written = keys.entities;
+        part.append(&frame, keys)?;
+        Ok(outcome.counts)
+    }
+
+    /// Loads the parts of ranges that an interrupted run has finished.
+    fn load_finished(&self) -> TransferResult<()> {
+        let mut known = Vec::new();
+        let tables: Vec<String> = {
+            let state = self.lock();
+            for part in state.open.values() {
+                known.push(part.lock().name.clone());
+            }
+            state.tables.keys().cloned().collect()
+        };
+        for table in tables {
+            let Ok(entries) = std::fs::read_dir(self.folder.join(&table)) else { continue };
+            for entry in entries {
+                let name = format!("{table}/{}", entry?.file_name().to_string_lossy());
+                if name.ends_with(EXTENSION) && !known.contains(&name) {
+                    let part = OpenPart::load(&self.folder, &table, name)?;
+                    self.retire(part);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Writes the manifest, after everything that it lists.
@@ -191,13 +228,13 @@ impl DumpTarget {
         for (name, policies) in &state.tables {
             let mut parts = Vec::new();
             for part in state.open.values() {
-                let part = part.lock().unwrap_or_else(PoisonError::into_inner);
+                let part = part.lock();
                 if part.table == *name {
                     part.sync()?;
                     parts.extend(part.listed());
                 }
             }
-            parts.sort_by_key(DumpPart::first_key);
+            parts.sort_by(|a: &DumpPart, b| a.first.cmp(&b.first));
             let entities = parts.iter().map(|part| part.entities).sum();
             tables.push(DumpTable { name: name.clone(), entities, policies: policies.clone(), parts });
         }
@@ -228,62 +265,5 @@ fn has_parts(folder: &Path) -> TransferResult<bool> {
     Ok(false)
 }
 
-impl DumpTarget {
-    /// Loads the parts of ranges that an interrupted run has finished.
-    fn load_finished(&self) -> TransferResult<()> {
-        let mut known = Vec::new();
-        let tables: Vec<String> = {
-            let state = self.lock();
-            for part in state.open.values() {
-                known.push(part.lock().unwrap_or_else(PoisonError::into_inner).name.clone());
-            }
-            state.tables.keys().cloned().collect()
-        };
-        for table in tables {
-            let Ok(entries) = std::fs::read_dir(self.folder.join(&table)) else { continue };
-            for entry in entries {
-                let name = format!("{table}/{}", entry?.file_name().to_string_lossy());
-                if name.ends_with(EXTENSION) && !known.contains(&name) {
-                    let part = OpenPart::load(&self.folder, &table, name)?;
-                    self.retire(part);
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
 /// The compression level: higher ones cost more time than they save.
 const LEVEL: i32 = 1;
-
-/// The lines of a page.
-#[derive(Default)]
-struct PageLines<'a> {
-    pub text: String,
-    /// In the order of the lines.
-    pub keys: Vec<&'a Key>,
-    /// How many entities have no text.
-    pub rejected: u64,
-}
-
-impl<'a> PageLines<'a> {
-    /// Returns the lines of a page.
-    fn of(page: &'a WritePage<'_>) -> TransferResult<Self> {
-        let (mut lines, mut outcome) = (Self::default(), PageOutcome::new(page));
-        let mut line = String::new();
-        for row in &page.rows {
-            line.clear();
-            match row.push_json(&mut line, true) {
-                Ok(()) => lines.push(row, &line),
-                Err(reason) => outcome.reject(row, reason)?,
-            }
-        }
-        Ok(Self { rejected: outcome.counts.rejected, ..lines })
-    }
-
-    fn push(&mut self, row: &'a Row, line: &str) {
-        self.text.push_str(line);
-        self.text.push('\n');
-        self.keys.push(&row.key);
-    }
-}

@@ -1,32 +1,27 @@
 //! A Table endpoint over HTTP: Rowhouse or any other server.
 
-mod account;
-mod continuation;
 mod pages;
 mod writes;
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 
-use crate::client::{ClientAnswer, ClientCall, ServiceError};
-use crate::contract::{Counts, RowReader, TransferSource, TransferTarget, WritePage};
-use crate::error::{TransferError, TransferResult, failed};
-use crate::protocol::codec::policies::{self, Policy};
-use crate::protocol::codec::properties::{self, Layout, ServiceProperties};
-use crate::protocol::codec::uri::{entity_address, escape};
-use crate::protocol::model::Key;
-use crate::rows::range::{RowRange, quoted};
-use crate::rows::selection::NameCase;
-use crate::rows::{Row, Version};
-pub(crate) use account::Endpoint;
-use account::{INSERTED, is_forbidden};
-use continuation::{Continuation, next};
-use pages::{EndpointPages, MOST_ROWS};
+use crate::client::{Client, ClientAnswer, ClientCall, ServiceError};
+use crate::error::{TransferError, TransferResult, failed, usage};
+use crate::protocol::codec::uri::escape;
+use crate::protocol::codec::xml;
+use crate::protocol::plan::Predicate;
+use crate::rows::range::quoted;
+use crate::rows::selection::Selection;
 
+/// The most entities that the service returns at once.
+const MOST_ROWS: usize = 1000;
 /// Tables that an account may have: each is held in memory.
 const MAX_TABLES: usize = 1_000_000;
+
 #[derive(Deserialize)]
 struct TableList {
     value: Vec<TableMember>,
@@ -43,11 +38,82 @@ fn tables_behind(name: &str) -> ClientCall {
     ClientCall::get("/Tables").query("$filter", format!("TableName gt {}", quoted(name)))
 }
 
-fn first_entity(table: &str) -> ClientCall {
-    ClientCall::get(format!("/{}()", escape(table))).query("$top", "1")
+/// The statuses for an insert; a server may ignore the preference for no content.
+const INSERTED: &[u16] = &[201, 204];
+
+/// A Table endpoint.
+pub struct Endpoint {
+    client: Client,
+    filter: Option<String>,
+    /// The same filter: what the endpoint sends is checked against it.
+    predicate: Option<Predicate>,
+    /// Tables that are selected by their names, without patterns.
+    named: Vec<String>,
+    /// Entities in a row that the server failed for.
+    failures: AtomicU32,
+    /// Threads that help others with their writes.
+    helping: AtomicUsize,
+}
+
+/// Threads that help with a write, until it is done.
+struct Helpers<'a> {
+    helping: &'a AtomicUsize,
+    pub count: usize,
+}
+
+impl Drop for Helpers<'_> {
+    fn drop(&mut self) {
+        self.helping.fetch_sub(self.count, Ordering::Relaxed);
+    }
 }
 
 impl Endpoint {
+    /// Returns the endpoint of a client. Reading it returns the entities that the selection's filter
+    /// selects.
+    ///
+    /// # Errors
+    /// [`TransferError::Usage`] for `since` on Cosmos, which returns no rows for such a filter, and for
+    /// a filter with more than the service knows.
+    pub(crate) fn new(client: Client, selection: &Selection) -> TransferResult<Self> {
+        if client.address.is_cosmos() && selection.since.is_some() {
+            let text = "--since: Cosmos DB returns no rows for filters on Timestamp; copy without --since";
+            return Err(TransferError::Usage(text.into()));
+        }
+        let predicate = selection.predicate_for_endpoint().map_err(|reason| {
+            usage!("the filter: {reason} An endpoint accepts only the filters of Azure.")
+        })?;
+        let is_name = |name: &&String| !name.contains(['*', '?']);
+        let named = selection.include.iter().filter(is_name).cloned().collect();
+        let (failures, helping) = (AtomicU32::new(0), AtomicUsize::new(0));
+        Ok(Self { client, filter: selection.filter_text(), predicate, named, failures, helping })
+    }
+
+    /// Takes the threads that may help with a write: as many over all as there may be other requests.
+    fn helpers(&self) -> Helpers<'_> {
+        let most = self.client.concurrency() - 1;
+        let before = self.helping.fetch_max(most, Ordering::Relaxed);
+        Helpers { helping: &self.helping, count: most.saturating_sub(before) }
+    }
+
+    /// Reads policies or service properties, which Cosmos DB and some other servers do not have.
+    ///
+    /// # Errors
+    /// [`TransferError::NotAllowed`] if the credentials do not permit it.
+    fn settings(&self, call: &ClientCall, root: &str) -> TransferResult<Option<Vec<u8>>> {
+        if self.client.address.is_cosmos() {
+            return Ok(None);
+        }
+        let read = self.client.read(call, |answer| match xml::parse_strictly(&answer.body) {
+            Ok(element) if element.name == root => Ok(answer.body.clone()),
+            _ => Err(format!("the answer is not an XML document with the root {root}")),
+        })?;
+        match read {
+            Err(refused) if refused.is_absent() || refused.status == 501 => Ok(None),
+            Err(refused) if is_forbidden(&refused) => Err(TransferError::NotAllowed(refused.to_string())),
+            body => Ok(Some(body?)),
+        }
+    }
+
     /// Returns the names of all tables or, if they may not be listed, those that are selected by name.
     fn list_tables(&self) -> TransferResult<Vec<String>> {
         let (mut names, mut seen) = (Vec::new(), HashSet::new());
@@ -81,157 +147,134 @@ impl Endpoint {
         }
         Ok(names)
     }
+
+    /// Returns the query for a filter combined with that of the selection.
+    fn query(&self, table: &str, filter: &str, extra: Option<&str>) -> ClientCall {
+        let parts: Vec<&str> =
+            [Some(filter), extra].into_iter().flatten().filter(|part| !part.is_empty()).collect();
+        let call = ClientCall::get(format!("/{}()", escape(table)));
+        match parts.as_slice() {
+            [] => call,
+            [only] => call.query("$filter", *only),
+            several => {
+                let several: Vec<String> = several.iter().map(|part| format!("({part})")).collect();
+                call.query("$filter", several.join(" and "))
+            }
+        }
+    }
 }
 
-/// The answer that nothing was done, as the credentials or the account do not allow it.
-fn not_allowed(refused: &ServiceError) -> TransferError {
-    TransferError::NotAllowed(TransferError::from(refused.clone()).to_string())
+/// Whether the credentials do not permit the request, as with some SAS. Keys that are wrong, or have been changed,
+/// are another error.
+fn is_forbidden(refused: &ServiceError) -> bool {
+    refused.status == 403 && !matches!(refused.code.as_str(), "" | "AuthenticationFailed")
 }
 
-impl TransferSource for Endpoint {
-    fn tables(&self) -> TransferResult<Vec<String>> {
-        let names = self.list_tables()?;
-        match names.iter().find(|name| name.contains(char::is_control)) {
-            Some(name) => {
-                Err(failed!("the endpoint lists a table with control characters in its name: {name:?}"))
-            }
-            None => Ok(names),
-        }
+/// Names of continuation parameters, and of the headers that carry them, in lower case.
+const CONTINUATION: [(&str, &str); 3] = [
+    ("NextPartitionKey", "nextpartitionkey"),
+    ("NextRowKey", "nextrowkey"),
+    ("NextTableName", "nexttablename"),
+];
+/// Empty pages that may come at once, one after another. A server that searches for long takes its time for
+/// each.
+const MAX_EMPTY: u32 = 2000;
+const AT_ONCE: Duration = Duration::from_secs(1);
+/// Empty pages in a row that may send a token again: a server that found nothing in its time sends the token
+/// that it was asked with.
+const MAX_REPEATED: u32 = 100;
+
+/// A name and a value.
+type QueryParameter = (&'static str, String);
+
+/// The pages of one or several lists. They must come to an end: no page with rows may send a token again,
+/// and there may not be only empty pages.
+struct Continuation {
+    /// The next page, and the first ones of the lists behind.
+    pub calls: VecDeque<ClientCall>,
+    followed: u64,
+    /// A token that was followed before in this list.
+    before: Option<Vec<QueryParameter>>,
+    empty: u32,
+    repeated: u32,
+    asked: Instant,
+}
+
+impl Continuation {
+    fn of(lists: VecDeque<ClientCall>) -> Self {
+        Self { calls: lists, followed: 0, before: None, empty: 0, repeated: 0, asked: Instant::now() }
     }
 
-    fn name_case(&self) -> NameCase {
-        if self.client.address.is_cosmos() { NameCase::Distinguished } else { NameCase::Ignored }
+    /// Returns the call for the next page; `None` at the end.
+    fn take(&mut self) -> Option<ClientCall> {
+        self.asked = Instant::now();
+        self.calls.pop_front()
     }
 
-    fn has_table(&self, table: &str) -> TransferResult<bool> {
-        match self.client.read(&first_entity(table), |answer| pages::read(&answer.body))? {
-            Err(refused) if refused.is_absent() => Ok(false),
-            page => Ok(page.map(|_| true)?),
-        }
-    }
-
-    fn is_ordered(&self) -> bool {
-        !self.client.address.is_cosmos()
-    }
-
-    fn open<'a>(
-        &'a self,
-        table: &str,
-        range: &RowRange,
-        keys_only: bool,
-    ) -> TransferResult<Box<dyn RowReader + 'a>> {
-        Ok(Box::new(EndpointPages::new(self, table, range, keys_only)))
-    }
-
-    fn probe(&self, table: &str, range: &RowRange) -> TransferResult<Option<Key>> {
-        let select = "PartitionKey,RowKey";
-        let call =
-            |filter: String| self.query(table, &filter, None).query("$select", select).query("$top", "1");
-        let mut pages = Continuation::of(range.filters().into_iter().map(call).collect());
-        // An empty page may have a token, because rows may follow.
-        while let Some(asked) = pages.take() {
-            let (page, following) = self.page(table, &asked)?;
-            if let Some(row) = page.rows.into_iter().next() {
-                return Ok(Some(row.key));
-            }
-            pages.follow(following, true)?;
-        }
-        Ok(None)
-    }
-
-    fn get(&self, table: &str, key: &Key) -> TransferResult<Option<Row>> {
-        let call = ClientCall::get(format!("/{}", entity_address(table, &key.partition, &key.row)));
-        let body = match self.client.read(&call, json)? {
-            Err(refused) if refused.is_absent() => return Ok(None),
-            body => body?,
+    /// Goes on to the page that follows the one that was read.
+    fn follow(&mut self, following: Option<ClientCall>, is_empty: bool) -> TransferResult<()> {
+        let is_idle = is_empty && self.asked.elapsed() < AT_ONCE;
+        self.empty = if is_idle { self.empty + 1 } else { 0 };
+        self.repeated = if is_empty { self.repeated } else { 0 };
+        let Some(following) = following else {
+            (self.followed, self.before, self.repeated) = (0, None, 0);
+            return Ok(());
         };
-        let row = std::str::from_utf8(&body).map_err(|error| error.to_string()).and_then(Row::from_json);
-        row.map(Some).map_err(|reason| failed!("{table} {key:?}: {reason}"))
-    }
-
-    fn policies(&self, table: &str) -> TransferResult<Option<Vec<Policy>>> {
-        let call = ClientCall::get(format!("/{}", escape(table))).query("comp", "acl").accept_xml();
-        let Some(body) = self.settings(&call, "SignedIdentifiers")? else { return Ok(None) };
-        let read = policies::read(&body).map_err(|error| error.text().to_owned());
-        read.map(Some).map_err(|reason| failed!("the policies of {table}: {reason}"))
-    }
-
-    fn properties(&self) -> TransferResult<Option<ServiceProperties>> {
-        let call = ClientCall::get("/").query("restype", "service").query("comp", "properties").accept_xml();
-        let Some(body) = self.settings(&call, "StorageServiceProperties")? else { return Ok(None) };
-        let read = properties::read(&body, Layout::Cors).map_err(|error| error.text().to_owned());
-        read.map(Some).map_err(|reason| failed!("the service properties: {reason}"))
-    }
-
-    fn retries(&self) -> (u64, u64) {
-        (self.client.throttled(), self.client.retried())
-    }
-}
-
-/// Returns a body that is JSON to its end.
-fn json(answer: &ClientAnswer) -> Result<Vec<u8>, String> {
-    let read: Result<IgnoredAny, _> = serde_json::from_slice(&answer.body);
-    read.map(|_| answer.body.clone()).map_err(|error| format!("the answer is not JSON: {error}"))
-}
-
-impl TransferTarget for Endpoint {
-    fn has_entities(&self, table: &str) -> TransferResult<Option<bool>> {
-        match self.client.read(&first_entity(table), |answer| pages::read(&answer.body))? {
-            Err(refused) if refused.is_absent() => Ok(None),
-            // Credentials that may only write do not tell.
-            Err(refused) if is_forbidden(&refused) => Ok(Some(true)),
-            page => Ok(Some(!page?.rows.is_empty())),
-        }
-    }
-
-    fn create(&self, table: &str) -> TransferResult<()> {
-        let body = serde_json::json!({ "TableName": table }).to_string().into_bytes();
-        let call = ClientCall::with_body("POST", "/Tables", "application/json", body);
-        let call = call.header("Prefer", "return-no-content").succeeds_with(INSERTED);
-        match self.client.send(&call)? {
-            Err(refused) if refused.code == "TableAlreadyExists" => Ok(()),
-            // A SAS for one table cannot create it, but the table may exist.
-            Err(refused) if is_forbidden(&refused) => {
-                let found = self.client.read(&first_entity(table), |answer| pages::read(&answer.body))?;
-                found.map(drop).map_err(|_| not_allowed(&refused))
+        let token = following.query.iter().filter(is_token);
+        let without_end = |what: &str| {
+            let path = &following.path;
+            Err(failed!("GET {path}: the endpoint sends {what}, so its pages may never end"))
+        };
+        if self.before.as_ref().is_some_and(|before| token.clone().eq(before)) {
+            self.repeated += 1;
+            if !is_empty || self.repeated > MAX_REPEATED {
+                return without_end("a continuation token again");
             }
-            Err(refused) if matches!(refused.status, 401 | 403 | 404) => Err(not_allowed(&refused)),
-            created => Ok(created?),
+        }
+        if self.empty > MAX_EMPTY {
+            return without_end("only empty pages");
+        }
+        self.followed += 1;
+        // The distance doubles, so that tokens that repeat in a circle of any length are found.
+        if self.followed.is_power_of_two() {
+            self.before = Some(token.cloned().collect());
+        }
+        self.calls.push_front(following);
+        Ok(())
+    }
+}
+
+/// Whether a parameter is part of a continuation token.
+fn is_token(parameter: &&QueryParameter) -> bool {
+    CONTINUATION.iter().any(|(name, _)| *name == parameter.0)
+}
+
+/// Returns the call with the continuation token of its answer; `None` if the answer has none.
+fn next(call: &ClientCall, answer: &ClientAnswer) -> Option<ClientCall> {
+    let mut following = call.clone();
+    following.query.retain(|parameter| !is_token(&parameter));
+    let before = following.query.len();
+    for (parameter, header) in CONTINUATION {
+        // Servers refuse an empty part of a token.
+        let has_value = |(name, value): &&(String, String)| name == header && !value.is_empty();
+        if let Some((_, value)) = answer.continuation.iter().find(has_value) {
+            following.query.push((parameter, value.clone()));
         }
     }
+    (following.query.len() > before).then_some(following)
+}
 
-    fn delete_table(&self, table: &str) -> TransferResult<()> {
-        let path = format!("/Tables('{}')", escape(table));
-        let call = ClientCall { method: "DELETE", success: &[204], ..ClientCall::get(path) };
-        match self.client.send(&call)? {
-            Err(refused) if refused.is_absent() => Ok(()),
-            deleted => Ok(deleted?),
-        }
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    fn write(&self, mut page: WritePage<'_>) -> TransferResult<Counts> {
-        writes::write(self, &mut page)
-    }
-
-    fn delete(&self, table: &str, entities: &[(Key, Version)]) -> TransferResult<u64> {
-        writes::delete(self, table, entities)
-    }
-
-    fn set_policies(&self, table: &str, policies: &[Policy]) -> TransferResult<()> {
-        let body = policies::write(policies).into_bytes();
-        let call =
-            ClientCall::with_body("PUT", format!("/{}", escape(table)), "application/xml", body).accept_xml();
-        Ok(self.client.send(&call.query("comp", "acl"))??)
-    }
-
-    fn set_properties(&self, wanted: &ServiceProperties) -> TransferResult<()> {
-        let body = properties::write(wanted, Layout::Cors).into_bytes();
-        let call = ClientCall::with_body("PUT", "/", "application/xml", body).accept_xml();
-        let call = call.query("restype", "service").query("comp", "properties").succeeds_with(&[202]);
-        Ok(self.client.send(&call)??)
-    }
-
-    fn retries(&self) -> (u64, u64) {
-        TransferSource::retries(self)
+    #[test]
+    fn an_empty_part_of_a_token_is_not_sent() {
+        let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let continuation = vec![header("nextpartitionkey", "1!4"), header("nextrowkey", "")];
+        let answer = ClientAnswer { continuation, ..ClientAnswer::default() };
+        let call = ClientCall::get("/People()").query("NextRowKey", "before");
+        let following = next(&call, &answer).unwrap();
+        assert_eq!(following.query, [("NextPartitionKey", "1!4".to_owned())]);
     }
 }

@@ -9,18 +9,27 @@ use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::account::Endpoint;
-use super::continuation::{Continuation, next};
+use super::{Continuation, Endpoint, MOST_ROWS, next};
 use crate::client::{ClientAnswer, ClientCall, MAX_ANSWER, ServiceError};
-use crate::contract::{Page, Rejected, RowReader, TransferSource as _};
+use crate::contract::{Page, Rejected, RowReader, TransferSource};
 use crate::error::{TransferError, TransferResult, failed};
 use crate::locations::NoEntities;
+use crate::protocol::codec::policies::{self, Policy};
+use crate::protocol::codec::properties::{self, Layout, ServiceProperties};
+use crate::protocol::codec::uri::{entity_address, escape};
 use crate::protocol::model::Key;
 use crate::protocol::plan::predicate::{Predicate, Prepared};
 use crate::rows::Row;
 use crate::rows::range::{Lower, RowRange, may_follow, order_in_both};
+use crate::rows::selection::NameCase;
 
 impl Endpoint {
+    /// Reads the first entity of a table.
+    pub(super) fn first_page(&self, table: &str) -> TransferResult<Result<Page, ServiceError>> {
+        let call = ClientCall::get(format!("/{}()", escape(table))).query("$top", "1");
+        self.client.read(&call, |answer| read(&answer.body))
+    }
+
     /// Returns the names of the keys, of Timestamp, and of the properties that the filter reads.
     fn selected_keys(&self) -> String {
         let named = self.predicate.iter().flat_map(Predicate::names);
@@ -28,7 +37,7 @@ impl Endpoint {
     }
 
     /// Reads a page of entities, and the call for the next one.
-    pub(super) fn page(&self, table: &str, call: &ClientCall) -> TransferResult<(Page, Option<ClientCall>)> {
+    fn page(&self, table: &str, call: &ClientCall) -> TransferResult<(Page, Option<ClientCall>)> {
         let read = self.client.read(call, |answer| Ok((read(&answer.body)?, next(call, answer))))?;
         read.map_err(|refused| refusal(table, refused))
     }
@@ -54,8 +63,6 @@ fn refusal(table: &str, refused: ServiceError) -> TransferError {
 
 /// Entities of the first page, and of each after a page whose entities were large.
 const SOME_ROWS: usize = 500;
-/// The most entities that the service returns at once.
-pub(super) const MOST_ROWS: usize = 1000;
 /// Bytes up to which as many entities are asked for at once as there may be. Several pages are in memory.
 const BYTES: usize = 1 << 20;
 /// Bytes that a page is expected to have at most.
@@ -66,7 +73,7 @@ const FULL: usize = 3 << 20;
 const MAX_ROWS: usize = 10_000;
 
 /// The pages of a range: all pages of each of its filters, in order.
-pub(super) struct EndpointPages<'a> {
+struct EndpointPages<'a> {
     remote: &'a Endpoint,
     table: String,
     keys_only: bool,
@@ -121,7 +128,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for FirstRows<'a> {
 }
 
 impl<'a> EndpointPages<'a> {
-    pub(super) fn new(remote: &'a Endpoint, table: &str, range: &RowRange, keys_only: bool) -> Self {
+    fn new(remote: &'a Endpoint, table: &str, range: &RowRange, keys_only: bool) -> Self {
         let pages = Continuation::of(remote.calls(table, range, keys_only));
         let (table, range, no_entities) = (table.to_owned(), range.clone(), NoEntities::default());
         let filter = remote.predicate.as_ref().map(Prepared::new);
@@ -288,7 +295,7 @@ fn tagged(body: &[u8], mut rows: Vec<Row>) -> Result<Vec<Row>, String> {
 }
 
 /// Reads the body of a page.
-pub(super) fn read(body: &[u8]) -> Result<Page, String> {
+fn read(body: &[u8]) -> Result<Page, String> {
     let read: PageBody<'_> =
         serde_json::from_slice(body).map_err(|error| format!("a page of entities: {error}"))?;
     let mut page = Page::default();
@@ -299,6 +306,92 @@ pub(super) fn read(body: &[u8]) -> Result<Page, String> {
         }
     }
     Ok(page)
+}
+
+impl TransferSource for Endpoint {
+    fn tables(&self) -> TransferResult<Vec<String>> {
+        let names = self.list_tables()?;
+        match names.iter().find(|name| name.contains(char::is_control)) {
+            Some(name) => {
+                Err(failed!("the endpoint lists a table with control characters in its name: {name:?}"))
+            }
+            None => Ok(names),
+        }
+    }
+
+    fn name_case(&self) -> NameCase {
+        if self.client.address.is_cosmos() { NameCase::Distinguished } else { NameCase::Ignored }
+    }
+
+    fn has_table(&self, table: &str) -> TransferResult<bool> {
+        match self.first_page(table)? {
+            Err(refused) if refused.is_absent() => Ok(false),
+            page => Ok(page.map(|_| true)?),
+        }
+    }
+
+    fn is_ordered(&self) -> bool {
+        !self.client.address.is_cosmos()
+    }
+
+    fn open<'a>(
+        &'a self,
+        table: &str,
+        range: &RowRange,
+        keys_only: bool,
+    ) -> TransferResult<Box<dyn RowReader + 'a>> {
+        Ok(Box::new(EndpointPages::new(self, table, range, keys_only)))
+    }
+
+    fn probe(&self, table: &str, range: &RowRange) -> TransferResult<Option<Key>> {
+        let select = "PartitionKey,RowKey";
+        let call =
+            |filter: String| self.query(table, &filter, None).query("$select", select).query("$top", "1");
+        let mut pages = Continuation::of(range.filters().into_iter().map(call).collect());
+        // An empty page may have a token, because rows may follow.
+        while let Some(asked) = pages.take() {
+            let (page, following) = self.page(table, &asked)?;
+            if let Some(row) = page.rows.into_iter().next() {
+                return Ok(Some(row.key));
+            }
+            pages.follow(following, true)?;
+        }
+        Ok(None)
+    }
+
+    fn get(&self, table: &str, key: &Key) -> TransferResult<Option<Row>> {
+        let call = ClientCall::get(format!("/{}", entity_address(table, &key.partition, &key.row)));
+        let body = match self.client.read(&call, json)? {
+            Err(refused) if refused.is_absent() => return Ok(None),
+            body => body?,
+        };
+        let row = std::str::from_utf8(&body).map_err(|error| error.to_string()).and_then(Row::from_json);
+        row.map(Some).map_err(|reason| failed!("{table} {key:?}: {reason}"))
+    }
+
+    fn policies(&self, table: &str) -> TransferResult<Option<Vec<Policy>>> {
+        let call = ClientCall::get(format!("/{}", escape(table))).query("comp", "acl").accept_xml();
+        let Some(body) = self.settings(&call, "SignedIdentifiers")? else { return Ok(None) };
+        let read = policies::read(&body).map_err(|error| error.text().to_owned());
+        read.map(Some).map_err(|reason| failed!("the policies of {table}: {reason}"))
+    }
+
+    fn properties(&self) -> TransferResult<Option<ServiceProperties>> {
+        let call = ClientCall::get("/").query("restype", "service").query("comp", "properties").accept_xml();
+        let Some(body) = self.settings(&call, "StorageServiceProperties")? else { return Ok(None) };
+        let read = properties::read(&body, Layout::Cors).map_err(|error| error.text().to_owned());
+        read.map(Some).map_err(|reason| failed!("the service properties: {reason}"))
+    }
+
+    fn retries(&self) -> (u64, u64) {
+        (self.client.throttled(), self.client.retried())
+    }
+}
+
+/// Returns a body that is JSON to its end.
+fn json(answer: &ClientAnswer) -> Result<Vec<u8>, String> {
+    let read: Result<IgnoredAny, _> = serde_json::from_slice(&answer.body);
+    read.map(|_| answer.body.clone()).map_err(|error| format!("the answer is not JSON: {error}"))
 }
 
 #[cfg(test)]

@@ -3,11 +3,13 @@
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-use super::account::{Endpoint, INSERTED};
+use super::{Endpoint, INSERTED, is_forbidden};
 use crate::client::{ChangeSetBody, ClientCall, MAX_BODY, MAX_OPERATIONS, ServiceError, SetVerb};
-use crate::contract::{Counts, Mode, WritePage};
+use crate::contract::{Counts, Mode, TransferSource, TransferTarget, WritePage};
 use crate::error::{TransferError, TransferResult, failed};
 use crate::locations::PageOutcome;
+use crate::protocol::codec::policies::{self, Policy};
+use crate::protocol::codec::properties::{self, Layout, ServiceProperties};
 use crate::protocol::codec::uri::{entity_address, escape};
 use crate::protocol::model::Key;
 use crate::protocol::model::version::etag;
@@ -26,20 +28,87 @@ struct SetOperation {
     body: String,
 }
 
-/// Writes a page in change sets, several partitions at once. An entity that is refused is left out, and the
-/// others are retried.
-pub(super) fn write(endpoint: &Endpoint, page: &mut WritePage<'_>) -> TransferResult<Counts> {
-    let partitions = partitions(std::mem::take(&mut page.rows));
-    let page = &*page;
-    let helpers = endpoint.helpers();
-    let written = at_once(helpers.count + 1, partitions, |rows| {
-        let mut writer = SetWriter { endpoint, outcome: PageOutcome::new(page) };
-        writer.write_all(rows)?;
-        Ok(writer.outcome.counts)
-    })?;
-    let mut sum = Counts::default();
-    written.into_iter().for_each(|counts| sum += counts);
-    Ok(sum)
+/// The answer that nothing was done, as the credentials or the account do not allow it.
+fn not_allowed(refused: &ServiceError) -> TransferError {
+    TransferError::NotAllowed(TransferError::from(refused.clone()).to_string())
+}
+
+impl TransferTarget for Endpoint {
+    fn has_entities(&self, table: &str) -> TransferResult<Option<bool>> {
+        match self.first_page(table)? {
+            Err(refused) if refused.is_absent() => Ok(None),
+            // Credentials that may only write do not tell.
+            Err(refused) if is_forbidden(&refused) => Ok(Some(true)),
+            page => Ok(Some(!page?.rows.is_empty())),
+        }
+    }
+
+    fn create(&self, table: &str) -> TransferResult<()> {
+        let body = serde_json::json!({ "TableName": table }).to_string().into_bytes();
+        let call = ClientCall::with_body("POST", "/Tables", "application/json", body);
+        let call = call.header("Prefer", "return-no-content").succeeds_with(INSERTED);
+        match self.client.send(&call)? {
+            Err(refused) if refused.code == "TableAlreadyExists" => Ok(()),
+            // A SAS for one table cannot create it, but the table may exist.
+            Err(refused) if is_forbidden(&refused) => {
+                let found = self.first_page(table)?;
+                found.map(drop).map_err(|_| not_allowed(&refused))
+            }
+            Err(refused) if matches!(refused.status, 401 | 403 | 404) => Err(not_allowed(&refused)),
+            created => Ok(created?),
+        }
+    }
+
+    fn delete_table(&self, table: &str) -> TransferResult<()> {
+        let path = format!("/Tables('{}')", escape(table));
+        let call = ClientCall { method: "DELETE", success: &[204], ..ClientCall::get(path) };
+        match self.client.send(&call)? {
+            Err(refused) if refused.is_absent() => Ok(()),
+            deleted => Ok(deleted?),
+        }
+    }
+
+    /// Writes several partitions at once. An entity that is refused is left out, and the others are retried.
+    fn write(&self, mut page: WritePage<'_>) -> TransferResult<Counts> {
+        let partitions = partitions(std::mem::take(&mut page.rows));
+        let (page, helpers) = (&page, self.helpers());
+        let written = at_once(helpers.count + 1, partitions, |rows| {
+            let mut writer = SetWriter { endpoint: self, outcome: PageOutcome::new(page) };
+            writer.write_all(rows)?;
+            Ok(writer.outcome.counts)
+        })?;
+        let mut sum = Counts::default();
+        written.into_iter().for_each(|counts| sum += counts);
+        Ok(sum)
+    }
+
+    fn delete(&self, table: &str, entities: &[(Key, Version)]) -> TransferResult<u64> {
+        let partitions = entities.chunk_by(|(a, _), (b, _)| a.partition == b.partition);
+        let groups = partitions.flat_map(|partition| partition.chunks(MAX_OPERATIONS)).collect();
+        let helpers = self.helpers();
+        let deleted = at_once(helpers.count + 1, groups, |group: &[(Key, Version)]| {
+            delete_group(self, table, group.iter().collect())
+        })?;
+        Ok(deleted.into_iter().sum())
+    }
+
+    fn set_policies(&self, table: &str, policies: &[Policy]) -> TransferResult<()> {
+        let body = policies::write(policies).into_bytes();
+        let call =
+            ClientCall::with_body("PUT", format!("/{}", escape(table)), "application/xml", body).accept_xml();
+        Ok(self.client.send(&call.query("comp", "acl"))??)
+    }
+
+    fn set_properties(&self, wanted: &ServiceProperties) -> TransferResult<()> {
+        let body = properties::write(wanted, Layout::Cors).into_bytes();
+        let call = ClientCall::with_body("PUT", "/", "application/xml", body).accept_xml();
+        let call = call.query("restype", "service").query("comp", "properties").succeeds_with(&[202]);
+        Ok(self.client.send(&call)??)
+    }
+
+    fn retries(&self) -> (u64, u64) {
+        TransferSource::retries(self)
+    }
 }
 
 /// Returns the entities of each partition, in their order.
@@ -194,17 +263,6 @@ fn is_fatal(refused: &ServiceError) -> bool {
     is_of_gateway
         || matches!(refused.status, 401 | 403)
         || matches!(refused.code.as_str(), "TableNotFound" | "TableBeingDeleted" | "AccountIsDisabled")
-}
-
-/// Deletes versions of entities in change sets, several at once; returns how many are gone.
-pub(super) fn delete(endpoint: &Endpoint, table: &str, entities: &[(Key, Version)]) -> TransferResult<u64> {
-    let partitions = entities.chunk_by(|(a, _), (b, _)| a.partition == b.partition);
-    let groups = partitions.flat_map(|partition| partition.chunks(MAX_OPERATIONS)).collect();
-    let helpers = endpoint.helpers();
-    let deleted = at_once(helpers.count + 1, groups, |group: &[(Key, Version)]| {
-        delete_group(endpoint, table, group.iter().collect())
-    })?;
-    Ok(deleted.into_iter().sum())
 }
 
 /// Deletes versions of entities of a partition; returns how many are gone. One that is gone already counts: the
