@@ -75,26 +75,19 @@ struct SpooledEntity {
     rejected: Rejected,
 }
 
-/// Takes rejected entities. The file is created with the first.
+/// Rejected entities, to be read as often as needed. The file is created with the first one; the folder's owner
+/// deletes it.
 pub(crate) struct RejectedSpool {
     path: PathBuf,
     file: Option<BufWriter<File>>,
-    entities: u64,
-}
-
-/// Rejected entities, to be read as often as needed. Whoever owns the folder removes the file.
-pub(crate) struct SpooledRejects {
-    path: PathBuf,
-    entities: u64,
 }
 
 impl RejectedSpool {
     /// Returns a spool whose file is in this folder.
     pub(crate) fn new(folder: &Path) -> Self {
-        Self { path: folder.join("rejected.jsonl"), file: None, entities: 0 }
+        Self { path: folder.join("rejected.jsonl"), file: None }
     }
 
-    /// Adds an entity of a table.
     pub(crate) fn push(&mut self, table: &str, rejected: Rejected) -> TransferResult<()> {
         let file = match &mut self.file {
             Some(file) => file,
@@ -102,27 +95,20 @@ impl RejectedSpool {
         };
         serde_json::to_writer(&mut *file, &SpooledEntity { table: table.to_owned(), rejected })
             .map_err(std::io::Error::from)?;
-        file.write_all(b"\n")?;
-        self.entities += 1;
-        Ok(())
+        Ok(file.write_all(b"\n")?)
     }
 
     /// Completes the file.
-    pub(crate) fn finish(mut self) -> TransferResult<SpooledRejects> {
-        if let Some(file) = &mut self.file {
-            file.flush()?;
-        }
-        Ok(SpooledRejects { path: self.path, entities: self.entities })
+    pub(crate) fn finish(&mut self) -> TransferResult<()> {
+        Ok(self.file.as_mut().map_or(Ok(()), BufWriter::flush)?)
     }
-}
 
-impl SpooledRejects {
     /// Passes on all entities with their tables.
     pub(crate) fn each(
         &self,
         take: &mut dyn FnMut(&str, Rejected) -> TransferResult<()>,
     ) -> TransferResult<()> {
-        if self.entities == 0 {
+        if self.file.is_none() {
             return Ok(());
         }
         let file = BufReader::new(File::open(&self.path)?);

@@ -32,7 +32,7 @@ const MAX_ACCOUNTS: usize = 20;
 
 /// Imports the tables of the account in the options, or of the development account.
 pub(super) fn import(path: &Path, staging: &mut Staging) -> TransferResult<()> {
-    staging.note_settings();
+    staging.staged.has_settings = true;
     let account = staging.account.clone().unwrap_or_else(|| DEVELOPMENT_ACCOUNT.to_owned());
     let mut workspace =
         Workspace { account, tables: HashMap::new(), has_tables: false, others: BTreeSet::new(), staging };
@@ -133,7 +133,7 @@ impl Workspace<'_> {
         self.tables.insert(document.table.to_ascii_lowercase(), document.table);
         let policies = document.acl.unwrap_or_default().into_iter().map(policy);
         let policies: Vec<Policy> = policies.collect::<Result<_, _>>()?;
-        if policies.is_empty() { Ok(()) } else { self.staging.policies(&policies) }
+        if policies.is_empty() { Ok(()) } else { self.staging.set_policies(&policies) }
     }
 
     /// Checks that the file has the list of tables, and the account if it has any.
@@ -223,7 +223,7 @@ impl Workspace<'_> {
                 .filter(|policy| policy.enabled)
                 .and_then(|policy| policy.days),
         };
-        self.staging.properties(&ServiceProperties {
+        self.staging.set_properties(&ServiceProperties {
             logging: document.logging.map(logging),
             cors: document.cors.map(|rules| rules.into_iter().map(rule).collect()),
             ..ServiceProperties::default()

@@ -17,7 +17,7 @@ use crate::protocol::codec::policies::Policy;
 use crate::protocol::codec::properties::ServiceProperties;
 use crate::protocol::model::{EdmType, Key};
 use crate::protocol::plan::Predicate;
-use crate::rejects::{RejectedSpool, SpooledRejects};
+use crate::rejects::RejectedSpool;
 use crate::rows::Row;
 use crate::rows::range::RowRange;
 use crate::rows::selection::Selection;
@@ -35,49 +35,65 @@ const MAX_NO_ENTITIES: u64 = 1000;
 /// The account in the temporary database.
 const ACCOUNT: &str = "staged";
 
-/// The database that importers write to.
-pub(super) struct Staging {
+/// Imported files. The temporary database is removed when this is dropped.
+pub struct Staged {
     database: LocalDatabase,
+    /// Whether a filter selects entities.
+    is_filtered: bool,
+    rejected: RejectedSpool,
+    inferences: Inferences,
+    /// Whether the files have policies and service properties, perhaps empty ones.
+    pub(super) has_settings: bool,
+    /// The first file that was not read, and why.
+    left_out: Option<String>,
+    /// The number of entities of each table.
+    entities: BTreeMap<String, u64>,
+    /// Dropped last.
+    folder: StagingFolder,
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        self.database.close();
+    }
+}
+
+/// What importers write to.
+pub(super) struct Staging {
+    pub staged: Staged,
     /// The account to import from files with several.
     pub account: Option<String>,
     table: String,
     waiting: Vec<Row>,
-    /// Bytes of the properties of those that wait.
+    /// Bytes of the properties of the waiting rows.
     waiting_bytes: usize,
-    rejected: RejectedSpool,
-    inferences: Inferences,
-    entities: BTreeMap<String, u64>,
-    folder: PathBuf,
-    /// Documents that are no entities.
+    /// The number of documents that are no entities.
     no_entities: u64,
     progress: Progress,
     stop: Arc<AtomicBool>,
-    has_settings: bool,
-    /// The first file that is not read, and why.
-    left_out: Option<String>,
 }
 
 impl Staging {
-    /// Returns what notes the values of the table.
+    /// Returns the notes on the values of the table.
     pub(super) fn notes(&mut self) -> TableNotes<'_> {
-        self.inferences.of(&self.table)
+        self.staged.inferences.of(&self.table)
     }
 
-    /// Notes something about the files that is to be reported before anything is written.
+    /// Records a remark on the files, which is reported before anything is written.
     pub(super) fn remark(&mut self, text: String) {
-        self.inferences.remark(text);
+        self.staged.inferences.remark(text);
     }
 
-    /// Notes a file that is not read: what it has may seem to be absent.
+    /// Records a file that is not read: its content may seem to be absent.
     pub(super) fn leave_out(&mut self, text: String) {
-        self.left_out.get_or_insert_with(|| text.clone());
+        self.staged.left_out.get_or_insert_with(|| text.clone());
         self.remark(text);
     }
 
     /// Refuses types that were given for properties of which no value lacks one.
     pub(super) fn refuse_unused(&self, types: &[(String, EdmType)]) -> TransferResult<()> {
-        let is_unused = |(name, _): &&(String, EdmType)| !self.inferences.has_given(name);
-        let has_entities = !self.entities.is_empty() || !self.waiting.is_empty();
+        let is_unused = |(name, _): &&(String, EdmType)| !self.staged.inferences.has_given(name);
+        let has_entities = !self.staged.entities.is_empty() || !self.waiting.is_empty();
         match types.iter().find(is_unused).filter(|_| has_entities) {
             None => Ok(()),
             Some((name, _)) => Err(usage!(
@@ -91,7 +107,7 @@ impl Staging {
     pub(super) fn begin(&mut self, table: &str) -> TransferResult<()> {
         self.flush()?;
         if self.table != table {
-            self.database.create(table)?;
+            self.staged.database.create(table)?;
             table.clone_into(&mut self.table);
         }
         Ok(())
@@ -106,8 +122,8 @@ impl Staging {
         self.progress.add(&self.table, Counts { written: 1 - rejected, rejected, ..Counts::default() });
         match row {
             Err(rejected) => {
-                let kept = self.rejected.push(&self.table, rejected);
-                kept.map_err(|error| failed(&self.folder, &error))?;
+                let kept = self.staged.rejected.push(&self.table, rejected);
+                kept.map_err(|error| self.staged.folder.failed(&error))?;
             }
             Ok(row) => {
                 self.waiting_bytes += row.properties.as_str().len();
@@ -118,7 +134,7 @@ impl Staging {
         if is_full { self.flush() } else { Ok(()) }
     }
 
-    /// Adds a document that has no keys or is no object. A file with many has something else than entities.
+    /// Adds a document that has no keys or is no object. A file with many of them has no entities.
     pub(super) fn add_no_entity(&mut self, document: Rejected) -> TransferResult<()> {
         self.no_entities += 1;
         if self.no_entities > MAX_NO_ENTITIES {
@@ -130,19 +146,12 @@ impl Staging {
         self.add(Err(document))
     }
 
-    /// Notes that the file has policies and service properties, perhaps empty ones.
-    pub(super) fn note_settings(&mut self) {
-        self.has_settings = true;
+    pub(super) fn set_policies(&mut self, policies: &[Policy]) -> TransferResult<()> {
+        self.staged.database.set_policies(&self.table, policies)
     }
 
-    /// Sets the policies of the table.
-    pub(super) fn policies(&mut self, policies: &[Policy]) -> TransferResult<()> {
-        self.database.set_policies(&self.table, policies)
-    }
-
-    /// Sets the service properties.
-    pub(super) fn properties(&mut self, properties: &ServiceProperties) -> TransferResult<()> {
-        self.database.set_properties(properties)
+    pub(super) fn set_properties(&mut self, properties: &ServiceProperties) -> TransferResult<()> {
+        self.staged.database.set_properties(properties)
     }
 
     fn flush(&mut self) -> TransferResult<()> {
@@ -151,8 +160,9 @@ impl Staging {
         if rows.is_empty() {
             return Ok(());
         }
-        let rejected = Mutex::new(&mut self.rejected);
-        let staged = self.database.write(WritePage {
+        let Staged { database, rejected, folder, entities, .. } = &mut self.staged;
+        let rejected = Mutex::new(rejected);
+        let written = database.write(WritePage {
             table: &self.table,
             range: 0,
             rows,
@@ -163,30 +173,9 @@ impl Staging {
             rejected: 0,
             reject: &|entity| rejected.lock().push(&self.table, entity),
         });
-        let staged = staged.map_err(|error| failed(&self.folder, &error))?;
-        *self.entities.entry(self.table.clone()).or_default() += staged.written;
+        let written = written.map_err(|error| folder.failed(&error))?.written;
+        *entities.entry(self.table.clone()).or_default() += written;
         Ok(())
-    }
-}
-
-/// Imported files. The temporary database is removed when this is dropped.
-pub struct Staged {
-    database: LocalDatabase,
-    rejected: SpooledRejects,
-    inferences: Inferences,
-    /// Whether the files have policies and service properties.
-    has_settings: bool,
-    /// The first file that was not read, and why.
-    left_out: Option<String>,
-    /// How many entities each table has, unless a filter selects some.
-    entities: Option<BTreeMap<String, u64>>,
-    /// Dropped last.
-    _folder: StagingFolder,
-}
-
-impl Drop for Staged {
-    fn drop(&mut self) {
-        self.database.close();
     }
 }
 
@@ -227,47 +216,34 @@ pub(super) fn staged(
 ) -> TransferResult<Staged> {
     let StagingOptions { account, runtime, filter, progress, stop } = options;
     let folder = StagingFolder::create()?;
-    let path = folder.path().to_owned();
-    let location = Location::File(path.join(DATABASE));
+    let location = Location::File(folder.path.join(DATABASE));
     let opened = runtime
         .block_on(async { SqliteStore::open(&SqliteOptions { map_mib: 0, ..SqliteOptions::new(location) }) });
-    let store = Arc::new(Store::Sqlite(opened.map_err(|error| failed(&path, &error))?));
-    let database =
-        |filter| LocalDatabase::new(store.clone(), ACCOUNT.to_owned(), runtime.clone(), filter).temporary();
-    let is_whole = filter.is_none();
-    let (rejected, inferences) = (RejectedSpool::new(&path).finish()?, Inferences::default());
-    let mut staged = Staged {
-        database: database(filter),
-        rejected,
-        inferences,
-        has_settings: false,
-        left_out: None,
-        entities: None,
-        _folder: folder,
-    };
+    let store = Arc::new(Store::Sqlite(opened.map_err(|error| folder.failed(&error))?));
     let mut staging = Staging {
-        database: database(None),
+        staged: Staged {
+            database: LocalDatabase::new(store, ACCOUNT.to_owned(), runtime, None).temporary(),
+            is_filtered: filter.is_some(),
+            rejected: RejectedSpool::new(&folder.path),
+            inferences: Inferences::default(),
+            has_settings: false,
+            left_out: None,
+            entities: BTreeMap::new(),
+            folder,
+        },
         account,
         table: String::new(),
         waiting: Vec::new(),
         waiting_bytes: 0,
-        rejected: RejectedSpool::new(&path),
-        inferences: Inferences::default(),
-        entities: BTreeMap::new(),
-        folder: path.clone(),
         no_entities: 0,
         progress: Progress::start(progress, "read"),
         stop,
-        has_settings: false,
-        left_out: None,
     };
     read(&mut staging)?;
     staging.flush()?;
-    staged.rejected = staging.rejected.finish().map_err(|error| failed(&path, &error))?;
-    staged.inferences = staging.inferences;
-    staged.has_settings = staging.has_settings;
-    staged.left_out = staging.left_out;
-    staged.entities = is_whole.then_some(staging.entities);
+    let mut staged = staging.staged;
+    staged.rejected.finish().map_err(|error| staged.folder.failed(&error))?;
+    staged.database.select(filter);
     Ok(staged)
 }
 
@@ -306,7 +282,7 @@ impl TransferSource for Staged {
     }
 
     fn expected(&self, table: &str) -> TransferResult<Option<u64>> {
-        Ok(self.entities.as_ref().map(|entities| entities.get(table).copied().unwrap_or(0)))
+        Ok((!self.is_filtered).then(|| self.entities.get(table).copied().unwrap_or(0)))
     }
 
     fn each_rejected(
@@ -352,13 +328,15 @@ impl StagingFolder {
             lock.lock()?;
             Ok::<_, std::io::Error>(lock)
         };
-        let lock = create().map_err(|error| failed(&path, &error))?;
-        Ok(Self { path, _lock: lock })
+        match create() {
+            Ok(lock) => Ok(Self { path, _lock: lock }),
+            Err(error) => Err(failed(&path, &error)),
+        }
     }
 
-    /// Returns where it is.
-    fn path(&self) -> &Path {
-        &self.path
+    /// Returns the error of a temporary file, with the folder, and a hint if the disk is full.
+    fn failed(&self, error: &dyn std::fmt::Display) -> TransferError {
+        failed(&self.path, error)
     }
 }
 
@@ -423,7 +401,7 @@ mod tests {
     #[cfg(unix)]
     fn nobody_else_can_look_into_the_folder() {
         let folder = super::StagingFolder::create().unwrap();
-        let permissions = std::fs::metadata(folder.path()).unwrap().permissions();
+        let permissions = std::fs::metadata(&folder.path).unwrap().permissions();
         assert_eq!(std::os::unix::fs::PermissionsExt::mode(&permissions) & 0o777, 0o700);
     }
 }

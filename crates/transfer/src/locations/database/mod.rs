@@ -90,6 +90,11 @@ impl LocalDatabase {
         Self { is_temporary: true, ..self }
     }
 
+    /// Restricts reading to the entities that a filter selects.
+    pub(crate) fn select(&mut self, filter: Option<Predicate>) {
+        self.filter = filter;
+    }
+
     /// Closes the database.
     pub(crate) fn close(&self) {
         self.runtime.block_on(self.store.close());
