@@ -2,7 +2,6 @@
 
 pub(crate) mod admin;
 pub(crate) mod config;
-pub(crate) mod connection_demand;
 pub(crate) mod file;
 pub(crate) mod http;
 pub(crate) mod start;

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, available_parallelism};
 use std::time::{Duration, Instant};
 
 use actix_web::dev::Server;
@@ -26,10 +26,11 @@ use crate::operator::upkeep::{
 };
 use crate::server::admin::{self, Admin, AdminSettings, AdminToken, ConsoleMode, Guard};
 use crate::server::config::{AdminAddress, Config, Mistakes};
-use crate::server::connection_demand;
-use crate::server::http::{self, Edge, Listening, Tls, TlsError, TlsFiles};
+use crate::server::http::{self, Edge, Listening, Tls, TlsError};
 use crate::service::{BodyMemory, FaultRules, Issuer, RecentRequests, Service, Throttle, VersionClock};
-use crate::store::database::{self, DatabaseError};
+use crate::store::Store;
+use crate::store::database::{self, Database, DatabaseError};
+use crate::store::postgres::ConnectionDemand;
 use crate::store::sqlite::ServerLock;
 
 /// The beginning of the line on standard output that reports that the server is ready. Tools wait for this
@@ -124,6 +125,7 @@ fn has_console(config: &Config) -> bool {
 async fn start(config: &Config) -> Result<Running, ServeError> {
     process::started();
     let lock = database::lock(&config.database)?;
+    let limits = config.serving.limits();
     let (primary, secondary) = database::open(&config.database).await?;
     let service = Arc::new(Service {
         follower: Follower::start(&primary, config.master_key.clone(), config.accounts.clone()).await?,
@@ -132,11 +134,11 @@ async fn start(config: &Config) -> Result<Running, ServeError> {
         replica: Follower::of_replica(),
         version_clock: VersionClock::default(),
         issuer: config.trust.clone().map(Issuer::new),
-        limits: config.limits,
-        body_memory: BodyMemory::new(config.limits.body_memory),
-        max_requests_per_second: config.max_requests_per_second.and_then(NonZeroU32::new),
+        limits,
+        body_memory: BodyMemory::new(limits.body_memory),
+        max_requests_per_second: config.serving.max_requests_per_second.and_then(NonZeroU32::new),
         throttle: Throttle::default(),
-        max_comparisons: config.max_filter_comparisons,
+        max_comparisons: config.serving.max_filter_comparisons as usize,
         fault_rules: FaultRules::default(),
         keep_deleted: config.keep_deleted,
         slow: config.slow_request,
@@ -149,12 +151,12 @@ async fn start(config: &Config) -> Result<Running, ServeError> {
     let address = listener.local_addr().map_err(listen)?;
     let mut server = Server::build()
         .disable_signals()
-        .max_concurrent_connections(config.max_clients as usize)
+        .max_concurrent_connections(config.serving.max_clients as usize)
         .shutdown_timeout(u64::from(config.shutdown.shutdown_seconds));
-    if let Some(workers) = config.workers {
+    if let Some(workers) = config.serving.workers {
         server = server.workers(usize::from(workers));
     }
-    let tls = config.tls.clone().map(encryption).transpose()?;
+    let tls = config.tls.clone().map(|files| Tls::load(files).map(Arc::new)).transpose()?;
     if let Some(tls) = tls.clone() {
         actix_web::rt::spawn(async move { tls.follow().await });
     }
@@ -163,11 +165,11 @@ async fn start(config: &Config) -> Result<Running, ServeError> {
     let edge = Edge {
         service: Arc::clone(&service),
         proxies: config.proxies.clone(),
-        busy_poll: config.busy_poll,
+        busy_poll: config.serving.busy_poll,
         draining,
     };
     let edge = Data::new(edge);
-    let listening = Listening { server, listener, tls, limits: config.limits };
+    let listening = Listening { server, listener, tls, limits };
     let server =
         http::listen(listening, move |app| http::configure(app, edge.clone()), |_, _| ()).map_err(listen)?;
     let server = server.run();
@@ -212,14 +214,37 @@ fn start_jobs(config: &Config, service: &Arc<Service>) -> Worker {
     }
     let config = config.clone();
     worker.run(service, OnFailure::NONE, async move |service: &Service| {
-        connection_demand::log_connections(&config, &service.primary).await;
+        log_connections(&config, &service.primary).await;
         Ok(Duration::MAX)
     });
     worker
 }
 
-fn encryption(files: TlsFiles) -> Result<Arc<Tls>, ServeError> {
-    Ok(Arc::new(Tls::load(files)?))
+/// Compares the connections that a server with these settings may open with the `allowed` ones;
+/// `None` for SQLite.
+pub(crate) fn connection_demand(config: &Config, allowed: u32) -> Option<ConnectionDemand> {
+    let Database::Postgres { options, .. } = &config.database else { return None };
+    let threads = match config.serving.workers {
+        Some(workers) => u32::from(workers),
+        None => available_parallelism().map_or(1, |threads| u32::try_from(threads.get()).unwrap_or(u32::MAX)),
+    };
+    Some(ConnectionDemand { most: options.most_connections(threads), allowed })
+}
+
+/// Logs how many connections this server may open, and how many the database allows.
+pub(crate) async fn log_connections(config: &Config, store: &Store) {
+    let Store::Postgres(store) = store else { return };
+    let demand = match store.allowed_connections().await {
+        Ok(allowed) => connection_demand(config, allowed),
+        Err(failure) => {
+            return tracing::debug!(?failure, "the connection limit of the database could not be read");
+        }
+    };
+    match demand {
+        Some(demand) if demand.fits() => tracing::info!("{demand}"),
+        Some(demand) => tracing::warn!("{demand}: {}", ConnectionDemand::ADVICE),
+        None => {}
+    }
 }
 
 /// Opens the socket of the admin listener. A port in use that the operator did not choose is replaced.

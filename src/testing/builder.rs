@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use super::{Account, Server, ServerError};
 use crate::protocol::auth::AccountSet;
-use crate::server::config::{Config, Mistakes, ShutdownSettings, StorageSettings};
+use crate::server::config::{
+    Config, DatabaseSettings, DatabaseUrl, Mistakes, ServingSettings, ShutdownSettings, StorageSettings,
+};
 use crate::server::http::Proxies;
-use crate::service::Limits;
 
 /// Configures and starts a [`Server`].
 #[derive(Debug, Clone)]
@@ -102,9 +103,10 @@ impl Builder {
         for name in names {
             accounts.set_extended_queries(&name, self.extended_queries);
         }
-        let storage = StorageSettings::with_limits(&self.database_url, 8, 64);
+        let url = DatabaseUrl { database_url: Some(self.database_url.clone()), database_url_file: None };
+        let database = DatabaseSettings { url, ..DatabaseSettings::default() };
         let mut mistakes = Mistakes::default();
-        let database = storage.read(&mut mistakes);
+        let database = StorageSettings::new(database, 8, 64).read(&mut mistakes);
         let database = mistakes.unless(database)?;
         Ok(Config {
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), self.port),
@@ -116,17 +118,17 @@ impl Builder {
             master_key: None,
             trust: None,
             proxies: Proxies::default(),
-            max_requests_per_second: None,
-            workers: Some(1),
-            busy_poll: true,
-            max_clients: 10_000,
-            max_filter_comparisons: 1000,
-            keep_deleted: 0,
-            limits: Limits {
-                head: Duration::from_secs(20),
-                body: Duration::from_secs(25),
-                body_memory: 256 * 1024 * 1024,
+            serving: ServingSettings {
+                workers: Some(1),
+                busy_poll: true,
+                max_clients: 10_000,
+                max_filter_comparisons: 1000,
+                head_seconds: 20,
+                body_seconds: 25,
+                max_body_memory: 256,
+                max_requests_per_second: None,
             },
+            keep_deleted: 0,
             // A server for tests stops at once.
             shutdown: ShutdownSettings { drain_seconds: 0, shutdown_seconds: 0, until_stdin_closes: false },
             slow_request: Duration::from_secs(1),

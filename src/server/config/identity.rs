@@ -1,32 +1,15 @@
-//! Settings for the listen address, the accounts and the master key.
+//! Settings of the accounts, the master key, and the issuer of bearer tokens.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use ureq::http::Uri;
 
-use super::{ConfigError, Mistakes, address, secret};
+use super::is_address;
+use super::mistakes::{ConfigError, Mistakes, secret};
 use crate::protocol::auth::AccountSet;
+use crate::protocol::auth::bearer::{Assignment, Trust};
 use crate::protocol::auth::seal::{MasterKey, MasterKeys};
-
-/// The address to listen on.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Network")]
-pub(crate) struct ListenSettings {
-    /// Address and port to listen on; port 0 takes a free port
-    #[arg(long, env = "ROWHOUSE_LISTEN", default_value = "127.0.0.1:10002")]
-    pub listen: String,
-}
-
-impl ListenSettings {
-    /// Returns the address, or the first one if a name resolves to several.
-    ///
-    /// # Errors
-    /// [`ConfigError::Listen`].
-    pub(crate) fn address(&self) -> Result<SocketAddr, ConfigError> {
-        address(&self.listen).ok_or_else(|| ConfigError::Listen(self.listen.clone()))
-    }
-}
 
 /// The keys that encrypt the account keys in the database.
 #[derive(Debug, Clone, Args)]
@@ -123,12 +106,12 @@ pub(crate) struct Identities {
 impl AccountSettings {
     /// Reads the settings. Records a mistake and returns `None`.
     pub(crate) fn read(&self, suffixes: Vec<String>, mistakes: &mut Mistakes) -> Option<Identities> {
-        let master_key = mistakes.note(self.master_key.read());
-        let given = mistakes.note(secret("--accounts", &self.accounts, &self.accounts_file));
+        let master_key = mistakes.record(self.master_key.read());
+        let given = mistakes.record(secret("--accounts", &self.accounts, &self.accounts_file));
         let parsed = match given? {
             Some(text) => {
                 let parsed = AccountSet::parse(&text, suffixes.clone()).map_err(ConfigError::Accounts);
-                Some(mistakes.note(parsed)?)
+                Some(mistakes.record(parsed)?)
             }
             None => None,
         };
@@ -140,5 +123,54 @@ impl AccountSettings {
             None => AccountSet::none(suffixes),
         };
         Some(Identities { accounts, is_development, master_key })
+    }
+}
+
+/// The audience of tokens for Azure Storage.
+pub(crate) const DEFAULT_AUDIENCE: &str = "https://storage.azure.com";
+
+/// The issuer whose tokens are accepted, and their roles.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Bearer tokens")]
+pub(crate) struct TrustSettings {
+    /// OpenID Connect issuer whose bearer tokens the server accepts
+    #[arg(long, env = "ROWHOUSE_OIDC_ISSUER")]
+    pub oidc_issuer: Option<String>,
+
+    /// Audience that tokens must have
+    #[arg(long, env = "ROWHOUSE_OIDC_AUDIENCE", default_value = DEFAULT_AUDIENCE)]
+    pub oidc_audience: String,
+
+    /// Permissions of the bearers of tokens: principal=reader|contributor[@account[/table]], separated by ';'
+    #[arg(long, env = "ROWHOUSE_OIDC_ROLES", default_value = "")]
+    pub oidc_roles: String,
+
+    /// Accept tokens over plain HTTP: for development, or behind a proxy that terminates TLS
+    #[arg(long, env = "ROWHOUSE_OIDC_OVER_HTTP")]
+    pub oidc_over_http: bool,
+}
+
+impl TrustSettings {
+    /// Reads the settings. Returns `None` without an issuer.
+    ///
+    /// # Errors
+    /// [`ConfigError::Issuer`], [`ConfigError::Roles`].
+    pub(crate) fn read(&self) -> Result<Option<Trust>, ConfigError> {
+        let Some(issuer) = self.oidc_issuer.as_deref().map(str::trim).filter(|i| !i.is_empty()) else {
+            return Ok(None);
+        };
+        let schemes: &[&str] = if self.oidc_over_http { &["https", "http"] } else { &["https"] };
+        let has_user =
+            issuer.parse::<Uri>().is_ok_and(|uri| uri.authority().is_some_and(|a| a.as_str().contains('@')));
+        // A password in the URL would appear in the log.
+        if !is_address(issuer, schemes) || has_user {
+            return Err(ConfigError::Issuer);
+        }
+        Ok(Some(Trust {
+            issuer: issuer.to_owned(),
+            audience: self.oidc_audience.clone(),
+            assignments: Assignment::parse_list(&self.oidc_roles)?,
+            over_http: self.oidc_over_http,
+        }))
     }
 }

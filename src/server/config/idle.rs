@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args as _;
 
-use super::trust::DEFAULT_AUDIENCE;
-use super::{Config, Settings};
+use super::{Config, DEFAULT_AUDIENCE, Settings};
 use crate::server::admin::ConsoleMode;
 use crate::store::database::{DEFAULT_MAX_CONNECTIONS, Database};
 use crate::store::sqlite::MAX_MAP_MIB;

@@ -6,36 +6,31 @@ mod identity;
 mod idle;
 mod mistakes;
 mod operators;
-mod secret;
-mod shutdown;
 mod storage;
-mod trust;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
-pub(crate) use identity::{AccountSettings, Identities, ListenSettings, MasterKeySettings, QuerySettings};
-pub(crate) use mistakes::Mistakes;
+pub(crate) use identity::{
+    AccountSettings, DEFAULT_AUDIENCE, Identities, MasterKeySettings, QuerySettings, TrustSettings,
+};
+pub(crate) use mistakes::{ConfigError, Mistakes, secret};
 pub(crate) use operators::AdminAddress;
-pub(crate) use secret::secret;
-pub(crate) use shutdown::ShutdownSettings;
 pub(crate) use storage::{DatabaseSettings, DatabaseUrl, StorageSettings};
 use tracing_subscriber::EnvFilter;
-pub(crate) use trust::TrustSettings;
 use ureq::http::Uri;
 
 use crate::observe::trace::TraceSettings;
 use crate::operator::durations;
 use crate::protocol::auth::AccountSet;
-use crate::protocol::auth::accounts::AccountError;
-use crate::protocol::auth::bearer::{AssignmentError, Trust};
+use crate::protocol::auth::bearer::Trust;
 use crate::protocol::auth::seal::MasterKeys;
 use crate::server::admin::ConsoleMode;
 use crate::server::http::{Proxies, TlsFiles};
 use crate::service::Limits;
-use crate::store::database::{Database, DatabaseUrlError};
+use crate::store::database::Database;
 
 /// The settings of a server, as given.
 #[derive(Debug, Clone, Args)]
@@ -96,25 +91,11 @@ pub(crate) struct Settings {
     #[arg(help_heading = "Operators", long, env = "ROWHOUSE_CONSOLE", value_enum, default_value_t = ConsoleMode::On)]
     pub console: ConsoleMode,
 
-    /// Number of threads that serve requests [default: one per core]
-    #[arg(help_heading = "Performance and limits", long, env = "ROWHOUSE_WORKERS", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub workers: Option<u16>,
-
-    /// Busy-poll instead of sleeping between the requests of a single client; this lowers latency, and uses
-    /// up to one core while the client sends requests
-    #[arg(help_heading = "Performance and limits", long, env = "ROWHOUSE_BUSY_POLL", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
-    pub busy_poll: bool,
-
-    /// Maximum number of client connections per thread
-    #[arg(help_heading = "Performance and limits", long, env = "ROWHOUSE_MAX_CLIENTS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub max_clients: u32,
+    #[command(flatten)]
+    pub serving: ServingSettings,
 
     #[command(flatten)]
     pub trust: TrustSettings,
-
-    /// Maximum number of comparisons in one $filter
-    #[arg(help_heading = "Performance and limits", long, env = "ROWHOUSE_MAX_FILTER_COMPARISONS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub max_filter_comparisons: u32,
 
     /// How long `rowhouse table undelete` can restore a deleted table, such as 12h, 7d or 4w; 0 for not at
     /// all
@@ -126,23 +107,6 @@ pub(crate) struct Settings {
         value_name = "TIME"
     )]
     pub keep_deleted: String,
-
-    /// Seconds that the head of a request may take to arrive
-    #[arg(help_heading = "Performance and limits", long, env = "ROWHOUSE_HEAD_SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=300))]
-    pub head_seconds: u16,
-
-    /// Seconds that the body of a request may take to arrive, or that a client may take to receive
-    /// the next bytes of an answer
-    #[arg(help_heading = "Performance and limits", long, env = "ROWHOUSE_BODY_SECONDS", default_value_t = 25, value_parser = clap::value_parser!(u16).range(1..=29))]
-    pub body_seconds: u16,
-
-    /// Maximum MiB of the bodies of all requests together, without the first 64 KiB of each body
-    #[arg(help_heading = "Performance and limits", long, env = "ROWHOUSE_MAX_BODY_MEMORY", default_value_t = 256, value_parser = clap::value_parser!(u32).range(4..=1_048_576))]
-    pub max_body_memory: u32,
-
-    /// Maximum requests per second of one account; each server counts by itself [default: no limit]
-    #[arg(help_heading = "Performance and limits", long, env = "ROWHOUSE_MAX_REQUESTS_PER_SECOND", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub max_requests_per_second: Option<u32>,
 
     #[command(flatten)]
     pub shutdown: ShutdownSettings,
@@ -189,6 +153,93 @@ pub(crate) struct Settings {
     pub log_format: LogFormat,
 }
 
+/// The address to listen on.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Network")]
+pub(crate) struct ListenSettings {
+    /// Address and port to listen on; port 0 takes a free port
+    #[arg(long, env = "ROWHOUSE_LISTEN", default_value = "127.0.0.1:10002")]
+    pub listen: String,
+}
+
+impl ListenSettings {
+    /// Returns the address, or the first one if a name resolves to several.
+    ///
+    /// # Errors
+    /// [`ConfigError::Listen`].
+    pub(crate) fn address(&self) -> Result<SocketAddr, ConfigError> {
+        address(&self.listen).ok_or_else(|| ConfigError::Listen(self.listen.clone()))
+    }
+}
+
+/// The threads that serve requests, and the limits for clients.
+#[derive(Debug, Clone, Copy, Args)]
+#[command(next_help_heading = "Performance and limits")]
+pub(crate) struct ServingSettings {
+    /// Number of threads that serve requests [default: one per core]
+    #[arg(long, env = "ROWHOUSE_WORKERS", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub workers: Option<u16>,
+
+    /// Busy-poll instead of sleeping between the requests of a single client; this lowers latency, and uses
+    /// up to one core while the client sends requests
+    #[arg(long, env = "ROWHOUSE_BUSY_POLL", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
+    pub busy_poll: bool,
+
+    /// Maximum number of client connections per thread
+    #[arg(long, env = "ROWHOUSE_MAX_CLIENTS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_clients: u32,
+
+    /// Maximum number of comparisons in one $filter
+    #[arg(long, env = "ROWHOUSE_MAX_FILTER_COMPARISONS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub max_filter_comparisons: u32,
+
+    /// Seconds that the head of a request may take to arrive
+    #[arg(long, env = "ROWHOUSE_HEAD_SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=300))]
+    pub head_seconds: u16,
+
+    /// Seconds that the body of a request may take to arrive, or that a client may take to receive
+    /// the next bytes of an answer
+    #[arg(long, env = "ROWHOUSE_BODY_SECONDS", default_value_t = 25, value_parser = clap::value_parser!(u16).range(1..=29))]
+    pub body_seconds: u16,
+
+    /// Maximum MiB of the bodies of all requests together, without the first 64 KiB of each body
+    #[arg(long, env = "ROWHOUSE_MAX_BODY_MEMORY", default_value_t = 256, value_parser = clap::value_parser!(u32).range(4..=1_048_576))]
+    pub max_body_memory: u32,
+
+    /// Maximum requests per second of one account; each server counts by itself [default: no limit]
+    #[arg(long, env = "ROWHOUSE_MAX_REQUESTS_PER_SECOND", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_requests_per_second: Option<u32>,
+}
+
+impl ServingSettings {
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            head: Duration::from_secs(self.head_seconds.into()),
+            body: Duration::from_secs(self.body_seconds.into()),
+            body_memory: self.max_body_memory as usize * 1024 * 1024,
+        }
+    }
+}
+
+/// The settings of a shutdown, as given.
+#[derive(Debug, Clone, Copy, Args)]
+#[command(next_help_heading = "Shutdown")]
+pub(crate) struct ShutdownSettings {
+    /// Seconds after SIGTERM during which the server still answers every request, while /readyz is 503 and
+    /// the server asks clients to connect elsewhere
+    #[arg(long, env = "ROWHOUSE_DRAIN_SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=3600))]
+    pub drain_seconds: u16,
+
+    /// Seconds that requests in flight may take to finish during shutdown
+    #[arg(long, env = "ROWHOUSE_SHUTDOWN_SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(0..=3600))]
+    pub shutdown_seconds: u16,
+
+    /// Stop when standard input closes, as it does when the process at the other end of the pipe ends; input
+    /// is ignored
+    #[arg(long)]
+    pub until_stdin_closes: bool,
+}
+
 /// Formats of log messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
@@ -214,16 +265,9 @@ pub(crate) struct Config {
     pub master_key: Option<MasterKeys>,
     /// The trusted issuer of bearer tokens, if there is one.
     pub trust: Option<Trust>,
-    pub workers: Option<u16>,
-    /// Whether worker threads busy-poll for a single client.
-    pub busy_poll: bool,
-    pub max_clients: u32,
-    pub max_filter_comparisons: usize,
     /// How long deleted tables can be restored, in ticks; 0 if they cannot.
     pub keep_deleted: i64,
-    pub limits: Limits,
-    /// The request limit of each account on this server, if there is one.
-    pub max_requests_per_second: Option<u32>,
+    pub serving: ServingSettings,
     pub shutdown: ShutdownSettings,
     /// The duration beyond which requests are logged as slow.
     pub slow_request: Duration,
@@ -231,103 +275,29 @@ pub(crate) struct Config {
     pub traces: Option<TraceSettings>,
 }
 
-/// An invalid setting, for the operator who starts the server.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ConfigError {
-    #[error("--listen {0}: not an address with a port, such as 127.0.0.1:10002")]
-    Listen(String),
-    #[error("--tls-cert, --tls-key: give both or none")]
-    Tls,
-    #[error("--trusted-proxies: {0}")]
-    Proxies(String),
-    #[error("--host-suffix {0}: must be a name such as tables.example.com, without a port")]
-    HostSuffix(String),
-    #[error("--otlp-endpoint: must be an address that begins with http:// or https://")]
-    OtlpEndpoint,
-    #[error(
-        "--otlp-headers: must be valid HTTP headers as name=value, separated by ',', with \
-         percent-encoded values"
-    )]
-    OtlpHeaders,
-    #[error("--trace-ratio: must be a number from 0 to 1")]
-    TraceRatio,
-    #[error("--admin-listen {0}: not an address with a port, such as 127.0.0.1:10003")]
-    AdminListen(String),
-    #[error("--admin-listen {0}: other machines can reach this address, so --admin-token is required")]
-    AdminToken(SocketAddr),
-    #[error("--admin-listen {0}: --listen uses this port too; choose another port")]
-    AdminPort(SocketAddr),
-    #[error("--test-mode: needs --admin-listen, the address to which test suites send their requests")]
-    TestMode,
-    #[error(
-        "--admin-token: must have at least 16 characters and no spaces; `openssl rand -hex 16` \
-         generates a token"
-    )]
-    WeakToken,
-    #[error("{0}")]
-    Database(#[from] DatabaseUrlError),
-    #[error(
-        "--oidc-issuer: must be a URL that begins with https://, or with http:// if --oidc-over-http is given, \
-         and must contain no user name"
-    )]
-    Issuer,
-    #[error("--oidc-roles: {0}")]
-    Roles(#[from] AssignmentError),
-    #[error("--accounts: {0}")]
-    Accounts(#[from] AccountError),
-    #[error(
-        "--extended-queries {0:?}: is not an account in --accounts; for an account in the database, use \
-         `rowhouse account queries`"
-    )]
-    ExtendedQueries(String),
-    #[error("{0}: must be 32 bytes in base64; `openssl rand -base64 32` generates such a key")]
-    MasterKey(&'static str),
-    #[error("--old-master-key: needs --master-key, the key that replaces it")]
-    OldMasterKey,
-    #[error(
-        "--listen {0}: other machines can reach this address, and could use the well-known development \
-         account, because no other account is set; set --accounts (ROWHOUSE_ACCOUNTS) or --master-key, or \
-         allow it with --allow-development-account (ROWHOUSE_ALLOW_DEVELOPMENT_ACCOUNT=true)"
-    )]
-    Development(SocketAddr),
-    #[error(
-        "--keep-deleted {0}: must be 0, or a number of seconds, minutes, hours, days or weeks such as 7d"
-    )]
-    KeepDeleted(String),
-    #[error(
-        "--log {0}: must be a level (error, warn, info, debug, trace) or a filter such as \
-         info,rowhouse=debug"
-    )]
-    Log(String),
-    #[error("{0} and {0}-file: give one of the two")]
-    Both(&'static str),
-    #[error("{flag}-file {}: {reason}", path.display())]
-    File { flag: &'static str, path: PathBuf, reason: String },
-}
-
 impl Settings {
     /// Parses and checks the settings.
     pub(crate) fn read(&self) -> Result<Config, Mistakes> {
         let mut mistakes = Mistakes::default();
-        let listen = mistakes.note(self.listen.address());
+        let listen = mistakes.record(self.listen.address());
         let database = self.storage.read(&mut mistakes);
-        let suffixes = mistakes.note(self.suffixes()).unwrap_or_default();
+        let suffixes = mistakes.record(self.suffixes()).unwrap_or_default();
         let mut identities = self.accounts.read(suffixes, &mut mistakes);
         if let Some(Identities { accounts, .. }) = &mut identities {
-            mistakes.note(self.queries.apply(accounts));
+            mistakes.record(self.queries.apply(accounts));
         }
-        let trust = mistakes.note(self.trust.read());
+        let trust = mistakes.record(self.trust.read());
         let filter = EnvFilter::try_new(&self.log).map_err(|_| ConfigError::Log(self.log.clone()));
-        mistakes.note(filter);
-        let keep_deleted = mistakes.note(self.kept());
-        let tls = mistakes.note(self.tls());
-        let proxies = mistakes.note(Proxies::parse(&self.trusted_proxies).map_err(ConfigError::Proxies));
-        let admin = mistakes.note(self.admin());
-        let traces = mistakes.note(self.traces());
+        mistakes.record(filter);
+        let keep_deleted = mistakes.record(self.kept());
+        let tls = mistakes.record(self.tls());
+        let proxies = mistakes.record(Proxies::parse(&self.trusted_proxies).map_err(ConfigError::Proxies));
+        let admin = mistakes.record(self.admin());
+        let traces = mistakes.record(self.traces());
         if let Some(listen) = listen {
             let is_development = identities.as_ref().is_some_and(|found| found.is_development);
-            mistakes.note(check_admin_port(listen, admin.as_ref().and_then(Option::as_ref)));
-            mistakes.note(self.check_reach(listen, is_development));
+            mistakes.record(check_admin_port(listen, admin.as_ref().and_then(Option::as_ref)));
+            mistakes.record(self.check_reach(listen, is_development));
         }
         let config = || {
             let Identities { accounts, is_development, master_key } = identities?;
@@ -341,13 +311,8 @@ impl Settings {
                 is_development,
                 master_key,
                 trust: trust?,
-                workers: self.workers,
-                busy_poll: self.busy_poll,
-                max_clients: self.max_clients,
-                max_filter_comparisons: self.max_filter_comparisons as usize,
                 keep_deleted: keep_deleted?,
-                limits: self.limits(),
-                max_requests_per_second: self.max_requests_per_second,
+                serving: self.serving,
                 shutdown: self.shutdown,
                 traces: traces?,
                 slow_request: Duration::from_millis(u64::from(self.slow_request_ms)),
@@ -371,14 +336,6 @@ impl Settings {
             return Err(ConfigError::Development(listen));
         }
         Ok(())
-    }
-
-    fn limits(&self) -> Limits {
-        Limits {
-            head: Duration::from_secs(self.head_seconds.into()),
-            body: Duration::from_secs(self.body_seconds.into()),
-            body_memory: self.max_body_memory as usize * 1024 * 1024,
-        }
     }
 
     fn suffixes(&self) -> Result<Vec<String>, ConfigError> {

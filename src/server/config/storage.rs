@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{ConfigError, Mistakes, secret};
+use super::mistakes::{ConfigError, Mistakes, secret};
 use crate::store::database::{DEFAULT_MAX_CONNECTIONS, Database, DatabaseOptions, database_url_mistake};
 use crate::store::sqlite::MAX_MAP_MIB;
 
@@ -92,12 +92,12 @@ impl StorageSettings {
             ("--migrate-url", migrate_url, migrate_url_file),
             ("--secondary-database-url", &self.secondary_database_url, &self.secondary_database_url_file),
         ];
-        let read = secrets.map(|(flag, value, file)| mistakes.note(secret(flag, value, file)));
+        let read = secrets.map(|(flag, value, file)| mistakes.record(secret(flag, value, file)));
         let [Some(given), Some(migrate_url), Some(secondary)] = read else { return None };
         let url = match (given, &url.database_url) {
             (Some(url), _) => url,
             (None, None) => DEFAULT_URL.to_owned(),
-            (None, Some(_)) => return mistakes.note(Err(database_url_mistake("").into())),
+            (None, Some(_)) => return mistakes.record(Err(database_url_mistake("").into())),
         };
         let options = DatabaseOptions {
             migrate_url,
@@ -107,16 +107,11 @@ impl StorageSettings {
             max_connections: self.max_connections,
             sqlite_map_mib: self.sqlite_map_mib,
         };
-        mistakes.note(Database::of_url(&url, options).map_err(ConfigError::from))
+        mistakes.record(Database::of_url(&url, options).map_err(ConfigError::from))
     }
 
     /// Returns the settings for a single database.
-    pub(crate) fn with_limits(url: &str, max_connections: u32, sqlite_map_mib: u32) -> Self {
-        let url = DatabaseUrl { database_url: Some(url.to_owned()), database_url_file: None };
-        Self::new(DatabaseSettings { url, ..DatabaseSettings::default() }, max_connections, sqlite_map_mib)
-    }
-
-    const fn new(database: DatabaseSettings, max_connections: u32, sqlite_map_mib: u32) -> Self {
+    pub(crate) const fn new(database: DatabaseSettings, max_connections: u32, sqlite_map_mib: u32) -> Self {
         Self {
             database,
             secondary_database_url: None,

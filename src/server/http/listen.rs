@@ -20,9 +20,8 @@ use actix_web::rt::net::{TcpSocket, TcpStream};
 use actix_web::web::ServiceConfig;
 use actix_web::{App, Error};
 
-use super::connection::Connection;
 use super::tls::Tls;
-use super::workarounds::{HeaderCase, OneAtATime, PeerTimeout, Turn, app_config};
+use super::workarounds::{Connection, HeaderCase, OneAtATime, PeerTimeout, Turn, app_config};
 use crate::service::{Limits, MAX_OPERATION_TIME};
 
 /// The connection type on which actix serves HTTP.
@@ -144,8 +143,8 @@ where
     // The end of a response must not wait until the client acknowledges the beginning.
     connection.set_nodelay(true)?;
     let connection = match tls {
-        None => Connection::Plain(connection),
-        Some(tls) => Connection::Encrypted(Box::new(tls.accept(connection).await?)),
+        None => Connection::Left(connection),
+        Some(tls) => Connection::Right(Box::new(tls.accept(connection).await?)),
     };
     let connection = PeerTimeout::new(connection, limits.body, SILENCE + limits.head + limits.body);
     let connection = OneAtATime::new(HeaderCase::new(connection), turn);

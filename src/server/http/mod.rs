@@ -1,7 +1,6 @@
 //! Serves requests over HTTP: connections, encryption, and the conversion of actix requests and responses.
 
 mod busy_poll;
-mod connection;
 mod forwarded;
 mod listen;
 mod receive;

@@ -32,7 +32,7 @@ const ORDERS: [(&str, &[&str]); 6] = [
             "upkeep",
         ],
     ),
-    ("src/server", &["file", "http", "admin", "config", "connection_demand", "start"]),
+    ("src/server", &["file", "http", "admin", "config", "start"]),
     (
         "transfer",
         &[

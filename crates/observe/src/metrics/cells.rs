@@ -20,6 +20,9 @@ pub(crate) fn shard() -> usize {
 pub struct Counter(AtomicU64);
 
 impl Counter {
+    /// The name of this type of metric in both text formats.
+    pub(crate) const TYPE: &str = "counter";
+
     /// A counter at zero.
     pub(crate) const fn new() -> Self {
         Self(AtomicU64::new(0))
@@ -41,17 +44,14 @@ impl Counter {
     }
 }
 
-impl Default for Counter {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// A number that increases and decreases.
 #[derive(Debug)]
 pub struct Gauge(AtomicI64);
 
 impl Gauge {
+    /// The name of this type of metric in both text formats.
+    pub(crate) const TYPE: &str = "gauge";
+
     /// A gauge at zero.
     pub(crate) const fn new() -> Self {
         Self(AtomicI64::new(0))
@@ -70,12 +70,6 @@ impl Gauge {
     /// Returns the current value.
     pub fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
-    }
-}
-
-impl Default for Gauge {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

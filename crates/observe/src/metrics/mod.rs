@@ -24,152 +24,163 @@ use scans::{FilterMetrics, ScanCosts};
 /// Bucket bounds for the number of requests that share a round trip.
 pub(crate) const ROUNDS: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
-/// The metrics of this process.
-pub static METRICS: Metrics = Metrics::new();
-
-/// All metrics.
-pub struct Metrics {
-    pub requests: Requests,
-    /// Requests that were refused because of the limit of their account.
-    pub throttled: Counter,
-    /// The pool of PostgreSQL connections that each serve one request at a time.
-    pub shared_pool: PoolMetrics,
-    /// Shared connections, on which point reads (here) or single writes (below) share round trips.
-    pub read_lanes: PoolMetrics,
-    pub write_lanes: PoolMetrics,
-    /// The connection that probes whether the database answers.
-    pub probe_pool: PoolMetrics,
-    pub read_rounds: Rounds,
-    pub write_rounds: Rounds,
-    /// Writes per commit of SQLite's writer.
-    pub sqlite_rounds: Rounds,
-    /// Nodes of clusters that answer nobody, and what was refused because of them.
-    pub open_breakers: Gauge,
-    pub refused_by_breakers: Counter,
-    /// Lanes that use another node than the one that has their buckets.
-    pub substituted_lanes: Gauge,
-    /// When the map of buckets was read last, in seconds since 1970; 0 if there is none.
-    pub bucket_map_read: Gauge,
-    /// Writes whose shared statement failed, so that each was retried alone.
-    pub retried_alone: Counter,
-    /// Deleted tables whose rows are not purged yet.
-    pub purge_backlog: Gauge,
-    /// Entities that were deleted because they had expired.
-    pub expired: Counter,
-    /// Tables whose entities expire.
-    pub expiry_tables: Gauge,
-    /// Seconds since the pass over the table that is most behind should have begun.
-    pub expiry_lag: Gauge,
-    pub tls: TlsMetrics,
-    pub traces: Traces,
-    /// Rows that filtered pages examined.
-    pub filters: FilterMetrics,
-    /// Filters that an index could narrow.
-    pub scan_costs: ScanCosts,
-}
-
-/// Export of traces.
-#[derive(Debug, Default)]
-pub struct Traces {
-    pub sent: Counter,
-    /// Traces that the collector did not accept in time, or at all.
-    pub dropped: Counter,
-}
-
-/// Connections to PostgreSQL.
-#[derive(Debug, Default)]
-pub struct PoolMetrics {
-    pub in_use: Gauge,
-    pub idle: Gauge,
-    /// Waits for a connection, and how many of them timed out.
-    pub waits: Counter,
-    pub timeouts: Counter,
-    pub opened: Counter,
-    /// Attempts to connect that failed.
-    pub failures: Counter,
-}
-
 /// Histogram of the number of requests per shared round trip.
 pub type Rounds = Histogram<{ ROUNDS.len() }>;
 
-/// Encrypted connections.
-#[derive(Debug, Default)]
-pub struct TlsMetrics {
-    pub handshakes: Counter,
-    pub failed_handshakes: Counter,
-    /// Changed certificate files that were loaded, and those that could not be.
-    pub reloads: Counter,
-    pub failed_reloads: Counter,
-    /// When the certificate in use expires, in seconds since 1970; 0 without one.
-    pub certificate_end: Gauge,
+/// The metrics of this process.
+pub static METRICS: Metrics = Metrics::new();
+
+/// The value of a counter or a gauge.
+pub(crate) struct Reading {
+    /// The name of the family, and its meaning.
+    pub family: &'static str,
+    pub meaning: &'static str,
+    /// The type of the family: `counter` or `gauge`.
+    pub kind: &'static str,
+    pub value: f64,
 }
 
-impl PoolMetrics {
-    const fn new() -> Self {
-        Self {
-            in_use: Gauge::new(),
-            idle: Gauge::new(),
-            waits: Counter::new(),
-            timeouts: Counter::new(),
-            opened: Counter::new(),
-            failures: Counter::new(),
+/// Declares a struct of fields with their initial values, and of counters and gauges with their families and meanings.
+macro_rules! metrics {
+    (
+        $(#[$about:meta])*
+        $name:ident { $($(#[$note:meta])* $field:ident: $type:ty = $initial:expr,)* }
+        { $($metric:ident: $kind:ident, $family:literal, $meaning:literal;)* }
+    ) => {
+        $(#[$about])*
+        pub struct $name {
+            $($(#[$note])* pub $field: $type,)*
+            $(#[doc = $meaning] pub $metric: $kind,)*
         }
+
+        impl $name {
+            const fn new() -> Self {
+                Self { $($field: $initial,)* $($metric: $kind::new(),)* }
+            }
+
+            /// Reads the counters and gauges that have a family.
+            pub(crate) fn read(&self) -> Vec<Reading> {
+                vec![$(Reading {
+                    family: $family,
+                    meaning: $meaning,
+                    kind: $kind::TYPE,
+                    value: self.$metric.get() as f64,
+                },)*]
+            }
+        }
+    };
+}
+
+metrics! {
+    /// All metrics.
+    Metrics {
+        requests: Requests = Requests::new(),
+        /// The pool of PostgreSQL connections that each serve one request at a time.
+        shared_pool: PoolMetrics = PoolMetrics::new(),
+        /// Shared connections, on which point reads (here) or single writes (below) share round trips.
+        read_lanes: PoolMetrics = PoolMetrics::new(),
+        write_lanes: PoolMetrics = PoolMetrics::new(),
+        /// The connection that probes whether the database answers.
+        probe_pool: PoolMetrics = PoolMetrics::new(),
+        read_rounds: Rounds = Histogram::new(&ROUNDS),
+        write_rounds: Rounds = Histogram::new(&ROUNDS),
+        /// Writes per commit of SQLite's writer.
+        sqlite_rounds: Rounds = Histogram::new(&ROUNDS),
+        /// Rows that filtered pages examined.
+        filters: FilterMetrics = FilterMetrics::new(),
+        /// Filters that an index could narrow.
+        scan_costs: ScanCosts = ScanCosts::new(),
+        tls: TlsMetrics = TlsMetrics::new(),
+        traces: Traces = Traces::new(),
+    } {
+        throttled: Counter, "rowhouse_requests_throttled",
+            "Requests refused because of the limit of their account.";
+        retried_alone: Counter, "rowhouse_writes_handed_back",
+            "Writes whose shared statement failed, each then retried alone.";
+        open_breakers: Gauge, "rowhouse_circuit_breakers_open",
+            "Nodes of a cluster that answer nobody, so that what needs them is refused.";
+        refused_by_breakers: Counter, "rowhouse_circuit_breaker_refusals",
+            "Round trips that were not begun because a node answers nobody.";
+        substituted_lanes: Gauge, "rowhouse_substituted_lanes",
+            "Lanes on another node of a cluster than the one that has their buckets.";
+        bucket_map_read: Gauge, "rowhouse_bucket_map_timestamp_seconds",
+            "When the map of buckets of a cluster was read last, in seconds since 1970; 0 without a cluster.";
+        purge_backlog: Gauge, "rowhouse_purge_backlog_tables",
+            "Deleted tables whose rows are not purged yet.";
+        expired: Counter, "rowhouse_expired_entities",
+            "Entities that this server deleted as expired.";
+        expiry_tables: Gauge, "rowhouse_expiry_tables",
+            "Tables whose entities expire.";
+        expiry_lag: Gauge, "rowhouse_expiry_lag_seconds",
+            "Time since the pass over the table that is most behind should have begun; 0 if none is.";
     }
 }
 
-impl Metrics {
-    const fn new() -> Self {
-        Self {
-            requests: Requests::new(),
-            throttled: Counter::new(),
-            shared_pool: PoolMetrics::new(),
-            read_lanes: PoolMetrics::new(),
-            write_lanes: PoolMetrics::new(),
-            probe_pool: PoolMetrics::new(),
-            read_rounds: Histogram::new(&ROUNDS),
-            write_rounds: Histogram::new(&ROUNDS),
-            sqlite_rounds: Histogram::new(&ROUNDS),
-            open_breakers: Gauge::new(),
-            refused_by_breakers: Counter::new(),
-            substituted_lanes: Gauge::new(),
-            bucket_map_read: Gauge::new(),
-            retried_alone: Counter::new(),
-            purge_backlog: Gauge::new(),
-            expired: Counter::new(),
-            expiry_tables: Gauge::new(),
-            expiry_lag: Gauge::new(),
-            filters: FilterMetrics::new(),
-            scan_costs: ScanCosts::new(),
-            tls: TlsMetrics {
-                handshakes: Counter::new(),
-                failed_handshakes: Counter::new(),
-                reloads: Counter::new(),
-                failed_reloads: Counter::new(),
-                certificate_end: Gauge::new(),
-            },
-            traces: Traces { sent: Counter::new(), dropped: Counter::new() },
-        }
+metrics! {
+    /// Connections to PostgreSQL.
+    PoolMetrics {
+        in_use: Gauge = Gauge::new(),
+        idle: Gauge = Gauge::new(),
+    } {
+        waits: Counter, "rowhouse_postgres_connection_waits",
+            "Waits for a connection.";
+        timeouts: Counter, "rowhouse_postgres_connection_timeouts",
+            "Waits for a connection that timed out.";
+        opened: Counter, "rowhouse_postgres_connections_opened",
+            "Connections opened.";
+        failures: Counter, "rowhouse_postgres_connection_failures",
+            "Attempts to connect that failed.";
+    }
+}
+
+metrics! {
+    /// Encrypted connections.
+    TlsMetrics {} {
+        handshakes: Counter, "rowhouse_tls_handshakes",
+            "Encrypted connections.";
+        failed_handshakes: Counter, "rowhouse_tls_handshake_failures",
+            "Handshakes that failed.";
+        reloads: Counter, "rowhouse_tls_reloads",
+            "Changed certificates that were loaded.";
+        failed_reloads: Counter, "rowhouse_tls_reload_failures",
+            "Changed certificates that could not be loaded.";
+        certificate_end: Gauge, "rowhouse_tls_certificate_expiry_timestamp_seconds",
+            "When the certificate in use expires, in seconds since 1970; 0 without a certificate.";
+    }
+}
+
+metrics! {
+    /// Export of traces.
+    Traces {} {
+        sent: Counter, "rowhouse_traces_sent",
+            "Traces that the collector accepted.";
+        dropped: Counter, "rowhouse_traces_dropped",
+            "Traces that the collector did not accept in time, or at all.";
+    }
+}
+
+metrics! {
+    /// A PostgreSQL server, by all connections to it.
+    #[derive(Debug)]
+    NodeMetrics {} {
+        connections: Gauge, "rowhouse_postgres_node_connections",
+            "Connections to a server.";
+        opened: Counter, "rowhouse_postgres_node_connections_opened",
+            "Connections opened.";
+        failures: Counter, "rowhouse_postgres_node_connection_failures",
+            "Attempts to connect that failed.";
+        waits: Counter, "rowhouse_postgres_node_connection_waits",
+            "Waits for a connection.";
+        lost: Counter, "rowhouse_postgres_node_connections_lost",
+            "Connections that broke under a statement.";
+        unreachable: Counter, "rowhouse_postgres_node_unreachable",
+            "Statements for which a server did not reach another.";
     }
 }
 
 /// The PostgreSQL servers that stores are given or find in the catalogue of their cluster. A server that is left goes
 /// with its last connection. The map is locked only when a server is added and when metrics are printed.
 static NODES: Mutex<BTreeMap<String, Weak<NodeMetrics>>> = Mutex::new(BTreeMap::new());
-
-/// One server, by all its connections.
-#[derive(Debug, Default)]
-pub struct NodeMetrics {
-    pub connections: Gauge,
-    pub opened: Counter,
-    /// Attempts to connect that failed.
-    pub failures: Counter,
-    /// Waits for a connection.
-    pub waits: Counter,
-    /// Connections that broke under a statement.
-    pub lost: Counter,
-    /// Statements that failed because this server could not reach another one.
-    pub unreachable: Counter,
-}
 
 /// Returns the metrics of a server: `host:port`, or the folder of its socket.
 pub fn of_node(name: &str) -> Arc<NodeMetrics> {
@@ -178,7 +189,7 @@ pub fn of_node(name: &str) -> Arc<NodeMetrics> {
         return known;
     }
     nodes.retain(|_, metrics| metrics.strong_count() > 0);
-    let metrics = Arc::default();
+    let metrics = Arc::new(NodeMetrics::new());
     nodes.insert(name.to_owned(), Arc::downgrade(&metrics));
     metrics
 }

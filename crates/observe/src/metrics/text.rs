@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::cells::HistogramCounts;
+use super::cells::{Counter, HistogramCounts};
 use super::requests::Requests;
 use super::scans::{FilterMetrics, FilteredRows};
-use super::{METRICS, Metrics, NodeMetrics, PoolMetrics, nodes, process};
+use super::{METRICS, Metrics, NodeMetrics, PoolMetrics, Reading, nodes, process};
 use rowhouse_protocol::request::{OperationLabel, Scheme};
 
 /// A text format of metrics.
@@ -45,12 +45,12 @@ pub fn print(format: MetricsFormat) -> String {
     refusal_metrics(&mut page, &METRICS.requests);
     traffic_metrics(&mut page, &METRICS.requests);
     filter_metrics(&mut page, &METRICS.filters);
-    let about = "Requests refused because of the limit of their account.";
-    page.counter("rowhouse_requests_throttled", about, METRICS.throttled.get());
-    database_metrics(&mut page, &METRICS);
+    round_metrics(&mut page, &METRICS);
+    page.readings(&METRICS.read());
     pool_metrics(&mut page, &METRICS);
     node_metrics(&mut page);
-    edge_metrics(&mut page, &METRICS);
+    page.readings(&METRICS.tls.read());
+    page.readings(&METRICS.traces.read());
     if format == MetricsFormat::OpenMetrics {
         page.text.push_str("# EOF\n");
     }
@@ -160,7 +160,7 @@ fn filter_metrics(page: &mut MetricsText, filters: &FilterMetrics) {
     }
 }
 
-fn database_metrics(page: &mut MetricsText, metrics: &Metrics) {
+fn round_metrics(page: &mut MetricsText, metrics: &Metrics) {
     let about = "Requests per round trip or commit that they shared; the count is the number of round trips.";
     page.family("rowhouse_round_requests", "histogram", about);
     for (kind, rounds) in [
@@ -170,41 +170,10 @@ fn database_metrics(page: &mut MetricsText, metrics: &Metrics) {
     ] {
         page.histogram("rowhouse_round_requests", ("kind", kind), &rounds.read(), 1.0);
     }
-    let about = "Writes whose shared statement failed, each then retried alone.";
-    page.counter("rowhouse_writes_handed_back", about, metrics.retried_alone.get());
-    cluster_metrics(page, metrics);
-    let about = "Deleted tables whose rows are not purged yet.";
-    page.single("rowhouse_purge_backlog_tables", "gauge", about, metrics.purge_backlog.get() as f64);
-    page.counter(
-        "rowhouse_expired_entities",
-        "Entities that this server deleted as expired.",
-        metrics.expired.get(),
-    );
-    let about = "Tables whose entities expire.";
-    page.single("rowhouse_expiry_tables", "gauge", about, metrics.expiry_tables.get() as f64);
-    let about = "Time since the pass over the table that is most behind should have begun; 0 if none is.";
-    page.single("rowhouse_expiry_lag_seconds", "gauge", about, metrics.expiry_lag.get() as f64);
-}
-
-fn cluster_metrics(page: &mut MetricsText, metrics: &Metrics) {
-    let about = "Nodes of a cluster that answer nobody, so that what needs them is refused.";
-    page.single("rowhouse_circuit_breakers_open", "gauge", about, metrics.open_breakers.get() as f64);
-    let about = "Round trips that were not begun because a node answers nobody.";
-    page.counter("rowhouse_circuit_breaker_refusals", about, metrics.refused_by_breakers.get());
-    let about = "Lanes on another node of a cluster than the one that has their buckets.";
-    page.single("rowhouse_substituted_lanes", "gauge", about, metrics.substituted_lanes.get() as f64);
-    let about =
-        "When the map of buckets of a cluster was read last, in seconds since 1970; 0 without a cluster.";
-    page.single(
-        "rowhouse_bucket_map_timestamp_seconds",
-        "gauge",
-        about,
-        metrics.bucket_map_read.get() as f64,
-    );
 }
 
 fn pool_metrics(page: &mut MetricsText, metrics: &Metrics) {
-    let pools: [(&str, &PoolMetrics); 4] = [
+    let pools = [
         ("shared", &metrics.shared_pool),
         ("read", &metrics.read_lanes),
         ("write", &metrics.write_lanes),
@@ -217,80 +186,14 @@ fn pool_metrics(page: &mut MetricsText, metrics: &Metrics) {
             page.sample("rowhouse_postgres_connections", &labels, gauge.get() as f64);
         }
     }
-    type Count = fn(&PoolMetrics) -> u64;
-    let counters: [(&str, &str, Count); 4] = [
-        ("rowhouse_postgres_connection_waits", "Waits for a connection.", |pool| pool.waits.get()),
-        ("rowhouse_postgres_connection_timeouts", "Waits for a connection that timed out.", |pool| {
-            pool.timeouts.get()
-        }),
-        ("rowhouse_postgres_connections_opened", "Connections opened.", |pool| pool.opened.get()),
-        ("rowhouse_postgres_connection_failures", "Attempts to connect that failed.", |pool| {
-            pool.failures.get()
-        }),
-    ];
-    for (name, about, count) in counters {
-        page.family(name, "counter", about);
-        for (pool_name, pool) in pools {
-            page.sample(&format!("{name}_total"), &[("pool", pool_name)], count(pool) as f64);
-        }
-    }
+    let sets = pools.map(|(name, pool)| (name, pool.read()));
+    page.labelled_readings("pool", &PoolMetrics::new().read(), &sets);
 }
 
 fn node_metrics(page: &mut MetricsText) {
     let nodes = nodes();
-    page.family("rowhouse_postgres_node_connections", "gauge", "Connections to a server.");
-    for (name, node) in &nodes {
-        let count = node.connections.get() as f64;
-        page.sample("rowhouse_postgres_node_connections", &[("node", name)], count);
-    }
-    type Count = fn(&NodeMetrics) -> u64;
-    let counters: [(&str, &str, Count); 5] = [
-        ("rowhouse_postgres_node_connections_opened", "Connections opened.", |node| node.opened.get()),
-        ("rowhouse_postgres_node_connection_failures", "Attempts to connect that failed.", |node| {
-            node.failures.get()
-        }),
-        ("rowhouse_postgres_node_connection_waits", "Waits for a connection.", |node| node.waits.get()),
-        ("rowhouse_postgres_node_connections_lost", "Connections that broke under a statement.", |node| {
-            node.lost.get()
-        }),
-        (
-            "rowhouse_postgres_node_unreachable",
-            "Statements for which a server did not reach another.",
-            |node| node.unreachable.get(),
-        ),
-    ];
-    for (family, about, count) in counters {
-        page.family(family, "counter", about);
-        for (name, node) in &nodes {
-            page.sample(&format!("{family}_total"), &[("node", name)], count(node) as f64);
-        }
-    }
-}
-
-fn edge_metrics(page: &mut MetricsText, metrics: &Metrics) {
-    let tls = &metrics.tls;
-    for (name, about, counter) in [
-        ("rowhouse_tls_handshakes", "Encrypted connections.", &tls.handshakes),
-        ("rowhouse_tls_handshake_failures", "Handshakes that failed.", &tls.failed_handshakes),
-        ("rowhouse_tls_reloads", "Changed certificates that were loaded.", &tls.reloads),
-        (
-            "rowhouse_tls_reload_failures",
-            "Changed certificates that could not be loaded.",
-            &tls.failed_reloads,
-        ),
-    ] {
-        page.counter(name, about, counter.get());
-    }
-    let about = "When the certificate in use expires, in seconds since 1970; 0 without a certificate.";
-    let end = tls.certificate_end.get() as f64;
-    page.single("rowhouse_tls_certificate_expiry_timestamp_seconds", "gauge", about, end);
-    let traces = &metrics.traces;
-    page.counter("rowhouse_traces_sent", "Traces that the collector accepted.", traces.sent.get());
-    page.counter(
-        "rowhouse_traces_dropped",
-        "Traces that the collector did not accept in time, or at all.",
-        traces.dropped.get(),
-    );
+    let sets: Vec<_> = nodes.iter().map(|(name, node)| (name.as_str(), node.read())).collect();
+    page.labelled_readings("node", &NodeMetrics::new().read(), &sets);
 }
 
 /// Builds the text. Label values are our own and need no escaping.
@@ -317,6 +220,29 @@ impl MetricsText {
         }
         let end = if labels.is_empty() { "" } else { "}" };
         let _ = writeln!(self.text, "{end} {value}");
+    }
+
+    fn reading(&mut self, reading: &Reading, labels: &[(&str, &str)]) {
+        let ending = if reading.kind == Counter::TYPE { "_total" } else { "" };
+        self.sample(&format!("{}{ending}", reading.family), labels, reading.value);
+    }
+
+    /// Adds families that have a sample each.
+    fn readings(&mut self, readings: &[Reading]) {
+        for reading in readings {
+            self.family(reading.family, reading.kind, reading.meaning);
+            self.reading(reading, &[]);
+        }
+    }
+
+    /// Adds families that have a sample in each of the sets, which are named by their labels.
+    fn labelled_readings(&mut self, label: &str, families: &[Reading], sets: &[(&str, Vec<Reading>)]) {
+        for (at, family) in families.iter().enumerate() {
+            self.family(family.family, family.kind, family.meaning);
+            for (name, readings) in sets {
+                self.reading(&readings[at], &[(label, name)]);
+            }
+        }
     }
 
     fn single(&mut self, name: &str, kind: &str, about: &str, value: f64) {

@@ -8,7 +8,7 @@ use super::process;
 const PAUSE: u64 = 1000;
 
 /// Permits one warning of a kind per second, and counts the suppressed ones.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct WarningLimiter {
     /// When the next warning is due, in milliseconds since the start of the process.
     next: AtomicU64,
@@ -36,12 +36,6 @@ impl WarningLimiter {
         }
         let left_out = self.left_out.swap(0, Ordering::Relaxed);
         Some(DueWarning { left_out: (left_out > 0).then_some(left_out) })
-    }
-}
-
-impl Default for WarningLimiter {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -33,8 +33,7 @@ use std::task::{Context, Poll};
 use memchr::{memchr, memmem};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::server::http::connection::SendBuffer;
-
+use super::SendBuffer;
 use crate::service::NO_ANSWER;
 
 /// Maximum size of a body that is copied to be written together with its head. Longer bodies are written in

@@ -20,13 +20,41 @@ use std::task::{Context, Poll};
 
 use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::dev::AppConfig;
+use actix_web::rt::net::TcpStream;
 use actix_web::web::{Bytes, Payload};
 
 pub(crate) use header_case::{HeaderCase, LENGTH_OF_NOTHING, announces_body};
 pub(crate) use one_at_a_time::{OneAtATime, Turn};
 pub(crate) use peer_timeout::PeerTimeout;
+use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
 
 use crate::protocol::request::Head;
+
+/// A client's connection, plain or encrypted.
+pub(crate) type Connection = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
+/// Size of a limited send buffer in bytes.
+const SEND_BUFFER: usize = 64 * 1024;
+
+/// A connection whose send buffer can be limited.
+pub(crate) trait SendBuffer {
+    /// Limits the number of response bytes that the system buffers for a client that does not read them.
+    fn limit_send_buffer(&self);
+}
+
+impl SendBuffer for Connection {
+    fn limit_send_buffer(&self) {
+        let stream = match self {
+            Self::Left(stream) => stream,
+            Self::Right(stream) => stream.get_ref().0,
+        };
+        #[cfg(unix)]
+        if let Err(error) = rustix::net::sockopt::set_socket_send_buffer_size(stream, SEND_BUFFER) {
+            tracing::debug!(%error, "the send buffer of a connection could not be limited");
+        }
+    }
+}
 
 /// Returns the configuration of an app that serves a socket at this address, from which handlers learn whether a
 /// connection is encrypted. Only `HttpServer`, which cannot wrap connections (see [`listen`](super::listen)), sets it

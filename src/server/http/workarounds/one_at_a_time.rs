@@ -18,7 +18,7 @@
 //! The handler reports its state through [`Turn`]. While it works, only the body that it waits for is handed over.
 //! This file becomes unnecessary once actix decodes a request only after writing the response to the previous one.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,7 +30,7 @@ use bytes::Buf as _;
 use memchr::memchr_iter;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::server::http::connection::SendBuffer;
+use super::SendBuffer;
 
 /// Maximum number of bytes that are read at once, that are held back, and that actix gets between two flushes.
 const MAX_AHEAD: usize = 64 * 1024;
@@ -272,21 +272,6 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for OneAtATime<IO> {
         let outcome = Pin::new(&mut this.io).poll_write(cx, bytes);
         this.is_blocked |= outcome.is_pending();
         outcome
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let outcome = Pin::new(&mut this.io).poll_write_vectored(cx, parts);
-        this.is_blocked |= outcome.is_pending();
-        outcome
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-use crate::server::http::connection::SendBuffer;
+use super::SendBuffer;
 
 type Timer = Option<Pin<Box<Sleep>>>;
 
@@ -101,10 +101,6 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for PeerTimeout<IO> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.io).poll_write_vectored(cx, parts);
         this.judge_write(cx, outcome)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
