@@ -17,12 +17,14 @@
 #![allow(rustdoc::private_intra_doc_links, reason = "developers of this repository read the documentation")]
 
 pub(crate) mod bucket;
+pub mod catalogue;
 pub mod contract;
 pub mod database;
 mod either;
 pub mod postgres;
 pub mod quoting;
 pub(crate) mod scan_limit;
+pub(crate) mod sql;
 pub mod sqlite;
 
 pub use contract::*;

@@ -1,10 +1,18 @@
 //! What statement texts may not contain.
 
+use std::borrow::Cow;
+
+use rowhouse_store::catalogue;
 use rowhouse_store::postgres::statements;
+
+/// Every text for PostgreSQL.
+fn texts() -> Vec<Cow<'static, str>> {
+    statements::all().into_iter().chain(catalogue::texts().into_iter().map(Cow::Borrowed)).collect()
+}
 
 #[test]
 fn every_statement_on_entities_names_its_bucket() {
-    for text in statements::all() {
+    for text in texts() {
         // Each place that reads or writes the table, also inside one statement.
         let uses = ["FROM entities", "JOIN entities", "INTO entities", "UPDATE entities"];
         let uses: usize = uses.iter().map(|form| text.matches(form).count()).sum();
@@ -15,7 +23,7 @@ fn every_statement_on_entities_names_its_bucket() {
 
 #[test]
 fn no_statement_uses_a_form_that_sharding_engines_refuse() {
-    for text in statements::all() {
+    for text in texts() {
         let lower = text.to_lowercase();
         for form in
             ["now()", "clock_timestamp", "current_", "ctid", "xmax", "merge into", "on constraint", "lateral"]

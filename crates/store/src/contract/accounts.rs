@@ -3,6 +3,7 @@
 use super::StoreResult;
 use crate::protocol::auth::seal::KeySlot;
 use crate::protocol::model::Ticks;
+use crate::sql::{SqlRow, SqlText};
 
 /// An account with its sealed keys, which this layer cannot decrypt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +15,23 @@ pub struct StoredAccount {
     pub created: Ticks,
     /// When each key was made.
     pub rotated: [Ticks; 2],
+}
+
+impl StoredAccount {
+    /// Lists all, for [`StoredAccount::read`].
+    pub(crate) const LIST: SqlText = SqlText::same(
+        "SELECT name, key1, key2, disabled, created, rotated1, rotated2 FROM accounts ORDER BY name",
+    );
+
+    pub(crate) fn read(row: &SqlRow) -> StoreResult<Self> {
+        Ok(Self {
+            name: row.get(0)?,
+            keys: [row.get(1)?, row.get(2)?],
+            disabled: row.get(3)?,
+            created: row.ticks(4)?,
+            rotated: [row.ticks(5)?, row.ticks(6)?],
+        })
+    }
 }
 
 /// A change of accounts, which is atomic.

@@ -10,6 +10,7 @@ use super::StoreResult;
 use crate::protocol::model::{Key, TableRef, Ticks};
 use crate::protocol::plan::Scan;
 use crate::protocol::plan::index::{IndexChoice, IndexKind, IndexRange, IndexValue, PropertyIndex};
+use crate::sql::{SqlRow, SqlText};
 
 /// Maximum number of indexes of a table: each costs every write of the table.
 pub const MAX_TABLE_INDEXES: i64 = 8;
@@ -49,6 +50,24 @@ pub struct StoredIndex {
 }
 
 impl StoredIndex {
+    /// Lists those of existing tables, for [`StoredIndex::read`].
+    pub(crate) const LIST: SqlText = SqlText::same(
+        "SELECT i.index_no, i.table_no, i.property, i.kind, i.state, i.changed, t.account, t.name \
+         FROM property_indexes AS i JOIN tables AS t ON t.table_no = i.table_no \
+         ORDER BY t.account, t.name_lower, i.property, i.kind",
+    );
+
+    /// `None` for a kind of a newer version, and for an index that is to be removed.
+    pub(crate) fn read(row: &SqlRow) -> StoreResult<Option<Self>> {
+        let (kind, state): (String, i32) = (row.get(3)?, row.get(4)?);
+        let (Ok(kind), Some(state)) = (kind.parse::<IndexKind>(), IndexState::read(state)) else {
+            return Ok(None);
+        };
+        let (index_no, table_no, property) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let index = PropertyIndex { index_no, table_no, property, kind };
+        Ok(Some(Self { account: row.get(6)?, table: row.get(7)?, index, state, changed: row.ticks(5)? }))
+    }
+
     /// What it is over, for messages.
     pub(crate) fn named(&self) -> String {
         let Self { account, table, index, .. } = self;
@@ -94,7 +113,7 @@ pub struct IndexFigures {
 
 /// In the database: 0, 1, and 2 for an index that is to be removed.
 impl IndexState {
-    pub(crate) const fn read(stored: i64) -> Option<Self> {
+    pub(crate) const fn read(stored: i32) -> Option<Self> {
         match stored {
             0 => Some(IndexState::Building),
             1 => Some(IndexState::Ready),

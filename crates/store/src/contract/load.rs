@@ -39,15 +39,12 @@ pub fn new_copy() -> String {
     Uuid::now_v7().simple().to_string()
 }
 
-/// Returns the text below which the names of stale copies are, and what they have at [`COPY_VERSION_AT`].
-/// Names of another kind tell no time.
+/// Returns the text below which the names of stale copies are, and their version, which is the 13th
+/// character. Names of another kind have no time.
 pub fn stale_copies(now: Ticks) -> (String, &'static str) {
     let milliseconds = now.unix_seconds().saturating_sub(STALE_COPY).max(0).saturating_mul(1000);
     (format!("{milliseconds:012x}"), "7")
 }
-
-/// The place of the version in the name of a copy, counted from 1.
-pub(crate) const COPY_VERSION_AT: i32 = 13;
 
 impl LoadMark {
     /// Returns the counts as the databases have them.

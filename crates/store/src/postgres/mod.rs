@@ -3,14 +3,14 @@
 mod batches;
 mod catalog;
 mod cluster;
-mod connections;
+pub(crate) mod connections;
 mod entities;
-mod fault;
+pub(crate) mod fault;
 mod migrations;
 mod reads;
-mod retry;
+pub(crate) mod retry;
 mod rows;
-mod state;
+pub(crate) mod state;
 pub mod statements;
 mod store;
 mod upkeep;

@@ -67,24 +67,24 @@ impl Attempts {
 }
 
 /// Retries an operation while it conflicts with other transactions.
-pub(crate) async fn retry<T, F>(operation: impl Fn() -> F + Send) -> StoreResult<T>
+pub(crate) async fn retry<T, F>(operation: impl Fn() -> F) -> StoreResult<T>
 where
-    F: Future<Output = StoreResult<T>> + Send,
+    F: Future<Output = StoreResult<T>>,
 {
     retry_within(Attempts::new(), operation).await
 }
 
 /// As [`retry`], and once more after a lost connection.
-pub(crate) async fn retry_or_reconnect<T, F>(operation: impl Fn() -> F + Send) -> StoreResult<T>
+pub(crate) async fn retry_or_reconnect<T, F>(operation: impl Fn() -> F) -> StoreResult<T>
 where
-    F: Future<Output = StoreResult<T>> + Send,
+    F: Future<Output = StoreResult<T>>,
 {
     retry_within(Attempts::with_reconnect(), operation).await
 }
 
-async fn retry_within<T, F>(mut attempts: Attempts, operation: impl Fn() -> F + Send) -> StoreResult<T>
+async fn retry_within<T, F>(mut attempts: Attempts, operation: impl Fn() -> F) -> StoreResult<T>
 where
-    F: Future<Output = StoreResult<T>> + Send,
+    F: Future<Output = StoreResult<T>>,
 {
     loop {
         match operation().await {

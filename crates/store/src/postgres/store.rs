@@ -26,7 +26,7 @@ use crate::scan_limit::ScanLimit;
 /// A store in PostgreSQL. Statements check everything that it caches, so any number of stores may share
 /// one database.
 pub struct PgStore {
-    pub(super) nodes: Arc<Nodes>,
+    pub(crate) nodes: Arc<Nodes>,
     /// One connection for readiness probes, so that they work however busy the others are.
     pub(super) probe: Pool,
     /// One connection that keeps the snapshots of test suites, opened for the first one.
@@ -36,10 +36,10 @@ pub struct PgStore {
     pub(super) writes: Option<Lanes<Writes>>,
     /// The queues of writes whose row is locked.
     pub(super) row_locks: RowLocks,
-    pub(super) table_cache: TableCache,
+    pub(crate) table_cache: TableCache,
     pub(super) purge_progress: PurgeProgress,
     /// What could not be written while a node of the cluster was away.
-    pub(super) unrecorded_sweeps: UnrecordedSweeps,
+    pub(crate) unrecorded_sweeps: UnrecordedSweeps,
     pub(super) spread: u16,
     /// Timeout of a statement.
     pub(super) operation_timeout: Duration,

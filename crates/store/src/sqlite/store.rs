@@ -17,8 +17,8 @@ use crate::{Fault, StoreResult};
 
 /// An open SQLite database.
 pub struct SqliteStore {
-    pub(super) readers: Readers,
-    pub(super) writer: Writer,
+    pub(crate) readers: Readers,
+    pub(crate) writer: Writer,
     pub(crate) scan_limit: ScanLimit,
     pub(super) narrowing: Arc<NarrowingMemory>,
     pub(super) cancelled_builds: CancelledBuilds,
@@ -91,7 +91,8 @@ impl SqliteStore {
     ) -> StoreResult<(S, T)> {
         let counted = self.scan_limit.walk(time);
         let first = walk.clone();
-        let read = move |db: &Connection| Ok(first(db, &mut state, counted)?.map(|walked| (state, walked)));
+        let read =
+            move |db: &mut Connection| Ok(first(db, &mut state, counted)?.map(|walked| (state, walked)));
         match self.read_apart(read).await? {
             (state, ScanStep::Done(found)) => Ok((state, found)),
             (state, ScanStep::NeedsPermit) => Box::pin(self.walk_with_permit(state, time, walk)).await,
@@ -109,7 +110,8 @@ impl SqliteStore {
         let arrived = Instant::now();
         let permit = self.scan_limit.wait(time).await?;
         let counted = self.scan_limit.walk_with(time.saturating_sub(arrived.elapsed()), permit);
-        let read = move |db: &Connection| Ok(walk(db, &mut state, counted)?.map(|walked| (state, walked)));
+        let read =
+            move |db: &mut Connection| Ok(walk(db, &mut state, counted)?.map(|walked| (state, walked)));
         match self.read_apart(read).await? {
             (state, ScanStep::Done(found)) => Ok((state, found)),
             (_, ScanStep::NeedsPermit) => Err(Fault::Other.into()),
@@ -117,9 +119,9 @@ impl SqliteStore {
     }
 
     /// Runs a read that may take long on the pool of blocking threads.
-    pub(super) async fn read_apart<T: Send + 'static>(
+    pub(crate) async fn read_apart<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&Connection) -> rusqlite::Result<StoreResult<T>> + Send + 'static,
+        read: impl FnOnce(&mut Connection) -> rusqlite::Result<StoreResult<T>> + Send + 'static,
     ) -> StoreResult<T> {
         let readers = self.readers.clone();
         tokio::task::spawn_blocking(move || readers.with(read)).await.unwrap_or_else(|error| {

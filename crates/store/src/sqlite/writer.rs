@@ -32,7 +32,7 @@ pub(crate) struct Writer {
 /// dropped once its requester has gone away: a write must not be done after its client was answered that it
 /// timed out, nor keep the client's data in memory.
 trait WriteJob: Send {
-    fn run(&mut self, db: &Connection) -> rusqlite::Result<()>;
+    fn run(&mut self, db: &mut Connection) -> rusqlite::Result<()>;
     /// Answers with the result of the last run, or with why it is not durable.
     fn answer(self: Box<Self>, durable: Result<(), Failure>);
 }
@@ -53,9 +53,9 @@ struct WriteRequest<T, W> {
 impl<T, W> WriteJob for WriteRequest<T, W>
 where
     T: Send,
-    W: FnMut(&Connection) -> rusqlite::Result<StoreResult<T>> + Send,
+    W: FnMut(&mut Connection) -> rusqlite::Result<StoreResult<T>> + Send,
 {
-    fn run(&mut self, db: &Connection) -> rusqlite::Result<()> {
+    fn run(&mut self, db: &mut Connection) -> rusqlite::Result<()> {
         let Some(work) = self.work.upgrade() else { return Ok(()) };
         let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(work) = work.as_mut() {
@@ -96,7 +96,7 @@ impl Writer {
     /// nothing if it refuses.
     pub(crate) async fn submit<T: Send + 'static>(
         &self,
-        run: impl FnMut(&Connection) -> rusqlite::Result<StoreResult<T>> + Send + 'static,
+        run: impl FnMut(&mut Connection) -> rusqlite::Result<StoreResult<T>> + Send + 'static,
     ) -> StoreResult<T> {
         self.submit_within(self.timeout, run).await
     }
@@ -105,7 +105,7 @@ impl Writer {
     pub(crate) async fn submit_within<T: Send + 'static>(
         &self,
         limit: Duration,
-        run: impl FnMut(&Connection) -> rusqlite::Result<StoreResult<T>> + Send + 'static,
+        run: impl FnMut(&mut Connection) -> rusqlite::Result<StoreResult<T>> + Send + 'static,
     ) -> StoreResult<T> {
         let (reply, answer) = oneshot::channel();
         let work = Arc::new(Mutex::new(Some(Work { run, begun: false })));
@@ -137,9 +137,9 @@ fn serve(connection: &SharedConnection, mut checkpoints: Checkpoints, waiting: &
         let mut group = vec![first];
         group.extend(waiting.try_iter().take(GROUP - 1));
         METRICS.sqlite_rounds.add(group.len() as u64);
-        let db = lock(connection);
+        let mut db = lock(connection);
         // The requesters of the group learn that the outcome is unknown; later ones need the thread.
-        if catch_unwind(AssertUnwindSafe(|| commit(&db, group))).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| commit(&mut db, group))).is_err() {
             tracing::error!("a group of writes panicked");
         }
         checkpoints.committed(&db);
@@ -165,14 +165,14 @@ enum GroupFailure {
     Unknown(Failure),
 }
 
-fn commit(db: &Connection, mut group: Vec<Box<dyn WriteJob>>) {
+fn commit(db: &mut Connection, mut group: Vec<Box<dyn WriteJob>>) {
     let outcome = run(db, &mut group);
     answer(db, group, outcome);
 }
 
 /// Answers the jobs of a group. If it was rolled back, each of them is committed alone first, so that a bad row
 /// fails only its own request.
-fn answer(db: &Connection, group: Vec<Box<dyn WriteJob>>, outcome: Result<(), GroupFailure>) {
+fn answer(db: &mut Connection, group: Vec<Box<dyn WriteJob>>, outcome: Result<(), GroupFailure>) {
     let durable = match outcome {
         Ok(()) => Ok(()),
         Err(GroupFailure::Unknown(failure)) => Err(failure),
@@ -185,10 +185,10 @@ fn answer(db: &Connection, group: Vec<Box<dyn WriteJob>>, outcome: Result<(), Gr
     group.into_iter().for_each(|job| job.answer(durable.clone()));
 }
 
-fn run(db: &Connection, group: &mut [Box<dyn WriteJob>]) -> Result<(), GroupFailure> {
-    let transaction = Transaction::of_writes(db).map_err(GroupFailure::RolledBack)?;
+fn run(db: &mut Connection, group: &mut [Box<dyn WriteJob>]) -> Result<(), GroupFailure> {
+    let mut transaction = Transaction::of_writes(db).map_err(GroupFailure::RolledBack)?;
     for job in group {
-        job.run(db).map_err(GroupFailure::RolledBack)?;
+        job.run(&mut transaction).map_err(GroupFailure::RolledBack)?;
     }
     transaction.commit().map_err(|error| match unknown_commit(&error) {
         Some(failure) => GroupFailure::Unknown(failure),
@@ -219,7 +219,7 @@ mod tests {
         {
             let _busy = lock(&connection);
             let (held, doing) = (Arc::clone(&sent), Arc::clone(&done));
-            let work = move |_: &Connection| {
+            let work = move |_: &mut Connection| {
                 doing.store(Arc::strong_count(&held) > 0, Ordering::SeqCst);
                 Ok(Ok(()))
             };
@@ -239,7 +239,7 @@ mod tests {
     async fn a_write_that_waited_in_vain_was_not_begun_and_is_never_done() {
         let (writer, _connection) = impatient();
         let (begun, go_on) = (sync_channel(1), sync_channel(1));
-        let blocking = move |_: &Connection| {
+        let blocking = move |_: &mut Connection| {
             let _ = (begun.0.send(()), go_on.1.recv());
             Ok(Ok(()))
         };
@@ -265,7 +265,7 @@ mod tests {
     }
 
     impl WriteJob for Counted {
-        fn run(&mut self, _: &Connection) -> rusqlite::Result<()> {
+        fn run(&mut self, _: &mut Connection) -> rusqlite::Result<()> {
             self.runs.fetch_add(1, Ordering::SeqCst);
             Ok(())
         }
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn writes_whose_commit_may_be_durable_are_not_done_again() {
-        let db = open(&SqliteOptions::new(Location::Memory)).unwrap();
+        let mut db = open(&SqliteOptions::new(Location::Memory)).unwrap();
         let interrupted = || {
             let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_INTERRUPT);
             GroupFailure::RolledBack(rusqlite::Error::SqliteFailure(code, None))
@@ -290,7 +290,7 @@ mod tests {
             let job = || -> Box<dyn WriteJob> {
                 Box::new(Counted { runs: Arc::clone(&runs), answers: answers.clone() })
             };
-            answer(&db, vec![job(), job()], Err(failure));
+            answer(&mut db, vec![job(), job()], Err(failure));
             assert_eq!(answered.try_iter().collect::<Vec<_>>(), [each.clone(), each]);
             assert_eq!(runs.load(Ordering::SeqCst), times);
         }

@@ -7,84 +7,44 @@ use sqlx::postgres::PgRow;
 
 use crate::bucket;
 use crate::error::Code;
-use crate::postgres::catalog::size::Measure;
+use crate::postgres::catalog::size::{Measure, measure};
 use crate::postgres::connections::lease::Lease;
 use crate::postgres::fault::{Effect, StatementError};
 use crate::postgres::reads::turn::{Evaluated, ScanTurn};
 use crate::postgres::retry::retry;
-use crate::postgres::rows::{JsonText, StoredColumn, broken_row, ticks};
+use crate::postgres::rows::{broken_row, ticks};
 use crate::postgres::state::table_ids::{TableId, cache_key};
 use crate::postgres::{PgStore, statements};
 use crate::protocol::model::{TableRef, Ticks};
 use crate::protocol::plan::predicate::Prepared;
 use crate::protocol::plan::span::first_whole_partition;
 use crate::protocol::plan::{Span, TableEntry, TablePage, TableScan};
-use crate::{Fault, StoreResult, TableSize, Tables};
+use crate::{Fault, StoreResult, TableSize};
 
 /// Maximum attempts to find an unused table number; the first nearly always succeeds.
 const NUMBERS_TRIED: usize = 5;
 /// Tables that a filtered list reads at once, even if the page is smaller.
 const FILTERED_BATCH: usize = 1000;
 
-impl Tables for PgStore {
-    async fn create_table(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
+impl PgStore {
+    pub(crate) async fn create(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
         retry(|| self.try_create(table, now)).await
     }
 
-    async fn delete_table(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
-        retry(|| self.try_delete(table, now)).await
+    pub(crate) async fn table_page(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
+        retry(|| self.try_table_page(account, scan)).await
     }
 
-    async fn get_table(&self, table: TableRef<'_>) -> StoreResult<Option<TableEntry>> {
-        retry(|| self.entry(table)).await
-    }
-
-    async fn list_tables(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
-        retry(|| self.table_page(account, scan)).await
-    }
-
-    async fn accounts_with_tables(&self, most: u16) -> StoreResult<Vec<String>> {
-        retry(|| self.read_accounts_with_tables(most)).await
-    }
-
-    async fn policies(&self, table: TableRef<'_>) -> StoreResult<Option<String>> {
-        retry(|| self.read_policies(table)).await
-    }
-
-    async fn set_policies(&self, table: TableRef<'_>, policies: &str) -> StoreResult<()> {
-        retry(|| self.write_policies(table, policies)).await
-    }
-
-    async fn size(&self, table: TableRef<'_>, most: u32) -> StoreResult<TableSize> {
+    pub(crate) async fn measure(&self, table: TableRef<'_>, most: u32) -> StoreResult<TableSize> {
         self.with_table(table, &mut Measure { most }).await
     }
-}
 
-impl PgStore {
-    async fn read_accounts_with_tables(&self, most: u16) -> StoreResult<Vec<String>> {
+    /// Measures a deleted table that can be brought back.
+    pub(crate) async fn measure_deleted(&self, table_no: i64, most: u32) -> StoreResult<Option<TableSize>> {
         let mut lease = self.nodes.acquire().await?;
-        let query = sqlx::query(statements::ACCOUNTS_WITH_TABLES).bind(i64::from(most));
-        let rows = lease.rows(query, Effect::Undone).await?;
-        let accounts = rows.iter().map(|row| row.try_get("account").map_err(broken_row));
-        Ok(accounts.collect::<Result<_, StatementError>>()?)
-    }
-
-    pub(crate) async fn read_policies(&self, table: TableRef<'_>) -> StoreResult<Option<String>> {
-        let mut lease = self.nodes.acquire().await?;
-        let query = sqlx::query(statements::READ_POLICIES).bind(table.account).bind(table.name.lower());
-        let row = lease.row(query, Effect::Undone).await?.ok_or(Code::TableNotFound)?;
-        let column: Option<StoredColumn<'_>> = row.try_get("policies").map_err(broken_row)?;
-        Ok(column.map(|StoredColumn(text)| text.to_owned()))
-    }
-
-    pub(crate) async fn write_policies(&self, table: TableRef<'_>, policies: &str) -> StoreResult<()> {
-        let mut lease = self.nodes.acquire_for_all_nodes().await?;
-        let query = sqlx::query(statements::WRITE_POLICIES)
-            .bind(table.account)
-            .bind(table.name.lower())
-            .bind(JsonText(policies));
-        lease.row(query, Effect::Unknown).await?.ok_or(Code::TableNotFound)?;
-        Ok(())
+        let layout = sqlx::query(statements::DELETED_LAYOUT).bind(table_no);
+        let Some(row) = lease.row(layout, Effect::Undone).await? else { return Ok(None) };
+        Ok(Some(measure(&mut lease, TableId::read(&row)?, most).await?))
     }
 
     /// The table's id, from the cache or the database.
@@ -113,7 +73,7 @@ impl PgStore {
         self.table_cache.drop_if(&cache_key(table), wrong);
     }
 
-    pub(crate) async fn try_create(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
+    async fn try_create(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
         let mut lease = self.nodes.acquire_for_all_nodes().await?;
         for _ in 0..NUMBERS_TRIED {
             let table_id = TableId::new(bucket::new_table_no(), self.spread);
@@ -138,31 +98,8 @@ impl PgStore {
         Err(Fault::Other.into())
     }
 
-    pub(crate) async fn try_delete(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
-        let mut lease = self.nodes.acquire_for_all_nodes().await?;
-        lease.begin().await?;
-        let drop = sqlx::query(statements::DROP_TABLE).bind(table.account).bind(table.name.lower());
-        let Some(row) = lease.row(drop, Effect::Undone).await? else {
-            lease.roll_back().await;
-            return Err(Code::ResourceNotFound.into());
-        };
-        let table_no: i64 = row.try_get("table_no").map_err(broken_row)?;
-        let spread: i32 = row.try_get("spread").map_err(broken_row)?;
-        let doom = sqlx::query(statements::DOOM_TABLE).bind(table_no).bind(spread).bind(now.raw());
-        lease.row(doom, Effect::Undone).await?;
-        lease.commit().await?;
-        self.table_cache.remove(&cache_key(table));
-        Ok(())
-    }
-
-    pub(crate) async fn entry(&self, table: TableRef<'_>) -> StoreResult<Option<TableEntry>> {
-        let mut lease = self.nodes.acquire().await?;
-        let row = resolve(&mut lease, table).await?;
-        Ok(row.as_ref().map(entry).transpose()?)
-    }
-
     /// Reads a page, and again with a permit if its filter needs one.
-    pub(crate) async fn table_page(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
+    async fn try_table_page(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
         let mut turn = ScanTurn::new(&self.scan_limit, scan.time);
         loop {
             let mut lease = self.nodes.acquire().await?;

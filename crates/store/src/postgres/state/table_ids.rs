@@ -10,7 +10,7 @@ use sqlx::postgres::PgRow;
 use crate::postgres::connections::lease::Lease;
 use crate::postgres::fault::{Effect, StatementError};
 use crate::postgres::rows::broken_row;
-use crate::postgres::statements::{self, operator::TABLE_NO};
+use crate::postgres::statements;
 use crate::protocol::model::TableRef;
 use crate::{Fault, bucket};
 
@@ -119,18 +119,6 @@ pub(crate) fn cache_key(table: TableRef<'_>) -> String {
 pub(crate) async fn exists(lease: &mut Lease, table_id: TableId) -> Result<bool, StatementError> {
     let query = sqlx::query(statements::CHECK_TABLE).bind(table_id.table_no);
     Ok(lease.row(query, Effect::Undone).await?.is_some())
-}
-
-/// The number and the spread of a table, which it keeps until the end of the transaction; the spread is negative
-/// while it is being changed.
-pub(crate) async fn locked(
-    lease: &mut Lease,
-    table: TableRef<'_>,
-) -> Result<Option<(i64, i32)>, StatementError> {
-    let lock = sqlx::query(TABLE_NO).bind(table.account).bind(table.name.lower());
-    let Some(row) = lease.row(lock, Effect::Undone).await? else { return Ok(None) };
-    let spread = row.try_get("spread").map_err(broken_row)?;
-    Ok(Some((row.try_get("table_no").map_err(broken_row)?, spread)))
 }
 
 #[cfg(test)]

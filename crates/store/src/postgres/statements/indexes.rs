@@ -21,32 +21,15 @@ pub(crate) const LOCK_BUILDS: &str =
 pub(crate) const BLOCKERS: &str = "SELECT DISTINCT a.pid, a.application_name FROM pg_stat_activity AS s \
      LEFT JOIN pg_stat_activity AS a ON a.pid = ANY(pg_blocking_pids(s.pid)) WHERE s.pid = $1 ORDER BY a.pid";
 
-pub(crate) const LIST: &str = "SELECT i.index_no, i.table_no, i.property, i.kind, i.state, i.changed, t.account, \
-     t.name, t.spread FROM property_indexes AS i JOIN tables AS t ON t.table_no = i.table_no \
-     ORDER BY t.account, t.name_lower, i.property, i.kind";
 /// Locks a table, so that its indexes are added one after the other, and not while it is respread.
 pub(crate) const LOCK_TABLE: &str =
     "SELECT table_no, spread FROM tables WHERE account = $1 AND name_lower = $2 FOR UPDATE";
-/// $1 table number, $2 property, $3 kind.
-pub(crate) const COUNT: &str = "SELECT count(*) AS total, \
-     count(*) FILTER (WHERE table_no = $1) AS of_table, \
-     count(*) FILTER (WHERE table_no = $1 AND property = $2 AND kind = $3) AS same \
-     FROM property_indexes WHERE state <> 2";
-pub(crate) const ADD: &str = counted!(
-    "property_index_changes",
-    "INSERT INTO property_indexes (index_no, table_no, property, kind, state, changed) \
-     VALUES ($1, $2, $3, $4, 0, $5) RETURNING index_no"
-);
 pub(crate) const WANTED: &str = "SELECT t.spread FROM property_indexes AS i \
      JOIN tables AS t ON t.table_no = i.table_no WHERE i.index_no = $1 AND i.state = 0";
 pub(crate) const COMPLETE: &str = counted!(
     "property_index_changes",
     "UPDATE property_indexes AS i SET state = 1, changed = $2 WHERE i.index_no = $1 AND i.state = 0 \
      AND EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = i.table_no) RETURNING i.index_no"
-);
-pub(crate) const DROP: &str = counted!(
-    "property_index_changes",
-    "UPDATE property_indexes SET state = 2, changed = $2 WHERE index_no = $1 AND state <> 2 RETURNING index_no"
 );
 /// Of indexes that nothing can use any more: dropped until $1, or of deleted tables.
 pub(crate) const REMOVABLE: &str = "SELECT i.index_no FROM property_indexes AS i \
@@ -85,17 +68,13 @@ pub(crate) const SHARD: &str = "%s";
 pub(crate) const CANCEL: &str = "SELECT pg_cancel_backend($1)";
 
 /// The texts that contain no values.
-pub(crate) const ALL: [&str; 15] = [
+pub(crate) const ALL: [&str; 11] = [
     LOCK_BUILDS,
     BLOCKERS,
     IS_COMPLETE,
-    LIST,
     LOCK_TABLE,
-    COUNT,
-    ADD,
     WANTED,
     COMPLETE,
-    DROP,
     REMOVABLE,
     FORGET,
     PARTS,

@@ -57,13 +57,9 @@ pub const MARK: &str = "INSERT INTO copy_marks (copy, range_no, pk, rk, written,
 pub const MARKS: &str =
     "SELECT range_no, pk, rk, written, unchanged, rejected FROM copy_marks WHERE copy = $1";
 pub const FORGET_MARKS: &str = "DELETE FROM copy_marks WHERE copy = $1";
-/// $1 what the names of stale copies are below, $2 where a name has its version, $3 which.
-pub const FORGET_STALE_MARKS: &str =
-    "DELETE FROM copy_marks WHERE copy COLLATE \"C\" < $1 AND substr(copy, $2, 1) = $3";
-
 /// All of the above.
-pub(super) const ALL: [&str; 8] =
-    [LOAD_NEW, LOAD_NEW_IN_BUCKET, LOAD, LOAD_IN_BUCKET, MARK, MARKS, FORGET_MARKS, FORGET_STALE_MARKS];
+pub(super) const ALL: [&str; 7] =
+    [LOAD_NEW, LOAD_NEW_IN_BUCKET, LOAD, LOAD_IN_BUCKET, MARK, MARKS, FORGET_MARKS];
 
 #[cfg(test)]
 mod tests {

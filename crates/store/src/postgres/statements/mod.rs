@@ -93,7 +93,6 @@ macro_rules! counted {
     };
 }
 
-pub mod deleted;
 mod entities;
 pub mod indexes;
 mod load;
@@ -107,9 +106,7 @@ pub use entities::{
     UPDATE, UPDATE_EACH, UPDATE_IN_BUCKET, UPDATE_MANY, UPSERT, UPSERT_EACH, UPSERT_IN_BUCKET, UPSERT_MANY,
     UPSERT_MANY_ROUTED, UPSERT_ROUTED,
 };
-pub use load::{
-    FORGET_MARKS, FORGET_STALE_MARKS, LOAD, LOAD_IN_BUCKET, LOAD_NEW, LOAD_NEW_IN_BUCKET, MARK, MARKS,
-};
+pub use load::{FORGET_MARKS, LOAD, LOAD_IN_BUCKET, LOAD_NEW, LOAD_NEW_IN_BUCKET, MARK, MARKS};
 pub use operator::{COUNT_REST, DELETE_EXPIRED};
 pub use pages::{
     WALK_STRIDE, columns, filtered, in_order, points, points_of_bucket, points_of_partition, range, walk,
@@ -172,14 +169,15 @@ pub(crate) const CITUS_TABLES: &str = "pg_dist_partition";
 
 pub(crate) const CREATE_TABLE: &str = "INSERT INTO tables (table_no, account, name_lower, name, spread, created) \
      VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (account, name_lower) DO NOTHING RETURNING table_no";
-pub(crate) const DROP_TABLE: &str =
-    "DELETE FROM tables WHERE account = $1 AND name_lower = $2 RETURNING table_no, spread";
 pub(crate) const DOOM_TABLE: &str =
     "INSERT INTO doomed (table_no, spread, deleted_at, due) VALUES ($1, $2, $3, $3)";
 pub(crate) const RESOLVE_TABLE: &str = "SELECT t.table_no, abs(t.spread) AS spread, \
      coalesce(r.source_no, t.table_no) AS layout_no, t.name, t.created \
      FROM tables AS t LEFT JOIN respreads AS r ON r.table_no = t.table_no \
      WHERE t.account = $1 AND t.name_lower = $2";
+pub(crate) const DELETED_LAYOUT: &str = "SELECT d.table_no, abs(d.spread) AS spread, \
+     coalesce(r.source_no, d.table_no) AS layout_no \
+     FROM deleted_tables AS d LEFT JOIN respreads AS r ON r.table_no = d.table_no WHERE d.table_no = $1";
 pub const ADD_BUCKET: &str = "INSERT INTO buckets (bucket) VALUES ($1) ON CONFLICT DO NOTHING";
 pub const HAS_BUCKET: &str = "SELECT 1 FROM buckets WHERE bucket = $1";
 pub(crate) const REMOVE_CHANGES: &str = "DELETE FROM respread_changes WHERE bucket = ANY($1::bigint[])";
@@ -189,72 +187,6 @@ pub(crate) const LIST_TABLES: &str = "SELECT name_lower, name, created FROM tabl
      WHERE account = $1 AND name_lower >= $2 ORDER BY name_lower LIMIT $3";
 pub(crate) const LIST_TABLES_BELOW: &str = "SELECT name_lower, name, created FROM tables \
      WHERE account = $1 AND name_lower >= $2 AND name_lower < $4 ORDER BY name_lower LIMIT $3";
-
-pub(crate) const ACCOUNTS_WITH_TABLES: &str = "SELECT DISTINCT account FROM tables ORDER BY account LIMIT $1";
-pub(crate) const READ_POLICIES: &str = "SELECT policies FROM tables WHERE account = $1 AND name_lower = $2";
-pub(crate) const WRITE_POLICIES: &str =
-    "UPDATE tables SET policies = $3 WHERE account = $1 AND name_lower = $2 RETURNING table_no";
-
-// Accounts, their limits, queries and service properties. Each change counts itself in the same statement.
-
-pub(crate) const READ_PROPERTIES: &str = "SELECT properties FROM service_properties WHERE account = $1";
-/// Replaces the given members and keeps the others.
-pub(crate) const MERGE_PROPERTIES: &str = counted!(
-    "account_option_changes",
-    "INSERT INTO service_properties AS p (account, properties) VALUES ($1, $2) \
-     ON CONFLICT (account) DO UPDATE SET properties = p.properties || excluded.properties RETURNING account"
-);
-pub(crate) const LIST_ACCOUNT_OPTIONS: &str = "SELECT coalesce(p.account, l.name, q.name) AS name, p.properties, \
-     l.requests_per_second, q.extended FROM service_properties AS p \
-     FULL JOIN account_limits AS l ON l.name = p.account \
-     FULL JOIN account_queries AS q ON q.name = coalesce(p.account, l.name)";
-pub(crate) const LIMIT_ACCOUNT: &str = counted!(
-    "account_option_changes",
-    "INSERT INTO account_limits (name, requests_per_second) VALUES ($1, $2) \
-     ON CONFLICT (name) DO UPDATE SET requests_per_second = excluded.requests_per_second RETURNING name"
-);
-pub(crate) const SET_ACCOUNT_QUERIES: &str = counted!(
-    "account_option_changes",
-    "INSERT INTO account_queries (name, extended) VALUES ($1, $2) \
-     ON CONFLICT (name) DO UPDATE SET extended = excluded.extended RETURNING name"
-);
-pub(crate) const ACCOUNT_CHANGES: &str = "SELECT \
-     coalesce((SELECT changes FROM account_changes), 0) AS accounts, \
-     coalesce((SELECT changes FROM account_option_changes), 0) AS options, \
-     coalesce((SELECT changes FROM property_index_changes), 0) AS indexes";
-pub(crate) const LIST_ACCOUNTS: &str =
-    "SELECT name, key1, key2, disabled, created, rotated1, rotated2 FROM accounts ORDER BY name";
-pub(crate) const ADD_ACCOUNT: &str = counted!(
-    "account_changes",
-    "INSERT INTO accounts (name, key1, key2, disabled, created, rotated1, rotated2) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (name) DO NOTHING RETURNING name"
-);
-/// $2: the key to replace; $3 the new one, $4 the time.
-pub(crate) const ROTATE_KEY1: &str = counted!(
-    "account_changes",
-    "UPDATE accounts SET key1 = $3, rotated1 = $4 WHERE name = $1 AND key1 = $2 RETURNING name"
-);
-pub(crate) const ROTATE_KEY2: &str = counted!(
-    "account_changes",
-    "UPDATE accounts SET key2 = $3, rotated2 = $4 WHERE name = $1 AND key2 = $2 RETURNING name"
-);
-pub(crate) const DISABLE_ACCOUNT: &str =
-    counted!("account_changes", "UPDATE accounts SET disabled = $2 WHERE name = $1 RETURNING name");
-/// The limit and the queries that an operator has chosen for the account go with it.
-pub(crate) const REMOVE_ACCOUNT: &str = counted!(
-    "account_changes",
-    ", counted_options AS (INSERT INTO account_option_changes AS c (id, changes) VALUES (1, 1) \
-     ON CONFLICT (id) DO UPDATE SET changes = c.changes + 1), \
-     limits AS (DELETE FROM account_limits WHERE name = $1 AND EXISTS (SELECT FROM accounts WHERE name = $1)), \
-     queries AS (DELETE FROM account_queries WHERE name = $1 AND EXISTS (SELECT FROM accounts WHERE name = $1)) \
-     DELETE FROM accounts WHERE name = $1 RETURNING name"
-);
-/// $1: the required count of changes; $2 names, $3 and $4 their keys.
-pub(crate) const RESEAL_ACCOUNTS: &str = "WITH counted AS (UPDATE account_changes SET changes = changes + 1 \
-     WHERE id = 1 AND changes = $1 RETURNING changes), \
-     resealed AS (UPDATE accounts AS a SET key1 = n.key1, key2 = n.key2 \
-     FROM unnest($2::text[], $3::bytea[], $4::bytea[]) AS n (name, key1, key2) \
-     WHERE a.name = n.name AND EXISTS (SELECT FROM counted)) SELECT changes FROM counted";
 
 /// The time of the last commit that a replica has replayed, in microseconds since 1970.
 pub(crate) const REPLAYED: &str = "SELECT pg_is_in_recovery() AS is_replica, \
@@ -286,45 +218,28 @@ pub(crate) const SIZE: &str = "SELECT count(*) AS entities, \
 
 const NODES: [&str; 9] =
     [HAS_RELATION, IS_DISTRIBUTED, SHARDS, CLUSTER_VIEW, IS_STANDBY, SESSION_KIND, HASHES, CANCEL, BACKEND];
-const CATALOGUE: [&str; 28] = [
+const CATALOGUE: [&str; 12] = [
     ADD_BUCKET,
     HAS_BUCKET,
     REMOVE_BUCKETS,
     REMOVE_CHANGES,
     CREATE_TABLE,
-    DROP_TABLE,
     DOOM_TABLE,
     RESOLVE_TABLE,
+    DELETED_LAYOUT,
     CHECK_TABLE,
     LIST_TABLES,
     LIST_TABLES_BELOW,
-    ACCOUNTS_WITH_TABLES,
-    READ_POLICIES,
-    WRITE_POLICIES,
-    READ_PROPERTIES,
-    MERGE_PROPERTIES,
     REPLAYED,
-    ACCOUNT_CHANGES,
-    LIST_ACCOUNTS,
-    LIST_ACCOUNT_OPTIONS,
-    LIMIT_ACCOUNT,
-    SET_ACCOUNT_QUERIES,
-    ADD_ACCOUNT,
-    ROTATE_KEY1,
-    ROTATE_KEY2,
-    DISABLE_ACCOUNT,
-    REMOVE_ACCOUNT,
-    RESEAL_ACCOUNTS,
 ];
 const PURGE: [&str; 9] =
     [DUE, COUNT_DOOMED, PROBE, SIZE, POSTPONE, FORGET, PURGE_BOUND, PURGE_RANGE, PURGE_REST];
 
 /// Every fixed text, and an example of each composed one.
 pub fn all() -> Vec<Cow<'static, str>> {
-    let fixed: [&[&'static str]; 10] = [
+    let fixed: [&[&'static str]; 9] = [
         &NODES,
         &CATALOGUE,
-        &deleted::ALL,
         &PURGE,
         &entities::ALL,
         &load::ALL,

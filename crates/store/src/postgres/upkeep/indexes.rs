@@ -21,9 +21,7 @@ use crate::postgres::rows::broken_row;
 use crate::postgres::statements::indexes as texts;
 use crate::protocol::model::Ticks;
 use crate::protocol::plan::index::PropertyIndex;
-use crate::{
-    AddedIndex, BuiltIndex, Failure, Fault, IndexFigures, Indexes, NewIndex, StoreResult, StoredIndex,
-};
+use crate::{BuiltIndex, Failure, Fault, IndexFigures, StoreResult};
 
 /// The settings of the session: no limit of time, and the parser that literals are written for.
 const SESSION: &str = "SET statement_timeout = 0; SET lock_timeout = 0; \
@@ -197,39 +195,28 @@ fn failed(error: sqlx::Error) -> StatementError {
     judge(&error, Effect::Undone)
 }
 
-impl Indexes for PgStore {
-    async fn indexes(&self) -> StoreResult<Vec<StoredIndex>> {
-        retry(|| self.read_indexes()).await
-    }
-
-    async fn add_index(&self, index: NewIndex<'_>, now: Ticks) -> StoreResult<AddedIndex> {
-        retry(|| self.try_add_index(index, now)).await
-    }
-
-    async fn build_index(&self, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
+impl PgStore {
+    pub(crate) async fn build(&self, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
         retry(|| self.try_build_index(index, now)).await
     }
 
-    async fn drop_index(&self, index_no: i64, now: Ticks) -> StoreResult<bool> {
-        let is_dropped = retry(|| self.mark_dropped(index_no, now)).await?;
-        if is_dropped && let Err(error) = retry(|| self.cancel_build(index_no)).await {
-            // What it builds is not used, and is removed after it has ended.
-            tracing::warn!(index_no, ?error, "the build of a dropped index was not cancelled");
-        }
-        Ok(is_dropped)
-    }
-
-    async fn remove_index(&self, now: Ticks) -> StoreResult<bool> {
+    pub(crate) async fn remove_one(&self, now: Ticks) -> StoreResult<bool> {
         retry(|| self.try_remove_index(now)).await
     }
 
-    async fn index_figures(&self, index: &PropertyIndex) -> StoreResult<IndexFigures> {
+    pub(crate) async fn figures(&self, index: &PropertyIndex) -> StoreResult<IndexFigures> {
         retry(|| self.read_index_figures(index)).await
     }
-}
 
-impl PgStore {
-    pub(crate) async fn try_build_index(&self, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
+    /// Cancels the build of a dropped index. If that fails, what it builds is not used, and is removed after it has
+    /// ended.
+    pub(crate) async fn cancel_dropped(&self, index_no: i64) {
+        if let Err(error) = retry(|| self.cancel_build(index_no)).await {
+            tracing::warn!(index_no, ?error, "the build of a dropped index was not cancelled");
+        }
+    }
+
+    async fn try_build_index(&self, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
         let Some(mut session) = self.open_build_session().await? else {
             return Ok(BuiltIndex::Busy);
         };
@@ -290,7 +277,7 @@ impl PgStore {
         Ok(Some(blockers.collect::<Result<_, StatementError>>()?))
     }
 
-    pub(crate) async fn cancel_build(&self, index_no: i64) -> StoreResult<()> {
+    async fn cancel_build(&self, index_no: i64) -> StoreResult<()> {
         let parts = self.parts(index_no).await?;
         if !self.nodes.is_distributed() && parts.iter().all(|part| part.is_valid) {
             return Ok(());
@@ -318,7 +305,7 @@ impl PgStore {
     }
 
     /// Removes the parts of one index that nothing uses any more.
-    pub(crate) async fn try_remove_index(&self, now: Ticks) -> StoreResult<bool> {
+    async fn try_remove_index(&self, now: Ticks) -> StoreResult<bool> {
         let mut lease = self.nodes.acquire().await?;
         let removable = sqlx::query(texts::REMOVABLE).bind(removable_until(now));
         let Some(row) = lease.row(removable, Effect::Undone).await? else { return Ok(false) };
@@ -333,7 +320,7 @@ impl PgStore {
         removed.map(|()| true)
     }
 
-    pub(crate) async fn read_index_figures(&self, index: &PropertyIndex) -> StoreResult<IndexFigures> {
+    async fn read_index_figures(&self, index: &PropertyIndex) -> StoreResult<IndexFigures> {
         let mut parts = self.parts(index.index_no).await?;
         if parts.iter().any(|part| !part.is_valid && part.pid.is_none())
             && let Ok(seen) = self.parts_of_builder(index.index_no).await

@@ -5,14 +5,13 @@ use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection, Row};
 
 use crate::contract::cluster::{COLOCATED, REFERENCE};
-use crate::postgres::catalog::accounts::account;
-use crate::postgres::catalog::indexes::stored;
 use crate::postgres::cluster::distribution::{cluster, is_worker};
 use crate::postgres::connections::hosts::Hosts;
 use crate::postgres::connections::shared_sessions::refuse_shared_sessions;
 use crate::postgres::connections::{PgOptions, StartError, allowed_connections, schema};
 use crate::postgres::statements::{self, indexes, view};
-use crate::{HostsFound, IndexState, Inspection, MigrationObstacle};
+use crate::sql::SqlRow;
+use crate::{HostsFound, IndexState, Inspection, MigrationObstacle, StoredAccount, StoredIndex};
 
 /// The privileges that a server needs on its tables.
 const PRIVILEGES: [&str; 4] = ["SELECT", "INSERT", "UPDATE", "DELETE"];
@@ -82,8 +81,8 @@ async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
     let theirs = DateTime::from_timestamp_micros(row.try_get("micros")?);
     let missing = missing(db, &server_tables(), &PRIVILEGES).await?;
     let accounts = if missing.is_empty() && has_table(db, "accounts").await? {
-        let rows: Vec<PgRow> = sqlx::query(statements::LIST_ACCOUNTS).fetch_all(&mut *db).await?;
-        rows.iter().filter_map(|row| account(row).ok()).collect()
+        let rows: Vec<PgRow> = sqlx::query(StoredAccount::LIST.postgres).fetch_all(&mut *db).await?;
+        rows.into_iter().filter_map(|row| StoredAccount::read(&SqlRow::Postgres(row)).ok()).collect()
     } else {
         Vec::new()
     };
@@ -151,10 +150,10 @@ async fn missing_indexes(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Err
     if !has_table(db, "property_indexes").await? {
         return Ok(Vec::new());
     }
-    let rows = sqlx::query(indexes::LIST).fetch_all(&mut *db).await?;
+    let rows = sqlx::query(StoredIndex::LIST.postgres).fetch_all(&mut *db).await?;
     let (entities, kind) = indexes::ENTITIES;
     let mut missing = Vec::new();
-    for index in rows.iter().filter_map(|row| stored(row).ok().flatten()) {
+    for index in rows.into_iter().filter_map(|row| StoredIndex::read(&SqlRow::Postgres(row)).ok().flatten()) {
         let prefix = indexes::prefix(index.index.index_no);
         let look = sqlx::query(indexes::IS_COMPLETE).bind(entities).bind(kind).bind(prefix).bind(1_i16);
         let is_there: bool = look.fetch_one(&mut *db).await?.try_get("found")?;

@@ -1,9 +1,6 @@
 //! What is stored beside entities: tables, accounts, policies and service properties.
 
-pub(crate) mod accounts;
-mod deleted;
 pub(crate) mod entries;
-pub(crate) mod indexes;
 pub(crate) mod tables;
 pub(crate) mod view_text;
 mod views;

@@ -10,55 +10,42 @@ use crate::protocol::plan::{Span, TableEntry, TablePage, TableScan};
 use crate::scan_limit::{ScanCounter, ScanStep};
 use crate::sqlite::SqliteStore;
 use crate::sqlite::rows::{Sqlite, ticks};
-use crate::{StoreResult, TableSize, Tables, bucket};
+use crate::{StoreResult, TableSize, bucket};
 
 /// SQLite never spreads a table over several buckets.
 pub(crate) const SPREAD: u16 = 1;
 
-impl Tables for SqliteStore {
-    async fn create_table(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
+impl SqliteStore {
+    pub(crate) async fn create(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
         let table = table.into_owned();
         self.writer.submit(move |db| create(db, table.as_ref(), now)).await
     }
 
-    async fn delete_table(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
-        let table = table.into_owned();
-        self.writer.submit(move |db| delete(db, table.as_ref(), now)).await
-    }
-
-    async fn get_table(&self, table: TableRef<'_>) -> StoreResult<Option<TableEntry>> {
-        self.readers.with(|db| get(db, table).map(Ok))
-    }
-
-    async fn list_tables(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
+    pub(crate) async fn table_page(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
         let (account, scan) = (account.to_owned(), scan.clone());
         let time = scan.time;
         let walk = move |db: &Connection, (): &mut (), walk| list(db, &account, &scan, walk);
         Ok(Box::pin(self.walk((), time, walk)).await?.1)
     }
 
-    async fn accounts_with_tables(&self, most: u16) -> StoreResult<Vec<String>> {
-        self.readers.with(|db| accounts_with_tables(db, most))
-    }
-
-    async fn policies(&self, table: TableRef<'_>) -> StoreResult<Option<String>> {
-        self.readers.with(|db| read_policies(db, table))
-    }
-
-    async fn set_policies(&self, table: TableRef<'_>, policies: &str) -> StoreResult<()> {
-        let (table, policies) = (table.into_owned(), policies.to_owned());
-        self.writer.submit(move |db| write_policies(db, table.as_ref(), &policies)).await
-    }
-
-    async fn size(&self, table: TableRef<'_>, most: u32) -> StoreResult<TableSize> {
+    pub(crate) async fn measure(&self, table: TableRef<'_>, most: u32) -> StoreResult<TableSize> {
         let table = table.into_owned();
-        self.read_apart(move |db| size(db, table.as_ref(), most)).await
+        let read = move |db: &mut Connection| match bucket_of(db, table.as_ref())? {
+            Some(bucket) => measure(db, bucket, most).map(Ok),
+            None => Ok(Err(Code::TableNotFound.into())),
+        };
+        self.read_apart(read).await
     }
-}
 
-fn accounts_with_tables(db: &Connection, most: u16) -> Sqlite<StoreResult<Vec<String>>> {
-    let text = "SELECT DISTINCT account FROM tables ORDER BY account LIMIT ?1";
-    db.prepare_cached(text)?.query_map([most], |row| row.get(0))?.collect::<Sqlite<_>>().map(Ok)
+    /// Measures a deleted table that can be brought back.
+    pub(crate) async fn measure_deleted(&self, table_no: i64, most: u32) -> StoreResult<Option<TableSize>> {
+        let read = move |db: &mut Connection| {
+            let mut find = db.prepare_cached("SELECT 1 FROM deleted_tables WHERE table_no = ?1")?;
+            let bucket = bucket::bucket(table_no, SPREAD, "");
+            find.exists([table_no])?.then(|| measure(db, bucket, most)).transpose().map(Ok)
+        };
+        self.read_apart(read).await
+    }
 }
 
 /// Returns the only bucket of a table.
@@ -69,15 +56,7 @@ pub(crate) fn bucket_of(db: &Connection, table: TableRef<'_>) -> Sqlite<Option<i
         .map(|no| no.map(|no| bucket::bucket(no, SPREAD, "")))
 }
 
-pub(crate) fn get(db: &Connection, table: TableRef<'_>) -> Sqlite<Option<TableEntry>> {
-    db.prepare_cached("SELECT name, created FROM tables WHERE account = ?1 AND name_lower = ?2")?
-        .query_row(params![table.account, table.name.lower()], |row| {
-            Ok(TableEntry { name: row.get(0)?, created: ticks(row, 1)? })
-        })
-        .optional()
-}
-
-pub(crate) fn create(db: &Connection, table: TableRef<'_>, now: Ticks) -> Sqlite<StoreResult<()>> {
+fn create(db: &Connection, table: TableRef<'_>, now: Ticks) -> Sqlite<StoreResult<()>> {
     let mut insert = db.prepare_cached(
         "INSERT INTO tables (table_no, account, name_lower, name, spread, created)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING",
@@ -94,19 +73,8 @@ pub(crate) fn create(db: &Connection, table: TableRef<'_>, now: Ticks) -> Sqlite
     }
 }
 
-pub(crate) fn delete(db: &Connection, table: TableRef<'_>, now: Ticks) -> Sqlite<StoreResult<()>> {
-    let deleted: Option<i64> = db
-        .prepare_cached("DELETE FROM tables WHERE account = ?1 AND name_lower = ?2 RETURNING table_no")?
-        .query_row(params![table.account, table.name.lower()], |row| row.get(0))
-        .optional()?;
-    let Some(no) = deleted else { return Ok(Err(Code::ResourceNotFound.into())) };
-    db.prepare_cached("INSERT INTO doomed (table_no, spread, deleted_at, due) VALUES (?1, ?2, ?3, ?3)")?
-        .execute(params![no, SPREAD, now.raw()])?;
-    Ok(Ok(()))
-}
-
 /// Reads one page of an account's tables.
-pub(crate) fn list(
+fn list(
     db: &Connection,
     account: &str,
     scan: &TableScan,
@@ -172,33 +140,8 @@ fn list_span(
     Ok(false)
 }
 
-pub(crate) fn read_policies(db: &Connection, table: TableRef<'_>) -> Sqlite<StoreResult<Option<String>>> {
-    let found: Option<Option<String>> = db
-        .prepare_cached("SELECT policies FROM tables WHERE account = ?1 AND name_lower = ?2")?
-        .query_row(params![table.account, table.name.lower()], |row| row.get(0))
-        .optional()?;
-    Ok(found.ok_or_else(|| Code::TableNotFound.into()))
-}
-
-pub(crate) fn write_policies(
-    db: &Connection,
-    table: TableRef<'_>,
-    policies: &str,
-) -> Sqlite<StoreResult<()>> {
-    let changed = db
-        .prepare_cached("UPDATE tables SET policies = ?3 WHERE account = ?1 AND name_lower = ?2")?
-        .execute(params![table.account, table.name.lower(), policies])?;
-    Ok(if changed == 0 { Err(Code::TableNotFound.into()) } else { Ok(()) })
-}
-
-/// The size of a table by its first `most` entities.
-fn size(db: &Connection, table: TableRef<'_>, most: u32) -> Sqlite<StoreResult<TableSize>> {
-    let Some(bucket) = bucket_of(db, table)? else { return Ok(Err(Code::TableNotFound.into())) };
-    measure(db, bucket, most).map(Ok)
-}
-
 /// The size of a bucket by its first `most` entities.
-pub(crate) fn measure(db: &Connection, bucket: i64, most: u32) -> Sqlite<TableSize> {
+fn measure(db: &Connection, bucket: i64, most: u32) -> Sqlite<TableSize> {
     // One row beyond the maximum shows whether there are more.
     let mut size = db.prepare_cached(
         "SELECT count(*), coalesce(sum(length(CAST(pk AS BLOB)) + length(CAST(rk AS BLOB))

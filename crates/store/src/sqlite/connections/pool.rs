@@ -53,30 +53,30 @@ impl Readers {
     /// Runs a read inside one snapshot.
     pub(crate) fn with<T>(
         &self,
-        read: impl FnOnce(&Connection) -> rusqlite::Result<StoreResult<T>>,
+        read: impl FnOnce(&mut Connection) -> rusqlite::Result<StoreResult<T>>,
     ) -> StoreResult<T> {
         self.with_statement(|connection| {
-            let _snapshot = Transaction::of_reads(connection)?;
-            read(connection)
+            let mut snapshot = Transaction::of_reads(connection)?;
+            read(&mut snapshot)
         })
     }
 
     /// Runs a read of a single statement, which is one snapshot by itself.
     pub(crate) fn with_statement<T>(
         &self,
-        read: impl FnOnce(&Connection) -> rusqlite::Result<StoreResult<T>>,
+        read: impl FnOnce(&mut Connection) -> rusqlite::Result<StoreResult<T>>,
     ) -> StoreResult<T> {
         match &*self.0 {
-            Connections::Memory(shared) => answered(read(&lock(shared))),
+            Connections::Memory(shared) => answered(read(&mut lock(shared))),
             Connections::File { options, idle } => {
-                let connection = match lock_idle(idle).pop() {
+                let mut connection = match lock_idle(idle).pop() {
                     Some(connection) => connection,
                     None => open::connect(options).map_err(|error| {
                         tracing::error!(%error, "cannot open another connection");
                         Fault::Unavailable
                     })?,
                 };
-                let outcome = answered(read(&connection));
+                let outcome = answered(read(&mut connection));
                 let mut idle = lock_idle(idle);
                 if idle.len() < MAX_IDLE {
                     idle.push(connection);

@@ -8,12 +8,10 @@ use crate::contract::indexes::removable_until;
 use crate::protocol::model::Ticks;
 use crate::protocol::plan::index::PropertyIndex;
 use crate::sqlite::SqliteStore;
-use crate::sqlite::catalog::{entries, indexes};
+use crate::sqlite::catalog::entries;
 use crate::sqlite::connections::cancelled_builds::CancelledBuilds;
 use crate::sqlite::rows::Sqlite;
-use crate::{
-    AddedIndex, BuiltIndex, Failure, Fault, IndexFigures, Indexes, NewIndex, StoreResult, StoredIndex,
-};
+use crate::{BuiltIndex, Failure, Fault, IndexFigures, StoreResult};
 
 /// How long an index may take to be built.
 const BUILD_LIMIT: Duration = Duration::from_secs(24 * 3600);
@@ -24,21 +22,10 @@ const DROP_LIMIT: Duration = Duration::from_secs(60);
 /// Pause between two attempts to drop an index.
 const DROP_PAUSE: Duration = Duration::from_millis(100);
 
-impl Indexes for SqliteStore {
-    async fn indexes(&self) -> StoreResult<Vec<StoredIndex>> {
-        self.readers.with(|db| indexes::list(db).map(Ok))
-    }
-
-    async fn add_index(&self, index: NewIndex<'_>, now: Ticks) -> StoreResult<AddedIndex> {
-        let NewIndex { table, property, kind } = index;
-        let (table, property) = (table.into_owned(), property.to_owned());
-        let add = move |db: &Connection| indexes::add(db, table.as_ref(), &property, kind, now);
-        self.writer.submit(add).await
-    }
-
-    async fn build_index(&self, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
+impl SqliteStore {
+    pub(crate) async fn build(&self, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
         let (index, cancelled) = (index.clone(), self.cancelled_builds.clone());
-        let build = move |db: &Connection| build(db, &index, now, &cancelled).map(Ok);
+        let build = move |db: &mut Connection| build(db, &index, now, &cancelled).map(Ok);
         match self.writer.submit_within(BUILD_LIMIT, build).await {
             // The cancellation has rolled the transaction of the build back.
             Err(Failure::Fault(Fault::Busy)) => Ok(BuiltIndex::Busy),
@@ -46,11 +33,15 @@ impl Indexes for SqliteStore {
         }
     }
 
-    async fn drop_index(&self, index_no: i64, now: Ticks) -> StoreResult<bool> {
+    /// Cancels the build of an index until the index is dropped.
+    pub(crate) async fn cancel_until_done<F>(&self, index_no: i64, drop: impl Fn() -> F) -> StoreResult<bool>
+    where
+        F: Future<Output = StoreResult<bool>>,
+    {
         let begun = Instant::now();
         loop {
             let _cancellation = self.cancelled_builds.cancel(index_no);
-            match self.writer.submit(move |db| indexes::drop(db, index_no, now).map(Ok)).await {
+            match drop().await {
                 // A build has the lock of the file, or the queue is full of writes that wait for it.
                 Err(Failure::Fault(Fault::NotBegun | Fault::Busy)) if begun.elapsed() < DROP_LIMIT => {}
                 dropped => return dropped,
@@ -59,15 +50,16 @@ impl Indexes for SqliteStore {
         }
     }
 
-    async fn remove_index(&self, now: Ticks) -> StoreResult<bool> {
+    pub(crate) async fn remove_one(&self, now: Ticks) -> StoreResult<bool> {
+        let until = removable_until(now);
         // Writers have nothing to do with the question.
-        if !self.readers.with(|db| is_any_removable(db, now).map(Ok))? {
+        if self.readers.with(|db| removable(db, until).map(Ok))?.is_none() {
             return Ok(false);
         }
-        self.writer.submit_within(BUILD_LIMIT, move |db| remove(db, now).map(Ok)).await
+        self.writer.submit_within(BUILD_LIMIT, move |db| remove(db, until).map(Ok)).await
     }
 
-    async fn index_figures(&self, index: &PropertyIndex) -> StoreResult<IndexFigures> {
+    pub(crate) async fn figures(&self, index: &PropertyIndex) -> StoreResult<IndexFigures> {
         let index_no = index.index_no;
         let bytes = self.read_apart(move |db| bytes(db, index_no).map(Ok)).await?;
         Ok(IndexFigures { bytes, uses: self.narrowing.uses.of(index_no), progress: None })
@@ -75,14 +67,14 @@ impl Indexes for SqliteStore {
 }
 
 /// Builds an index in the transaction of the writer. Readers go on; writes wait.
-pub(crate) fn build(
+fn build(
     db: &Connection,
     index: &PropertyIndex,
     now: Ticks,
     cancelled: &CancelledBuilds,
 ) -> Sqlite<BuiltIndex> {
     let index_no = index.index_no;
-    if !indexes::is_wanted(db, index_no)? {
+    if !is_wanted(db, index_no)? {
         return Ok(BuiltIndex::Gone);
     }
     if cancelled.has(index_no) {
@@ -93,25 +85,20 @@ pub(crate) fn build(
     db.progress_handler(0, None::<fn() -> bool>)?;
     // A cancellation rolls back the whole transaction; the other writes of its group are then tried one by one.
     built?;
-    indexes::complete(db, index_no, now)?;
+    complete(db, index_no, now)?;
     Ok(BuiltIndex::Ready)
 }
 
-/// Whether an index is left that nothing uses any more.
-pub(crate) fn is_any_removable(db: &Connection, now: Ticks) -> Sqlite<bool> {
-    Ok(indexes::removable(db, removable_until(now))?.is_some())
-}
-
 /// Removes one index that nothing uses any more; returns whether there was one.
-pub(crate) fn remove(db: &Connection, now: Ticks) -> Sqlite<bool> {
-    let Some(index_no) = indexes::removable(db, removable_until(now))? else { return Ok(false) };
+fn remove(db: &Connection, until: i64) -> Sqlite<bool> {
+    let Some(index_no) = removable(db, until)? else { return Ok(false) };
     db.execute_batch(&entries::removal(index_no))?;
-    indexes::forget(db, index_no)?;
+    forget(db, index_no)?;
     Ok(true)
 }
 
 /// Returns the size of an index.
-pub(crate) fn bytes(db: &Connection, index_no: i64) -> Sqlite<Option<u64>> {
+fn bytes(db: &Connection, index_no: i64) -> Sqlite<Option<u64>> {
     let bytes: Option<Option<i64>> = db
         .prepare_cached("SELECT pgsize FROM dbstat WHERE name = ?1 AND aggregate = TRUE")?
         .query_row([entries::name(index_no)], |row| row.get(0))
@@ -119,15 +106,55 @@ pub(crate) fn bytes(db: &Connection, index_no: i64) -> Sqlite<Option<u64>> {
     Ok(bytes.flatten().map(i64::cast_unsigned))
 }
 
+/// Whether the index is still to be built.
+fn is_wanted(db: &Connection, index_no: i64) -> Sqlite<bool> {
+    db.prepare_cached(
+        "SELECT 1 FROM property_indexes AS i JOIN tables AS t ON t.table_no = i.table_no
+         WHERE i.index_no = ?1 AND i.state = 0",
+    )?
+    .exists([index_no])
+}
+
+/// Has servers use the index.
+fn complete(db: &Connection, index_no: i64, now: Ticks) -> Sqlite<()> {
+    db.prepare_cached("UPDATE property_indexes SET state = 1, changed = ?2 WHERE index_no = ?1")?
+        .execute([index_no, now.raw()])?;
+    count_change(db)
+}
+
+/// Returns an index that nothing can use any more: dropped some time ago, or of a deleted table.
+fn removable(db: &Connection, until: i64) -> Sqlite<Option<i64>> {
+    db.prepare_cached(
+        "SELECT index_no FROM property_indexes AS i WHERE (state = 2 AND changed <= ?1)
+         OR NOT EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = i.table_no) LIMIT 1",
+    )?
+    .query_row([until], |row| row.get(0))
+    .optional()
+}
+
+fn forget(db: &Connection, index_no: i64) -> Sqlite<()> {
+    db.prepare_cached("DELETE FROM property_indexes WHERE index_no = ?1")?.execute([index_no])?;
+    count_change(db)
+}
+
+fn count_change(db: &Connection) -> Sqlite<()> {
+    db.prepare_cached(
+        "INSERT INTO property_index_changes (id, changes) VALUES (1, 1)
+         ON CONFLICT (id) DO UPDATE SET changes = changes + 1",
+    )?
+    .execute([])?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::sync_channel;
 
     use super::*;
-    use crate::Tables as _;
     use crate::protocol::model::TableName;
     use crate::protocol::plan::index::IndexKind;
     use crate::sqlite::{Location, SqliteOptions};
+    use crate::{AddedIndex, Indexes as _, NewIndex, Tables as _};
 
     async fn with_table(location: Location) -> SqliteStore {
         let store = SqliteStore::open(&SqliteOptions::new(location)).unwrap();

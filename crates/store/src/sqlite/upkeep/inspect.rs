@@ -3,12 +3,13 @@
 use rusqlite::{Connection, OpenFlags};
 
 use crate::quoting::identifier;
+use crate::sql::Sql;
 use crate::sqlite::SqliteStore;
-use crate::sqlite::catalog::{accounts, entries, indexes, view_text};
+use crate::sqlite::catalog::{entries, view_text};
 use crate::sqlite::connections::options::BUSY_TIMEOUT;
 use crate::sqlite::connections::options::{Location, OpenError, display};
 use crate::sqlite::connections::schema;
-use crate::{IndexState, Inspection, MigrationObstacle};
+use crate::{IndexState, Inspection, MigrationObstacle, StoredAccount, StoredIndex};
 
 impl SqliteStore {
     /// Inspects a database without changing or creating it.
@@ -44,7 +45,8 @@ fn inspect(location: &Location) -> Result<Inspection, OpenError> {
         found.missing.push(format!("writing to {}: {error}", path.display()));
     }
     if version >= schema::WITH_ACCOUNTS {
-        found.accounts = accounts::list(&db)?;
+        let rows = Sql::from(StoredAccount::LIST).run(&db)?;
+        found.accounts = rows.iter().filter_map(|row| StoredAccount::read(row).ok()).collect();
     }
     if version >= schema::WITH_INDEXES {
         found.missing_indexes = missing_indexes(&db)?;
@@ -57,7 +59,9 @@ fn inspect(location: &Location) -> Result<Inspection, OpenError> {
 fn missing_indexes(db: &Connection) -> Result<Vec<String>, OpenError> {
     let mut look = db.prepare("SELECT 1 FROM sqlite_schema WHERE type = 'index' AND name = ?1")?;
     let mut missing = Vec::new();
-    for stored in indexes::list(db)?.iter().filter(|stored| stored.state == IndexState::Ready) {
+    let rows = Sql::from(StoredIndex::LIST).run(db)?;
+    let listed = rows.iter().filter_map(|row| StoredIndex::read(row).ok().flatten());
+    for stored in listed.filter(|stored| stored.state == IndexState::Ready) {
         if !look.exists([entries::name(stored.index.index_no)])? {
             missing.push(stored.named());
         }

@@ -1,7 +1,6 @@
 //! Maintenance: work of operators and of the server itself.
 
 mod backup;
-mod expiry;
 pub(crate) mod indexes;
 pub(crate) mod inspect;
 pub(crate) mod purge;

@@ -7,7 +7,6 @@ use crate::bucket::{bucket, new_table_no};
 use crate::contract::reset::{MAX_SNAPSHOTS, StoreSnapshot};
 use crate::protocol::model::Ticks;
 use crate::sqlite::SqliteStore;
-use crate::sqlite::catalog::accounts::count_option_change;
 use crate::sqlite::catalog::tables::SPREAD;
 use crate::sqlite::rows::{Sqlite, ticks};
 use crate::{Reset, StoreResult};
@@ -94,7 +93,12 @@ pub(crate) fn reset(db: &Connection, account: Option<&str>, now: Ticks) -> Sqlit
     ] {
         db.prepare_cached(text)?.execute([account])?;
     }
-    count_option_change(db)
+    db.prepare_cached(
+        "INSERT INTO account_option_changes (id, changes) VALUES (1, 1)
+         ON CONFLICT (id) DO UPDATE SET changes = changes + 1",
+    )?
+    .execute([])
+    .map(drop)
 }
 
 pub(crate) fn take(db: &Connection, name: &str, account: Option<&str>, now: Ticks) -> Sqlite<bool> {

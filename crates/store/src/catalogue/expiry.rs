@@ -1,0 +1,197 @@
+//! Expiry: rules, and how far the deletion of expired entities has come.
+
+use crate::bucket::bucket;
+use crate::catalogue::{Backend, CatalogueStore, SqlSession};
+use crate::contract::load::stale_copies;
+use crate::error::Code;
+use crate::protocol::model::{Key, TableRef, Ticks};
+use crate::sql::{SqlRow, SqlText};
+use crate::{
+    Expiry, ExpiryRule, ExpirySummary, Fault, SWEEP_RETRY_PAUSE, StoreResult, SweepState, TableExpiry,
+};
+
+/// For a table whose row is locked, as for all that is recorded of a table by its name: otherwise a respread could
+/// give it another number while this waits.
+const SET: SqlText = SqlText::same(
+    "INSERT INTO expiry (table_no, property, delay, pause, made, due, expired) \
+     VALUES ($1, $2, $3, $4, $5, $5, 0) ON CONFLICT (table_no) DO UPDATE SET property = excluded.property, \
+     delay = excluded.delay, pause = excluded.pause, made = excluded.made, due = excluded.due, began = NULL, \
+     pk = NULL, rk = NULL, clean = NULL, expired = 0 RETURNING table_no",
+);
+const CLEAR: SqlText = SqlText::same("DELETE FROM expiry WHERE table_no = $1 RETURNING table_no");
+
+macro_rules! expiries {
+    ($rest:literal) => {
+        concat!(
+            "SELECT e.table_no, abs(t.spread), t.account, t.name, e.property, e.delay, e.pause, e.made, e.due, \
+             e.began, e.pk, e.rk, e.clean, e.expired FROM expiry AS e JOIN tables AS t ON t.table_no = e.table_no ",
+            $rest
+        )
+    };
+}
+
+const LIST: SqlText =
+    SqlText::same(expiries!("WHERE t.account = coalesce($1, t.account) ORDER BY t.account, t.name_lower"));
+/// $1 now, $2 the longest pause besides that of the rule. A due time that a clock ahead has recorded comes first.
+/// Sweeps that could not be stored, side by side: $3 tables, $4 when their rules were set, $5 when they are due.
+const DUE: SqlText = SqlText::each(
+    expiries!(
+        "LEFT JOIN unnest($3::bigint[], $4::bigint[], $5::bigint[]) AS u (table_no, made, due) \
+         ON u.table_no = e.table_no AND u.made = e.made \
+         WHERE (coalesce(u.due, e.due) <= $1 OR coalesce(u.due, e.due) > $1 + greatest(e.pause, $2)) AND t.spread > 0 \
+         ORDER BY coalesce(u.due, e.due) <= $1, coalesce(u.due, e.due), e.table_no LIMIT 1"
+    ),
+    expiries!(
+        "WHERE e.due <= $1 OR e.due > $1 + max(e.pause, $2) ORDER BY e.due <= $1, e.due, e.table_no LIMIT 1"
+    ),
+);
+/// $1 now.
+const SUMMARIZE: SqlText = SqlText::same(
+    "SELECT count(*), min(CASE WHEN e.clean <= $1 THEN e.clean ELSE e.made END + e.pause) \
+     FROM expiry AS e JOIN tables AS t ON t.table_no = e.table_no",
+);
+/// $2 when the rule was set.
+const RECORD: SqlText = SqlText::same(
+    "UPDATE expiry SET due = $3, began = $4, pk = $5, rk = $6, clean = $7, expired = $8 \
+     WHERE table_no = $1 AND made = $2",
+);
+/// Deletes an entity on SQLite: $5 the table, $6 when its rule was set.
+const DELETE: &str = "DELETE FROM entities WHERE bucket = $1 AND pk = $2 AND rk = $3 AND modified = $4 \
+     AND EXISTS (SELECT 1 FROM tables WHERE table_no = $5) \
+     AND EXISTS (SELECT 1 FROM expiry WHERE table_no = $5 AND made = $6) RETURNING bucket";
+/// The rules of tables that no longer exist.
+const FORGET_DELETED: SqlText = SqlText::same(
+    "DELETE FROM expiry WHERE NOT EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = expiry.table_no)",
+);
+/// $1 what the names of stale copies are below, $2 their version, which is the 13th character of a name.
+const FORGET_STALE_MARKS: SqlText =
+    SqlText::same("DELETE FROM copy_marks WHERE copy < $1 AND substr(copy, 13, 1) = $2");
+/// Whether there is anything to forget.
+const IS_ANY_STALE: SqlText = SqlText::same(
+    "SELECT 1 WHERE EXISTS (SELECT 1 FROM expiry WHERE table_no NOT IN (SELECT table_no FROM tables)) \
+     OR EXISTS (SELECT 1 FROM copy_marks WHERE copy < $1 AND substr(copy, 13, 1) = $2)",
+);
+
+pub(super) const ALL: [SqlText; 8] =
+    [SET, CLEAR, LIST, DUE, SUMMARIZE, RECORD, FORGET_DELETED, FORGET_STALE_MARKS];
+
+impl<S: CatalogueStore> Expiry for S {
+    async fn set_expiry(&self, table: TableRef<'_>, rule: &ExpiryRule, now: Ticks) -> StoreResult<()> {
+        let (table, rule) = (table.into_owned(), rule.clone());
+        let set = async move |session: &mut SqlSession<'_>| {
+            let table_no = session.table_no(table.as_ref()).await?.ok_or(Code::TableNotFound)?;
+            let ExpiryRule { property, delay, pause } = &rule;
+            let set = SET.bind(table_no).bind(property.as_deref()).bind(*delay).bind(*pause).bind(now);
+            session.row(set).await.map(drop)
+        };
+        self.backend().transact(set).await
+    }
+
+    async fn clear_expiry(&self, table: TableRef<'_>) -> StoreResult<bool> {
+        let table = table.into_owned();
+        let clear = async move |session: &mut SqlSession<'_>| match session.table_no(table.as_ref()).await? {
+            Some(table_no) => session.has_row(CLEAR.bind(table_no)).await,
+            None => Ok(false),
+        };
+        self.backend().transact(clear).await
+    }
+
+    async fn expiries(&self, account: Option<&str>) -> StoreResult<Vec<TableExpiry>> {
+        self.backend().rows(LIST.bind(account)).await?.iter().map(expiry).collect()
+    }
+
+    async fn expiry_summary(&self, now: Ticks) -> StoreResult<ExpirySummary> {
+        let row = self.backend().only_row(SUMMARIZE.bind(now)).await?;
+        Ok(ExpirySummary { tables: row.count(0)?, behind_since: row.time(1)? })
+    }
+
+    async fn due_expiry(&self, now: Ticks) -> StoreResult<Option<TableExpiry>> {
+        let unrecorded = match self.backend() {
+            Backend::Postgres(store) => store.unrecorded_sweeps.all(),
+            Backend::Sqlite(_) => Vec::new(),
+        };
+        let (mut tables, mut made, mut dues) = (Vec::new(), Vec::new(), Vec::new());
+        for (table_no, since, sweep) in unrecorded {
+            tables.push(table_no);
+            made.push(since.raw());
+            dues.push(sweep.due.raw());
+        }
+        let due = DUE.bind(now).bind(SWEEP_RETRY_PAUSE).bind(tables).bind(made).bind(dues);
+        let Some(row) = self.backend().row(due).await? else { return Ok(None) };
+        let mut of = expiry(&row)?;
+        if let Backend::Postgres(store) = self.backend()
+            && let Some(sweep) = store.unrecorded_sweeps.of(of.table_no, of.made)
+        {
+            of.sweep = sweep;
+        }
+        Ok(Some(of))
+    }
+
+    async fn delete_expired(&self, of: &TableExpiry, entities: &[(Key, Ticks)]) -> StoreResult<u64> {
+        if let Backend::Postgres(store) = self.backend() {
+            return store.delete_unlocked(of, entities).await;
+        }
+        let (of, entities) = (of.clone(), entities.to_vec());
+        let delete = async move |session: &mut SqlSession<'_>| {
+            let mut deleted = 0;
+            for (Key { partition, row }, version) in &entities {
+                let bucket = bucket(of.table_no, of.spread, partition);
+                let delete = SqlText::same(DELETE).bind(bucket).bind(partition).bind(row).bind(*version);
+                deleted += u64::from(session.has_row(delete.bind(of.table_no).bind(of.made)).await?);
+            }
+            Ok(deleted)
+        };
+        self.backend().transact(delete).await
+    }
+
+    async fn record_sweep(&self, of: &TableExpiry, sweep: &SweepState) -> StoreResult<()> {
+        let SweepState { due, began, position, clean, expired } = sweep;
+        let (pk, rk) = position.as_ref().map(|at| (at.partition.as_str(), at.row.as_str())).unzip();
+        let record = RECORD.bind(of.table_no).bind(of.made).bind(*due).bind(*began).bind(pk).bind(rk);
+        let record = record.bind(*clean).bind(expired.cast_signed());
+        let recorded = self.backend().write(record).await.map(drop);
+        let Backend::Postgres(store) = self.backend() else { return recorded };
+        let kept = || store.nodes.is_distributed().then(|| sweep.clone());
+        store.unrecorded_sweeps.settle(recorded, (of.table_no, of.made), kept)
+    }
+
+    async fn forget_stale(&self, now: Ticks) -> StoreResult<()> {
+        let (before, version) = stale_copies(now);
+        let stale = |text: SqlText| text.bind(&before).bind(version);
+        // A commit of SQLite costs a sync, so nothing is written where there is nothing to forget.
+        if matches!(self.backend(), Backend::Sqlite(_))
+            && self.backend().row(stale(IS_ANY_STALE)).await?.is_none()
+        {
+            return Ok(());
+        }
+        self.backend().write(FORGET_DELETED).await?;
+        self.backend().write(stale(FORGET_STALE_MARKS)).await.map(drop)
+    }
+
+    async fn leads_upkeep(&self, holder: i64, now: Ticks, until: Ticks) -> StoreResult<bool> {
+        match self.backend() {
+            Backend::Postgres(store) => store.take_lead_or_share(holder, now, until).await,
+            // Only one server may open the file.
+            Backend::Sqlite(_) => Ok(true),
+        }
+    }
+}
+
+fn expiry(row: &SqlRow) -> StoreResult<TableExpiry> {
+    let spread: i32 = row.get(1)?;
+    Ok(TableExpiry {
+        table_no: row.get(0)?,
+        spread: u16::try_from(spread).map_err(|_| Fault::Other)?,
+        account: row.get(2)?,
+        table: row.get(3)?,
+        rule: ExpiryRule { property: row.get(4)?, delay: row.get(5)?, pause: row.get(6)? },
+        made: row.ticks(7)?,
+        sweep: SweepState {
+            due: row.ticks(8)?,
+            began: row.time(9)?,
+            position: row.key(10)?,
+            clean: row.time(12)?,
+            expired: row.count(13)?,
+        },
+    })
+}

@@ -1,0 +1,126 @@
+//! The records of property indexes. The indexes themselves are made in each database in its own way.
+
+use crate::bucket::new_table_no;
+use crate::catalogue::{Backend, CatalogueStore, SqlSession, TABLE_NO};
+use crate::contract::deleted::KeptIndex;
+use crate::error::Code;
+use crate::postgres::statements::indexes::LOCK_TABLE;
+use crate::protocol::model::Ticks;
+use crate::protocol::plan::index::PropertyIndex;
+use crate::sql::{SqlText, counted_change};
+use crate::{
+    AddedIndex, BuiltIndex, IndexFigures, Indexes, MAX_INDEXES, MAX_TABLE_INDEXES, NewIndex, StoreResult,
+    StoredIndex,
+};
+
+/// Locks a table, so that its indexes are added one after the other, and not while it is respread.
+const LOCK: SqlText = SqlText::each(LOCK_TABLE, TABLE_NO);
+/// $1 table number, $2 property, $3 kind.
+const COUNT: SqlText = SqlText::same(
+    "SELECT count(*) FILTER (WHERE table_no = $1 AND property = $2 AND kind = $3), \
+     count(*) FILTER (WHERE table_no = $1), count(*) FROM property_indexes WHERE state <> 2",
+);
+const ADD: SqlText = counted_change!(
+    "property_index_changes",
+    "INSERT INTO property_indexes (index_no, table_no, property, kind, state, changed) \
+     VALUES ($1, $2, $3, $4, 0, $5) RETURNING index_no"
+);
+const DROP: SqlText = counted_change!(
+    "property_index_changes",
+    "UPDATE property_indexes SET state = 2, changed = $2 WHERE index_no = $1 AND state <> 2 RETURNING index_no"
+);
+/// What is left of the indexes that a table had is removed, not used.
+const DROP_ALL: SqlText = counted_change!(
+    "property_index_changes",
+    "UPDATE property_indexes SET state = 2, changed = $2 WHERE table_no = $1 AND state <> 2"
+);
+
+pub(super) const ALL: [SqlText; 5] = [StoredIndex::LIST, COUNT, ADD, DROP, DROP_ALL];
+
+impl<S: CatalogueStore> Indexes for S {
+    async fn indexes(&self) -> StoreResult<Vec<StoredIndex>> {
+        let rows = self.backend().rows(StoredIndex::LIST).await?;
+        rows.iter().filter_map(|row| StoredIndex::read(row).transpose()).collect()
+    }
+
+    async fn add_index(&self, index: NewIndex<'_>, now: Ticks) -> StoreResult<AddedIndex> {
+        let NewIndex { table, property, kind } = index;
+        let (table, property) = (table.into_owned(), property.to_owned());
+        let add = async move |session: &mut SqlSession<'_>| {
+            let lock = LOCK.bind(table.as_ref().account).bind(table.as_ref().name.lower());
+            let locked = session.row(lock).await?.ok_or(Code::TableNotFound)?;
+            let (table_no, spread): (i64, i32) = (locked.get(0)?, locked.get(1)?);
+            if spread < 0 {
+                return Ok(AddedIndex::Respread);
+            }
+            let count = COUNT.bind(table_no).bind(&property).bind(kind.name());
+            let counted = session.only_row(count).await?;
+            let (same, of_table, total): (i64, i64, i64) =
+                (counted.get(0)?, counted.get(1)?, counted.get(2)?);
+            if same > 0 {
+                return Ok(AddedIndex::Exists);
+            }
+            if of_table >= MAX_TABLE_INDEXES || total >= MAX_INDEXES {
+                return Ok(AddedIndex::TooMany);
+            }
+            let index_no = new_table_no();
+            session
+                .row(ADD.bind(index_no).bind(table_no).bind(&property).bind(kind.name()).bind(now))
+                .await?;
+            Ok(AddedIndex::Added(index_no))
+        };
+        self.backend().transact(add).await
+    }
+
+    async fn build_index(&self, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
+        match self.backend() {
+            Backend::Postgres(store) => store.build(index, now).await,
+            Backend::Sqlite(store) => store.build(index, now).await,
+        }
+    }
+
+    async fn drop_index(&self, index_no: i64, now: Ticks) -> StoreResult<bool> {
+        let drop = || self.backend().write(DROP.bind(index_no).bind(now));
+        match self.backend() {
+            Backend::Postgres(store) => {
+                let is_dropped = drop().await?;
+                if is_dropped {
+                    store.cancel_dropped(index_no).await;
+                }
+                Ok(is_dropped)
+            }
+            Backend::Sqlite(store) => store.cancel_until_done(index_no, drop).await,
+        }
+    }
+
+    async fn remove_index(&self, now: Ticks) -> StoreResult<bool> {
+        match self.backend() {
+            Backend::Postgres(store) => store.remove_one(now).await,
+            Backend::Sqlite(store) => store.remove_one(now).await,
+        }
+    }
+
+    async fn index_figures(&self, index: &PropertyIndex) -> StoreResult<IndexFigures> {
+        match self.backend() {
+            Backend::Postgres(store) => store.figures(index).await,
+            Backend::Sqlite(store) => store.figures(index).await,
+        }
+    }
+}
+
+/// Has the indexes of a table built that came back, and those removed that it had; returns how many have no room.
+pub(super) async fn restore(
+    session: &mut SqlSession<'_>,
+    table_no: i64,
+    kept: &[KeptIndex],
+    now: Ticks,
+) -> StoreResult<usize> {
+    session.row(DROP_ALL.bind(table_no).bind(now)).await?;
+    let total: i64 = session.only_row(COUNT.bind(table_no).bind("").bind("")).await?.get(2)?;
+    let room = usize::try_from(MAX_INDEXES - total).unwrap_or(0);
+    for KeptIndex { property, kind } in kept.iter().take(room) {
+        let add = ADD.bind(new_table_no()).bind(table_no).bind(property).bind(kind);
+        session.row(add.bind(now)).await?;
+    }
+    Ok(kept.len().saturating_sub(room))
+}
