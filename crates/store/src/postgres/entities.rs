@@ -1,7 +1,6 @@
 //! Entities: what runs each operation on them.
 
 use super::PgStore;
-use super::reads::{pages, point};
 use super::writes::{single, transaction};
 use crate::error::Code;
 use crate::protocol::model::{Key, Stored, TableRef, Ticks};
@@ -10,7 +9,8 @@ use crate::{Collect, Entities, Failure, StoreResult};
 
 impl Entities for PgStore {
     async fn get(&self, table: TableRef<'_>, key: &Key) -> StoreResult<Option<Stored>> {
-        self.with_table(table, &mut point::Get { key }).await
+        let lookup = |table_id| async move { Ok(self.lookup(table_id, key).await?.in_table()) };
+        self.with_table(table, lookup).await
     }
 
     async fn page<C: Collect>(
@@ -19,16 +19,24 @@ impl Entities for PgStore {
         scan: &Scan,
         mut into: C,
     ) -> StoreResult<(C, PageEnd)> {
-        let end = self.with_table(table, &mut pages::Query::new(scan, &mut into)).await?;
-        Ok((into, end))
+        let mut attempts = self.attempts(table);
+        loop {
+            let table_id = attempts.table_id().await?;
+            match self.read_page(table_id, scan, &mut into).await {
+                Ok(Some(end)) => return Ok((into, end)),
+                failed => attempts.after(table_id, failed.err()).await?,
+            }
+        }
     }
 
     async fn write(&self, table: TableRef<'_>, write: &Write, now: Ticks) -> StoreResult<Written> {
-        self.with_table(table, &mut single::One { write, now }).await
+        let one = single::One { write, now };
+        self.with_table(table, |table_id| one.run(self, table_id)).await
     }
 
     async fn transact(&self, table: TableRef<'_>, writes: &[Write], now: Ticks) -> StoreResult<Vec<Written>> {
-        let result = self.with_table(table, &mut transaction::Group { writes, now }).await;
+        let group = transaction::Group { writes, now };
+        let result = self.with_table(table, |table_id| group.run(self, table_id)).await;
         result.map_err(|failure| match failure {
             Failure::Refused(error) if error.code == Code::TableNotFound => Failure::Refused(error.at(0)),
             other => other,

@@ -94,42 +94,56 @@ where
     }
 }
 
-/// An operation on one table that may be retried.
-pub(crate) trait Attempt: Send {
-    type Done;
+/// The attempts of one operation on a table: with its cached id, and again with a fresh one if that was stale.
+pub(crate) struct TableAttempts<'a> {
+    store: &'a PgStore,
+    table: TableRef<'a>,
+    attempts: Attempts,
+}
 
-    /// `None` if the table is gone, or its bucket lacked its row of `buckets`; nothing was done then.
-    fn run(
-        &mut self,
-        store: &PgStore,
-        table_id: TableId,
-    ) -> impl Future<Output = StoreResult<Option<Self::Done>>> + Send;
+impl TableAttempts<'_> {
+    /// The id of the table for the next attempt.
+    pub(crate) async fn table_id(&mut self) -> StoreResult<TableId> {
+        loop {
+            match self.store.table_id(self.table).await {
+                Ok(table_id) => return Ok(table_id),
+                Err(failure) => self.attempts.after(failure).await.map_err(not_begun)?,
+            }
+        }
+    }
+
+    /// Waits until the operation may be retried. Without a failure, the table is gone, or its bucket lacked its row
+    /// of `buckets`, and nothing was done.
+    pub(crate) async fn after(&mut self, table_id: TableId, failure: Option<Failure>) -> StoreResult<()> {
+        let gone = || {
+            self.store.forget(self.table, table_id);
+            Fault::Serialization.into()
+        };
+        let failure = failure.unwrap_or_else(gone);
+        self.attempts.after(failure).await
+    }
 }
 
 impl PgStore {
-    /// Runs an attempt with the cached id of the table, and again with a fresh one if that was stale.
-    pub(crate) async fn with_table<A: Attempt>(
+    pub(crate) const fn attempts<'a>(&'a self, table: TableRef<'a>) -> TableAttempts<'a> {
+        TableAttempts { store: self, table, attempts: Attempts::with_reconnect() }
+    }
+
+    /// Runs work on a table, as [`TableAttempts`] have it. The work returns `None` if the table is gone.
+    pub(crate) async fn with_table<T, F>(
         &self,
         table: TableRef<'_>,
-        work: &mut A,
-    ) -> StoreResult<A::Done> {
-        let mut attempts = Attempts::with_reconnect();
+        work: impl Fn(TableId) -> F + Send,
+    ) -> StoreResult<T>
+    where
+        F: Future<Output = StoreResult<Option<T>>> + Send,
+    {
+        let mut attempts = self.attempts(table);
         loop {
-            let table_id = self.table_id(table).await;
-            let has_begun = table_id.is_ok();
-            let failure = match table_id {
-                Ok(table_id) => match work.run(self, table_id).await {
-                    Ok(Some(done)) => return Ok(done),
-                    Ok(None) => {
-                        self.forget(table, table_id);
-                        Fault::Serialization.into()
-                    }
-                    Err(failure) => failure,
-                },
-                Err(failure) => failure,
-            };
-            if let Err(last) = attempts.after(failure).await {
-                return Err(if has_begun { last } else { not_begun(last) });
+            let table_id = attempts.table_id().await?;
+            match work(table_id).await {
+                Ok(Some(done)) => return Ok(done),
+                failed => attempts.after(table_id, failed.err()).await?,
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use sqlx::Row;
+use sqlx::postgres::PgRow;
 
 use crate::observe::metrics::{self, METRICS};
 use crate::postgres::batches::lane::{Job, LaneQueue, Shared};
@@ -30,12 +31,34 @@ impl Lookup {
     }
 }
 
-/// The lane of point reads. Its reply is the entity; the outer `None` if the table is gone.
+/// The outcome of a point read.
+pub(crate) enum FoundEntity {
+    NoTable,
+    Absent,
+    Present(Stored),
+}
+
+impl FoundEntity {
+    fn read(row: &PgRow, key: Key) -> Result<Self, StatementError> {
+        Ok(found(row, key)?.map_or(FoundEntity::Absent, FoundEntity::Present))
+    }
+
+    /// The entity, if there is one; the outer `None` if the table is gone.
+    pub(crate) fn in_table(self) -> Option<Option<Stored>> {
+        match self {
+            FoundEntity::NoTable => None,
+            FoundEntity::Absent => Some(None),
+            FoundEntity::Present(entity) => Some(Some(entity)),
+        }
+    }
+}
+
+/// The lane of point reads.
 pub(crate) struct Reads;
 
 impl Shared for Reads {
     type Request = Lookup;
-    type Reply = Option<Option<Stored>>;
+    type Reply = FoundEntity;
     const EFFECT: Effect = Effect::Undone;
     const LOCK_WAIT: Option<LockWait> = None;
     const TURNS: usize = 1;
@@ -83,19 +106,19 @@ impl Shared for Reads {
     }
 }
 
-/// Reads the entity with a key; the outer `None` if the table is gone.
+/// Reads the entity with a key.
 pub(crate) async fn read(
     lease: &mut Lease,
     table_id: TableId,
     key: &Key,
-) -> Result<Option<Option<Stored>>, StatementError> {
+) -> Result<FoundEntity, StatementError> {
     let query = sqlx::query(statements::READ)
         .bind(table_id.bucket(&key.partition))
         .bind(&key.partition)
         .bind(&key.row)
         .bind(table_id.table_no);
-    let Some(row) = lease.row(query, Effect::Undone).await? else { return Ok(None) };
-    Ok(Some(found(&row, key.clone())?))
+    let Some(row) = lease.row(query, Effect::Undone).await? else { return Ok(FoundEntity::NoTable) };
+    FoundEntity::read(&row, key.clone())
 }
 
 /// The statement of a round: of any buckets, or of the first one's.
@@ -125,11 +148,10 @@ async fn read_each(lease: &mut Lease, round: Vec<Job<Reads>>) {
             let place = usize::try_from(row.try_get::<i64, _>("n")?).unwrap_or(0);
             let job = place.checked_sub(1).and_then(|at| open.get_mut(at)).and_then(Option::take);
             if let Some(job) = job {
-                job.answer_with(|lookup| found(row, lookup.key).map(Some));
+                job.answer_with(|lookup| FoundEntity::read(row, lookup.key));
             }
             Ok(ControlFlow::Continue(()))
         })
         .await;
-    let rest: Result<_, StatementError> = outcome;
-    open.into_iter().flatten().for_each(|job| job.answer(rest.map(|_| None)));
+    open.into_iter().flatten().for_each(|job| job.answer(outcome.map(|_| FoundEntity::NoTable)));
 }

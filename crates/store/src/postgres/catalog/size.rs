@@ -4,28 +4,19 @@ use sqlx::Row;
 
 use crate::postgres::connections::lease::Lease;
 use crate::postgres::fault::{Effect, StatementError};
-use crate::postgres::retry::Attempt;
 use crate::postgres::rows::broken_row;
-use crate::postgres::state::table_ids::TableId;
+use crate::postgres::state::table_ids::{TableId, exists};
 use crate::postgres::{PgStore, statements};
 use crate::{Fault, StoreResult, TableSize};
 
-/// The measure of a table by its first entities.
-pub(crate) struct Measure {
-    /// Maximum entities to count.
-    pub most: u32,
-}
-
-impl Attempt for Measure {
-    type Done = TableSize;
-
-    async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<TableSize>> {
-        let mut lease = store.nodes.acquire().await?;
-        let check = sqlx::query(statements::CHECK_TABLE).bind(table_id.table_no);
-        if lease.row(check, Effect::Undone).await?.is_none() {
+impl PgStore {
+    /// Measures a table by its first entities, `most` at most; `None` if it is gone.
+    pub(super) async fn measure_table(&self, table_id: TableId, most: u32) -> StoreResult<Option<TableSize>> {
+        let mut lease = self.nodes.acquire().await?;
+        if !exists(&mut lease, table_id).await? {
             return Ok(None);
         }
-        Ok(Some(measure(&mut lease, table_id, self.most).await?))
+        Ok(Some(measure(&mut lease, table_id, most).await?))
     }
 }
 

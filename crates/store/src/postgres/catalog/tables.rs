@@ -7,7 +7,7 @@ use sqlx::postgres::PgRow;
 
 use crate::bucket;
 use crate::error::Code;
-use crate::postgres::catalog::size::{Measure, measure};
+use crate::postgres::catalog::size::measure;
 use crate::postgres::connections::lease::Lease;
 use crate::postgres::fault::{Effect, StatementError};
 use crate::postgres::reads::turn::{Evaluated, ScanTurn};
@@ -36,7 +36,7 @@ impl PgStore {
     }
 
     pub(crate) async fn measure(&self, table: TableRef<'_>, most: u32) -> StoreResult<TableSize> {
-        self.with_table(table, &mut Measure { most }).await
+        self.with_table(table, |table_id| self.measure_table(table_id, most)).await
     }
 
     /// Measures a deleted table that can be brought back.

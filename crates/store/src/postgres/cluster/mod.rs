@@ -6,7 +6,6 @@ pub(crate) mod distribution;
 pub(crate) mod node;
 pub(crate) mod nodes;
 mod owners;
-mod probe;
 pub mod respread;
 mod shards;
 mod topology;

@@ -1,14 +1,32 @@
-//! Which nodes statements go to, and which of them has which buckets, as far as is known.
+//! Which nodes statements go to, which of them has which buckets, as far as is known, and probes of those that have
+//! buckets.
+//!
+//! To a statement, a server that is frozen is like one that is slow. So it is asked by a new
+//! connection, and at the same time by a statement that another node passes on. If neither gets an answer,
+//! its breaker opens, and it is asked again until it answers.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use crate::contract::cluster::COORDINATOR;
 use crate::postgres::cluster::node::Node;
-use crate::postgres::cluster::owners::Owners;
+use crate::postgres::cluster::owners::{BucketOwner, Owners};
 use crate::postgres::cluster::shards::ServerNumber;
 use crate::postgres::connections::breaker::Breaker;
+use crate::postgres::fault::Effect;
+use crate::postgres::statements;
+
+/// A server is probed when a wait for it has taken this fraction of the timeout for connections.
+const PATIENCE: u32 = 5;
+/// The fraction of that timeout that a probe may take.
+const PROBE: u32 = 4;
+/// How long to wait before a server that did not answer is probed again.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// What is read again every few seconds.
 pub(crate) struct Topology {
@@ -58,5 +76,105 @@ impl UsedNodes {
     /// The node of this number, in reach or not.
     pub(crate) fn of_number(&self, server: ServerNumber) -> Option<&Arc<Node>> {
         self.0.iter().find(|node| node.number() == Some(server))
+    }
+}
+
+/// What is known before anything was read. When a wait for all servers takes long, each is probed.
+pub(crate) fn new_topology(used: UsedNodes, acquire_timeout: Duration) -> Arc<Topology> {
+    let (breaker, suspicions) = Breaker::new(acquire_timeout / PATIENCE);
+    let topology = Arc::new(Topology {
+        used: ArcSwap::from_pointee(used),
+        owners: ArcSwap::default(),
+        breaker_of_all: Arc::new(breaker),
+    });
+    if let Ok(runtime) = Handle::try_current() {
+        runtime.spawn(suspect_each(Arc::downgrade(&topology), suspicions));
+    }
+    topology
+}
+
+async fn suspect_each(topology: Weak<Topology>, mut suspicions: mpsc::Receiver<()>) {
+    while suspicions.recv().await.is_some() {
+        let Some(topology) = topology.upgrade() else { return };
+        topology.owners.load().iter().for_each(|owner| owner.breaker.suspect());
+    }
+}
+
+/// A new owner of buckets, which is probed when a wait for it takes long.
+pub(crate) fn watched_owner(
+    topology: &Arc<Topology>,
+    number: ServerNumber,
+    max_routed: usize,
+    acquire_timeout: Duration,
+) -> Arc<BucketOwner> {
+    let (breaker, suspicions) = Breaker::new(acquire_timeout / PATIENCE);
+    let owner = Arc::new(BucketOwner::new(number, breaker, max_routed));
+    let of = (Arc::downgrade(topology), Arc::downgrade(&owner));
+    tokio::spawn(probe_if_suspected(of, suspicions, acquire_timeout / PROBE));
+    owner
+}
+
+/// For each suspicion, probes the server until it answers.
+async fn probe_if_suspected(
+    (topology, owner): (Weak<Topology>, Weak<BucketOwner>),
+    mut suspicions: mpsc::Receiver<()>,
+    limit: Duration,
+) {
+    while suspicions.recv().await.is_some() {
+        loop {
+            let (Some(topology), Some(owner)) = (topology.upgrade(), owner.upgrade()) else { return };
+            let answers = topology.answers(owner.number, limit).await;
+            if owner.note(answers) {
+                report(owner.number, answers);
+                topology.update_breaker_of_all();
+            }
+            if answers {
+                break;
+            }
+            drop((topology, owner));
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+fn report(server: ServerNumber, answers: bool) {
+    if answers {
+        tracing::info!(server, "a node of the cluster answers again");
+    } else {
+        tracing::warn!(
+            server,
+            "a node of the cluster answers nobody: what needs it is refused until it does"
+        );
+    }
+}
+
+impl Topology {
+    /// Whether a server answers within a limit: by itself, or through another node. Both are found out: the
+    /// first decides which way statements go.
+    async fn answers(&self, server: ServerNumber, limit: Duration) -> bool {
+        let routed = timeout(limit, self.answers_through_another(server));
+        let (direct, routed) = tokio::join!(self.answers_directly(server, limit), routed);
+        direct || routed.unwrap_or(false)
+    }
+
+    /// Opens a connection. If that fails, statements are routed through other nodes.
+    async fn answers_directly(&self, server: ServerNumber, limit: Duration) -> bool {
+        let used = self.used.load_full();
+        let Some(node) = used.of_number(server) else { return false };
+        let answers = node.connector().is_reachable(limit).await;
+        node.set_answers(answers);
+        answers
+    }
+
+    /// Has another node ask for a row. An error is an answer too.
+    async fn answers_through_another(&self, server: ServerNumber) -> bool {
+        let Some(bucket) = self.owners.load().bucket_on(server) else { return false };
+        let used = self.used.load_full();
+        let Some(other) = used.in_order(Some(server)).find(|node| node.number() != Some(server)) else {
+            return false;
+        };
+        let Ok(mut lease) = other.pool.acquire().await else { return false };
+        let asked = lease.row(sqlx::query(statements::HAS_BUCKET).bind(bucket), Effect::Undone).await;
+        asked.is_ok() || lease.is_open()
     }
 }

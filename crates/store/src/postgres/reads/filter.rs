@@ -5,8 +5,13 @@
 
 use std::collections::HashMap;
 
+use serde_json::{Map, Value};
+use sqlx::postgres::PgArguments;
+use sqlx::types::Json;
+use sqlx::{Arguments, Encode, Postgres, Type};
+
+use crate::Fault;
 use crate::postgres::fault::StatementError;
-use crate::postgres::reads::binds::Binds;
 use crate::protocol::codec::stored::{self, ANNOTATION};
 use crate::protocol::model::{CaseFold, CompareOp, EdmType, EdmValue, TextTest, lexical};
 use crate::protocol::plan::{Field, Predicate};
@@ -41,6 +46,31 @@ fn count(predicate: &Predicate) -> Option<usize> {
             let text = matches!(literal, EdmValue::String(text) if text.contains('\u{0}'));
             (!has_nul_name(field) && !text).then_some(1)
         }
+    }
+}
+
+/// The parameters of a statement, numbered in the order in which they are added.
+#[derive(Default)]
+pub(crate) struct Binds(PgArguments);
+
+impl Binds {
+    /// Adds a value and returns its placeholder.
+    pub(crate) fn add<'t, T>(&mut self, value: T) -> Result<String, StatementError>
+    where
+        T: Encode<'t, Postgres> + Type<Postgres>,
+    {
+        self.0.add(value).map_err(|_| Fault::Other)?;
+        Ok(format!("${}", self.0.len()))
+    }
+
+    /// Adds the empty JSON object.
+    pub(crate) fn empty_object(&mut self) -> Result<String, StatementError> {
+        self.add(Json(Map::<String, Value>::new()))
+    }
+
+    /// Returns the parameters.
+    pub(crate) fn into_inner(self) -> PgArguments {
+        self.0
     }
 }
 
@@ -221,7 +251,7 @@ impl<'p> Translation<'_, 'p> {
 
     fn compare<T>(&mut self, value: &str, op: CompareOp, literal: T) -> Result<String, StatementError>
     where
-        T: for<'t> sqlx::Encode<'t, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
+        T: for<'t> Encode<'t, Postgres> + Type<Postgres>,
     {
         Ok(format!("({value} {} {})", operator(op), self.binds.add(literal)?))
     }
@@ -283,7 +313,6 @@ const fn operator(op: CompareOp) -> &'static str {
 /// evaluate it; the inner one: it cannot be expressed. For fuzz targets only.
 #[cfg(fuzzing)]
 pub fn sql_of(predicate: &Predicate) -> Option<Option<(String, usize)>> {
-    use sqlx::Arguments as _;
     let mut binds = Binds::default();
     is_pushable(predicate).then(|| Some((fragment(predicate, &mut binds).ok()?, binds.into_inner().len())))
 }

@@ -1,9 +1,41 @@
 //! Reading entities: one by its key, or pages of them.
 
-pub(crate) mod binds;
 pub(crate) mod filter;
 mod narrow;
 pub(crate) mod pages;
-pub(crate) mod point;
 mod sources;
 pub(crate) mod turn;
+
+use crate::postgres::PgStore;
+use crate::postgres::batches::reads::{FoundEntity, Lookup, read};
+use crate::postgres::connections::sessions::LockWait;
+use crate::postgres::fault::StatementError;
+use crate::postgres::state::table_ids::TableId;
+use crate::protocol::model::Key;
+
+impl PgStore {
+    /// Reads the entity with a key, together with the reads of others.
+    pub(crate) async fn lookup(&self, table_id: TableId, key: &Key) -> Result<FoundEntity, StatementError> {
+        let found = match &self.reads {
+            Some(reads) if self.nodes.may_open() => reads.submit(Lookup { table_id, key: key.clone() }).await,
+            _ => Box::pin(self.lookup_alone(table_id, key, None)).await,
+        };
+        match found {
+            // The whole table is locked, and this session may not wait for locks.
+            Err(StatementError::Held) => {
+                Box::pin(self.lookup_alone(table_id, key, Some(LockWait::Long))).await
+            }
+            found => found,
+        }
+    }
+
+    async fn lookup_alone(
+        &self,
+        table_id: TableId,
+        key: &Key,
+        lock_wait: Option<LockWait>,
+    ) -> Result<FoundEntity, StatementError> {
+        let mut lease = self.nodes.acquire_at(table_id.bucket(&key.partition), lock_wait).await?;
+        read(&mut lease, table_id, key).await
+    }
+}

@@ -10,7 +10,7 @@ use crate::contract::indexes::{
 };
 use crate::postgres::connections::lease::Lease;
 use crate::postgres::fault::{Effect, StatementError};
-use crate::postgres::reads::binds::Binds;
+use crate::postgres::reads::filter::Binds;
 use crate::postgres::rows::{broken_row, key};
 use crate::postgres::state::table_ids::TableId;
 use crate::postgres::statements::indexes as texts;

@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 
 use crate::postgres::fault::StatementError;
-use crate::postgres::reads::binds::Binds;
-use crate::postgres::reads::filter;
+use crate::postgres::reads::filter::{self, Binds};
 use crate::postgres::state::table_ids::TablePart;
 use crate::postgres::statements;
 use crate::protocol::model::{Key, PageOrder};

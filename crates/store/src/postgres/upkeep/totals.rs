@@ -5,7 +5,6 @@ use sqlx::Row;
 use crate::postgres::connections::lease::Lease;
 use crate::postgres::connections::sessions::LockWait;
 use crate::postgres::fault::{Effect, StatementError};
-use crate::postgres::retry::Attempt;
 use crate::postgres::rows::broken_row;
 use crate::postgres::state::table_ids::{TableId, exists};
 use crate::postgres::statements::operator as texts;
@@ -20,7 +19,8 @@ impl Totals for PgStore {
         from: &CountPosition,
         rows: u32,
     ) -> StoreResult<Option<CountedPart>> {
-        self.with_table(table, &mut CountPart { from, rows }).await
+        let count = CountPart { from, rows };
+        self.with_table(table, |table_id| count.run(self, table_id)).await
     }
 
     async fn estimate(&self, table: TableRef<'_>) -> StoreResult<Option<u64>> {
@@ -28,7 +28,7 @@ impl Totals for PgStore {
         if self.nodes.is_distributed() {
             return Ok(None);
         }
-        self.with_table(table, &mut Estimate).await.map(Some)
+        self.with_table(table, |table_id| self.expected(table_id)).await.map(Some)
     }
 }
 
@@ -38,10 +38,8 @@ struct CountPart<'a> {
     rows: u32,
 }
 
-impl Attempt for CountPart<'_> {
-    type Done = Option<CountedPart>;
-
-    async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<Self::Done>> {
+impl CountPart<'_> {
+    async fn run(&self, store: &PgStore, table_id: TableId) -> StoreResult<Option<Option<CountedPart>>> {
         let CountPosition { layout, share, .. } = self.from;
         let bucket = table_id.buckets().nth(usize::from(*share));
         let mut lease = match bucket {
@@ -56,9 +54,7 @@ impl Attempt for CountPart<'_> {
         // Afterwards: the rows of a table that is gone, or has other buckets, may be purged while they are counted.
         Ok(exists(&mut lease, table_id).await?.then_some(part))
     }
-}
 
-impl CountPart<'_> {
     async fn count(&self, lease: &mut Lease, table_id: TableId, bucket: i64) -> StoreResult<CountedPart> {
         let CountPosition { share, key, .. } = self.from;
         let layout = Some(table_id.layout_no);
@@ -89,16 +85,12 @@ async fn rest(lease: &mut Lease, bucket: i64, from: &Key) -> Result<u64, Stateme
     Ok(row.try_get::<i64, _>("n").map_err(broken_row)?.cast_unsigned())
 }
 
-/// What the planner expects.
-struct Estimate;
-
-impl Attempt for Estimate {
-    type Done = u64;
-
-    async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<u64>> {
+impl PgStore {
+    /// The number of entities that the planner expects; `None` if the table is gone.
+    async fn expected(&self, table_id: TableId) -> StoreResult<Option<u64>> {
         let mut sum = 0;
         for bucket in table_id.buckets() {
-            let mut lease = store.nodes.acquire_at(bucket, Some(LockWait::Long)).await?;
+            let mut lease = self.nodes.acquire_at(bucket, Some(LockWait::Long)).await?;
             if !exists(&mut lease, table_id).await? {
                 return Ok(None);
             }

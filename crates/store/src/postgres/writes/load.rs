@@ -1,31 +1,29 @@
 //! Storing the entities of a copy, with its mark, in one transaction.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use crate::postgres::cluster::buckets::add_bucket;
+use crate::postgres::cluster::buckets::{add_bucket, record_changes};
 use crate::postgres::connections::lease::{Lease, Statement};
 use crate::postgres::fault::{Effect, StatementError, not_begun};
-use crate::postgres::retry::{Attempt, retry};
+use crate::postgres::retry::retry;
 use crate::postgres::rows::{JsonText, broken_row};
 use crate::postgres::state::table_ids::{TableId, exists};
-use crate::postgres::writes::change_log::record_changes;
 use crate::postgres::{PgStore, statements};
 use crate::protocol::model::{Key, Stored, TableRef};
 use crate::{Load, LoadMark, Loads, StoreResult};
-use std::sync::Arc;
 
-/// Entities that are stored; `false` if some exist that may not be replaced.
+/// The storing of entities.
 struct Loading<'a> {
     load: &'a Load,
 }
 
-impl Attempt for Loading<'_> {
-    type Done = bool;
-
-    async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<bool>> {
+impl Loading<'_> {
+    /// Stores the entities; `false` if some exist that may not be replaced, `None` if the table is gone.
+    async fn run(&self, store: &PgStore, table_id: TableId) -> StoreResult<Option<bool>> {
         let mut lease = store.nodes.acquire().await.map_err(not_begun)?;
         lease.begin().await?;
         match self.put_all(&mut lease, table_id).await {
@@ -39,9 +37,7 @@ impl Attempt for Loading<'_> {
             }
         }
     }
-}
 
-impl Loading<'_> {
     async fn put_all(&self, lease: &mut Lease, table_id: TableId) -> Result<Option<bool>, StatementError> {
         let Load { rows, replaces, mark } = self.load;
         record_changes(lease, table_id, rows.iter().map(|row| &row.key)).await?;
@@ -127,24 +123,11 @@ fn put_mark(mark: &LoadMark) -> Statement<'_> {
 
 impl Loads for PgStore {
     async fn load(&self, table: TableRef<'_>, load: &Arc<Load>) -> StoreResult<bool> {
-        self.load_all(table, load).await
+        let loading = Loading { load };
+        self.with_table(table, |table_id| loading.run(self, table_id)).await
     }
 
     async fn marks(&self, copy: &str) -> StoreResult<Vec<LoadMark>> {
-        self.read_marks(copy).await
-    }
-
-    async fn forget_marks(&self, copy: &str) -> StoreResult<()> {
-        retry(|| self.remove_marks(copy)).await
-    }
-}
-
-impl PgStore {
-    pub(crate) async fn load_all(&self, table: TableRef<'_>, load: &Load) -> StoreResult<bool> {
-        self.with_table(table, &mut Loading { load }).await
-    }
-
-    pub(crate) async fn read_marks(&self, copy: &str) -> StoreResult<Vec<LoadMark>> {
         let rows = retry(|| async {
             let mut lease = self.nodes.acquire().await?;
             Ok(lease.rows(sqlx::query(statements::MARKS).bind(copy), Effect::Undone).await?)
@@ -152,10 +135,12 @@ impl PgStore {
         Ok(rows.await?.iter().map(|row| mark(copy, row)).collect::<Result<_, StatementError>>()?)
     }
 
-    pub(crate) async fn remove_marks(&self, copy: &str) -> StoreResult<()> {
-        let mut lease = self.nodes.acquire_for_all_nodes().await?;
-        lease.changed(sqlx::query(statements::FORGET_MARKS).bind(copy), Effect::Unknown).await?;
-        Ok(())
+    async fn forget_marks(&self, copy: &str) -> StoreResult<()> {
+        let forgotten = retry(|| async {
+            let mut lease = self.nodes.acquire_for_all_nodes().await?;
+            Ok(lease.changed(sqlx::query(statements::FORGET_MARKS).bind(copy), Effect::Unknown).await?)
+        });
+        forgotten.await.map(|_| ())
     }
 }
 

@@ -9,14 +9,13 @@
 use sqlx::Row;
 
 use crate::postgres::batches::writes::{GuardedReply, RowWrite, run_alone};
-use crate::postgres::cluster::buckets::add_missing_bucket;
+use crate::postgres::cluster::buckets::{add_missing_bucket, record_changes};
 use crate::postgres::connections::lease::Lease;
 use crate::postgres::connections::sessions::LockWait;
 use crate::postgres::fault::{Effect, StatementError};
-use crate::postgres::retry::{Attempt, UNLOCKED_ATTEMPTS};
+use crate::postgres::retry::UNLOCKED_ATTEMPTS;
 use crate::postgres::rows::{broken_row, ticks, version};
 use crate::postgres::state::table_ids::{TableId, exists};
-use crate::postgres::writes::change_log::record_changes;
 use crate::postgres::{PgStore, statements};
 use crate::protocol::model::Ticks;
 use crate::protocol::plan::{GuardedWrite, Write, WriteKind, Written, decide};
@@ -61,10 +60,9 @@ pub(crate) struct One<'a> {
     pub now: Ticks,
 }
 
-impl Attempt for One<'_> {
-    type Done = Written;
-
-    async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<Written>> {
+impl One<'_> {
+    /// Performs the write; `None` if the table is gone.
+    pub(crate) async fn run(&self, store: &PgStore, table_id: TableId) -> StoreResult<Option<Written>> {
         // What is written to a table that is being respread is recorded in the same transaction.
         let attempts = if table_id.is_respread() { 0 } else { UNLOCKED_ATTEMPTS };
         for _ in 0..attempts {
@@ -73,7 +71,8 @@ impl Attempt for One<'_> {
             {
                 return Ok(Some(self.written(version)));
             }
-            let Some(found) = store.lookup(table_id, &self.write.key).await? else { return Ok(None) };
+            let found = store.lookup(table_id, &self.write.key).await?;
+            let Some(found) = found.in_table() else { return Ok(None) };
             let change = decide(self.write, found.as_ref(), self.now)?;
             if found.is_none() {
                 // An insert that should have worked: another's row is gone again, or the table
@@ -90,9 +89,7 @@ impl Attempt for One<'_> {
         }
         Box::pin(self.in_transaction(store, table_id)).await
     }
-}
 
-impl One<'_> {
     const fn of_row(&self, table_id: TableId, write: GuardedWrite) -> RowWrite {
         RowWrite { table_id, write, now: self.now }
     }

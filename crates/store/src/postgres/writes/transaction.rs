@@ -14,14 +14,12 @@ use sqlx::{Arguments as _, Row};
 
 use crate::error::Result;
 use crate::postgres::batches::writes::bounded;
-use crate::postgres::cluster::buckets::{add_bucket, allows_inserts};
+use crate::postgres::cluster::buckets::{add_bucket, allows_inserts, record_changes};
 use crate::postgres::connections::lease::{Lease, Statement};
 use crate::postgres::connections::sessions::LockWait;
 use crate::postgres::fault::{Effect, StatementError, not_begun};
-use crate::postgres::retry::Attempt;
 use crate::postgres::rows::{JsonText, broken_row, ticks, version};
 use crate::postgres::state::table_ids::{TableId, exists};
-use crate::postgres::writes::change_log::record_changes;
 use crate::postgres::{PgStore, statements};
 use crate::protocol::model::entity::StoredProperties;
 use crate::protocol::model::{IfMatch, Key, Stored, Ticks};
@@ -53,10 +51,9 @@ struct Put<'a> {
     properties: Cow<'a, StoredProperties>,
 }
 
-impl Attempt for Group<'_> {
-    type Done = Vec<Written>;
-
-    async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<Vec<Written>>> {
+impl Group<'_> {
+    /// Performs the writes; `None` if the table is gone.
+    pub(crate) async fn run(&self, store: &PgStore, table_id: TableId) -> StoreResult<Option<Vec<Written>>> {
         let partition = (table_id.bucket(self.partition()), self.partition());
         if !store.row_locks.is_taken(partition) {
             let _write = store.row_locks.to_write().await.map_err(not_begun)?;
@@ -73,9 +70,7 @@ impl Attempt for Group<'_> {
         let lease = store.nodes.acquire_at(partition.0, Some(LockWait::Long)).await.map_err(not_begun)?;
         self.attempt(lease, table_id).await
     }
-}
 
-impl Group<'_> {
     async fn attempt(&self, mut lease: Lease, table_id: TableId) -> StoreResult<Option<Vec<Written>>> {
         // What is written to a table that is being respread is recorded in the same transaction.
         let at_once =

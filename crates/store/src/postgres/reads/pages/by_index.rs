@@ -10,15 +10,14 @@ use std::time::Duration;
 use sqlx::postgres::PgRow;
 
 use super::ordered::{Ordered, entry_of, number};
-use super::page::{HeldPage, HeldRows, Mark, OrderedRow, Residual, stream};
-use super::reader::{Cursor, FIRST, FIRST_LOCAL, GROWTH, Pace, PageReader, PartScan, Window};
+use super::page::{HeldPage, HeldRows, Mark, OrderedRow, PartRows, Residual, stream};
+use super::reader::{Cursor, FIRST, FIRST_LOCAL, GROWTH, PageReader, PartScan, Window, WindowPace};
 use crate::Fault;
 use crate::contract::indexes::filter_number;
 use crate::postgres::connections::lease::Lease;
 use crate::postgres::connections::statement_watch::StreamEnd;
 use crate::postgres::fault::StatementError;
-use crate::postgres::reads::binds::Binds;
-use crate::postgres::reads::filter;
+use crate::postgres::reads::filter::{self, Binds};
 use crate::postgres::reads::narrow::bind;
 use crate::postgres::reads::sources::{self, Source};
 use crate::postgres::rows::{entity, key};
@@ -27,20 +26,11 @@ use crate::postgres::statements::indexes::{OrderedFrom, OrderedRows, is_short};
 use crate::protocol::model::PageOrder;
 use crate::protocol::plan::index::{IndexPosition, IndexValue, OrderPart};
 use crate::protocol::plan::span::contain;
-use crate::protocol::plan::{PageEnd, Projection, Span};
+use crate::protocol::plan::{Projection, Span};
 
 /// Ranges of keys that a statement compares rows with; more are compared here alone.
 const MAX_RANGES: usize = 16;
-const PACE: Pace = Pace { largest: 8192, quick: Duration::from_millis(200), slow: Duration::MAX };
-
-/// The first rows of a part of the table.
-#[derive(Default)]
-pub(super) struct PartRows {
-    pub rows: Vec<OrderedRow>,
-    pub end: PageEnd,
-    /// Whether the part has rows, matching or not.
-    pub has_seen_rows: bool,
-}
+const PACE: WindowPace = WindowPace { largest: 8192, quick: Duration::from_millis(200), slow: Duration::MAX };
 
 impl<'a> Ordered<'a> {
     /// Reads the first rows of a part of the table in order. `points` are the only keys that can match, if they

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::Row;
 
 use super::page::{HeldRows, Mark, Residual, StreamedPage, stream};
-use super::reader::{Cursor, Pace, PageReader, PartScan, Window};
+use super::reader::{Cursor, PageReader, PartScan, Window, WindowPace};
 use crate::Collect;
 use crate::postgres::connections::lease::Lease;
 use crate::postgres::connections::statement_watch::StreamEnd;
@@ -36,7 +36,8 @@ impl PartScan<'_> {
         };
         let steps = sources::steps(points.as_deref().unwrap_or(&self.scan.spans));
         let largest = if self.residual.is_local() { LARGEST_LOCAL } else { LARGEST };
-        let pace = Pace { largest, quick: Duration::from_millis(100), slow: Duration::from_millis(400) };
+        let pace =
+            WindowPace { largest, quick: Duration::from_millis(100), slow: Duration::from_millis(400) };
         let cursor = KeyCursor { of: self, rest: Rest::Points(&[]) };
         let mut reader = PageReader::new(self, cursor, self.first_window(), pace);
         if !lease.is_in_transaction() && !self.is_one_statement(&steps) {

@@ -20,7 +20,6 @@ use crate::postgres::PgStore;
 use crate::postgres::connections::sessions::LockWait;
 use crate::postgres::fault::StatementError;
 use crate::postgres::reads::turn::ScanTurn;
-use crate::postgres::retry::Attempt;
 use crate::postgres::state::table_ids::{TableId, TablePart};
 use crate::protocol::plan::{PageEnd, Scan};
 use crate::{Collect, StoreResult};
@@ -28,38 +27,29 @@ use ordered::{Ordered, has_index};
 use page::{Residual, StreamedPage};
 use reader::PartScan;
 
-/// The read of one page.
-pub(crate) struct Query<'a> {
-    scan: &'a Scan,
-    into: &'a mut (dyn Collect + 'static),
-}
-
-impl<'a> Query<'a> {
-    /// The read of the page that `scan` describes; its entities are passed to `into`.
-    pub(crate) fn new(scan: &'a Scan, into: &'a mut (dyn Collect + 'static)) -> Self {
-        Self { scan, into }
-    }
-}
-
-impl Attempt for Query<'_> {
-    type Done = PageEnd;
-
-    async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<PageEnd>> {
-        if let Some(by) = &self.scan.by
-            && !has_index(by, store, table_id).await?
+impl PgStore {
+    /// Reads the page that `scan` describes, and passes its entities to `into`; `None` if the table is gone.
+    pub(crate) async fn read_page(
+        &self,
+        table_id: TableId,
+        scan: &Scan,
+        into: &mut (dyn Collect + 'static),
+    ) -> StoreResult<Option<PageEnd>> {
+        if let Some(by) = &scan.by
+            && !has_index(by, self, table_id).await?
         {
             return Err(Error::from(Code::NotImplemented).with_reason(MISSING_ORDER).into());
         }
-        let residual = Residual::of(self.scan);
+        let residual = Residual::of(scan);
         // The permits for a page: of what this server evaluates, or of what PostgreSQL does.
-        let limit = if residual.is_local() { &store.scan_limit } else { &store.pushed_scan_limit };
-        let mut turn = ScanTurn::new(limit, self.scan.time);
-        let mut scan = Cow::Borrowed(self.scan);
+        let limit = if residual.is_local() { &self.scan_limit } else { &self.pushed_scan_limit };
+        let mut turn = ScanTurn::new(limit, scan.time);
+        let mut scan = Cow::Borrowed(scan);
         let part = TablePart { table_id, bucket: None };
         loop {
-            self.into.restart();
-            let of = PartScan { store, turn: &turn, scan: &scan, residual, part, limit: None };
-            match read(of.of_part(&scan, None), StreamedPage::new(&scan, self.into)).await {
+            into.restart();
+            let of = PartScan { store: self, turn: &turn, scan: &scan, residual, part, limit: None };
+            match read(of.of_part(&scan, None), StreamedPage::new(&scan, into)).await {
                 // The whole table is locked, and this session may not wait for locks.
                 Err(StatementError::Held) if turn.lock_wait.is_none() => {
                     turn = ScanTurn::new(limit, scan.time);

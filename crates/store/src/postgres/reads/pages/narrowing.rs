@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use sqlx::postgres::PgRow;
 
-use super::page::{Page, stream};
+use super::page::{OpenPage, stream};
 use super::reader::PartScan;
 use crate::Fault;
 use crate::contract::indexes::{MAX_ENTRIES, choices_of, filter_number};
@@ -23,7 +23,7 @@ impl PartScan<'_> {
     /// As [`PartScan::narrowed`], for a page that is merged from buckets and has no snapshot.
     pub(super) async fn narrowed_before<R: ?Sized + Send>(
         self,
-        page: &mut Page<'_, R>,
+        page: &mut OpenPage<'_, R>,
     ) -> Result<Option<Vec<Span>>, StatementError> {
         if self.scan.indexed.is_empty() {
             return Ok(None);
@@ -39,7 +39,7 @@ impl PartScan<'_> {
     pub(super) async fn narrowed<R: ?Sized + Send>(
         self,
         lease: &mut Lease,
-        page: &mut Page<'_, R>,
+        page: &mut OpenPage<'_, R>,
     ) -> Result<Option<Vec<Span>>, StatementError> {
         if self.scan.indexed.is_empty() {
             return Ok(None);
@@ -77,7 +77,7 @@ impl PartScan<'_> {
     pub(super) async fn keys_of_partitions<R: ?Sized + Send>(
         self,
         lease: &mut Lease,
-        page: &mut Page<'_, R>,
+        page: &mut OpenPage<'_, R>,
     ) -> Result<Option<Vec<Span>>, StatementError> {
         let TablePart { table_id, bucket } = self.part;
         let (filter, dense) = (filter_number(table_id.table_no, self.scan), &self.store.narrowing.dense);

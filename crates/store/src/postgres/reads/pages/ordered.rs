@@ -8,9 +8,8 @@ use futures_util::{StreamExt, stream};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use super::by_index::PartRows;
 use super::merge::spans_of_buckets;
-use super::page::{AT_ONCE, OrderedRow, StreamedPage};
+use super::page::{AT_ONCE, OrderedRow, PartRows, StreamedPage};
 use super::reader::PartScan;
 use crate::postgres::PgStore;
 use crate::postgres::fault::StatementError;

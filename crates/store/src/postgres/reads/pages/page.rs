@@ -102,7 +102,7 @@ impl<T> HeldRows<T> {
 }
 
 /// A page so far, with the place that its rows go to.
-pub(super) struct Page<'a, R: ?Sized> {
+pub(super) struct OpenPage<'a, R: ?Sized> {
     scan: &'a Scan,
     rows: &'a mut R,
     end: PageEnd,
@@ -113,10 +113,10 @@ pub(super) struct Page<'a, R: ?Sized> {
 }
 
 /// A page whose rows are passed on one by one.
-pub(super) type StreamedPage<'a> = Page<'a, dyn Collect>;
+pub(super) type StreamedPage<'a> = OpenPage<'a, dyn Collect>;
 
 /// The first rows of a part in the order of an index, which are merged with those of other parts.
-pub(super) type HeldPage<'a> = Page<'a, Vec<OrderedRow>>;
+pub(super) type HeldPage<'a> = OpenPage<'a, Vec<OrderedRow>>;
 
 /// The rows and bytes of a page when a window began.
 #[derive(Clone, Copy)]
@@ -131,7 +131,16 @@ pub(super) struct OrderedRow {
     pub entity: Stored,
 }
 
-impl<'a, R: ?Sized> Page<'a, R> {
+/// The first rows of a part of the table.
+#[derive(Default)]
+pub(super) struct PartRows {
+    pub rows: Vec<OrderedRow>,
+    pub end: PageEnd,
+    /// Whether the part has rows, matching or not.
+    pub has_seen_rows: bool,
+}
+
+impl<'a, R: ?Sized> OpenPage<'a, R> {
     pub(super) fn new(scan: &'a Scan, rows: &'a mut R) -> Self {
         let (end, started) = (PageEnd::default(), Instant::now());
         Self { scan, rows, end, bytes: 0, started, has_seen_rows: false, last: None }
@@ -365,7 +374,7 @@ mod tests {
     fn buckets_share_what_a_page_has() {
         let (mut into, mut late_into) = ((), ());
         let scan = Scan { bytes: 4096, time: Duration::from_secs(3600), ..Scan::of_spans(Vec::new()) };
-        let page = Page::new(&scan, &mut into);
+        let page = OpenPage::new(&scan, &mut into);
         for buckets in [0_usize, 1, 3, 4, 5, 25, 64] {
             let turns = u32::try_from(buckets.div_ceil(AT_ONCE)).expect("a small number");
             assert!(page.time_for_each(buckets) * turns <= scan.time);
@@ -373,7 +382,7 @@ mod tests {
         }
         assert!(page.time_for_each(4) > page.time_for_each(5));
         let scan = Scan { bytes: 1, time: Duration::ZERO, ..scan };
-        let late = Page::new(&scan, &mut late_into);
+        let late = OpenPage::new(&scan, &mut late_into);
         assert_eq!((late.time_for_each(64), late.bytes_for_each(64)), (LEAST_TIME, 1));
     }
 

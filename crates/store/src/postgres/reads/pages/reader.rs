@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::page::{Mark, Page, Residual};
+use super::page::{Mark, OpenPage, Residual};
 use crate::Fault;
 use crate::postgres::PgStore;
 use crate::postgres::connections::lease::Lease;
@@ -61,7 +61,7 @@ impl<'a> PartScan<'a> {
 }
 
 /// How large windows become, and how fast.
-pub(super) struct Pace {
+pub(super) struct WindowPace {
     /// Maximum rows of a window.
     pub largest: usize,
     /// A window that took less time is followed by a larger one, …
@@ -72,7 +72,7 @@ pub(super) struct Pace {
 
 /// The size of the next window.
 pub(super) struct Window {
-    pace: Pace,
+    pace: WindowPace,
     pub rows: usize,
     /// Maximum rows of a window that is held, by the size of the last ones.
     pub fitting: usize,
@@ -85,7 +85,7 @@ pub(super) struct Window {
 impl Window {
     fn adapt(&mut self, took: Duration, is_awaited: bool) {
         self.has_small_rows = took < SMALL_ROW * u32::try_from(self.rows).unwrap_or(u32::MAX);
-        let Pace { largest, quick, slow } = self.pace;
+        let WindowPace { largest, quick, slow } = self.pace;
         // While others wait, a window takes no longer than a turn.
         let (quick, slow) = if is_awaited { (TURN / GROWTH as u32, TURN) } else { (quick, slow) };
         if took < quick {
@@ -115,17 +115,17 @@ pub(super) trait Cursor: Send {
         &mut self,
         window: &mut Window,
         lease: &mut Lease,
-        page: &mut Page<'_, Self::Rows>,
+        page: &mut OpenPage<'_, Self::Rows>,
     ) -> impl Future<Output = Result<bool, StatementError>> + Send;
 
     /// Ends the page at this place.
-    fn end(&self, page: &mut Page<'_, Self::Rows>);
+    fn end(&self, page: &mut OpenPage<'_, Self::Rows>);
 
     /// Ends the page at the place that a window has reached before it was cut off, if that is progress.
-    fn end_cut_off(&self, page: &mut Page<'_, Self::Rows>, mark: Mark, has_advanced: bool);
+    fn end_cut_off(&self, page: &mut OpenPage<'_, Self::Rows>, mark: Mark, has_advanced: bool);
 
     /// Forgets the rows of a window that was cut off; `false` if fewer rows would not take less time.
-    fn retreat(&self, page: &mut Page<'_, Self::Rows>, mark: Mark) -> bool;
+    fn retreat(&self, page: &mut OpenPage<'_, Self::Rows>, mark: Mark) -> bool;
 }
 
 /// Reads a page window by window.
@@ -142,7 +142,7 @@ pub(super) struct PageReader<'a, C> {
 }
 
 impl<'a, C: Cursor> PageReader<'a, C> {
-    pub(super) fn new(scan: PartScan<'a>, cursor: C, rows: usize, pace: Pace) -> Self {
+    pub(super) fn new(scan: PartScan<'a>, cursor: C, rows: usize, pace: WindowPace) -> Self {
         let window = Window { fitting: pace.largest, pace, rows, has_small_rows: false, matched: FIRST };
         Self { limit: scan.limit, scan, cursor, window, has_advanced: false, examined: 0 }
     }
@@ -156,7 +156,7 @@ impl<'a, C: Cursor> PageReader<'a, C> {
     pub(super) async fn read(
         &mut self,
         lease: &mut Lease,
-        page: &mut Page<'_, C::Rows>,
+        page: &mut OpenPage<'_, C::Rows>,
     ) -> Result<(), StatementError> {
         loop {
             let (started, examined, mark) = (Instant::now(), page.examined(), page.begin_window());
@@ -193,7 +193,7 @@ impl<'a, C: Cursor> PageReader<'a, C> {
     async fn timely_window(
         &mut self,
         lease: &mut Lease,
-        page: &mut Page<'_, C::Rows>,
+        page: &mut OpenPage<'_, C::Rows>,
     ) -> Result<bool, StatementError> {
         let left = page.time_left();
         let is_timed = self.window.rows > 1 && (C::IS_TIMED_AT_ONCE || self.has_advanced);
@@ -211,7 +211,7 @@ impl<'a, C: Cursor> PageReader<'a, C> {
     async fn cut_off(
         &mut self,
         lease: &mut Lease,
-        page: &mut Page<'_, C::Rows>,
+        page: &mut OpenPage<'_, C::Rows>,
         mark: Mark,
     ) -> Result<(), StatementError> {
         // If the page was full, only what it did not need took too long.
