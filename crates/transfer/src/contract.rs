@@ -25,16 +25,16 @@ pub enum Mode {
     Replace,
 }
 
-/// An entity that cannot be copied, and why.
+/// An entity that cannot be copied, with the reason.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Rejected {
-    /// The entity as JSON, as far as it could be read.
+    /// The entity as JSON, as far as it could be parsed.
     pub entity: String,
     pub reason: String,
 }
 
 impl Rejected {
-    /// Returns an entity, of which the text may not be UTF-8.
+    /// Returns a rejected entity whose text may not be UTF-8.
     pub(crate) fn of(entity: &[u8], reason: String) -> Self {
         Self { entity: String::from_utf8_lossy(entity).into_owned(), reason }
     }
@@ -47,11 +47,11 @@ pub struct Page {
     pub rejected: Vec<Rejected>,
 }
 
-/// How many entities had each outcome.
+/// The number of entities with each outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     pub written: u64,
-    /// Already there, and left as they are.
+    /// Entities that the target already had and that were not changed.
     pub unchanged: u64,
     /// Passed to [`WritePage::reject`].
     pub rejected: u64,
@@ -65,32 +65,30 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-/// A page to write.
 pub struct WritePage<'a> {
     pub table: &'a str,
     /// The number of the range that the page is part of.
     pub range: i64,
     pub rows: Vec<Row>,
     pub mode: Mode,
-    /// In the first page after an interruption, how many entities of the range were written before.
+    /// In the first page after an interruption, the number of entities of the range that were written before.
     pub resumed: Option<u64>,
-    /// The copy, by a name that no other has.
+    /// The unique name of the copy.
     pub copy: &'a str,
-    /// The last key of the page or, in a source without an order, its number.
+    /// The last key of the page or, if the source has no order, the page's number.
     pub last: Option<Key>,
-    /// How many entities of the page were rejected when they were read.
+    /// The number of entities of the page that were rejected while it was read.
     pub rejected: u64,
     /// Records an entity that cannot be copied.
     pub reject: &'a (dyn Fn(Rejected) -> TransferResult<()> + Sync),
 }
 
-/// Reads a range of a table page by page.
 pub trait RowReader: Send {
     /// Returns the next page, which may be empty; `None` at the end.
     fn next(&mut self) -> TransferResult<Option<Page>>;
 }
 
-/// What entities are read from.
+/// A place that entities are read from.
 pub trait TransferSource: Send + Sync {
     /// Returns the names of all tables, in their original case.
     fn tables(&self) -> TransferResult<Vec<String>>;
@@ -100,7 +98,7 @@ pub trait TransferSource: Send + Sync {
         NameCase::Ignored
     }
 
-    /// Asks the place whether it has a table: a list may be guessed or cut.
+    /// Asks the place whether it has a table: its list of tables may be incomplete.
     fn has_table(&self, table: &str) -> TransferResult<bool> {
         Ok(self.tables()?.iter().any(|name| self.name_case().is_same(name, table)))
     }
@@ -110,7 +108,7 @@ pub trait TransferSource: Send + Sync {
         true
     }
 
-    /// Whether entities may change, appear or go while they are read: those of dumps and files do not.
+    /// Whether entities may change while they are read. Those of dumps and files do not.
     fn can_change(&self) -> bool {
         true
     }
@@ -121,13 +119,13 @@ pub trait TransferSource: Send + Sync {
         Ok(vec![RowRange::everything()])
     }
 
-    /// Returns how many entities a table has, if that is cheap to find out.
+    /// Returns the number of entities in a table, if that is cheap to find out.
     fn expected(&self, _table: &str) -> TransferResult<Option<u64>> {
         Ok(None)
     }
 
-    /// Counts the selected entities of a table, if that takes less than reading their keys; `None` if it
-    /// does not. `counted` is called for each part, and may end the count.
+    /// Counts the selected entities of a table; `None` if that costs as much as reading their keys. `counted`
+    /// is called for each part, and may end the count.
     fn count(
         &self,
         _table: &str,
@@ -136,7 +134,7 @@ pub trait TransferSource: Send + Sync {
         Ok(None)
     }
 
-    /// Opens a range of a table. `keys_only`: properties are not needed.
+    /// Opens a range of a table. With `keys_only`, properties are not needed.
     fn open<'a>(
         &'a self,
         table: &str,
@@ -144,16 +142,14 @@ pub trait TransferSource: Send + Sync {
         keys_only: bool,
     ) -> TransferResult<Box<dyn RowReader + 'a>>;
 
-    /// Returns some key in a range, preferably the first; `None` if the range is empty.
+    /// Returns a key in a range, preferably the first; `None` if the range is empty.
     fn probe(&self, table: &str, range: &RowRange) -> TransferResult<Option<Key>>;
 
-    /// Reads one entity.
     fn get(&self, table: &str, key: &Key) -> TransferResult<Option<Row>>;
 
     /// Reads the stored access policies of a table; `None` if the source has none.
     fn policies(&self, table: &str) -> TransferResult<Option<Vec<Policy>>>;
 
-    /// Reads the service properties; `None` if the source has none.
     fn properties(&self) -> TransferResult<Option<ServiceProperties>>;
 
     /// Passes on the entities that were rejected when the source was opened, with their tables.
@@ -164,23 +160,24 @@ pub trait TransferSource: Send + Sync {
         Ok(())
     }
 
-    /// Returns which file was left out when the source was opened, and why; `None` if all were read.
+    /// Returns the file that was left out when the source was opened, with the reason; `None` if all were
+    /// read.
     fn left_out(&self) -> Option<&str> {
         None
     }
 
-    /// Returns the types of properties that the source does not tell.
+    /// Returns the types of properties that the source does not state.
     fn inferences(&self) -> Option<&Inferences> {
         None
     }
 
-    /// Returns how many answers asked to slow down, and how many requests were retried.
+    /// Returns the number of throttled answers and of retried requests.
     fn retries(&self) -> (u64, u64) {
         (0, 0)
     }
 }
 
-/// What entities are written to.
+/// A place that entities are written to.
 pub trait TransferTarget: Send + Sync {
     /// Begins a copy that no earlier run has begun.
     fn begin(&self) -> TransferResult<()> {
@@ -203,31 +200,29 @@ pub trait TransferTarget: Send + Sync {
     /// Writes the next page of a range; it is durable when this returns.
     fn write(&self, page: WritePage<'_>) -> TransferResult<Counts>;
 
-    /// Returns the pages that the target has recorded itself, in the transactions that stored them:
-    /// the last one of each range of a copy. `None` if it records none.
+    /// Returns the last page of each range that the target has recorded itself, in the transactions that
+    /// stored them. `None` if it keeps no such records.
     fn marks(&self, _copy: &str) -> TransferResult<Option<Vec<LoadMark>>> {
         Ok(None)
     }
 
-    /// Deletes versions of entities; returns how many there were, and at an endpoint also those that were gone
-    /// already. An entity that has changed since stays.
+    /// Deletes versions of entities; returns their number, which at an endpoint includes entities that were
+    /// already deleted. An entity that has changed since is kept.
     fn delete(&self, _table: &str, _entities: &[(Key, Version)]) -> TransferResult<u64> {
         Err(usage!("a dump cannot be changed"))
     }
 
-    /// Replaces the stored access policies of a table.
     fn set_policies(&self, table: &str, policies: &[Policy]) -> TransferResult<()>;
 
     /// Replaces the given service properties; others stay.
     fn set_properties(&self, properties: &ServiceProperties) -> TransferResult<()>;
 
-    /// Completes the target after the last write of a copy. `written` is the number of entities that the copy has
-    /// written; `origin` distinguishes the copy from those of other places or with other options.
+    /// Completes the target after the last write of a copy. `written` is the number of entities written by
+    /// the copy; `origin` identifies its places and options.
     fn finish(&self, _copy: &str, _origin: &str, _written: u64) -> TransferResult<()> {
         Ok(())
     }
 
-    /// Returns how many answers asked to slow down, and how many requests were retried.
     fn retries(&self) -> (u64, u64) {
         (0, 0)
     }

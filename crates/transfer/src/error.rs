@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-/// Why a transfer failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
     /// The arguments contradict each other, or do not suit the endpoints.
@@ -10,41 +9,38 @@ pub enum TransferError {
     Usage(String),
     #[error("{0}")]
     Failed(String),
-    /// An answer has more bytes than are read.
+    /// An answer is longer than the limit.
     #[error("{0}")]
     TooLarge(String),
-    /// The place says that it has no such table.
+    /// The place reports that the table does not exist.
     #[error("there is no table {0}")]
     NoTable(String),
-    /// The credentials do not allow it: the place has answered so, and not that there is nothing.
+    /// The place reports that the credentials do not allow the operation.
     #[error("{0}")]
     NotAllowed(String),
     #[error("interrupted")]
     Interrupted,
 }
 
-/// A [`TransferError::Failed`] with a formatted text.
 macro_rules! failed {
     ($($text:tt)*) => { $crate::error::TransferError::Failed(format!($($text)*)) };
 }
 
-/// A [`TransferError::Usage`] with a formatted text.
 macro_rules! usage {
     ($($text:tt)*) => { $crate::error::TransferError::Usage(format!($($text)*)) };
 }
 
 pub(crate) use {failed, usage};
 
-/// The result of a step of a transfer.
 pub(crate) type TransferResult<T> = std::result::Result<T, TransferError>;
 
 impl TransferError {
-    /// Whether something failed: the arguments are right, and no signal has ended it.
+    /// Whether the work itself failed, and not the arguments or an interruption.
     pub(super) const fn is_failure(&self) -> bool {
         !matches!(self, TransferError::Usage(_) | TransferError::Interrupted)
     }
 
-    /// Names the side of a transfer, FROM or TO, that the error is about, unless the text begins with it.
+    /// Prefixes the error with the side of a transfer, FROM or TO, unless its text begins with it.
     pub fn of(self, side: &str) -> Self {
         if self.to_string().starts_with(side) {
             return self;
@@ -58,7 +54,7 @@ impl TransferError {
         }
     }
 
-    /// Names the file or folder that the error is about, unless the text names it.
+    /// Prefixes the error with a file or folder, unless its text names it.
     pub(super) fn at(self, path: &Path) -> Self {
         let path = path.display().to_string();
         match self {

@@ -22,7 +22,6 @@ use crate::store::database::{self, DatabaseError};
 use crate::store::sqlite::ServerLock;
 use crate::work::progress::ProgressForm;
 
-/// What is needed to connect to a place.
 pub struct Opener<'a> {
     pub selection: &'a Selection,
     pub concurrency: usize,
@@ -30,13 +29,10 @@ pub struct Opener<'a> {
     pub runtime: Arc<Runtime>,
     /// The account, if the place is a database.
     pub account: Option<&'a str>,
-    /// How files of other programs are read.
     pub files: FileOptions,
-    /// How to show that they are read.
     pub progress: ProgressForm,
 }
 
-/// An open place.
 pub enum OpenLocation {
     Endpoint(Box<Endpoint>),
     Database {
@@ -50,7 +46,6 @@ pub enum OpenLocation {
 }
 
 impl Opener<'_> {
-    /// Opens a place for reading.
     pub fn source(&self, place: &DataLocation) -> TransferResult<OpenLocation> {
         Ok(match place {
             DataLocation::Endpoint(address) => OpenLocation::Endpoint(Box::new(self.remote(address)?)),
@@ -130,10 +125,6 @@ impl Opener<'_> {
 }
 
 impl OpenLocation {
-    /// Returns the place as a source.
-    ///
-    /// # Errors
-    /// [`TransferError::Usage`] for a dump that was opened for writing.
     pub fn as_source(&self) -> TransferResult<&dyn TransferSource> {
         match self {
             OpenLocation::Endpoint(remote) => Ok(&**remote),
@@ -144,10 +135,6 @@ impl OpenLocation {
         }
     }
 
-    /// Returns the place as a target.
-    ///
-    /// # Errors
-    /// [`TransferError::Usage`] for a dump or file that was opened for reading.
     pub fn as_target(&self) -> TransferResult<&dyn TransferTarget> {
         match self {
             OpenLocation::Endpoint(remote) => Ok(&**remote),
@@ -161,11 +148,8 @@ impl OpenLocation {
 }
 
 impl OpenLocation {
-    /// Copies the stored accounts of a database, with their limits and queries, to another; returns how many.
-    /// Existing ones are left as they are.
-    ///
-    /// # Errors
-    /// [`TransferError::Usage`] unless both are databases whose keys `master` opens.
+    /// Copies the stored accounts of a database, with their limits and queries, to another one; returns their
+    /// number. Existing accounts are not changed.
     pub fn copy_accounts(&self, to: &Self, master: &MasterKeys) -> TransferResult<u64> {
         match (self, to) {
             (OpenLocation::Database { database: from, .. }, OpenLocation::Database { database: to, .. }) => {

@@ -11,17 +11,17 @@ use serde_json::Value;
 use crate::contract::Rejected;
 use crate::error::{TransferResult, failed, usage};
 
-/// What the file begins with.
+/// The beginning of each line.
 const BEGINNING: &[u8] = b"{\"entity\":";
 
-/// A file of JSON lines with `table`, `reason` and `entity`. It is created when the first is added.
+/// A file of JSON lines with `table`, `reason` and `entity`. It is created with the first entity.
 pub struct Rejects {
     path: PathBuf,
     file: Mutex<Option<File>>,
 }
 
 impl Rejects {
-    /// Begins the file anew, or continues that of an interrupted copy.
+    /// Starts a new file, or continues that of an interrupted copy.
     pub fn open(path: &Path, is_continued: bool) -> TransferResult<Self> {
         if path.is_file() {
             let mut beginning = Vec::new();
@@ -37,7 +37,6 @@ impl Rejects {
         Ok(Self { path: path.to_owned(), file: Mutex::new(None) })
     }
 
-    /// Appends entities.
     pub fn add(&self, table: &str, rejected: &[Rejected]) -> TransferResult<()> {
         if rejected.is_empty() {
             return Ok(());
@@ -60,7 +59,8 @@ impl Rejects {
     }
 }
 
-/// Returns the text of an entity, so that no number is altered; what is not JSON becomes a string.
+/// Returns the text of an entity on one line, with its numbers unaltered. Text that is not JSON becomes a
+/// string.
 fn one_line(entity: &str) -> String {
     match serde_json::from_str::<Value>(entity) {
         Ok(_) => entity.replace(['\r', '\n'], " "),
@@ -68,7 +68,6 @@ fn one_line(entity: &str) -> String {
     }
 }
 
-/// A rejected entity in the file.
 #[derive(Serialize, Deserialize)]
 struct SpooledEntity {
     table: String,
@@ -83,7 +82,6 @@ pub(crate) struct RejectedSpool {
 }
 
 impl RejectedSpool {
-    /// Returns a spool whose file is in this folder.
     pub(crate) fn new(folder: &Path) -> Self {
         Self { path: folder.join("rejected.jsonl"), file: None }
     }
@@ -98,12 +96,10 @@ impl RejectedSpool {
         Ok(file.write_all(b"\n")?)
     }
 
-    /// Completes the file.
     pub(crate) fn finish(&mut self) -> TransferResult<()> {
         Ok(self.file.as_mut().map_or(Ok(()), BufWriter::flush)?)
     }
 
-    /// Passes on all entities with their tables.
     pub(crate) fn each(
         &self,
         take: &mut dyn FnMut(&str, Rejected) -> TransferResult<()>,

@@ -14,10 +14,10 @@ use crate::rows::selection::Selection;
 use crate::work::progress::Progress;
 use crate::work::work_queue::{Task, WorkQueue};
 
-/// Entities that a survey lists; further ones are only counted.
+/// Maximum entities that a survey lists; further ones are only counted.
 const MAX_LISTED: usize = 1000;
 
-/// A walk over the entities of the tables that are selected, by several workers.
+/// A concurrent walk over the entities of the selected tables.
 pub struct PageWalk<'a> {
     pub source: &'a dyn TransferSource,
     pub selection: &'a Selection,
@@ -26,21 +26,20 @@ pub struct PageWalk<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// What a copy would have to do.
+/// The work that a copy would have to do.
 #[derive(Debug, Default)]
 pub struct Survey {
-    /// How many entities of each table can be copied.
+    /// The number of entities of each table that can be copied.
     pub tables: BTreeMap<String, u64>,
-    /// Bytes of their keys and properties, as a database stores them.
+    /// Bytes of their keys and properties in a database.
     pub bytes: u64,
-    /// How many cannot be represented in the target.
+    /// The number of entities that the target cannot represent.
     pub rejected: u64,
     /// The first of them, with their tables.
     pub first_rejected: Vec<(String, Rejected)>,
 }
 
 impl PageWalk<'_> {
-    /// Counts the entities.
     pub fn count(&self) -> TransferResult<BTreeMap<String, u64>> {
         let mut sums = BTreeMap::new();
         for table in self.source.tables()?.into_iter().filter(|name| self.selection.has_table(name)) {
@@ -52,7 +51,7 @@ impl PageWalk<'_> {
         Ok(sums)
     }
 
-    /// Lets the source count a table itself, where it can.
+    /// Counts a table inside the source, if it can.
     fn count_inside(&self, table: &str) -> TransferResult<Option<u64>> {
         self.progress.expect(table, None);
         self.source.count(table, &mut |entities| {
@@ -61,8 +60,8 @@ impl PageWalk<'_> {
         })
     }
 
-    /// Deletes the entities from `target`, which is the same place; returns how many there were. One
-    /// that changes meanwhile stays.
+    /// Deletes the entities from `target`, which is the same place; returns their number. Entities that
+    /// change during the walk are kept.
     pub fn delete(&self, target: &dyn TransferTarget) -> TransferResult<BTreeMap<String, u64>> {
         self.sum(true, &|table, page| {
             let version = |row: &Row| (row.key.clone(), row.version());
@@ -70,7 +69,7 @@ impl PageWalk<'_> {
         })
     }
 
-    /// Reads all entities, and finds those that cannot be represented in the target.
+    /// Reads all entities, and finds those that the target cannot represent.
     pub fn survey(&self, to_cosmos: bool) -> TransferResult<Survey> {
         let found = Mutex::new(Survey::default());
         let bytes = AtomicU64::new(0);
@@ -148,7 +147,7 @@ impl PageWalk<'_> {
     }
 }
 
-/// Returns the rows of a page.
+/// Returns the rows of a page, or an error if some entities could not be parsed.
 fn understood<'a>(table: &str, page: &'a Page) -> TransferResult<&'a [Row]> {
     match page.rejected.first() {
         None => Ok(&page.rows),
@@ -160,12 +159,10 @@ fn understood<'a>(table: &str, page: &'a Page) -> TransferResult<&'a [Row]> {
     }
 }
 
-/// Maximum bytes of a RowKey in Cosmos DB.
 const MAX_COSMOS_ROW_KEY: usize = 255;
-/// Names that properties cannot have in Cosmos DB.
 const COSMOS_NAMES: [&str; 4] = ["id", "rid", "etag", "ResourceId"];
 
-/// Returns why Cosmos DB cannot hold an entity.
+/// Returns the reason why Cosmos DB cannot hold an entity.
 pub(crate) fn not_in_cosmos(row: &Row) -> Option<String> {
     let bytes = row.key.row.len();
     if bytes > MAX_COSMOS_ROW_KEY {
@@ -176,8 +173,8 @@ pub(crate) fn not_in_cosmos(row: &Row) -> Option<String> {
     Some(format!("Cosmos DB allows no property named {}", taken.name))
 }
 
-/// Returns why tables cannot be copied under the names that they have in the target; empty if they
-/// can. Cosmos DB has case-sensitive names, and accepts others than Azure Tables.
+/// Returns the problems with the names that tables would have in the target. Cosmos DB has case-sensitive
+/// names, and accepts names that Azure does not.
 pub fn name_problems(names: &[(String, String)], to_cosmos: bool) -> Vec<String> {
     let mut problems = Vec::new();
     for (at, (source, target)) in names.iter().enumerate() {

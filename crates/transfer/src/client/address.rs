@@ -8,23 +8,20 @@ use base64::engine::general_purpose::STANDARD;
 use crate::error::{TransferError, TransferResult, usage};
 use crate::protocol::auth::accounts::{AccountKey, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 
-/// What ends the name of an account at the endpoint of its second region.
+/// The suffix of an account's name at the endpoint of its secondary region.
 const SECONDARY: &str = "-secondary";
 /// The port where the emulator of Cosmos DB has its Table endpoint.
 const COSMOS_EMULATOR: &str = ":8902";
 
-/// How requests are authorized.
 #[derive(Debug, Clone)]
 pub enum EndpointCredentials {
     /// SharedKeyLite (protocol §10.3).
     Key(Box<AccountKey>),
     /// The query string of a SAS.
     Sas(String),
-    /// A bearer token.
     Token(String),
 }
 
-/// The table endpoint of an account.
 #[derive(Debug, Clone)]
 pub struct Address {
     pub account: String,
@@ -33,16 +30,12 @@ pub struct Address {
     pub credentials: EndpointCredentials,
 }
 
-/// Why a text is no address.
 const NO_SIGNATURE: &str = "the address has no signature (sig=…); give a connection string instead";
 const NO_ENDPOINT: &str = "the connection string has no TableEndpoint";
 const NO_BASE64: &str = "the account key is not base64";
 
 impl Address {
-    /// Reads a connection string, or an `http(s)://` address with a SAS.
-    ///
-    /// # Errors
-    /// [`TransferError::Usage`] with the reason.
+    /// Parses a connection string, or an `http(s)://` address with a SAS.
     pub(crate) fn parse(text: &str) -> TransferResult<Self> {
         match text.split_once('?') {
             _ if !text.starts_with("http://") && !text.starts_with("https://") => {}
@@ -83,19 +76,17 @@ impl Address {
         after_scheme.find('/').map_or("", |at| &after_scheme[at..])
     }
 
-    /// Returns an address that is the same however the host of this machine and the port are written.
+    /// Returns an address that does not depend on how the loopback host and the port are written.
     pub(crate) fn identity(&self) -> String {
         let (host, port, path) = self.parts();
         let host = if is_loopback(host) { "localhost".to_owned() } else { host.to_ascii_lowercase() };
         format!("{host}:{port}{path}")
     }
 
-    /// Whether the endpoint is on this machine.
     pub(super) fn is_local(&self) -> bool {
         is_loopback(self.parts().0)
     }
 
-    /// The host, the port and the path.
     fn parts(&self) -> (&str, &str, &str) {
         let (scheme, rest) = self.tables.split_once("://").unwrap_or_default();
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -106,7 +97,7 @@ impl Address {
         }
     }
 
-    /// Whether the credentials are a signature of a range of keys, which hides all others.
+    /// Whether the credentials are a SAS for a range of keys, which hides all others.
     pub(crate) fn is_ranged(&self) -> bool {
         let EndpointCredentials::Sas(sas) = &self.credentials else { return false };
         let names = sas.split('&').filter_map(|pair| pair.split_once('=')).map(|(name, _)| name);
@@ -125,7 +116,6 @@ impl Address {
     }
 }
 
-/// Whether a host is this machine.
 fn is_loopback(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']');
     host.eq_ignore_ascii_case("localhost") || address.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
@@ -144,14 +134,11 @@ fn account_in(tables: &str) -> &str {
 /// The table endpoint of the development account in the SDKs.
 const DEVELOPMENT_TABLES: &str = "http://127.0.0.1:10002/devstoreaccount1";
 
-/// A credential as text. `Debug` does not print it.
+/// A credential as text, which `Debug` does not print.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Secret {
-    /// An account key in base64.
     Key(String),
-    /// The query string of a SAS.
     Sas(String),
-    /// A bearer token.
     Token(String),
 }
 
@@ -161,24 +148,21 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// A parsed connection string.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ConnectionString {
-    /// Empty if a SAS or token is given without it.
+    /// Empty if a SAS or token is given without an account.
     pub account: String,
     pub secret: Secret,
     /// The table endpoint of the account, if given, without a trailing slash.
     pub tables: Option<String>,
 }
 
-/// Why a connection string is invalid: it has no key.
 pub const NO_KEY: &str = "has no AccountName and AccountKey";
-/// Why a connection string is invalid: its endpoint is not an HTTP URL.
 const NO_ORIGIN: &str = "its endpoint must begin with http:// or https://";
 
 impl ConnectionString {
-    /// Reads `AccountName=…;AccountKey=…`, or `UseDevelopmentStorage=true`. In place of the key may
-    /// stand `SharedAccessSignature=…`, or `BearerToken=…`, which SDKs do not know.
+    /// Parses `AccountName=…;AccountKey=…`, or `UseDevelopmentStorage=true`. `SharedAccessSignature=…`, or
+    /// `BearerToken=…`, which SDKs do not know, may replace the key.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let part = |wanted: &str| {
             let mut parts = text.split(';').filter_map(|part| part.trim().split_once('='));
@@ -208,7 +192,7 @@ impl ConnectionString {
     }
 }
 
-/// Whether a text is the beginning of an HTTP URL.
+/// Whether a text is an HTTP origin, perhaps with a path.
 pub fn is_origin(text: &str) -> bool {
     let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     host.is_some_and(|host| !host.is_empty() && !host.contains(['?', '#', ';', ' ']))

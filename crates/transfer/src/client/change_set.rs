@@ -3,38 +3,34 @@
 use crate::client::ClientCall;
 use crate::client::{ClientAnswer, ServiceError};
 
-/// Maximum operations of a change set.
 pub(crate) const MAX_OPERATIONS: usize = 100;
-/// Maximum bytes of the bodies of a change set, below the service's 4 MiB for the whole batch.
+/// Maximum bytes of the bodies of a change set, below Azure's 4 MiB for the whole batch.
 pub(crate) const MAX_BODY: usize = 3 * 1024 * 1024;
 const BOUNDARY: &str = "batch_rowhouse";
 const INNER: &str = "changeset_rowhouse";
 
-/// What an operation of a change set does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SetVerb<'a> {
     Insert,
     InsertOrMerge,
     InsertOrReplace,
-    /// Of the version with this ETag; `*`: of any.
+    /// Deletes the version with this ETag; `*`: any version.
     Delete(&'a str),
 }
 
 /// The body of a batch with one change set.
 pub(crate) struct ChangeSetBody {
-    /// The address of the endpoint.
     tables: String,
     text: String,
 }
 
 impl ChangeSetBody {
-    /// Returns an empty change set for an endpoint.
     pub(crate) fn new(tables: &str) -> Self {
         let text = format!("--{BOUNDARY}\r\nContent-Type: multipart/mixed; boundary={INNER}\r\n\r\n");
         Self { tables: tables.to_owned(), text }
     }
 
-    /// Adds an operation. `resource` is the table's or the entity's path without a slash before it.
+    /// Adds an operation. `resource` is the path of the table or entity without a leading slash.
     pub(crate) fn add(&mut self, verb: SetVerb<'_>, resource: &str, body: &str) {
         let (method, condition) = match verb {
             SetVerb::Insert => ("POST", "Prefer: return-no-content\r\n".to_owned()),
@@ -56,19 +52,18 @@ impl ChangeSetBody {
         self.text.push_str("\r\n");
     }
 
-    /// Returns the request.
     pub(crate) fn call(mut self) -> ClientCall {
         self.text.push_str(&format!("--{INNER}--\r\n--{BOUNDARY}--\r\n"));
         let content_type = format!("multipart/mixed; boundary={BOUNDARY}");
         ClientCall::with_body("POST", "/$batch", content_type, self.text.into_bytes()).succeeds_with(&[202])
     }
 
-    /// Reads the answer to a change set: whether it was done or, if an operation in it was refused,
-    /// nothing was changed.
+    /// Reads the answer to a change set: success, or the refusal of an operation, after which nothing was
+    /// changed.
     pub(crate) fn read(answer: &ClientAnswer) -> Result<Result<(), ServiceError>, String> {
         let text = String::from_utf8_lossy(&answer.body);
         let mut parts = text.split("\nHTTP/1.1 ").skip(1).peekable();
-        // Both boundaries are closed.
+        // Both boundaries must be closed.
         if parts.peek().is_none() || !text.trim_end().ends_with("--") {
             return Err("the answer to a change set is incomplete".into());
         }

@@ -20,7 +20,7 @@ use address::EndpointCredentials;
 pub(crate) use change_set::{ChangeSetBody, MAX_BODY, MAX_OPERATIONS, SetVerb};
 pub(crate) use send::{Client, MAX_ANSWER};
 
-/// The newest version that the recordings cover.
+/// The newest protocol version that the recordings cover.
 const VERSION: &str = "2019-02-02";
 
 /// A request before it is signed.
@@ -35,18 +35,18 @@ pub(crate) struct ClientCall {
     pub content_type: Option<String>,
     pub headers: Vec<(&'static str, String)>,
     pub body: Vec<u8>,
-    /// The statuses that mean that it was done.
+    /// The statuses of success.
     pub success: &'static [u16],
 }
 
 impl ClientCall {
-    /// Returns a GET, which 200 answers.
+    /// Returns a GET whose status of success is 200.
     pub(crate) fn get(path: impl Into<String>) -> Self {
         let accept = Some(JSON);
         Self { method: "GET", path: path.into(), accept, success: &[200], ..Self::default() }
     }
 
-    /// Returns a request with a body, which 204 answers.
+    /// Returns a request with a body whose status of success is 204.
     pub(crate) fn with_body(
         method: &'static str,
         path: impl Into<String>,
@@ -65,31 +65,27 @@ impl ClientCall {
         }
     }
 
-    /// Sets the statuses that mean that it was done.
     pub(crate) fn succeeds_with(mut self, success: &'static [u16]) -> Self {
         self.success = success;
         self
     }
 
-    /// Adds a parameter to the query string.
     pub(crate) fn query(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.query.push((name, value.into()));
         self
     }
 
-    /// Adds a header.
     pub(crate) fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self
     }
 
-    /// Asks for XML.
     pub(crate) fn accept_xml(mut self) -> Self {
         self.accept = Some("application/xml");
         self
     }
 
-    /// Returns the full address, with the SAS if there is one.
+    /// Returns the full URL, with the SAS if there is one.
     fn url(&self, address: &Address) -> String {
         let mut url = format!("{}{}", address.tables, self.path);
         let mut separator = '?';
@@ -105,7 +101,7 @@ impl ClientCall {
         url
     }
 
-    /// Returns the headers, with a signature for this time.
+    /// Returns the headers, signed for this time.
     fn signed(&self, address: &Address, now: Ticks) -> Vec<(&'static str, String)> {
         let date = now.to_http_date();
         let mut headers = vec![
@@ -136,7 +132,6 @@ impl ClientCall {
 /// JSON with annotations for types that it cannot express.
 const JSON: &str = "application/json;odata=minimalmetadata";
 
-/// An answer, whatever its status.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ClientAnswer {
     pub status: u16,
@@ -146,16 +141,15 @@ pub(crate) struct ClientAnswer {
     pub body: Vec<u8>,
 }
 
-/// An error answer of the service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServiceError {
     pub status: u16,
     pub code: String,
-    /// Its first line.
+    /// The first line.
     pub message: String,
-    /// The operation of a change set that it concerns.
+    /// The index of the refused operation in a change set.
     pub index: Option<usize>,
-    /// What was asked for: the method and the address.
+    /// The method and URL of the request.
     pub request: String,
 }
 
@@ -196,7 +190,7 @@ impl From<ServiceError> for TransferError {
 }
 
 impl ServiceError {
-    /// What to do about a refusal that concerns the whole place.
+    /// Returns advice on a refusal that concerns the whole place.
     fn advice(&self) -> Option<&'static str> {
         let is_of_account = self.code == "ResourceNotFound" && self.request.contains("/Tables");
         match self.code.as_str() {
@@ -211,17 +205,15 @@ impl ServiceError {
         }
     }
 
-    /// Whether the service says that there is no such thing. Only an error in the service's own form proves it.
+    /// Whether the resource does not exist. Only an error in the service's own form proves it.
     pub(crate) fn is_absent(&self) -> bool {
         (self.status == 404 && !self.code.is_empty()) || self.code == "TableBeingDeleted"
     }
 }
 
 impl ClientAnswer {
-    /// Reads the error of the service in the body. What a gateway sends in its place has no code.
-    ///
-    /// # Errors
-    /// Why the body is no complete answer.
+    /// Parses the service's error in the body. An answer of a gateway has no code. Fails if the body is
+    /// incomplete.
     pub(crate) fn refused(&self) -> Result<ServiceError, String> {
         let media_type = self.content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let (code, message) = match media_type.as_str() {
@@ -248,10 +240,10 @@ impl ClientAnswer {
     }
 }
 
-/// A code and a message; both are empty if the body is no error of the service.
+/// A code and a message; both are empty if the body is not an error of the service.
 type ErrorText = (String, String);
 
-/// Reads an error in JSON; `None` if it is cut.
+/// Parses an error in JSON; `None` if it is truncated.
 fn json_error(body: &[u8]) -> Option<ErrorText> {
     match serde_json::from_slice::<ErrorBody>(body) {
         Ok(ErrorBody { error: ErrorMembers { code, message } }) => match message {
@@ -261,7 +253,7 @@ fn json_error(body: &[u8]) -> Option<ErrorText> {
     }
 }
 
-/// Reads an error in XML; `None` if it is cut.
+/// Parses an error in XML; `None` if it is truncated.
 fn xml_error(body: &[u8]) -> Option<ErrorText> {
     let root = xml::parse_strictly(body).ok()?;
     let text = |name: &str| {

@@ -15,40 +15,36 @@ use crate::client::{ClientAnswer, ClientCall, ServiceError};
 use crate::error::{TransferError, TransferResult, failed};
 use crate::protocol::model::Ticks;
 
-/// Timeout of one request until its whole answer has arrived, longer than any page may take.
+/// Timeout of one request until its whole answer has arrived. No page takes longer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// Timeout to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum attempts of one request.
 const ATTEMPTS: u32 = 12;
-/// Attempts of a request to a server that has never answered: its address or certificate may be wrong.
+/// Maximum attempts of a request to a server that has never answered: its address or certificate may be
+/// wrong.
 const FIRST_ATTEMPTS: u32 = 6;
-/// Attempts of a change set that fails with 500: its halves have attempts of their own.
+/// Maximum attempts of a change set that fails with 500: its halves are tried separately.
 const SET_ATTEMPTS: u32 = 6;
-/// The pause after the first failure; it doubles with each further one.
+/// The pause after the first failure; it doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How often a pause checks whether the client was stopped.
 const STOP_CHECK: Duration = Duration::from_millis(50);
-/// Maximum bytes of an answer: more than any page of Azure. Azurite's have any size.
+/// Maximum bytes of an answer: more than any page of Azure. Those of Azurite have any size.
 pub(crate) const MAX_ANSWER: u64 = 32 << 20;
 
-/// Maximum bytes of the head of an answer, many times those of Azure.
+/// Maximum bytes of the head of an answer, many times Azure's.
 const MAX_HEAD: usize = 64 << 10;
 
-/// The result of a request: what it returns, or the refusal of the service.
+/// The result of a request: its answer, or the refusal of the service.
 type ClientResult<T> = TransferResult<Result<T, ServiceError>>;
 
-/// An answer as it was received.
 struct Received {
     answer: ClientAnswer,
     retry_after: Option<Duration>,
-    /// Where a redirect points to.
+    /// The target of a redirect.
     location: Option<String>,
 }
 
-/// Why there is no answer.
 enum Unanswered {
     /// The request may be repeated.
     Lost(String),
@@ -65,8 +61,8 @@ impl From<ureq::Error> for Unanswered {
     }
 }
 
-/// What an answer says: what it returns, or the service's refusal; or why it is no answer, but perhaps
-/// that of a gateway.
+/// The meaning of an answer: success or the service's refusal, or the reason why it is invalid, such as an
+/// answer of a gateway.
 type Judged<T> = Result<Result<T, ServiceError>, String>;
 
 impl Received {
@@ -106,8 +102,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Returns a client with at most `concurrency` requests in flight. Setting `stop` ends its
-    /// pauses.
+    /// Returns a client with at most `concurrency` requests in flight. Setting `stop` ends its pauses.
     pub(crate) fn new(address: Address, concurrency: usize, stop: Arc<AtomicBool>) -> Self {
         Self::with_timeout(address, concurrency, stop, REQUEST_TIMEOUT)
     }
@@ -123,7 +118,7 @@ impl Client {
             .timeout_connect(Some(CONNECT_TIMEOUT))
             .max_idle_connections_per_host(concurrency)
             .max_idle_connections(concurrency)
-            // This machine is not reached through a proxy.
+            // A proxy is not used for this machine.
             .proxy(if address.is_local() { None } else { Proxy::try_from_env() })
             .user_agent(concat!("rowhouse/", env!("CARGO_PKG_VERSION")))
             .tls_config(roots);
@@ -138,32 +133,26 @@ impl Client {
         }
     }
 
-    /// Returns how many requests may be in flight.
     pub(crate) const fn concurrency(&self) -> usize {
         self.gate.most()
     }
 
-    /// Returns how many answers asked to slow down.
     pub(crate) fn throttled(&self) -> u64 {
         self.throttled.load(Ordering::Relaxed)
     }
 
-    /// Returns how many requests were retried.
     pub(crate) fn retried(&self) -> u64 {
         self.retried.load(Ordering::Relaxed)
     }
 
-    /// Sends a write, of whose answer only the status is of interest.
+    /// Sends a write, and reads only the status of its answer.
     pub(crate) fn send(&self, call: &ClientCall) -> ClientResult<()> {
         self.send_until(call, Some(ATTEMPTS), |_| Ok(Ok(())))
     }
 
     /// Sends a request, and reads its answer. Throttling, timeouts, server errors, lost connections and
-    /// answers that cannot be read are retried, so an earlier attempt may already have made the write
-    /// that the answer reports.
-    ///
-    /// # Errors
-    /// [`TransferError::Failed`] after the last attempt, and for a redirect.
+    /// answers that cannot be read are retried, so an earlier attempt may already have made the write that
+    /// the answer reports.
     pub(crate) fn read<T>(
         &self,
         call: &ClientCall,
@@ -172,13 +161,14 @@ impl Client {
         self.send_until(call, None, |answer| read(answer).map(Ok))
     }
 
-    /// Sends a change set, and retries all of it if it was throttled. In that case the answer is 202,
-    /// with the error inside.
+    /// Sends a change set, and retries all of it if it was throttled. The answer is then 202, with the error
+    /// inside.
     pub(crate) fn send_change_set(&self, call: &ClientCall) -> ClientResult<()> {
         self.send_until(call, Some(SET_ATTEMPTS), ChangeSetBody::read)
     }
 
-    /// Repeats a request until it has an answer. With `failures`, that many of 500 are one.
+    /// Repeats a request until it has an answer. With `failures`, an answer of 500 is final after that many
+    /// attempts.
     fn send_until<T>(
         &self,
         call: &ClientCall,
@@ -225,7 +215,6 @@ impl Client {
         }
     }
 
-    /// Notes a refusal that passes.
     fn note_refusal(&self, refused: &ServiceError) {
         if !refused.code.is_empty() {
             self.has_answered.store(true, Ordering::Relaxed);
@@ -275,7 +264,7 @@ impl Client {
     }
 }
 
-/// Returns what to do about a problem that no repetition solves.
+/// Returns advice on a problem that retries do not solve.
 fn hint(problem: &str) -> &'static str {
     if problem.contains("CaUsedAsEndEntity") {
         "; the server uses the certificate of an authority: make a certificate with -addext \
@@ -294,12 +283,11 @@ const fn passes(status: u16) -> bool {
     matches!(status, 408 | 429 | 500 | 502 | 503 | 504)
 }
 
-/// Whether an error asks to slow down.
 fn is_throttling(refused: &ServiceError) -> bool {
     matches!(refused.status, 429 | 503) || (refused.status == 500 && refused.code == "OperationTimedOut")
 }
 
-/// Returns the headers of the continuation token, without their prefix; `None` if it is not whole.
+/// Returns the headers of the continuation token, without their prefix; `None` if it is incomplete.
 fn continuation(headers: &HeaderMap) -> Option<Vec<(String, String)>> {
     let mut token = Vec::new();
     for (name, value) in headers {
@@ -318,16 +306,16 @@ fn retry_after<B>(response: &Response<B>) -> Option<Duration> {
     pause.or_else(|| number("retry-after").map(Duration::from_secs)).map(|pause| pause.min(LONGEST_PAUSE))
 }
 
-/// Returns the pause before the next attempt: a random part of the doubled one, at least half of
-/// it, so that threads do not retry together.
+/// Returns a random pause before the next attempt, between half of the doubled pause and all of it, so that
+/// threads do not retry together.
 fn back_off(attempt: u32) -> Duration {
     let longest = FIRST_PAUSE.saturating_mul(1 << (attempt - 1).min(16)).min(LONGEST_PAUSE);
     let random = getrandom::u32().unwrap_or(u32::MAX / 2);
     longest / 2 + (longest / 2).mul_f64(f64::from(random) / f64::from(u32::MAX))
 }
 
-/// Admits requests up to a limit. It is halved when the server throttles, and grows by one after as
-/// many successes as the limit itself.
+/// Admits requests up to a limit, which is halved when the server throttles, and grows by one after as many
+/// successes as the limit.
 #[derive(Debug)]
 struct Gate {
     state: Mutex<GateState>,
@@ -352,12 +340,11 @@ impl Gate {
         Self { state: Mutex::new(state), freed: Condvar::new(), most: most.max(1) }
     }
 
-    /// Returns the maximum limit.
     const fn most(&self) -> usize {
         self.most
     }
 
-    /// Waits for a permit. Each is held for one request, whose timeout limits the wait.
+    /// Waits for a permit for one request, whose timeout limits the wait.
     fn enter(&self) -> FlightPermit<'_> {
         let mut state = self.state.lock();
         while state.in_flight >= state.limit {
@@ -367,7 +354,6 @@ impl Gate {
         FlightPermit(self)
     }
 
-    /// Counts a success.
     fn succeeded(&self) {
         let mut state = self.state.lock();
         state.successes += 1;
@@ -378,7 +364,6 @@ impl Gate {
         }
     }
 
-    /// Halves the limit.
     fn throttled(&self) {
         let mut state = self.state.lock();
         state.limit = (state.limit / 2).max(1);

@@ -1,12 +1,11 @@
 //! What a copy has done so far, in a SQLite file without secrets, so that it can be resumed.
 
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension as _, Row as SqliteRow, params};
 use sha2::{Digest as _, Sha256};
 
@@ -30,30 +29,26 @@ const SCHEMA: &str = "
         written INTEGER NOT NULL DEFAULT 0, unchanged INTEGER NOT NULL DEFAULT 0,
         rejected INTEGER NOT NULL DEFAULT 0);";
 
-/// What marks a SQLite file as the state of a copy, and where in its header it is.
+/// The mark of a copy's state in a SQLite file, and its offset in the header.
 const APPLICATION: u32 = 0x5248_6370;
 const APPLICATION_AT: usize = 68;
 
-/// The state file of a copy.
 pub struct Checkpoint {
     file: PathBuf,
-    /// The copy, by a name that no other has.
+    /// The unique name of the copy.
     copy: String,
     fingerprint: String,
     connection: Mutex<Connection>,
 }
 
 impl Checkpoint {
-    /// Whether there is a state of a copy: a full disk may have left an empty file.
+    /// Whether a copy has been started: a full disk may have left an empty file.
     pub fn is_begun(file: &Path) -> bool {
         std::fs::metadata(file).is_ok_and(|found| found.len() > 0)
     }
 
     /// Opens the state of a copy: a new one, or with `resume` that of an interrupted run, if there is one.
-    ///
-    /// # Errors
-    /// [`TransferError::Usage`] if there is a state and `resume` is not given, or the state belongs to
-    /// another copy, or the file is no state.
+    /// Fails if the file has another content, or the state of another copy.
     pub fn open(file: &Path, fingerprint: &Fingerprint, resume: bool) -> TransferResult<Self> {
         if Self::is_begun(file) && !is_state(file)? {
             return Err(usage!(
@@ -102,25 +97,25 @@ impl Checkpoint {
         Ok(Self { file: file.to_owned(), copy, fingerprint, connection: Mutex::new(connection) })
     }
 
-    /// Returns the copy, by a name that no other has.
     pub fn copy(&self) -> &str {
         &self.copy
     }
 
-    /// Returns what distinguishes this copy from others, also after it is complete.
+    /// Returns the origin of the copy, which stays the same after it is complete.
     pub(crate) fn origin(&self) -> String {
         origin(&self.fingerprint)
     }
 
-    /// Whether no table was begun.
+    /// Whether no table was started.
     pub fn is_untouched(&self) -> TransferResult<bool> {
-        Ok(self.lock().query_row("SELECT NOT EXISTS (SELECT 1 FROM tables)", [], |row| row.get(0))?)
+        Ok(self
+            .connection
+            .lock()
+            .query_row("SELECT NOT EXISTS (SELECT 1 FROM tables)", [], |row| row.get(0))?)
     }
 
-    /// Takes over pages that the target has recorded with their entities, and this file has not.
-    ///
-    /// # Errors
-    /// [`TransferError::Usage`] if this file has pages that the target lacks: it was restored from a backup.
+    /// Adds the pages that the target has recorded with their entities and this file has not. Fails if this
+    /// file has pages that the target lacks: the target was restored from a backup.
     pub(crate) fn catch_up(&self, marks: Vec<LoadMark>) -> TransferResult<()> {
         let open = self.open_ranges()?;
         // A copy that is complete or stale has no marks any more.
@@ -135,7 +130,7 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Checks that the target has recorded each range as far as this file has.
+    /// Checks that the target has recorded at least the pages in this file.
     fn check_marks(&self, marks: &[LoadMark]) -> TransferResult<()> {
         for (range, reached) in self.reached()? {
             let mark = marks.iter().find(|mark| mark.range == range);
@@ -147,18 +142,15 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Returns the ranges of which entities were written, and the last key or number of a page.
+    /// Returns the ranges with written entities, and the last key or page number of each.
     fn reached(&self) -> TransferResult<Vec<(i64, Key)>> {
-        let connection = self.lock();
-        let mut statement = connection.prepare(
+        self.select(
             "SELECT id, pk, rk FROM ranges WHERE is_after AND written + unchanged > 0 ORDER BY id",
-        )?;
-        let read = |row: &SqliteRow<'_>| Ok((row.get(0)?, Key { partition: row.get(1)?, row: row.get(2)? }));
-        let rows = statement.query_map([], read)?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
+            |row| Ok((row.get(0)?, Key { partition: row.get(1)?, row: row.get(2)? })),
+        )
     }
 
-    /// Returns the error of a copy that cannot go on from its state.
+    /// Returns the error of a copy that cannot be resumed.
     pub(crate) fn void(&self, reason: &str) -> TransferError {
         let state = self.file.display();
         let text =
@@ -166,58 +158,45 @@ impl Checkpoint {
         TransferError::Usage(text)
     }
 
-    /// Begins ranges again that are not done, for a source without an order.
+    /// Restarts unfinished ranges, for a source without an order.
     pub(crate) fn restart(&self) -> TransferResult<()> {
         let restart = "UPDATE ranges SET pk = '', rk = '', is_after = 0, written = 0, unchanged = 0, rejected = 0 \
              WHERE NOT done";
-        for_good(&mut self.lock(), |connection| {
-            connection.execute(restart, [])?;
-            Ok(())
-        })
+        self.change(|connection| Ok(connection.execute(restart, []).map(drop)?))
     }
 
     /// Returns the tables that an earlier run has prepared, in order.
     pub fn tables(&self) -> TransferResult<Vec<String>> {
-        let connection = self.lock();
-        let mut statement = connection.prepare("SELECT name FROM tables WHERE prepared ORDER BY rowid")?;
-        let names = statement.query_map([], |row| row.get(0))?;
-        Ok(names.collect::<rusqlite::Result<_>>()?)
+        self.select("SELECT name FROM tables WHERE prepared ORDER BY rowid", |row| row.get(0))
     }
 
-    /// Returns the tables of which all entities are copied, though others are copied by their changes.
-    pub(crate) fn whole_tables(&self) -> TransferResult<BTreeSet<String>> {
-        let connection = self.lock();
-        let mut statement = connection.prepare("SELECT name FROM tables WHERE is_whole")?;
-        let names = statement.query_map([], |row| row.get(0))?;
-        Ok(names.collect::<rusqlite::Result<_>>()?)
+    /// Returns the tables that are copied completely although only changes of others are copied.
+    pub(crate) fn whole_tables(&self) -> TransferResult<Vec<String>> {
+        self.select("SELECT name FROM tables WHERE is_whole", |row| row.get(0))
     }
 
-    /// Records that a table is about to be created: it is new, even if this run ends before it is prepared.
+    /// Records that a table is about to be created: the table is new, even if this run ends before it is
+    /// prepared.
     pub(crate) fn begin_table(&self, table: &str, is_whole: bool) -> TransferResult<()> {
-        for_good(&mut self.lock(), |connection| {
-            let begin = "INSERT OR IGNORE INTO tables VALUES (?1, 0, ?2)";
-            connection.execute(begin, params![table, is_whole])?;
-            Ok(())
-        })
+        let begin = "INSERT OR IGNORE INTO tables VALUES (?1, 0, ?2)";
+        self.change(|connection| Ok(connection.execute(begin, params![table, is_whole]).map(drop)?))
     }
 
-    /// Forgets a table that was about to be created: the target has refused to create it.
+    /// Removes a table that was about to be created and that the target refused.
     pub(crate) fn withdraw_table(&self, table: &str) -> TransferResult<()> {
-        for_good(&mut self.lock(), |connection| {
-            connection.execute("DELETE FROM tables WHERE name = ?1 AND NOT prepared", [table])?;
-            Ok(())
-        })
+        let delete = "DELETE FROM tables WHERE name = ?1 AND NOT prepared";
+        self.change(|connection| Ok(connection.execute(delete, [table]).map(drop)?))
     }
 
-    /// Returns whether a table was about to be created, and is not prepared.
+    /// Whether a table was about to be created and is not prepared.
     pub(crate) fn has_begun(&self, table: &str) -> TransferResult<bool> {
         let select = "SELECT count(*) FROM tables WHERE name = ?1 AND NOT prepared";
-        Ok(self.lock().query_row(select, [table], |row| row.get::<_, i64>(0))? > 0)
+        Ok(self.connection.lock().query_row(select, [table], |row| row.get::<_, i64>(0))? > 0)
     }
 
-    /// Records that a table was prepared, and its ranges; returns them with their numbers.
+    /// Records a prepared table and its ranges; returns the ranges with their numbers.
     pub(crate) fn add_table(&self, table: &str, ranges: Vec<RowRange>) -> TransferResult<Vec<Task>> {
-        for_good(&mut self.lock(), |connection| {
+        self.change(|connection| {
             let mut tasks = Vec::with_capacity(ranges.len());
             for range in ranges {
                 let next = "SELECT coalesce(max(id), 0) + 1 FROM ranges";
@@ -235,38 +214,35 @@ impl Checkpoint {
 
     /// Returns the highest number of a range, done or not; 0 if there is none.
     pub(crate) fn last_id(&self) -> TransferResult<i64> {
-        Ok(self.lock().query_row("SELECT coalesce(max(id), 0) FROM ranges", [], |row| row.get(0))?)
+        Ok(self
+            .connection
+            .lock()
+            .query_row("SELECT coalesce(max(id), 0) FROM ranges", [], |row| row.get(0))?)
     }
 
-    /// Returns the ranges that are not done.
     pub(crate) fn open_ranges(&self) -> TransferResult<Vec<Task>> {
-        let connection = self.lock();
-        let mut statement = connection.prepare(
+        self.select(
             "SELECT id, name, pk, rk, is_after, upper_pk, upper_rk, written FROM ranges WHERE NOT done ORDER BY id",
-        )?;
-        let tasks = statement.query_map([], read)?;
-        Ok(tasks.collect::<rusqlite::Result<_>>()?)
+            read,
+        )
     }
 
-    /// Returns the counts of each table.
     pub fn counts(&self) -> TransferResult<Vec<(String, Counts)>> {
-        let connection = self.lock();
-        let mut statement = connection.prepare(
+        self.select(
             "SELECT t.name, coalesce(sum(written), 0), coalesce(sum(unchanged), 0), coalesce(sum(rejected), 0)
              FROM tables t LEFT JOIN ranges r ON r.name = t.name GROUP BY t.name ORDER BY t.rowid",
-        )?;
-        let rows = statement.query_map([], |row| {
-            let count = |at| row.get::<_, i64>(at).map(|n| u64::try_from(n).unwrap_or(0));
-            Ok((row.get(0)?, Counts { written: count(1)?, unchanged: count(2)?, rejected: count(3)? }))
-        })?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
+            |row| {
+                let count = |at| row.get::<_, i64>(at).map(|n| u64::try_from(n).unwrap_or(0));
+                Ok((row.get(0)?, Counts { written: count(1)?, unchanged: count(2)?, rejected: count(3)? }))
+            },
+        )
     }
 
     /// Records a page that was written, up to and including `last`.
     pub(crate) fn advance(&self, id: i64, last: Option<&Key>, counts: Counts) -> TransferResult<()> {
         let [written, unchanged, rejected] =
             [counts.written, counts.unchanged, counts.rejected].map(|n| i64::try_from(n).unwrap_or(i64::MAX));
-        let connection = self.lock();
+        let connection = self.connection.lock();
         let mut statement = connection.prepare_cached(
             "UPDATE ranges SET pk = coalesce(?2, pk), rk = coalesce(?3, rk), is_after = is_after OR ?2 IS NOT NULL,
                  written = written + ?4, unchanged = unchanged + ?5, rejected = rejected + ?6 WHERE id = ?1",
@@ -276,9 +252,8 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Records that a range was split.
     pub(crate) fn cut(&self, cut: &Cut) -> TransferResult<()> {
-        for_good(&mut self.lock(), |connection| {
+        self.change(|connection| {
             let at = cut.behind.range.lower.key();
             let update = "UPDATE ranges SET upper_pk = ?2, upper_rk = ?3 WHERE id = ?1";
             connection.execute(update, params![cut.id, at.partition, at.row])?;
@@ -286,13 +261,11 @@ impl Checkpoint {
         })
     }
 
-    /// Records that a range is done.
     pub(crate) fn finish(&self, id: i64) -> TransferResult<()> {
-        self.lock().execute("UPDATE ranges SET done = 1 WHERE id = ?1", [id])?;
+        self.connection.lock().execute("UPDATE ranges SET done = 1 WHERE id = ?1", [id])?;
         Ok(())
     }
 
-    /// Removes the state of a copy that is complete.
     pub fn remove(self) {
         drop(self.connection);
         for suffix in ["", "-wal", "-shm"] {
@@ -301,31 +274,35 @@ impl Checkpoint {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Connection> {
-        self.connection.lock()
+    fn select<T>(
+        &self,
+        select: &str,
+        read: impl FnMut(&SqliteRow<'_>) -> rusqlite::Result<T>,
+    ) -> TransferResult<Vec<T>> {
+        let connection = self.connection.lock();
+        let mut statement = connection.prepare(select)?;
+        Ok(statement.query_map([], read)?.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Makes a change durable against a power failure: the target may have marks of the ranges.
+    fn change<T>(&self, change: impl FnOnce(&Connection) -> TransferResult<T>) -> TransferResult<T> {
+        let mut connection = self.connection.lock();
+        connection.execute_batch("PRAGMA synchronous=FULL")?;
+        let transaction = connection.transaction()?;
+        let changed = change(&transaction)?;
+        transaction.commit()?;
+        connection.execute_batch("PRAGMA synchronous=NORMAL")?;
+        Ok(changed)
     }
 }
 
-/// Whether a file is the state of a copy. This does not open it as a database, which may change it.
+/// Whether a file is the state of a copy. Opening it as a database might change it.
 fn is_state(file: &Path) -> TransferResult<bool> {
     let mut header = Vec::new();
     let length = APPLICATION_AT + size_of_val(&APPLICATION);
     let read = File::open(file).and_then(|file| file.take(length as u64).read_to_end(&mut header));
     read.map_err(|error| TransferError::from(error).at(file))?;
     Ok(header.get(APPLICATION_AT..).is_some_and(|mark| *mark == APPLICATION.to_be_bytes()))
-}
-
-/// Changes ranges so that not even a power failure loses them: the target may have marks of them.
-fn for_good<T>(
-    connection: &mut Connection,
-    change: impl FnOnce(&Connection) -> TransferResult<T>,
-) -> TransferResult<T> {
-    connection.execute_batch("PRAGMA synchronous=FULL")?;
-    let transaction = connection.transaction()?;
-    let changed = change(&transaction)?;
-    transaction.commit()?;
-    connection.execute_batch("PRAGMA synchronous=NORMAL")?;
-    Ok(changed)
 }
 
 fn insert(connection: &Connection, task: &Task) -> TransferResult<()> {
@@ -348,35 +325,33 @@ fn read(row: &SqliteRow<'_>) -> rusqlite::Result<Task> {
     Ok(Task { id: row.get(0)?, table: row.get(1)?, range: RowRange { lower, upper }, resumed })
 }
 
-/// What must be the same, by its name: places, what files have, options.
+/// The named values that a resumed copy must share with the interrupted one: places, contents of files,
+/// options.
 #[derive(Debug, Clone, Default)]
 pub struct Fingerprint(Vec<(&'static str, String)>);
 
 impl Fingerprint {
-    /// Adds something that must be the same.
     pub fn with(mut self, name: &'static str, value: impl std::fmt::Debug) -> Self {
         self.0.push((name, format!("{value:?}")));
         self
     }
 
-    /// Returns it as a text of lines.
     fn text(&self) -> String {
         self.0.iter().map(|(name, value)| format!("{name}\t{value}\n")).collect()
     }
 
-    /// Returns what distinguishes this copy from others, for what it has completed.
+    /// Returns a hash that identifies the copy.
     pub fn origin(&self) -> String {
         origin(&self.text())
     }
 
-    /// Returns the name of the first thing that differs between two texts.
+    /// Returns the name of the first value that differs between two texts.
     fn difference<'t>(known: &'t str, given: &'t str) -> &'t str {
         let other = known.lines().zip(given.lines()).find(|(a, b)| a != b);
         other.and_then(|(_, line)| line.split('\t').next()).unwrap_or("version of rowhouse")
     }
 }
 
-/// Returns the SHA-256 of a fingerprint's text.
 fn origin(text: &str) -> String {
     hex(Sha256::new_with_prefix(text))
 }

@@ -21,7 +21,6 @@ use crate::work::work_queue::{Task, WorkQueue};
 use checkpoint::Checkpoint;
 use settings::{SettingsRule, SettingsStep, readable};
 
-/// How to copy.
 pub struct CopyOptions<'a> {
     pub selection: &'a Selection,
     pub mode: Mode,
@@ -29,42 +28,38 @@ pub struct CopyOptions<'a> {
     pub concurrency: usize,
     /// Whether to continue with the other tables if one fails.
     pub keep_going: bool,
-    /// The target as it is, for its settings; `None` for a new dump.
+    /// The target, to read its settings; `None` for a new dump.
     pub existing: Option<&'a dyn TransferSource>,
     /// If only changes are copied, the source with all its entities, for tables that the target lacks.
     pub whole: Option<&'a dyn TransferSource>,
     pub settings: SettingsRule,
     /// Maximum entities a second.
     pub rate_limit: Option<u32>,
-    /// Names that tables have in the target, by their names in the source as they are spelled.
+    /// The names of renamed tables in the source, as they are spelled there, and in the target.
     pub renames: &'a [(String, String)],
     pub stop: &'a AtomicBool,
 }
 
 impl CopyOptions<'_> {
-    /// Returns the name that a table has in the target.
     fn target_table<'t>(&'t self, table: &'t str) -> &'t str {
         let renamed = self.renames.iter().find(|(from, _)| from == table);
         renamed.map_or(table, |(_, to)| to)
     }
 }
 
-/// What was copied.
 #[derive(Debug, Default)]
 pub struct CopySummary {
     pub tables: BTreeMap<String, Counts>,
-    /// What the copy did not do, or did beyond what was asked for.
+    /// Remarks on omitted and additional work.
     pub remarks: BTreeSet<String>,
     /// Tables that failed, with the reasons.
     pub failed: BTreeMap<String, String>,
-    /// Answers that asked to slow down.
+    /// Throttled answers.
     pub throttled: u64,
-    /// Requests that were repeated.
     pub retried: u64,
 }
 
 impl CopySummary {
-    /// Returns the sum of all tables.
     pub fn sum(&self) -> Counts {
         let mut sum = Counts::default();
         self.tables.values().for_each(|counts| sum += *counts);
@@ -72,7 +67,6 @@ impl CopySummary {
     }
 }
 
-/// A copy in progress.
 struct CopyRun<'a> {
     source: &'a dyn TransferSource,
     target: &'a dyn TransferTarget,
@@ -83,14 +77,13 @@ struct CopyRun<'a> {
     queue: WorkQueue,
     failed: Mutex<BTreeMap<String, String>>,
     remarks: Mutex<BTreeSet<String>>,
-    /// Tables of which all entities are copied, and not only changes.
+    /// Tables that are copied completely, and not only their changes.
     whole_tables: Mutex<BTreeSet<String>>,
-    /// When the maximum rate allows the next entity.
+    /// The time when the rate limit allows the next entity.
     due: Mutex<Instant>,
 }
 
-/// Copies the tables that are selected. A run that is interrupted, or fails, can be resumed with its
-/// checkpoint.
+/// Copies the selected tables. A run that is interrupted or fails can be resumed with its checkpoint.
 pub fn copy(
     source: &dyn TransferSource,
     target: &dyn TransferTarget,
@@ -110,7 +103,7 @@ pub fn copy(
         queue: WorkQueue::default(),
         failed,
         remarks: Mutex::default(),
-        whole_tables: Mutex::new(checkpoint.whole_tables()?),
+        whole_tables: Mutex::new(checkpoint.whole_tables()?.into_iter().collect()),
         due,
     };
     run.prepare()?;
@@ -139,7 +132,7 @@ pub fn copy(
 }
 
 impl CopyRun<'_> {
-    /// Creates the tables, with their settings, and finds the ranges to read.
+    /// Creates the tables with their settings, and finds the ranges to read.
     fn prepare(&self) -> TransferResult<()> {
         if let Some(marks) = self.target.marks(self.checkpoint.copy())? {
             self.checkpoint.catch_up(marks)?;
@@ -189,7 +182,7 @@ impl CopyRun<'_> {
             Some(existing) => match self.setting(existing.properties(), "the service properties of TO")? {
                 Some(theirs) => {
                     let has_rules = theirs.cors.as_ref().is_some_and(|rules| !rules.is_empty());
-                    // Credentials that may not list tables do not tell.
+                    // Credentials that may not list tables prove nothing.
                     let is_new = !has_rules && existing.tables().is_ok_and(|tables| tables.is_empty());
                     self.options.settings.of_properties(&ours, &theirs, is_new)
                 }
@@ -200,7 +193,7 @@ impl CopyRun<'_> {
             SettingsStep::Nothing => Ok(()),
             SettingsStep::Left => self.leave("service properties"),
             SettingsStep::Set => {
-                // What is not mentioned stays.
+                // Rules that are not mentioned would be kept.
                 ours.cors.get_or_insert_default();
                 self.target.set_properties(&ours)
             }
@@ -227,7 +220,7 @@ impl CopyRun<'_> {
         }
     }
 
-    /// Returns a setting as far as the place has it and the credentials allow to read it; else remarks why not.
+    /// Returns a setting if the place has it and the credentials allow reading it; otherwise adds a remark.
     fn setting<T>(&self, read: TransferResult<Option<T>>, what: &str) -> TransferResult<Option<T>> {
         readable(read, what, &mut self.remarks.lock())
     }
@@ -241,7 +234,7 @@ impl CopyRun<'_> {
         self.remarks.lock().insert(text);
     }
 
-    /// Whether the source says, asked once more, that it does not have a table any more.
+    /// Asks the source once more whether a table was deleted.
     fn is_dropped(&self, table: &str) -> TransferResult<bool> {
         let is_dropped = !self.source.has_table(table)?;
         if is_dropped {
@@ -253,13 +246,12 @@ impl CopyRun<'_> {
         Ok(is_dropped)
     }
 
-    /// Returns where to read a table from.
     fn source_of(&self, table: &str) -> &dyn TransferSource {
         let whole = self.whole_tables.lock();
         self.options.whole.filter(|_| whole.contains(table)).unwrap_or(self.source)
     }
 
-    /// Records that the target gets a new table: all its entities are copied.
+    /// Records that the target gets a new table, which is copied completely.
     fn begin_table(&self, table: &str) -> TransferResult<()> {
         let is_whole = self.options.whole.is_some();
         self.checkpoint.begin_table(table, is_whole)?;
@@ -281,7 +273,7 @@ impl CopyRun<'_> {
             Some(false) => {}
         }
         let was_written = |(name, counts): &(String, Counts)| name == table && counts.written > 0;
-        // The first page of a server may be empty, and others follow.
+        // The first page of a server may be empty although others follow.
         if self.checkpoint.counts()?.iter().any(was_written)
             && existing.probe(named, &RowRange::everything())?.is_none()
         {
@@ -316,8 +308,8 @@ impl CopyRun<'_> {
         Ok(())
     }
 
-    /// Counts the tables of a source that can do so at little cost, for the time that is left. To count what
-    /// matches a filter costs as much as to copy it.
+    /// Counts the tables of a source that can do so cheaply, to estimate the remaining time. Counting the
+    /// matches of a filter would cost as much as copying them.
     fn measure(&self) {
         if self.options.selection.filter_text().is_some() {
             return;
@@ -327,14 +319,14 @@ impl CopyRun<'_> {
             if go_on().is_err() {
                 return;
             }
-            // A table that cannot be counted has no time left.
+            // A table that cannot be counted has no remaining time.
             if let Ok(Some(entities)) = self.source.count(&table, &mut |_| go_on()) {
                 self.progress.expect(&table, Some(entities));
             }
         }
     }
 
-    /// Waits until the limit allows so many entities; a stop ends the wait.
+    /// Waits until the rate limit allows this number of entities. A stop ends the wait.
     fn wait_for_rate(&self, entities: usize) {
         let Some(limit) = self.options.rate_limit else { return };
         let now = Instant::now();
@@ -372,7 +364,7 @@ impl CopyRun<'_> {
         self.queue.run(self.options.concurrency, worker)
     }
 
-    /// Copies a range; `false` if it was stopped before the end.
+    /// Copies a range; returns `false` if it was stopped before the end.
     fn copy_range(&self, task: &Task) -> TransferResult<bool> {
         let mut reader = self.source_of(&task.table).open(&task.table, &task.range, false)?;
         let (mut resumed, mut pages) = (task.resumed, 0);
@@ -400,9 +392,10 @@ impl CopyRun<'_> {
         }
     }
 
-    /// Copies a page, behind so many pages of its range.
+    /// Copies a page; `pages` is the number of earlier pages of its range.
     fn copy_page(&self, task: &Task, page: Page, pages: u64, resumed: Option<u64>) -> TransferResult<()> {
-        // Cosmos has no order: a range is read again as a whole. The number of the page marks what was written.
+        // Cosmos DB has no order, so a range is read again completely. The number of the page marks the
+        // written ones.
         let of_order = |row: &Row| match self.source.is_ordered() {
             true => row.key.clone(),
             false => Key::new("", format!("{pages:020}")),

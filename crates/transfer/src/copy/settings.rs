@@ -7,31 +7,27 @@ use crate::error::{TransferError, TransferResult};
 use crate::protocol::codec::policies::Policy;
 use crate::protocol::codec::properties::ServiceProperties;
 
-/// What a copy does with the settings of a target.
 #[derive(Debug, Clone, Copy)]
 pub struct SettingsRule {
     pub mode: Mode,
-    /// Whether what the source lacks is removed.
+    /// Whether settings that the source lacks are removed.
     pub delete_extra: bool,
 }
 
-/// What a copy does with one setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettingsStep {
-    /// It is as in the source.
+    /// The setting is the same in both places.
     Nothing,
     Set,
-    /// It differs, and stays: a copy does not bring back what was revoked.
+    /// The setting differs and is kept: a copy does not restore revoked access.
     Left,
 }
 
 impl SettingsRule {
-    /// Returns what becomes of the policies of a table.
     pub fn of_policies(self, ours: &[Policy], theirs: &[Policy], is_new: bool) -> SettingsStep {
         self.step(same_policies(ours, theirs), ours.is_empty(), is_new)
     }
 
-    /// Returns what becomes of the service properties.
     pub fn of_properties(
         self,
         ours: &ServiceProperties,
@@ -52,12 +48,12 @@ impl SettingsRule {
     }
 }
 
-/// Whether lists of policies say the same, in whichever order.
+/// Whether two lists of policies are equal in any order.
 pub(crate) fn same_policies(a: &[Policy], b: &[Policy]) -> bool {
     a.len() == b.len() && a.iter().all(|policy| b.contains(policy))
 }
 
-/// Whether service properties are the same, as far as both places tell them.
+/// Whether service properties are equal; fields that either side omits are ignored.
 pub(crate) fn same_properties(a: &ServiceProperties, b: &ServiceProperties) -> bool {
     fn same<T: PartialEq>(a: &Option<T>, b: &Option<T>) -> bool {
         a.is_none() || b.is_none() || a == b
@@ -68,7 +64,8 @@ pub(crate) fn same_properties(a: &ServiceProperties, b: &ServiceProperties) -> b
         && same(&a.minute_metrics, &b.minute_metrics)
 }
 
-/// Returns a setting as far as the place has it and the credentials allow to read it; else notes why not.
+/// Returns a setting if the place has it and the credentials allow reading it; otherwise adds the reason to
+/// `unread`.
 pub fn readable<T>(
     read: TransferResult<Option<T>>,
     what: &str,

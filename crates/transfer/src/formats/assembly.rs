@@ -7,34 +7,31 @@ use crate::protocol::model::{EdmType, Ticks};
 use crate::rows::Row;
 use crate::rows::type_inference::TableNotes;
 
-/// The Timestamp of an entity as `Get-AzTableRow` names it.
+/// The name of the Timestamp in the output of `Get-AzTableRow`.
 pub(super) const TIMESTAMP: &str = "TableTimestamp";
-/// The ETag of an entity as `Get-AzTableRow` names it.
+/// The name of the ETag in the output of `Get-AzTableRow`.
 pub(super) const TAG: &str = "Etag";
 
-/// Whether entities with these members were written by PowerShell: then [`TIMESTAMP`] and [`TAG`] are no properties.
+/// Whether PowerShell wrote entities with these members: [`TIMESTAMP`] and [`TAG`] are then not properties.
 pub(super) fn is_of_powershell(has: impl Fn(&str) -> bool) -> bool {
     has(TIMESTAMP) && has(TAG) && !has("Timestamp")
 }
 
-/// An entity, member by member.
+/// An entity that is assembled member by member.
 pub(super) struct Assembly<'a> {
     json: String,
     notes: TableNotes<'a>,
 }
 
 impl<'a> Assembly<'a> {
-    /// Begins an entity of a table.
     pub(super) const fn new(notes: TableNotes<'a>) -> Self {
         Self { json: String::new(), notes }
     }
 
-    /// Returns what notes the values of the table.
     pub(super) const fn notes(&mut self) -> &mut TableNotes<'a> {
         &mut self.notes
     }
 
-    /// Adds a member as it is.
     pub(super) fn untyped(&mut self, name: &str, raw: &str) {
         self.json.push(if self.json.is_empty() { '{' } else { ',' });
         push_string(&mut self.json, name);
@@ -42,7 +39,7 @@ impl<'a> Assembly<'a> {
         self.json.push_str(raw);
     }
 
-    /// Adds the Timestamp. One that is no date is left out, and noted: the target may give another.
+    /// Adds the Timestamp. An invalid date is recorded and omitted: the target may set its own.
     pub(super) fn timestamp(&mut self, text: Option<&str>) {
         match text.filter(|text| Ticks::parse(text).is_ok()) {
             Some(text) => {
@@ -54,7 +51,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Adds a member whose annotation is a member of its own.
+    /// Adds a member whose annotation is a separate member.
     pub(super) fn annotated(&mut self, name: &str, stated: Option<EdmType>, raw: &str) -> Result<(), String> {
         match stated {
             Some(EdmType::DateTime) => self.date(name, raw)?,
@@ -67,7 +64,7 @@ impl<'a> Assembly<'a> {
         Ok(())
     }
 
-    /// Adds a value with its type, which is `Edm.Int32` or `Int32`.
+    /// Adds a value with its type, such as `Edm.Int32` or `Int32`.
     pub(super) fn typed(&mut self, name: &str, edm_type: &str, raw: &str) -> Result<(), String> {
         let known = known_type(edm_type).ok_or_else(|| format!("{name}: '{edm_type}' is not a type"))?;
         if known == EdmType::DateTime {
@@ -76,7 +73,7 @@ impl<'a> Assembly<'a> {
         if !matches!(name, "PartitionKey" | "RowKey" | "Timestamp") {
             self.untyped(&format!("{name}{ANNOTATION}"), &format!("\"{}\"", known.name()));
         }
-        // A number or truth value where a string is wanted.
+        // A number or Boolean for a string.
         let is_bare = known == EdmType::String && !raw.starts_with(['"', 'n', '{', '[']);
         if is_bare {
             self.untyped(name, &format!("\"{raw}\""))
@@ -86,7 +83,7 @@ impl<'a> Assembly<'a> {
         Ok(())
     }
 
-    /// Adds a text, of a type that is not String if one is given.
+    /// Adds a text of the given type, which is String by default.
     pub(super) fn text(&mut self, name: &str, edm_type: Option<&str>, text: &str) -> Result<(), String> {
         let mut raw = String::new();
         push_string(&mut raw, text);
@@ -97,7 +94,7 @@ impl<'a> Assembly<'a> {
         Ok(())
     }
 
-    /// Notes a date without a zone, and refuses one that is more exact than the service's.
+    /// Records a date without a time zone, and refuses a date with more digits than Azure keeps.
     fn date(&mut self, name: &str, raw: &str) -> Result<(), String> {
         let Some(text) = json_object::string(raw) else { return Ok(()) };
         let (_, time) = text.split_once('T').unwrap_or((&text, ""));
@@ -112,7 +109,6 @@ impl<'a> Assembly<'a> {
         Ok(())
     }
 
-    /// Returns the entity.
     pub(super) fn row(mut self) -> Result<Row, String> {
         self.json.push_str(if self.json.is_empty() { "{}" } else { "}" });
         Row::from_json(&self.json)

@@ -22,15 +22,13 @@ use crate::protocol::codec::stored::ANNOTATION;
 use crate::protocol::model::EdmType;
 use crate::rows::Row;
 
-/// The collection of tables.
 const TABLES: &str = "$TABLES_COLLECTION$";
-/// The collection of service properties.
 const SERVICES: &str = "$SERVICES_COLLECTION$";
 
-/// Maximum names of other accounts that a message has.
+/// Maximum other accounts that a message lists.
 const MAX_ACCOUNTS: usize = 20;
 
-/// Imports the tables of the account in the options, or of the development account.
+/// Imports the tables of the account in the options, by default the development account.
 pub(super) fn import(path: &Path, staging: &mut Staging) -> TransferResult<()> {
     staging.staged.has_settings = true;
     let account = staging.account.clone().unwrap_or_else(|| DEVELOPMENT_ACCOUNT.to_owned());
@@ -47,14 +45,13 @@ pub(super) fn import(path: &Path, staging: &mut Staging) -> TransferResult<()> {
     }
 }
 
-/// What has been read of the file so far.
+/// The content that has been read so far.
 struct Workspace<'s> {
     account: String,
     /// Table names in their original case, by their lower-case names.
     tables: HashMap<String, String>,
-    /// Whether the file has the list of tables.
     has_tables: bool,
-    /// The other accounts that have tables.
+    /// Other accounts that have tables.
     others: BTreeSet<String>,
     staging: &'s mut Staging,
 }
@@ -136,7 +133,7 @@ impl Workspace<'_> {
         if policies.is_empty() { Ok(()) } else { self.staging.set_policies(&policies) }
     }
 
-    /// Checks that the file has the list of tables, and the account if it has any.
+    /// Checks that the file has the list of tables, and tables of the account if it has any.
     fn check(self, path: &Path) -> TransferResult<()> {
         if !self.has_tables {
             return Err(files::named(path, &"has no list of tables, so it is not a workspace of Azurite"));
@@ -152,7 +149,7 @@ impl Workspace<'_> {
         Ok(())
     }
 
-    /// Reads a collection, whose name stands before its documents.
+    /// Reads a collection, whose name precedes its documents.
     fn collection(&mut self, file: &mut Splitter) -> TransferResult<()> {
         let mut collection = None;
         file.members(|file, name| match (name, &collection) {
@@ -236,7 +233,6 @@ impl Workspace<'_> {
     }
 }
 
-/// Converts an access policy.
 fn policy(AclDocument { id, policy }: AclDocument) -> TransferResult<Policy> {
     let time = |text: Option<String>| {
         let text = text.filter(|text| !text.is_empty());
@@ -254,7 +250,7 @@ fn parsed<'a, T: Deserialize<'a>>(json: &'a [u8]) -> TransferResult<T> {
     serde_json::from_slice(json).map_err(|error| failed!("the workspace file: {error}"))
 }
 
-/// Converts an entity. Its values are annotated as on the wire, except GUIDs.
+/// Converts an entity, whose values are annotated as on the wire except for GUIDs.
 fn row(document: &Object<'_>, mut entity: Assembly<'_>) -> Result<Row, String> {
     let mut member = |name, from| {
         if let Some(raw) = document.get(from) {
@@ -292,7 +288,7 @@ fn row(document: &Object<'_>, mut entity: Assembly<'_>) -> Result<Row, String> {
     entity.row()
 }
 
-/// Decodes a GUID: base64 of its text, or in older files the text itself.
+/// Decodes a GUID: the base64 of its text or, in older files, the text itself.
 fn guid(text: &str) -> Result<String, String> {
     if text.len() == 36 && text.contains('-') {
         return Ok(text.to_owned());

@@ -28,7 +28,6 @@ pub enum FileFormat {
     Csv,
 }
 
-/// How to read files.
 #[derive(Debug, Clone)]
 pub struct FileOptions {
     pub format: FileFormat,
@@ -41,20 +40,18 @@ pub struct FileOptions {
 /// Extensions of files that are read in a folder.
 const EXTENSIONS: [&str; 9] = ["json", "csv", "tsv", "txt", "ndjson", "jsonl", "manifest", "gz", "zst"];
 
-/// The kind of a file, recognized by its beginning.
+/// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Recognized {
     Format(FileFormat),
     Manifest,
 }
 
-/// Whether the name of a file has an extension of those that are read in a folder.
 pub(super) fn has_known_extension(path: &Path) -> bool {
     let extension = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     EXTENSIONS.contains(&extension.as_str())
 }
 
-/// Recognizes a file by its beginning.
 pub(super) fn recognized(path: &Path) -> TransferResult<Recognized> {
     let beginning = beginning(path)?;
     let text = beginning.trim_start();
@@ -72,7 +69,7 @@ pub(super) fn recognized(path: &Path) -> TransferResult<Recognized> {
     })
 }
 
-/// A manifest. Its checksums are not checked: how they are computed is not published.
+/// A manifest. Its checksums are not checked, because their algorithm is not published.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct AzCopyManifest {
@@ -83,7 +80,6 @@ pub(super) struct AzCopyManifest {
     path: PathBuf,
 }
 
-/// Whether a text begins as a manifest does.
 pub(super) fn is_manifest(beginning: &str) -> bool {
     beginning.starts_with('{')
         && beginning.contains("\"TotalDataFiles\"")
@@ -91,7 +87,6 @@ pub(super) fn is_manifest(beginning: &str) -> bool {
 }
 
 impl AzCopyManifest {
-    /// Reads a manifest.
     pub(super) fn read(path: &Path) -> TransferResult<Self> {
         let text = beginning(path)?;
         let read = serde_json::from_str(&text);
@@ -99,13 +94,12 @@ impl AzCopyManifest {
         Ok(Self { path: path.to_owned(), ..manifest })
     }
 
-    /// Whether a data file is of this table, by its name.
+    /// Whether a data file belongs to this table, by its name.
     pub(super) fn has(&self, file: &Path) -> bool {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         name.starts_with(&format!("{}_{}_", self.account_name, self.table_name))
     }
 
-    /// Checks that all data files are there.
     pub(super) fn check(&self, files: usize) -> TransferResult<()> {
         if files == self.total_data_files {
             return Ok(());
@@ -115,16 +109,16 @@ impl AzCopyManifest {
     }
 }
 
-/// Bytes by which a file is recognized.
+/// Bytes of the beginning that identifies the format of a file.
 const BEGINNING: u64 = 1 << 16;
-/// Maximum bytes of an entity in a file: one of the maximum size whose bytes are a list of numbers has half of
-/// that.
+/// Maximum bytes of an entity in a file, twice those of the largest entity with its bytes as a list of
+/// numbers.
 pub(super) const MAX_ENTITY_TEXT: u64 = 32 << 20;
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 const SEVEN_ZIP: &[u8] = &[0x37, 0x7a, 0xbc, 0xaf];
 
-/// Opens a file, and decompresses it if its content is gzip or zstd, whatever its name says.
+/// Opens a file, and decompresses gzip or zstd content, whatever its name.
 pub(super) fn open(path: &Path) -> TransferResult<Box<dyn BufRead>> {
     let wrong = |reason: &dyn std::fmt::Display| named(path, reason);
     // Files are read more than once, and a pipe without a writer would never end.
@@ -146,7 +140,7 @@ pub(super) fn open(path: &Path) -> TransferResult<Box<dyn BufRead>> {
     Ok(Box::new(file))
 }
 
-/// Opens a file of text, without its byte order mark.
+/// Opens a text file, without its byte order mark.
 pub(super) fn open_text(path: &Path) -> TransferResult<Box<dyn BufRead>> {
     let mut reader = open(path)?;
     let beginning = reader.fill_buf().map_err(|error| named(path, &error))?;
@@ -160,18 +154,15 @@ pub(super) fn open_text(path: &Path) -> TransferResult<Box<dyn BufRead>> {
     Ok(reader)
 }
 
-/// Returns an error that names its file.
 pub(super) fn named(path: &Path, reason: &dyn std::fmt::Display) -> TransferError {
     failed!("{}: {reason}", path.display())
 }
 
-/// Returns the folder that a file is in.
 pub(super) fn folder_of(path: &Path) -> &Path {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     folder.unwrap_or(Path::new("."))
 }
 
-/// Returns the beginning of a text.
 pub(super) fn beginning(path: &Path) -> TransferResult<String> {
     let mut bytes = Vec::new();
     open_text(path)?.take(BEGINNING).read_to_end(&mut bytes).map_err(|error| named(path, &error))?;
@@ -181,7 +172,7 @@ pub(super) fn beginning(path: &Path) -> TransferResult<String> {
 /// Bytes of the beginning and of the end of a file that are hashed.
 const HASHED: u64 = 1 << 20;
 
-/// Returns a hash that changes with the files of a place: empty for a place that is no file, and may change anyway.
+/// Returns a hash that changes with the files of a place; empty for a place that may change anyway.
 pub fn content_of(place: &DataLocation) -> TransferResult<String> {
     let files = match place {
         DataLocation::Endpoint(_) | DataLocation::Database(_) => return Ok(String::new()),
@@ -199,12 +190,12 @@ pub fn content_of(place: &DataLocation) -> TransferResult<String> {
     Ok(hex(all))
 }
 
-/// Returns the files that are read for one that is named.
+/// Returns the files that are read if this one is named.
 fn files_of(path: &Path) -> TransferResult<Vec<PathBuf>> {
     let beside = || {
         let folder = if path.is_dir() { path } else { folder_of(path) };
         let entries = std::fs::read_dir(folder)?.flatten().map(|entry| entry.path());
-        // The state of the copy may be there, too.
+        // The state of the copy may be in the same folder.
         let is_read = |path: &PathBuf| path.is_file() && has_known_extension(path);
         let mut files: Vec<PathBuf> = entries.filter(is_read).collect();
         files.sort();

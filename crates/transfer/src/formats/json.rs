@@ -14,13 +14,9 @@ use crate::protocol::model::{EdmType, IfMatch, Ticks};
 use crate::rows::Row;
 use crate::rows::type_inference::TableNotes;
 
-/// Members that hold the list of entities.
+/// The members that may hold the list of entities.
 const LISTS: [&[u8]; 3] = [br#""value""#, br#""items""#, br#""entities""#];
 
-/// Reads the entities of a file.
-///
-/// # Errors
-/// [`TransferError`](crate::TransferError) if it is not JSON.
 pub(super) fn import(path: &Path, options: &FileOptions, staging: &mut Staging) -> TransferResult<()> {
     let mut file = Splitter::open(path)?;
     let mut documents = Documents { options, staging };
@@ -36,24 +32,22 @@ pub(super) fn import(path: &Path, options: &FileOptions, staging: &mut Staging) 
 
 const NO_KEYS: &str = "it has no PartitionKey and RowKey";
 
-/// The documents of a file.
 struct Documents<'a, 's> {
     options: &'a FileOptions,
     staging: &'s mut Staging,
 }
 
-/// What was read of a document that is an object.
+/// The content of an object that has been read.
 #[derive(Default)]
 struct ObjectText {
     json: Vec<u8>,
     has_key: bool,
-    /// It has a list of entities, which are not in the text.
+    /// It has a list of entities, which the text omits.
     has_list: bool,
     has_empty_list: bool,
 }
 
 impl Documents<'_, '_> {
-    /// Stages the entities of a list.
     fn list(&mut self, file: &mut Splitter) -> TransferResult<()> {
         file.elements(|file| self.add(&file.value()?))
     }
@@ -71,7 +65,7 @@ impl Documents<'_, '_> {
         }
     }
 
-    /// Stages an entity, or those of a list in the object; an object with neither is rejected.
+    /// Stages an entity, or the list of entities in an object. An object with neither is rejected.
     fn object(&mut self, file: &mut Splitter) -> TransferResult<()> {
         let mut read = ObjectText::default();
         file.members(|file, name| {
@@ -91,7 +85,7 @@ impl Documents<'_, '_> {
         }
     }
 
-    /// Stages a list of entities, or returns the text of one of something else.
+    /// Stages a list of entities, or returns the text of another list.
     fn list_or_bytes(
         &mut self,
         file: &mut Splitter,
@@ -131,7 +125,7 @@ fn within_limit(text: &[u8], file: &Splitter) -> TransferResult<()> {
         .ok_or_else(|| file.wrong(&format!("an entity of more than {MAX_ENTITY_TEXT} bytes")))
 }
 
-/// Checks that no other file continues a list, by what stands beside it.
+/// Checks the members beside a list, which may state that another file continues it.
 fn is_last(json: &[u8]) -> Result<(), String> {
     let beside = Object::of(json)?;
     let marker = beside.get("nextMarker").is_some_and(|next| next.starts_with('{') && next.contains('"'));
@@ -142,18 +136,17 @@ fn is_last(json: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Ticks of a microsecond.
 const TICKS_OF_MICROSECOND: u64 = 10;
-/// The types of values whose type is a number.
+/// The types that are stated as numbers.
 const NUMBERED: [&str; 8] = ["String", "Binary", "Boolean", "DateTime", "Double", "Guid", "Int32", "Int64"];
 
-/// Reads an entity: plain members with type annotations, or values as objects with their type.
+/// Converts an entity: plain members with type annotations, or values as objects with their types.
 pub(super) fn entity(
     object: &Object<'_>,
     options: &FileOptions,
     notes: TableNotes<'_>,
 ) -> Result<Row, String> {
-    // Whoever annotates some values means the others to be what they are.
+    // A file that annotates some values leaves the others unannotated on purpose.
     let has_types = object.iter().any(|(name, _)| name.ends_with(ANNOTATION));
     let mut reading = EntityReading { object, options, has_types, entity: Assembly::new(notes) };
     let is_of_powershell = is_of_powershell(|name| object.get(name).is_some());
@@ -167,8 +160,8 @@ pub(super) fn entity(
     reading.entity.row()
 }
 
-/// Whether the member `etag` is the ETag of the entity, as az lists it, and no property: it has the time that the
-/// Timestamp has, which az cuts to microseconds.
+/// Whether the member `etag` is the ETag of the entity, as az lists it, and not a property: it has the same
+/// time as the Timestamp, which az truncates to microseconds.
 fn is_tag_of(object: &Object<'_>) -> bool {
     let tag = object.string("etag").and_then(|tag| version_of(&tag));
     let modified = object.string("Timestamp").and_then(|time| Ticks::parse(&time).ok());
@@ -182,7 +175,6 @@ fn version_of(tag: &str) -> Option<Ticks> {
     }
 }
 
-/// An entity that is being read.
 struct EntityReading<'a> {
     object: &'a Object<'a>,
     options: &'a FileOptions,
@@ -239,10 +231,10 @@ impl EntityReading<'_> {
     }
 }
 
-/// The type that a number without one most likely has.
+/// Returns the most likely type of a number without a stated type.
 fn inferred(number: &str) -> Option<EdmType> {
     match number.parse::<i64>() {
-        // No integer has a sign and no value.
+        // Integers have no negative zero.
         Ok(0) if number.starts_with('-') => Some(EdmType::Double),
         Ok(small) if i32::try_from(small).is_ok() => Some(EdmType::Int32),
         Ok(_) => Some(EdmType::Int64),

@@ -18,7 +18,7 @@ pub use files::{FileFormat, FileOptions, content_of};
 pub(super) use staging::{Staged, StagingOptions, stage_source};
 use staging::{Staging, staged};
 
-/// Why other files of a folder are not read.
+/// The reason why other files of a folder are not read.
 const NO_EXTENSION: &str = "its name has no extension of a known format";
 
 /// Reads files into a temporary database.
@@ -43,7 +43,7 @@ fn import(path: &Path, options: &FileOptions, staging: &mut Staging) -> Transfer
     }
 }
 
-/// Reads the files of a folder; with `only`, those of a manifest.
+/// Reads the files of a folder, or only those of the manifest `only`.
 fn import_folder(
     folder: &Path,
     options: &FileOptions,
@@ -93,7 +93,7 @@ fn import_folder(
     Err(usage!("{} has no files to read", folder.display()))
 }
 
-/// Reads a file, of a table that its name or a manifest states.
+/// Reads a file of a table that its name or a manifest states.
 fn import_file(
     path: &Path,
     options: &FileOptions,
@@ -118,7 +118,7 @@ fn import_file(
     }
 }
 
-/// Returns the table that a file's name contains: `{account}_{table}_{time}…` or `{table}.…`.
+/// Returns the table in a file's name: `{account}_{table}_{time}…` or `{table}.…`.
 fn table_of(path: &Path, options: &FileOptions) -> TransferResult<String> {
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let stem = file.split('.').next().unwrap_or_default();

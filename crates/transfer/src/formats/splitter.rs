@@ -17,7 +17,7 @@ pub(super) struct Splitter {
     offset: u64,
 }
 
-/// Where in a value a byte is.
+/// The position of a byte in a value.
 #[derive(Default)]
 struct Nesting {
     depth: u64,
@@ -25,11 +25,11 @@ struct Nesting {
     is_escaped: bool,
 }
 
-/// What a byte is to a value.
+/// The relation of a byte to a value.
 enum ValuePart {
     Inside,
     Last,
-    /// It is after the end.
+    /// The byte is after the end.
     Beyond,
 }
 
@@ -58,17 +58,16 @@ impl Nesting {
 }
 
 impl Splitter {
-    /// Opens a file.
     pub(super) fn open(path: &Path) -> TransferResult<Self> {
         Ok(Self { reader: files::open_text(path)?, path: path.to_owned(), offset: 0 })
     }
 
-    /// Returns an error that names the file and the position.
+    /// Returns an error with the file and the position.
     pub(super) fn wrong(&self, reason: &str) -> TransferError {
         files::named(&self.path, &format!("byte {}: {reason}", self.offset))
     }
 
-    /// Returns the next byte that is no white space, without taking it.
+    /// Returns the next byte that is not white space, without consuming it.
     pub(super) fn peek(&mut self) -> TransferResult<Option<u8>> {
         loop {
             let buffer = self.reader.fill_buf().map_err(|error| files::named(&self.path, &error))?;
@@ -85,14 +84,14 @@ impl Splitter {
         }
     }
 
-    /// Takes the next byte, if it is this one.
+    /// Consumes the next byte if it is this one.
     pub(super) fn take(&mut self, byte: u8) -> TransferResult<bool> {
         let is = self.peek()? == Some(byte);
         self.consume(usize::from(is));
         Ok(is)
     }
 
-    /// Takes the next byte, which must be this one.
+    /// Consumes the next byte, which must be this one.
     pub(super) fn expect(&mut self, byte: u8) -> TransferResult<()> {
         if self.take(byte)? {
             return Ok(());
@@ -103,7 +102,7 @@ impl Splitter {
         }
     }
 
-    /// Passes over the members of an object; `each` takes the value of the one with this name, as JSON text.
+    /// Reads an object; `each` gets the name of each member as JSON text, and consumes its value.
     pub(super) fn members(
         &mut self,
         mut each: impl FnMut(&mut Self, &[u8]) -> TransferResult<()>,
@@ -122,7 +121,7 @@ impl Splitter {
         }
     }
 
-    /// Passes over the elements of a list; `each` takes one.
+    /// Reads a list; `each` consumes one element.
     pub(super) fn elements(
         &mut self,
         mut each: impl FnMut(&mut Self) -> TransferResult<()>,
@@ -139,7 +138,6 @@ impl Splitter {
         }
     }
 
-    /// Takes the next value, and returns its text.
     pub(super) fn value(&mut self) -> TransferResult<Vec<u8>> {
         let mut text = Vec::new();
         self.scan(&mut |part| {
@@ -149,12 +147,11 @@ impl Splitter {
         Ok(text)
     }
 
-    /// Takes the next value.
     pub(super) fn skip(&mut self) -> TransferResult<()> {
         self.scan(&mut |_| true)
     }
 
-    /// Passes the parts of the next value to `keep`, which says whether there may be more.
+    /// Passes the parts of the next value to `keep`, which returns whether more are allowed.
     fn scan(&mut self, keep: &mut dyn FnMut(&[u8]) -> bool) -> TransferResult<()> {
         self.peek()?;
         let (begun, mut nesting) = (self.offset, Nesting::default());
@@ -194,14 +191,14 @@ impl Splitter {
     }
 }
 
-/// Maximum members of an object: more than any entity has, with annotations.
+/// Maximum members of an object, more than any entity has with its annotations.
 const MAX_MEMBERS: usize = 2048;
 
-/// The members of an object in their order, with the JSON text of their values.
+/// The members of an object in their order, with the JSON text of their values. Nothing is altered or refused
+/// before its type is known.
 pub(super) struct Object<'a>(Vec<(Cow<'a, str>, &'a str)>);
 
 impl<'a> Object<'a> {
-    /// Splits an object.
     pub(super) fn of(json: &'a [u8]) -> Result<Self, String> {
         let json = std::str::from_utf8(json).map_err(|_| "it is not UTF-8")?;
         if !json.trim_start().starts_with('{') {
@@ -223,7 +220,6 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Returns the text of a member.
     pub(super) fn get(&self, name: &str) -> Option<&'a str> {
         self.0.iter().find(|(member, _)| member == name).map(|(_, raw)| *raw)
     }
@@ -233,12 +229,11 @@ impl<'a> Object<'a> {
         self.get(name).and_then(json_object::string)
     }
 
-    /// Returns the members.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &'a str)> {
         self.0.iter().map(|(name, raw)| (name.as_ref(), *raw))
     }
 
-    /// Whether it has a key, and so is an entity.
+    /// Whether it has a key, which makes it an entity.
     pub(super) fn has_key(&self) -> bool {
         self.get("PartitionKey").is_some() || self.get("RowKey").is_some()
     }

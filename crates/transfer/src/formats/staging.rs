@@ -26,16 +26,15 @@ use crate::store::Store;
 use crate::store::sqlite::{Location, SqliteOptions, SqliteStore};
 use crate::work::progress::{Progress, ProgressForm};
 
-/// Maximum entities of a transaction.
+/// Maximum entities in a transaction.
 const PAGE: usize = 500;
-/// Bytes of properties from which on a transaction is full.
+/// Bytes of properties that fill a transaction.
 const PAGE_BYTES: usize = 1 << 20;
-/// Documents that may be no entities: each is kept as a text.
+/// Maximum documents that are not entities: each is kept as a text.
 const MAX_NO_ENTITIES: u64 = 1000;
-/// The account in the temporary database.
 const ACCOUNT: &str = "staged";
 
-/// Imported files. The temporary database is removed when this is dropped.
+/// Imported files. The temporary database is deleted on drop.
 pub struct Staged {
     database: LocalDatabase,
     /// Whether a filter selects entities.
@@ -46,7 +45,6 @@ pub struct Staged {
     pub(super) has_settings: bool,
     /// The first file that was not read, and why.
     left_out: Option<String>,
-    /// The number of entities of each table.
     entities: BTreeMap<String, u64>,
     /// Dropped last.
     folder: StagingFolder,
@@ -58,16 +56,15 @@ impl Drop for Staged {
     }
 }
 
-/// What importers write to.
+/// The destination of importers.
 pub(super) struct Staging {
     pub staged: Staged,
-    /// The account to import from files with several.
+    /// The account to import from files with several accounts.
     pub account: Option<String>,
     table: String,
     waiting: Vec<Row>,
     /// Bytes of the properties of the waiting rows.
     waiting_bytes: usize,
-    /// The number of documents that are no entities.
     no_entities: u64,
     progress: Progress,
     stop: Arc<AtomicBool>,
@@ -84,13 +81,13 @@ impl Staging {
         self.staged.inferences.remark(text);
     }
 
-    /// Records a file that is not read: its content may seem to be absent.
+    /// Records a file that is not read: its entities may seem to be absent.
     pub(super) fn leave_out(&mut self, text: String) {
         self.staged.left_out.get_or_insert_with(|| text.clone());
         self.remark(text);
     }
 
-    /// Refuses types that were given for properties of which no value lacks one.
+    /// Refuses types that were given for properties without any untyped value.
     pub(super) fn refuse_unused(&self, types: &[(String, EdmType)]) -> TransferResult<()> {
         let is_unused = |(name, _): &&(String, EdmType)| !self.staged.inferences.has_given(name);
         let has_entities = !self.staged.entities.is_empty() || !self.waiting.is_empty();
@@ -103,7 +100,6 @@ impl Staging {
         }
     }
 
-    /// Begins a table.
     pub(super) fn begin(&mut self, table: &str) -> TransferResult<()> {
         self.flush()?;
         if self.table != table {
@@ -113,7 +109,6 @@ impl Staging {
         Ok(())
     }
 
-    /// Adds an entity of the table.
     pub(super) fn add(&mut self, row: Result<Row, Rejected>) -> TransferResult<()> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(TransferError::Interrupted);
@@ -134,7 +129,7 @@ impl Staging {
         if is_full { self.flush() } else { Ok(()) }
     }
 
-    /// Adds a document that has no keys or is no object. A file with many of them has no entities.
+    /// Adds a document that has no keys or is not an object. A file with many such documents is refused.
     pub(super) fn add_no_entity(&mut self, document: Rejected) -> TransferResult<()> {
         self.no_entities += 1;
         if self.no_entities > MAX_NO_ENTITIES {
@@ -179,12 +174,9 @@ impl Staging {
     }
 }
 
-/// What reading into a temporary database takes.
 pub(crate) struct StagingOptions {
-    /// The account to import from files with several.
     pub account: Option<String>,
     pub runtime: Arc<Runtime>,
-    /// Selects entities.
     pub filter: Option<Predicate>,
     pub progress: ProgressForm,
     pub stop: Arc<AtomicBool>,
@@ -209,7 +201,7 @@ pub(crate) fn stage_source(
     })
 }
 
-/// Reads with `read` into a temporary database.
+/// Runs `read` with a temporary database.
 pub(super) fn staged(
     options: StagingOptions,
     read: impl FnOnce(&mut Staging) -> TransferResult<()>,
@@ -301,23 +293,19 @@ impl TransferSource for Staged {
     }
 }
 
-/// The file of the database in the folder.
 const DATABASE: &str = "staged.db";
-/// What the folder's name begins with.
 const PREFIX: &str = "rowhouse-staged-";
-/// Bytes of free space below which a failure is put down to it.
+/// Free space in bytes below which the disk counts as full.
 const LITTLE: u64 = 16 << 20;
 
-/// A folder for temporary files. It is removed when this is dropped, or by the next copy if the process is
-/// killed.
+/// A folder for temporary files. It is deleted on drop or, if the process is killed, by the next copy.
 struct StagingFolder {
     path: PathBuf,
-    /// The folder, locked: what has no lock was left behind.
+    /// The locked folder: a folder without a lock was abandoned.
     _lock: File,
 }
 
 impl StagingFolder {
-    /// Creates a folder where the system has its temporary files.
     fn create() -> TransferResult<Self> {
         let parent = std::env::temp_dir();
         remove_abandoned(&parent);
@@ -347,7 +335,7 @@ impl Drop for StagingFolder {
     }
 }
 
-/// Creates a folder that other users of the machine cannot look into, as files that are read may be private.
+/// Creates a folder that other users of the machine cannot read, because the files may be private.
 fn create_private(path: &Path) -> std::io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     #[cfg(unix)]
@@ -355,7 +343,7 @@ fn create_private(path: &Path) -> std::io::Result<()> {
     builder.create(path)
 }
 
-/// Removes folders of processes that were killed. What cannot be removed stays: this is no reason to fail.
+/// Deletes the folders of killed processes, ignoring failures.
 fn remove_abandoned(parent: &Path) {
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -372,7 +360,7 @@ fn remove_abandoned(parent: &Path) {
     }
 }
 
-/// Returns the error of a temporary file, with the folder, and the want of space if that is the reason.
+/// Returns the error of a temporary file, with the folder, and a hint if the disk is full.
 fn failed(folder: &Path, error: &dyn std::fmt::Display) -> TransferError {
     let place = folder.parent().unwrap_or(folder).display();
     let hint = if has_little_space(folder) {

@@ -12,29 +12,23 @@ use crate::store::sqlite::{Location, SqliteOptions};
 /// Maximum bytes of a file that holds a connection string.
 const MAX_SECRET: u64 = 64 << 10;
 
-/// Where entities are copied from or to.
+/// The source or target of a copy.
 #[derive(Debug, Clone)]
 pub enum DataLocation {
-    /// A Table endpoint.
     Endpoint(Box<Address>),
-    /// Rowhouse's own database.
     Database(Box<Database>),
-    /// A folder with a dump; read-only, one of its parts.
+    /// A folder with a dump or, read-only, one part of a dump.
     Dump(PathBuf),
-    /// A file of another program, or a folder of such files: read-only.
+    /// A file of another program, or a folder of such files, which can only be read.
     File(PathBuf),
 }
 
-/// Why an argument is not understood.
 const UNKNOWN: &str = "is neither a connection string, an https:// address with a signature, a sqlite: or postgres: URL, \
      a dump (dump:FOLDER), a file that exists, env:NAME nor file:PATH";
 
 impl DataLocation {
-    /// Parses an argument. `env:NAME` and `file:PATH` name a variable and a file with the actual text, so
-    /// that secrets do not show in the list of processes.
-    ///
-    /// # Errors
-    /// [`TransferError::Usage`] with the reason.
+    /// Parses an argument. `env:NAME` and `file:PATH` name a variable or file with the actual text, which
+    /// keeps secrets out of the list of processes.
     pub fn parse(text: &str) -> TransferResult<Self> {
         if let Some(name) = text.strip_prefix("env:") {
             let value = std::env::var(name).map_err(|_| usage!("{text} is not set"))?;
@@ -76,7 +70,7 @@ impl DataLocation {
         if path.exists() { Ok(DataLocation::File(path.to_owned())) } else { Err(usage!("{UNKNOWN}")) }
     }
 
-    /// Returns the place without secrets, for messages and for comparing places.
+    /// Returns the place without secrets, for messages and fingerprints.
     pub fn display(&self) -> String {
         match self {
             DataLocation::Endpoint(address) => address.tables.clone(),
@@ -86,7 +80,7 @@ impl DataLocation {
         }
     }
 
-    /// Whether both are one place, also if they are named in two ways. Accounts of a database are not compared.
+    /// Whether both name the same place. Accounts of a database are not compared.
     pub fn is_same(&self, other: &Self) -> bool {
         self.identity() == other.identity()
     }
@@ -106,7 +100,7 @@ impl DataLocation {
         }
     }
 
-    /// Whether the place is read as files of other programs are: parts of dumps are too.
+    /// Whether the place is read like files of other programs, as parts of dumps are.
     pub fn is_read_as_files(&self) -> bool {
         match self {
             DataLocation::File(_) => true,
@@ -115,12 +109,11 @@ impl DataLocation {
         }
     }
 
-    /// Whether the place is a folder with a complete dump.
     pub fn is_complete_dump(&self) -> bool {
         matches!(self, DataLocation::Dump(path) if path.join(MANIFEST).is_file())
     }
 
-    /// Returns which copy has written a complete dump, if it says so.
+    /// Returns the origin of a complete dump, if its manifest states it.
     pub fn origin(&self) -> TransferResult<Option<String>> {
         match self {
             DataLocation::Dump(folder) => dump::origin(folder),
@@ -128,23 +121,20 @@ impl DataLocation {
         }
     }
 
-    /// Whether the place is Cosmos DB for Table.
     pub fn is_cosmos(&self) -> bool {
         matches!(self, DataLocation::Endpoint(address) if address.is_cosmos())
     }
 
-    /// Whether the place distinguishes tables by the case of their names.
     pub fn name_case(&self) -> NameCase {
         if self.is_cosmos() { NameCase::Distinguished } else { NameCase::Ignored }
     }
 
-    /// Whether only a range of keys can be seen there, so that nothing there is known to be absent.
+    /// Whether only a range of keys is visible there, so that absence cannot be proved.
     pub fn is_ranged(&self) -> bool {
         matches!(self, DataLocation::Endpoint(address) if address.is_ranged())
     }
 
-    /// Returns the account of an address, which a database on the other side has too unless another
-    /// is named.
+    /// Returns the account of an address, which is also the default for a database on the other side.
     pub fn account(&self) -> Option<&str> {
         match self {
             DataLocation::Endpoint(address) => Some(&address.account),

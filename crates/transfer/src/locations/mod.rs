@@ -16,30 +16,27 @@ use crate::protocol::model::Key;
 use crate::rows::Row;
 use crate::rows::range::{Lower, RowRange, sorts_alike};
 
-/// Maximum pages to read before entities are read one by one: the target may have many others between
-/// them.
+/// Maximum pages to read before entities are read singly: the target may have many others between them.
 const MAX_PAGES: usize = 3;
 
-/// A page that is being written, and what has become of its entities so far.
+/// A page that is being written, and the outcome for its entities so far.
 struct PageOutcome<'a, 'p> {
     pub page: &'a WritePage<'p>,
     pub counts: Counts,
 }
 
 impl<'a, 'p> PageOutcome<'a, 'p> {
-    /// Begins a page.
     fn new(page: &'a WritePage<'p>) -> Self {
         Self { page, counts: Counts::default() }
     }
 
-    /// Rejects an entity.
     fn reject(&mut self, row: &Row, reason: impl Into<String>) -> TransferResult<()> {
         self.counts.rejected += 1;
         (self.page.reject)(Rejected { entity: row.to_json(), reason: reason.into() })
     }
 
-    /// Leaves out the writes of entities whose keys the target has: a retry finds what the attempt before it
-    /// has written, and other writers may have added some.
+    /// Removes the writes of entities whose keys the target has: an earlier attempt may have written them, or
+    /// another writer.
     fn without_existing<T>(
         &mut self,
         target: &dyn TransferSource,
@@ -62,7 +59,7 @@ impl<'a, 'p> PageOutcome<'a, 'p> {
     }
 }
 
-/// Reads the entities with the keys of `rows` from a target that has no filter.
+/// Reads the entities with the keys of `rows` from a target without a filter.
 fn find_existing<'a>(
     target: &dyn TransferSource,
     table: &str,
@@ -75,7 +72,7 @@ fn find_existing<'a>(
     let range = RowRange { lower: Lower::From(first.clone()), upper: Some(upper) };
     let mut reader = target.open(table, &range, false)?;
     let mut is_complete = false;
-    // Between other keys the target may have some in another order.
+    // Other keys may be sorted differently in the target.
     let alike = keys().all(sorts_alike);
     for _ in 0..MAX_PAGES {
         let Some(page) = reader.next()? else {
@@ -94,15 +91,14 @@ fn find_existing<'a>(
     Ok(found)
 }
 
-/// Documents of a range that may be no entities: each is kept as a text.
+/// Maximum documents of a range that are not entities: each is kept as a text.
 const MAX_NO_ENTITIES: usize = 1000;
 
-/// How many documents of a range were no entities: such as have no keys.
+/// The number of documents in a range that are not entities, such as those without keys.
 #[derive(Debug, Default)]
 struct NoEntities(usize);
 
 impl NoEntities {
-    /// Counts those of a page.
     fn check(&mut self, table: &str, page: &Page) -> TransferResult<()> {
         self.0 += page.rejected.iter().filter(|rejected| !has_keys(&rejected.entity)).count();
         if self.0 <= MAX_NO_ENTITIES {
@@ -112,7 +108,6 @@ impl NoEntities {
     }
 }
 
-/// Whether a text is an object with both keys.
 fn has_keys(json: &str) -> bool {
     #[derive(Deserialize)]
     struct Keys {

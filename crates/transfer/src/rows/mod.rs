@@ -19,30 +19,29 @@ use crate::protocol::model::names::{KeyPart, check_body_key};
 use crate::protocol::model::{EdmValue, Key, Ticks};
 use crate::protocol::plan::predicate::Prepared;
 
-/// The version of an entity that a deletion is about.
+/// The version of an entity to delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Version {
     Any,
-    /// The one of this Timestamp.
+    /// The version with this Timestamp.
     Time(Ticks),
-    /// The one of this ETag.
+    /// The version with this ETag.
     Tag(String),
 }
 
-/// An entity on its way from a source to a target.
 #[derive(Debug, Clone)]
 pub struct Row {
     pub key: Key,
-    /// Its Timestamp, if the source has one.
+    /// The Timestamp, if the source has one.
     pub modified: Option<Ticks>,
-    /// Its ETag, if an endpoint has sent it.
+    /// The ETag, if an endpoint has sent it.
     pub tag: Option<String>,
-    /// They have passed the checks of the service.
+    /// Properties that have been validated.
     pub properties: StoredProperties,
 }
 
 impl Row {
-    /// Reads an entity from JSON with type annotations, as in answers and dumps.
+    /// Parses an entity from JSON with type annotations, as in answers and dumps.
     pub(crate) fn from_json(json: &str) -> Result<Self, String> {
         let body = json_read::entity(json.as_bytes()).map_err(|error| reason(json, &[], &error))?;
         if body.has_key_of_other_type {
@@ -59,12 +58,11 @@ impl Row {
         Ok(Self { key, modified, tag: None, properties })
     }
 
-    /// Returns the bytes of the keys and the properties, as a database stores them.
+    /// Returns the bytes of the keys and properties in a database.
     pub(crate) fn bytes(&self) -> u64 {
         (self.key.partition.len() + self.key.row.len() + self.properties.as_str().len()) as u64
     }
 
-    /// Whether a filter selects the entity.
     pub(crate) fn is_selected(&self, filter: &Prepared<'_>) -> TransferResult<bool> {
         let entity = BorrowedEntity {
             partition: &self.key.partition,
@@ -76,7 +74,7 @@ impl Row {
         filter.matches(entity).map_err(|error| failed!("{}", error.text()))
     }
 
-    /// Returns the condition that it has not changed since.
+    /// Returns the condition that the entity has not changed.
     pub(crate) fn version(&self) -> Version {
         match (&self.tag, self.modified) {
             (Some(tag), _) => Version::Tag(tag.clone()),
@@ -85,8 +83,7 @@ impl Row {
         }
     }
 
-    /// Appends the entity as JSON. Every value whose type a reader could mistake is annotated, doubles
-    /// included.
+    /// Appends the entity as JSON. Every value whose type is ambiguous is annotated, doubles included.
     pub(crate) fn push_json(&self, out: &mut String, with_timestamp: bool) -> Result<(), String> {
         out.push_str("{\"PartitionKey\":");
         push_string(out, &self.key.partition);
@@ -107,11 +104,12 @@ impl Row {
         Ok(())
     }
 
-    /// Appends the properties, each with a comma.
+    /// Appends each property with a comma.
     fn push_properties(&self, out: &mut String) -> crate::protocol::error::Result<()> {
         for field in property_order::fields(self.properties.as_str(), self.properties.order())? {
             if field.escaped {
-                // It is decoded once more to be printed; this finds one that is not in stored form.
+                // The value is decoded once more when it is printed; this detects one that is not in stored
+                // form.
                 field.value()?;
             }
             push_property(out, Annotations::WithDoubles, &field);
@@ -119,8 +117,8 @@ impl Row {
         Ok(())
     }
 
-    /// Returns the stored members if they are what is to be sent: in their order, without escaped
-    /// strings, and without doubles that are stored as strings.
+    /// Returns the stored members if they can be sent unchanged: in their order, without escaped strings, and
+    /// without doubles that are stored as strings.
     fn members_as_sent(&self) -> Option<&str> {
         let text = self.properties.as_str();
         if self.properties.order() != PropertyOrder::AsStored || text.contains("\"Edm.String\"") {
@@ -137,7 +135,7 @@ impl Row {
         text.strip_prefix('{')?.strip_suffix('}')
     }
 
-    /// Returns the properties in the order in which they are shown.
+    /// Returns the properties in display order.
     pub(crate) fn properties_in_order(&self) -> crate::protocol::error::Result<Properties> {
         let fields = property_order::fields(self.properties.as_str(), self.properties.order())?;
         fields.iter().map(|field| Ok((field.name.clone().into_owned(), field.value()?))).collect()
@@ -189,7 +187,7 @@ impl Row {
     }
 }
 
-/// Checks keys and properties as the service does.
+/// Validates keys and properties as the service does.
 fn checked(
     key: &Key,
     properties: &GivenProperties<'_>,
@@ -206,7 +204,7 @@ fn checked(
         .map(ValidatedProperties::into_stored)
 }
 
-/// Returns why an entity is refused, with the name of the member that is at fault, if one is.
+/// Returns the reason why an entity is refused, with the name of the member at fault, if there is one.
 fn reason(json: &str, properties: &[(Cow<'_, str>, Given<'_>)], error: &Error) -> String {
     let refused_alone = |property: &(Cow<'_, str>, Given<'_>)| {
         let refused = ValidatedProperties::new(0, std::slice::from_ref(property), None).err()?;
@@ -217,13 +215,13 @@ fn reason(json: &str, properties: &[(Cow<'_, str>, Given<'_>)], error: &Error) -
     json_read::misfit(json.as_bytes()).or_else(of_property).unwrap_or_else(of_entity)
 }
 
-/// Reads the JSON text of a Timestamp.
+/// Parses the JSON text of a Timestamp.
 fn timestamp(json: &str) -> Result<Ticks, String> {
     let text: Cow<'_, str> = serde_json::from_str(json).map_err(|_| "its Timestamp is not a date")?;
     Ticks::parse(&text).map_err(|_| "its Timestamp is not a date".to_owned())
 }
 
-/// Whether two properties are equal. Databases print some texts in other ways.
+/// Whether two properties are equal. Databases may print equal texts differently.
 fn is_equal(a: &StoredField<'_>, b: &StoredField<'_>) -> bool {
     let has_same_text = || a.raw == b.raw && a.edm_type == b.edm_type && a.escaped == b.escaped;
     let has_same_value = || a.value().ok().zip(b.value().ok()).is_some_and(|(a, b)| is_same(&a, &b));
@@ -246,7 +244,6 @@ mod tests {
     use proptest::prelude::*;
     use uuid::Uuid;
 
-    /// A value of any type.
     fn any_value() -> impl Strategy<Value = EdmValue> {
         let ticks = Ticks::MIN.raw()..=Ticks::MAX.raw();
         prop_oneof![

@@ -5,7 +5,6 @@ use std::cmp::Ordering;
 use crate::protocol::model::Key;
 use crate::protocol::plan::span::Span;
 
-/// Where a range begins.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lower {
     /// At this key, which is in the range.
@@ -28,7 +27,6 @@ impl Lower {
         Lower::From(Key::new("", ""))
     }
 
-    /// Returns the key, in the range or not.
     pub(crate) const fn key(&self) -> &Key {
         match self {
             Lower::From(key) | Lower::After(key) => key,
@@ -45,12 +43,11 @@ impl Lower {
 }
 
 impl RowRange {
-    /// The range of all keys of a table.
     pub(crate) fn everything() -> Self {
         Self { lower: Lower::start(), upper: None }
     }
 
-    /// Returns the range as the stores know it.
+    /// Returns the range in the form that the stores use.
     pub(crate) fn span(&self) -> Span {
         let lower = match &self.lower {
             Lower::From(key) => key.clone(),
@@ -59,8 +56,8 @@ impl RowRange {
         Span { lower, upper: self.upper.clone() }
     }
 
-    /// Returns filters that together select the range, in key order. A server can answer each without
-    /// a scan. An empty filter selects everything.
+    /// Returns filters that together select the range, in key order. A server can answer each without a scan.
+    /// An empty filter selects everything.
     pub(crate) fn filters(&self) -> Vec<String> {
         let (key, op) = match &self.lower {
             Lower::From(key) => (key, "ge"),
@@ -96,17 +93,16 @@ impl RowRange {
     }
 }
 
-/// The first character that UTF-16 units sort after those of more than one unit.
+/// The first character that UTF-16 sorts after those of more than one unit.
 const FIRST_ODD: char = '\u{e000}';
 
-/// Whether a key is before and after the same others by code point and by UTF-16 unit: servers sort by
-/// either.
+/// Whether code-point and UTF-16 order agree on the position of a key: servers sort by either.
 pub(crate) fn sorts_alike(key: &Key) -> bool {
     // The first byte of U+E000 in UTF-8.
     key.partition.bytes().chain(key.row.bytes()).all(|byte| byte < 0xee)
 }
 
-/// Compares keys by code point and by UTF-16 unit; `None` if the two differ.
+/// Compares keys by code point and by UTF-16 unit; `None` if the orders differ.
 pub(crate) fn order_in_both(a: &Key, b: &Key) -> Option<Ordering> {
     match texts_in_both(&a.partition, &b.partition) {
         Some(Ordering::Equal) => texts_in_both(&a.row, &b.row),
@@ -114,7 +110,7 @@ pub(crate) fn order_in_both(a: &Key, b: &Key) -> Option<Ordering> {
     }
 }
 
-/// Whether a key may come after another one, in one of the two orders.
+/// Whether a key may follow another one in one of the two orders.
 pub(crate) fn may_follow(key: &Key, before: &Key) -> bool {
     !matches!(order_in_both(key, before), Some(Ordering::Less | Ordering::Equal))
 }
@@ -127,7 +123,6 @@ fn texts_in_both(a: &str, b: &str) -> Option<Ordering> {
     }
 }
 
-/// Returns a text as a literal of a filter.
 pub(crate) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }

@@ -17,7 +17,6 @@ pub enum NameCase {
 }
 
 impl NameCase {
-    /// Whether two names are those of one table.
     pub fn is_same(self, a: &str, b: &str) -> bool {
         match self {
             NameCase::Ignored => a.eq_ignore_ascii_case(b),
@@ -34,15 +33,14 @@ impl NameCase {
     }
 }
 
-/// Which tables and entities a command applies to: all by default.
+/// The tables and entities that a command applies to: all by default.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     /// Patterns of table names with `*` and `?`; empty selects all.
     pub include: Vec<String>,
     pub exclude: Vec<String>,
-    /// How the names of tables are compared with these.
+    /// How the names of tables are compared with the patterns.
     pub name_case: NameCase,
-    /// A `$filter`.
     pub filter: Option<String>,
     /// Selects entities changed at this time or later.
     pub since: Option<Ticks>,
@@ -51,7 +49,6 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Whether a table is selected.
     pub fn has_table(&self, name: &str) -> bool {
         let any = |patterns: &[String]| patterns.iter().any(|pattern| self.matches(pattern, name));
         (self.include.is_empty() || any(&self.include)) && !any(&self.exclude)
@@ -61,12 +58,12 @@ impl Selection {
         matches(&self.name_case.folded(pattern), &self.name_case.folded(name))
     }
 
-    /// Whether all tables and entities are selected, but for those that have not changed.
+    /// Whether all tables and entities are selected, except for those that have not changed.
     pub fn is_everything(&self) -> bool {
         self.include.is_empty() && self.exclude.is_empty() && self.filter.is_none()
     }
 
-    /// Returns the names, and the patterns, that match none of these tables.
+    /// Returns the names and the patterns that match none of these tables.
     pub fn unmatched(&self, tables: &[String]) -> (Vec<&str>, Vec<&str>) {
         let is_unmatched = |pattern: &&str| !tables.iter().any(|table| self.matches(pattern, table));
         let given = self.include.iter().chain(&self.exclude).map(String::as_str);
@@ -83,12 +80,12 @@ impl Selection {
         }
     }
 
-    /// Returns the filter with `since`, as the stores take it.
+    /// Returns the filter with `since`, for the stores.
     pub fn predicate(&self) -> Result<Option<Predicate>, String> {
         self.understood(true)
     }
 
-    /// Returns the filter with `since`, which has nothing that the service lacks.
+    /// Returns the filter with `since`, limited to Azure's filters.
     pub(crate) fn predicate_for_endpoint(&self) -> Result<Option<Predicate>, String> {
         self.understood(false)
     }

@@ -6,30 +6,30 @@ use crate::protocol::model::{EdmType, Ticks, lexical};
 
 /// Maximum properties, and remarks, that are remembered.
 const MAX_REMEMBERED: usize = 10_000;
-/// Maximum bytes of a name that is remembered; no property has a longer one.
+/// Maximum bytes of a remembered name; no property has a longer one.
 const MAX_NAME: usize = 3 * 255;
-/// The types whose values are mistaken for strings.
+/// The types whose values are often stored as strings.
 const MISTAKEN: [EdmType; 3] = [EdmType::DateTime, EdmType::Guid, EdmType::Binary];
 
-/// How the values of a property were read.
+/// How the values of a property were interpreted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InferredTypes {
-    /// Values that have no type in the file.
+    /// Values without a type in the file.
     pub untyped: u64,
-    /// How many values have, or were taken to have, each type.
+    /// The number of values of each stated or inferred type.
     pub types: BTreeMap<&'static str, u64>,
-    /// Dates that were read as UTC, because they have no zone.
+    /// Dates without a time zone, which were read as UTC.
     pub without_zone: u64,
-    /// Values that were left out because they are no dates.
+    /// Values that were left out because they are not dates.
     no_dates: u64,
     looks: Looks,
 }
 
-/// Which of the [`MISTAKEN`] types all strings so far may have had.
+/// The [`MISTAKEN`] types that all strings so far may have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Looks {
     may_be: Option<[bool; MISTAKEN.len()]>,
-    /// Whether a text has characters that tell base64 from words.
+    /// Whether a text has characters that distinguish base64 from words.
     is_base64: bool,
 }
 
@@ -55,23 +55,22 @@ impl Looks {
 }
 
 impl InferredTypes {
-    /// Whether some values may be of another type than they were read as, as others are: a `3` among
-    /// doubles.
+    /// Whether some untyped values may have the type of others, such as a `3` among doubles.
     fn is_mixed(&self) -> bool {
         self.untyped > 0 && self.types.len() > 1
     }
 
-    /// Returns the type that all strings without one look like.
+    /// Returns the type that all untyped strings look like.
     pub fn looks_like(&self) -> Option<&'static str> {
         self.looks.like().map(short)
     }
 
-    /// Whether there is anything to say about the property.
+    /// Whether there is a remark on the property.
     fn is_notable(&self) -> bool {
         self.untyped > 0 || self.without_zone > 0 || self.no_dates > 0 || self.looks.like().is_some()
     }
 
-    /// Returns what to say about the property, for people: all of it, or what may be wrong.
+    /// Returns remarks on the property for people: all of them, or only possible mistakes.
     pub fn said(&self, property: &str, all: bool) -> Vec<String> {
         let mut said = Vec::new();
         let looks = self.looks_like();
@@ -93,7 +92,7 @@ impl InferredTypes {
     }
 }
 
-/// What was inferred for all tables, by table and property.
+/// The inferences for all tables, by table and property.
 #[derive(Debug, Default)]
 pub struct Inferences {
     tables: BTreeMap<String, BTreeMap<String, InferredTypes>>,
@@ -104,12 +103,12 @@ pub struct Inferences {
 }
 
 impl Inferences {
-    /// Returns what notes the values of a table.
+    /// Returns the notes on a table's values.
     pub(crate) fn of<'a>(&'a mut self, table: &'a str) -> TableNotes<'a> {
         TableNotes { inferences: self, table }
     }
 
-    /// Notes something about the files that is to be reported before anything is written.
+    /// Records a remark on the files, which is reported before anything is written.
     pub(crate) fn remark(&mut self, text: String) {
         if self.remarks.len() < MAX_REMEMBERED {
             self.remarks.push(text);
@@ -121,12 +120,11 @@ impl Inferences {
         self.given.contains(property)
     }
 
-    /// Returns the remarks.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
 
-    /// Returns the properties that there is something to say about, by table and name.
+    /// Returns the properties with remarks, by table and name.
     pub fn notable(&self) -> impl Iterator<Item = (&str, &str, &InferredTypes)> {
         self.tables.iter().flat_map(|(table, properties)| {
             let notable = properties.iter().filter(|(_, types)| types.is_notable());
@@ -135,14 +133,13 @@ impl Inferences {
     }
 }
 
-/// Notes the values of a table.
+/// Records the interpretation of a table's values.
 pub(crate) struct TableNotes<'a> {
     inferences: &'a mut Inferences,
     table: &'a str,
 }
 
 impl TableNotes<'_> {
-    /// Notes the type of a value that is stated, or was inferred.
     pub(crate) fn value(&mut self, property: &str, edm_type: EdmType, is_told: bool) {
         self.change(property, |types| {
             types.untyped += u64::from(!is_told);
@@ -150,24 +147,23 @@ impl TableNotes<'_> {
         });
     }
 
-    /// Notes that a value got the type that was given for the property.
+    /// Records that a value got the type that was given for the property.
     pub(crate) fn given(&mut self, property: &str) {
         if !self.inferences.given.contains(property) {
             self.inferences.given.insert(property.to_owned());
         }
     }
 
-    /// Notes a string that may have been of another type.
+    /// Records a string that may be of another type.
     pub(crate) fn string(&mut self, property: &str, text: &str) {
         self.change(property, |types| types.looks.note(text));
     }
 
-    /// Notes a date without a zone.
     pub(crate) fn without_zone(&mut self, property: &str) {
         self.change(property, |types| types.without_zone += 1);
     }
 
-    /// Notes a value that was left out because it is no date.
+    /// Records a value that was left out because it is not a date.
     pub(crate) fn no_date(&mut self, property: &str) {
         self.change(property, |types| types.no_dates += 1);
     }

@@ -16,7 +16,6 @@ use crate::work::progress::Progress;
 /// Maximum differences that are checked again and listed; further ones are only counted.
 const MAX_LISTED: usize = 1000;
 
-/// What is wrong with an entity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DifferenceKind {
     /// The target lacks it.
@@ -38,15 +37,14 @@ impl DifferenceKind {
     }
 }
 
-/// An entity that differs.
 #[derive(Debug, Clone)]
 pub struct Difference {
     pub table: String,
     pub key: Key,
     pub kind: DifferenceKind,
-    /// The properties that differ.
     pub properties: Vec<String>,
-    /// The version in the source, or in the target if the source cannot change; `None` if it is not there.
+    /// The version in the source, or in the target if the source cannot change; `None` if the entity does not
+    /// exist there.
     pub(super) seen: Option<Version>,
 }
 
@@ -57,14 +55,13 @@ pub struct Tally {
     pub missing: u64,
     pub extra: u64,
     pub different: u64,
-    /// Extra ones that were deleted.
+    /// Extra entities that were deleted.
     pub deleted: u64,
-    /// Entities of either place that are not understood, and so not compared.
+    /// Entities of either place that could not be parsed and were not compared.
     pub unreadable: u64,
 }
 
 impl Tally {
-    /// Whether no entity differs.
     pub const fn is_equal(&self) -> bool {
         self.missing + self.extra + self.different + self.unreadable == 0
     }
@@ -78,7 +75,6 @@ impl Tally {
     }
 }
 
-/// What a comparison found.
 #[derive(Debug, Default)]
 pub struct Compared {
     pub tables: BTreeMap<String, Tally>,
@@ -88,13 +84,13 @@ pub struct Compared {
     pub extra_tables: Vec<String>,
     /// Access policies and service properties that differ.
     pub settings: Vec<String>,
-    /// Settings that could not be compared, with the reasons.
+    /// Settings that could not be read, with the reasons.
     pub unread: BTreeSet<String>,
-    /// Settings that were not compared because a place does not have them, with the place.
+    /// Settings that a place does not have, with the place.
     pub absent: BTreeSet<String>,
     /// The first differences.
     pub differences: Vec<Difference>,
-    /// The first entities that are not understood, with their tables.
+    /// The first entities that could not be parsed, with their tables.
     pub unreadable: Vec<(String, Rejected)>,
 }
 
@@ -103,13 +99,13 @@ impl Compared {
         self.tables.entry(table.to_owned()).or_default()
     }
 
-    /// Whether both places have the same tables, entities and, as far as both have them, settings. If there is nothing to compare, or something
-    /// could not be read, nothing is proved.
+    /// Whether both places have the same tables, entities and common settings. Nothing is proved if there is
+    /// nothing to compare or something could not be read.
     pub fn is_equal(&self) -> bool {
         self.unread.is_empty() && self.has_no_difference()
     }
 
-    /// Whether all that was compared is the same.
+    /// Whether everything that was compared is equal.
     pub fn has_no_difference(&self) -> bool {
         !self.tables.is_empty()
             && self.settings.is_empty()
@@ -119,28 +115,24 @@ impl Compared {
     }
 }
 
-/// How to compare two places.
 pub struct Comparison<'a> {
     pub source: &'a dyn TransferSource,
     pub target: &'a dyn TransferSource,
-    /// Names that tables have in the target, by their names in the source.
+    /// The names of renamed tables in the source and in the target.
     pub renames: &'a [(String, String)],
     pub selection: &'a Selection,
-    /// Whether to compare Timestamps too.
     pub with_timestamps: bool,
     /// Where to delete extra entities instead of reporting them. Properties are then not compared.
     pub delete_extra: Option<&'a dyn TransferTarget>,
-    /// Maximum entities to delete.
     pub max_delete: Option<u64>,
     pub concurrency: usize,
-    /// How long to wait before differences are checked again: a writer may be at work.
+    /// The delay before differences are checked again, because a writer may be active.
     pub recheck_delay: Duration,
     pub progress: &'a Progress,
     pub stop: &'a AtomicBool,
 }
 
 impl Comparison<'_> {
-    /// Returns the name of a table in the target.
     pub(super) fn in_target<'t>(&'t self, table: &'t str) -> &'t str {
         let case = self.source.name_case();
         let renamed = self.renames.iter().find(|(source, _)| case.is_same(source, table));
@@ -166,7 +158,6 @@ impl Comparison<'_> {
     }
 }
 
-/// A comparison in progress.
 pub(super) struct ComparisonRun<'a> {
     pub options: &'a Comparison<'a>,
     /// The results so far. The differences are to be checked again.

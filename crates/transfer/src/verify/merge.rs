@@ -15,7 +15,6 @@ use crate::work::work_queue::{Task, WorkQueue};
 /// Entities that are deleted at once.
 const MAX_DELETED: usize = 500;
 
-/// The comparison of a range.
 pub(super) struct Merge<'a> {
     run: &'a ComparisonRun<'a>,
     queue: &'a WorkQueue,
@@ -24,14 +23,12 @@ pub(super) struct Merge<'a> {
     reader: Option<Box<dyn RowReader + 'a>>,
     /// Rows of the target that were read and are not merged yet.
     theirs: VecDeque<Row>,
-    /// Rows whose places differ with the order.
+    /// Rows whose positions depend on the order.
     held: ReorderedRows,
-    /// Extra entities to be deleted.
     extra: Vec<Row>,
 }
 
 impl<'a> Merge<'a> {
-    /// Compares a range that was taken from the queue.
     pub(super) fn run(
         run: &'a ComparisonRun<'a>,
         queue: &'a WorkQueue,
@@ -93,8 +90,8 @@ impl<'a> Merge<'a> {
         Ok(self.theirs.pop_front_if(|row| upper.is_none_or(|upper| row.key < *upper)))
     }
 
-    /// Merges one row of the source; returns 1 if the target has an equal one. Each place sorts by code
-    /// point or by UTF-16 unit: a key that is less in both has been passed.
+    /// Merges one row of the source; returns 1 if the target has an equal one. Each place sorts by code point
+    /// or by UTF-16 unit, so a key that is less in both has been passed.
     fn merge(&mut self, row: Row) -> TransferResult<u64> {
         if let Some(there) = self.held.take(Side::Target, &row.key)? {
             return Ok(self.pair(&row, Some(&there)));

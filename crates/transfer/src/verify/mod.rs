@@ -19,7 +19,7 @@ pub(crate) use comparison::{Difference, DifferenceKind, Tally};
 use merge::Merge;
 use reordered::{ReorderedRows, Side};
 
-/// Returns the tables of a target, by their names in the source if they have some.
+/// Returns the tables of a target, under their names in the source if it has them.
 pub fn renamed_tables(
     target: &dyn TransferSource,
     renames: &[(String, String)],
@@ -27,7 +27,7 @@ pub fn renamed_tables(
     let case = target.name_case();
     let in_source = |name: String| {
         let renamed = renames.iter().find(|(_, target)| case.is_same(target, &name));
-        // A table that has the name of a renamed one in the source is none of those that are compared.
+        // A table with the source name of a renamed table is not compared.
         let is_hidden = || renames.iter().any(|(source, _)| case.is_same(source, &name));
         match renamed {
             Some((source, _)) => Some(source.clone()),
@@ -38,7 +38,6 @@ pub fn renamed_tables(
 }
 
 impl Comparison<'_> {
-    /// Compares all selected tables.
     pub fn run(&self) -> TransferResult<Compared> {
         let mut compared = Compared::default();
         let tables = self.tables(&mut compared)?;
@@ -144,7 +143,6 @@ impl Comparison<'_> {
         Ok(found.seen != Some(Version::Any) && there.as_ref().map(Row::version) == found.seen)
     }
 
-    /// Compares the settings that both places have.
     fn compare_settings(&self, tables: &[String], compared: &mut Compared) -> TransferResult<()> {
         for table in tables {
             let policies = (self.source.policies(table), self.target.policies(self.in_target(table)));
@@ -326,7 +324,7 @@ mod tests {
             let kept = ours.len().div_ceil(2);
             let expected = (kept, ours.len() - kept, theirs.difference(&ours).count());
             prop_assert_eq!((tally.equal, tally.missing, tally.extra), (expected.0 as u64, expected.1 as u64, expected.2 as u64));
-            // The second look is the only one at single entities: what is not found then was not equal.
+            // Only the recheck reads single entities: those that were not found equal.
             prop_assert_eq!(source.gets.into_inner(), expected.1 + expected.2);
         }
     }
@@ -345,7 +343,7 @@ mod tests {
         }
 
         fn delete(&self, _: &str, entities: &[(Key, Version)]) -> TransferResult<u64> {
-            // Of what was compared, and of nothing that was written since.
+            // Only compared versions are deleted, and nothing that was written since.
             assert!(
                 entities.iter().all(|(_, version)| *version == Version::Time(Ticks::MIN)),
                 "{entities:?}"

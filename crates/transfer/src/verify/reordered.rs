@@ -13,27 +13,24 @@ const SCHEMA: &str = "
         side INTEGER, pk TEXT, rk TEXT, modified INTEGER, tag TEXT, properties TEXT,
         PRIMARY KEY (side, pk, rk)) WITHOUT ROWID;";
 
-/// The place that a row is of.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Side {
     Source = 0,
     Target = 1,
 }
 
-/// Rows that wait until the reader of the other place comes to their keys.
+/// Rows that are held until the reader of the other place reaches their keys.
 #[derive(Default)]
 pub(super) struct ReorderedRows {
-    /// A temporary database, which keeps little of itself in memory; `None` as long as no row was held.
+    /// A temporary database, which keeps little in memory; `None` until a row is held.
     rows: Option<Connection>,
 }
 
 impl ReorderedRows {
-    /// Keeps a row.
     pub(super) fn hold(&mut self, side: Side, row: &Row) -> TransferResult<()> {
         self.insert(side, &row.key, (row.modified, row.tag.as_deref(), row.properties.as_str()))
     }
 
-    /// Keeps a key.
     pub(super) fn hold_key(&mut self, side: Side, key: &Key) -> TransferResult<()> {
         self.insert(side, key, (None, None, StoredProperties::default().as_str()))
     }
@@ -55,7 +52,7 @@ impl ReorderedRows {
         Ok(())
     }
 
-    /// Returns whether a row with a key, or the key, is kept.
+    /// Whether a row with a key, or the key, is held.
     pub(super) fn has(&self, side: Side, key: &Key) -> TransferResult<bool> {
         let Some(connection) = &self.rows else { return Ok(false) };
         let select = "SELECT 1 FROM rows WHERE side = ?1 AND pk = ?2 AND rk = ?3";
@@ -65,7 +62,7 @@ impl ReorderedRows {
         found.map_err(failed)
     }
 
-    /// Takes the row with a key, if it waits.
+    /// Removes and returns the held row with a key.
     pub(super) fn take(&self, side: Side, key: &Key) -> TransferResult<Option<Row>> {
         let Some(connection) = &self.rows else { return Ok(None) };
         let delete = "DELETE FROM rows WHERE side = ?1 AND pk = ?2 AND rk = ?3
@@ -76,7 +73,7 @@ impl ReorderedRows {
         taken.map_err(failed)
     }
 
-    /// Passes on the rows of a place that still wait, in the order of their keys.
+    /// Passes on the held rows of a place, in key order.
     pub(super) fn each(
         &self,
         side: Side,
@@ -92,7 +89,7 @@ impl ReorderedRows {
     }
 }
 
-/// Opens a database in a file without a name, which ends with the connection.
+/// Opens a database in an unnamed file, which is deleted with the connection.
 fn open() -> rusqlite::Result<Connection> {
     let connection = Connection::open("")?;
     connection.execute_batch(SCHEMA)?;

@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 
 use crate::error::{TransferError, TransferResult, failed};
 
-/// Calls `work` with each of `items`, on several threads; after the first failure no more are begun. Returns
-/// what the calls returned, in the order of the items.
+/// Calls `work` with each of `items`, on several threads, until the first failure. Returns the results in the
+/// order of the items.
 pub(crate) fn at_once<I: Send, O: Send>(
     threads: usize,
     items: Vec<I>,

@@ -13,11 +13,11 @@ use serde_json::json;
 
 use crate::contract::Counts;
 
-/// Pause between two lines if there is no terminal.
+/// Pause between two lines without a terminal.
 const LINE_PAUSE: Duration = Duration::from_secs(10);
-/// How often bars are redrawn, and the end is checked for.
+/// The interval at which bars are redrawn and the end is checked.
 const TICK: Duration = Duration::from_millis(100);
-/// Maximum bars; further tables count in the total only.
+/// Maximum bars; further tables only count in the total.
 const MAX_BARS: usize = 12;
 
 /// How progress is shown, on standard error.
@@ -47,20 +47,20 @@ struct ProgressState {
     begun: Instant,
     tables: Mutex<BTreeMap<String, ProgressOfTable>>,
     bars: MultiProgress,
-    /// The bar of all tables, where there are several.
+    /// The bar of all tables, if there are several.
     all: Mutex<Option<ProgressBar>>,
     throttled: AtomicU64,
     is_over: AtomicBool,
 }
 
-/// The progress of a transfer, shown by a thread of its own until it is dropped.
+/// The progress of a transfer, displayed by its own thread until it is dropped.
 pub struct Progress {
     shared: Arc<ProgressState>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Progress {
-    /// Starts to show progress. `verb` is what happens to entities, such as `copied`.
+    /// Starts to display progress. `verb` is the action on entities, such as `copied`.
     pub fn start(form: ProgressForm, verb: &'static str) -> Self {
         let form = match form {
             ProgressForm::Auto if stderr().is_terminal() => ProgressForm::Bar,
@@ -82,7 +82,6 @@ impl Progress {
         Self { shared, thread: Some(thread) }
     }
 
-    /// Counts entities of a table.
     pub(crate) fn add(&self, table: &str, counts: Counts) {
         let mut tables = self.shared.tables.lock();
         let state = match tables.get_mut(table) {
@@ -92,24 +91,22 @@ impl Progress {
         state.counts += counts;
     }
 
-    /// Sets how many entities a table is expected to have.
+    /// Sets the expected number of entities of a table.
     pub(crate) fn expect(&self, table: &str, entities: Option<u64>) {
         let mut tables = self.shared.tables.lock();
         tables.entry(table.to_owned()).or_default().expected = entities;
     }
 
-    /// Returns the tables of which it is not known how many entities they have.
+    /// Returns the tables without an expected number of entities.
     pub(crate) fn unexpected(&self) -> Vec<String> {
         let tables = self.shared.tables.lock();
         tables.iter().filter(|(_, state)| state.expected.is_none()).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Notes how many answers so far asked to slow down.
     pub(crate) fn throttled(&self, answers: u64) {
         self.shared.throttled.store(answers, Ordering::Relaxed);
     }
 
-    /// Returns the time since the start.
     pub fn elapsed(&self) -> Duration {
         self.shared.begun.elapsed()
     }

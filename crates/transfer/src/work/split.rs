@@ -10,44 +10,45 @@ use crate::work::at_once;
 
 /// No key has a lesser character.
 const LEAST: char = ' ';
-/// Keys of a partition from here on are not searched: servers sort them in several ways.
+/// Keys of a partition from here on are not searched, because servers sort them differently.
 const GREATEST: &str = "\u{d7ff}";
-/// Characters of a split point behind the common beginning.
+/// Characters of a split point after the common prefix.
 const DIGITS: i32 = 6;
 
-/// What is left of a range.
+/// The unread rest of a range.
 pub(crate) struct Remainder<'a> {
     pub source: &'a dyn TransferSource,
     pub table: &'a str,
-    /// The last key that was read when the search began.
+    /// The last key that had been read when the search began.
     pub claimed: Key,
     pub upper: Option<Key>,
-    /// Workers without work: as many requests are made at once, and as many split points are wanted.
+    /// The number of idle workers, which is also the number of concurrent requests and of wanted split
+    /// points.
     pub width: usize,
-    /// Returns the last key that has been read by now; `None` if the range is done.
+    /// Returns the last key that has been read by now; `None` if the range is finished.
     pub reached: &'a (dyn Fn() -> Option<Key> + Sync),
 }
 
-/// The text of a key up to a byte, and a greater character in place of what follows.
+/// A prefix of a key, followed by a greater character.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     kept: usize,
     then: char,
 }
 
-/// About where the keys end.
+/// The approximate end of the keys.
 struct Behind {
-    /// The greatest candidate with keys behind it.
+    /// The greatest candidate before existing keys.
     last: String,
-    /// The next candidate: there are none behind it.
+    /// The next candidate, after which there are no keys.
     next: Option<String>,
-    /// The first key behind the last candidate.
+    /// The first key after the last candidate.
     key: String,
 }
 
 impl Remainder<'_> {
-    /// Returns keys that split the rest into parts of about the same number of partitions, or of rows if
-    /// only one partition is left; none if there is nothing to split.
+    /// Returns keys that split the rest into parts with about the same number of partitions, or of rows if
+    /// only one partition is left. Returns none if there is nothing to split.
     pub(crate) fn points(&self) -> TransferResult<Vec<Key>> {
         let partition = &self.claimed.partition;
         let upper = self.upper.as_ref();
@@ -84,7 +85,7 @@ impl Remainder<'_> {
         Ok(points.into_iter().map(|point| Key::new(partition.as_str(), point)).collect())
     }
 
-    /// Finds about where the keys after a text end, as exactly as the number of parts demands.
+    /// Finds the approximate end of the keys after a text, as exactly as the number of parts requires.
     fn last(
         &self,
         text: &str,
@@ -100,7 +101,7 @@ impl Remainder<'_> {
         Ok(Some(finer.unwrap_or(found)))
     }
 
-    /// Finds the greatest candidate that `probe` finds a text behind.
+    /// Finds the greatest candidate for which `probe` returns a text.
     fn search(
         &self,
         text: &str,
@@ -110,7 +111,7 @@ impl Remainder<'_> {
         let candidates = candidates(text, end);
         let text_of = |candidate: &Candidate| format!("{}{}", &text[..candidate.kept], candidate.then);
         let (mut found, mut from, mut to) = (None, 0, candidates.len());
-        // Once the range is done, nothing is left to split.
+        // Once the range is finished, nothing is left to split.
         while from < to && (self.reached)().is_some() {
             let asked = spaced(from, to, self.width);
             let texts: Vec<String> = asked.iter().map(|at| text_of(&candidates[*at])).collect();
@@ -131,7 +132,7 @@ impl Remainder<'_> {
         Ok(found)
     }
 
-    /// Returns texts between what has been reached and the last one, at equal distances.
+    /// Returns evenly spaced texts between the reached and the last one.
     fn spread(&self, Behind { last, key, .. }: Behind, reached: Option<String>) -> Vec<String> {
         let Some(reached) = reached.filter(|reached| *reached < last) else { return vec![key] };
         let tails = Tails::of(&reached, &last);
@@ -143,7 +144,7 @@ impl Remainder<'_> {
     }
 }
 
-/// Two texts as fractions: what follows their common beginning, in digits of an alphabet.
+/// Two texts as fractions: their parts after the common prefix, in digits of an alphabet.
 struct Tails<'a> {
     common: &'a str,
     alphabet: Vec<char>,
@@ -153,7 +154,7 @@ struct Tails<'a> {
 }
 
 impl<'a> Tails<'a> {
-    /// `high` is the beginning of a key, so half of its last digit is added.
+    /// `high` is the prefix of a key, so half of its last digit is added.
     fn of(low: &'a str, high: &str) -> Self {
         let alike = low.char_indices().zip(high.chars()).find(|((_, a), b)| a != b);
         let common = &low[..alike.map_or(low.len().min(high.len()), |((at, _), _)| at)];
@@ -179,8 +180,7 @@ impl<'a> Tails<'a> {
     }
 }
 
-/// Returns greater texts than this, in ascending order, and before `end`: each has another beginning of it in
-/// common.
+/// Returns greater texts before `end` in ascending order, each with a different prefix of the text.
 fn candidates(text: &str, end: Option<&str>) -> Vec<Candidate> {
     let alphabet = alphabet(text);
     let mut all = vec![Candidate { kept: text.len(), then: LEAST }];
@@ -196,7 +196,7 @@ fn candidates(text: &str, end: Option<&str>) -> Vec<Candidate> {
     all
 }
 
-/// Returns the characters that keys like this one are likely to have, in ascending order.
+/// Returns the likely characters of keys like this one, in ascending order.
 fn alphabet(text: &str) -> Vec<char> {
     let mut all: BTreeSet<char> = ('0'..='9').collect();
     for c in text.chars() {
@@ -219,7 +219,7 @@ fn alphabet(text: &str) -> Vec<char> {
     all.into_iter().collect()
 }
 
-/// Returns so many numbers of a range, at equal distances; the first one if the range begins with 0.
+/// Returns evenly spaced numbers of a range, with the first one if the range begins with 0.
 fn spaced(from: usize, to: usize, count: usize) -> Vec<usize> {
     let mut all: Vec<usize> = (1..=count).map(|number| from + (to - from) * number / (count + 1)).collect();
     if from == 0

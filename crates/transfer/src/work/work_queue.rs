@@ -10,11 +10,11 @@ use crate::rows::range::{Lower, RowRange, sorts_alike};
 use crate::work::progress::Progress;
 use crate::work::split::Remainder;
 
-/// Rows that a range must have read before it is split: small ranges are not worth the requests.
+/// Rows that must be read from a range before it is split: small ranges are not worth the requests.
 const ROWS_BEFORE_SPLIT: usize = 1000;
-/// Rows that must have been read for each part of a split.
+/// Rows that must be read for each part of a split.
 const ROWS_OF_PART: usize = 250;
-/// How often a waiting worker looks for work.
+/// The interval at which a waiting worker checks for work.
 const WAIT: Duration = Duration::from_millis(100);
 
 /// A range of a table that is to be read.
@@ -23,7 +23,7 @@ pub(crate) struct Task {
     pub id: i64,
     pub table: String,
     pub range: RowRange,
-    /// After an interruption, how many entities of the range were written before.
+    /// After an interruption, the number of entities of the range that were written before.
     pub resumed: Option<u64>,
 }
 
@@ -38,7 +38,7 @@ struct RangeState {
     claimed: Option<Key>,
     /// Rows that were read since the last search for split points.
     rows: usize,
-    /// Rows to be read before the next search; twice as many after each that found nothing.
+    /// Rows to read before the next search; doubled after each search without a result.
     rows_before_split: usize,
     is_splitting: bool,
 }
@@ -59,14 +59,14 @@ struct Ranges {
     is_stopped: bool,
 }
 
-/// The ranges that are not done.
+/// The unfinished ranges.
 #[derive(Debug, Default)]
 pub(crate) struct WorkQueue {
     ranges: Mutex<Ranges>,
     changed: Condvar,
 }
 
-/// A range that was cut: its new end, and the range behind it.
+/// A range that was cut, and the new range after it.
 pub(crate) struct Cut {
     pub id: i64,
     pub behind: Task,
@@ -91,7 +91,6 @@ impl WorkQueue {
         Ok(queue)
     }
 
-    /// Adds a range that no worker has yet.
     pub(crate) fn add(&self, task: Task) {
         let mut ranges = self.lock();
         ranges.last_id = ranges.last_id.max(task.id);
@@ -99,31 +98,28 @@ impl WorkQueue {
         self.changed.notify_one();
     }
 
-    /// Numbers new ranges above this.
+    /// Numbers new ranges above `id`.
     pub(crate) fn number_above(&self, id: i64) {
         let mut ranges = self.lock();
         ranges.last_id = ranges.last_id.max(id);
     }
 
-    /// Tells the workers to stop.
     pub(crate) fn stop(&self) {
         self.lock().is_stopped = true;
         self.changed.notify_all();
     }
 
-    /// Whether the workers have to stop.
     pub(crate) fn is_stopped(&self) -> bool {
         self.lock().is_stopped
     }
 
-    /// Whether there is nothing left to do.
     pub(crate) fn is_idle(&self) -> bool {
         let ranges = self.lock();
         ranges.is_stopped || ranges.open.is_empty()
     }
 
-    /// Returns a range to work on; `None` when all are done or the queue was stopped. `record` is
-    /// called with a range that was split, before either half continues.
+    /// Returns a range to work on; `None` when all are finished or the queue was stopped. `record` is called
+    /// with a range that was split, before either half continues.
     pub(crate) fn take(
         &self,
         source: Option<&dyn TransferSource>,
@@ -158,7 +154,7 @@ impl WorkQueue {
                     let reached = || self.reached(task.id);
                     let rest = Remainder { source, table, claimed, upper, width, reached: &reached };
                     match rest.points() {
-                        // The reader of the range finds that out as well.
+                        // The reader of the range detects that too.
                         Err(TransferError::NoTable(_)) => Vec::new(),
                         points => points?,
                     }
@@ -171,8 +167,8 @@ impl WorkQueue {
         }
     }
 
-    /// Splits a range at keys in ascending order, unless its worker has already reached them. Returns the
-    /// first of the new ranges; the others are for workers that wait.
+    /// Splits a range at keys in ascending order, except those that its worker has reached. Returns the first
+    /// of the new ranges; waiting workers take the others.
     fn cut(
         &self,
         id: i64,
@@ -211,15 +207,15 @@ impl WorkQueue {
         Ok(taken)
     }
 
-    /// Returns the last key that the worker of a range has read; `None` if the range is done.
+    /// Returns the last key that the worker of a range has read; `None` if the range is finished.
     fn reached(&self, id: i64) -> Option<Key> {
         let ranges = self.lock();
         let range = ranges.open.iter().find(|range| range.task.id == id && !ranges.is_stopped)?;
         range.claimed.clone().filter(|claimed| *claimed != done())
     }
 
-    /// Records up to which key a worker has read, with a page of so many rows. Returns the end of its
-    /// range, from which on rows belong to another worker.
+    /// Records the last key that a worker has read, and the number of rows. Returns the end of the worker's
+    /// range: rows from there on belong to another worker.
     pub(crate) fn claim(&self, id: i64, last: Option<&Key>, rows: usize) -> Upper {
         let mut ranges = self.lock();
         let range = ranges.open.iter_mut().find(|range| range.task.id == id)?;
@@ -234,7 +230,7 @@ impl WorkQueue {
         upper
     }
 
-    /// Leaves out rows of a page that belong to another worker by now; returns whether there were any.
+    /// Removes rows that belong to another worker by now; returns whether there were any.
     pub(crate) fn keep_own(&self, task: &Task, page: &mut Page, is_ordered: bool) -> bool {
         let last = page.rows.last().map(|row| row.key.clone());
         let upper = self.claim(task.id, last.as_ref(), page.rows.len());
@@ -244,14 +240,13 @@ impl WorkQueue {
         page.rows.len() < before
     }
 
-    /// Removes a range that is done.
     pub(crate) fn finish(&self, id: i64) {
         let mut ranges = self.lock();
         ranges.open.retain(|range| range.task.id != id);
         self.changed.notify_all();
     }
 
-    /// Closes a range, so that it is not split any more. Returns its end.
+    /// Closes a range, which prevents further splits. Returns its end.
     pub(crate) fn close(&self, id: i64) -> Upper {
         let mut ranges = self.lock();
         let range = ranges.open.iter_mut().find(|range| range.task.id == id)?;
@@ -259,7 +254,7 @@ impl WorkQueue {
         range.task.range.upper.clone()
     }
 
-    /// Does the same work for each range, on several threads, and splits ranges if `source` has an order.
+    /// Does the same work for each range on several threads, and splits ranges if `source` has an order.
     pub(crate) fn each(
         &self,
         source: &dyn TransferSource,
@@ -299,7 +294,7 @@ impl WorkQueue {
     }
 }
 
-/// Returns the number of parts to split a range into, of which a worker has read `rows` rows. A split point costs a
+/// Returns the number of parts to split a range into after reading `rows` of its rows. A split point costs a
 /// request, so a small range gets few.
 fn parts(idle: usize, rows: usize) -> usize {
     idle.min(rows / ROWS_OF_PART + 1)
@@ -327,7 +322,7 @@ mod tests {
             let mut reader = place.open(&task.table, &task.range, false)?;
             while let Some(mut page) = reader.next()? {
                 let is_last = queue.keep_own(task, &mut page, true);
-                // Others may have time to split.
+                // Give others time to split.
                 std::thread::yield_now();
                 all.lock().extend(page.rows.into_iter().map(|row| row.key));
                 if is_last {

@@ -16,24 +16,18 @@ use crate::protocol::model::EdmType;
 use crate::rows::Row;
 use crate::rows::type_inference::TableNotes;
 
-/// What follows a column's name in the name of the column with its types.
+/// The suffix of the name of a column with types.
 const TYPE: &str = "@type";
 
-/// A column of values.
 struct Column {
     name: String,
     at: usize,
     /// The index of the column with the types.
     types: Option<usize>,
-    /// The first type in the column: some files have a type in some rows only.
+    /// The first type in the column: some files state a type in some rows only.
     first: Option<String>,
 }
 
-/// Reads the entities of a file.
-///
-/// # Errors
-/// [`TransferError`](crate::TransferError) if it is not CSV with the keys among its columns, or ends
-/// within a value.
 pub(super) fn import(path: &Path, options: &FileOptions, staging: &mut Staging) -> TransferResult<()> {
     let no_keys = || named(path, &"it has no columns PartitionKey and RowKey");
     let form = CsvForm::of(&files::beginning(path)?).ok_or_else(no_keys)?;
@@ -84,7 +78,7 @@ pub(super) fn import(path: &Path, options: &FileOptions, staging: &mut Staging) 
     Ok(())
 }
 
-/// Returns the columns of values. `stated`: types from the file beside it.
+/// Returns the columns of values. `stated` are the types from the schema file.
 fn columns(names: &[String], stated: &[Option<String>]) -> Vec<Column> {
     let types = |name: &str| names.iter().position(|other| other.strip_suffix(TYPE) == Some(name));
     let is_value =
@@ -98,7 +92,7 @@ fn columns(names: &[String], stated: &[Option<String>]) -> Vec<Column> {
     (0..).zip(names).filter(|(_, name)| is_value(name)).map(column).collect()
 }
 
-/// Finds the first type of each column that has some, wherever it stands.
+/// Finds the first type of each column with types.
 fn find_types(columns: &mut [Column], mut records: Records) -> TransferResult<()> {
     let mut record = Record::default();
     records.next(&mut record)?;
@@ -124,7 +118,7 @@ fn row(
         let text = record.get(column.at).unwrap_or_default();
         let stated = column.types.and_then(|at| record.get(at)).filter(|stated| !stated.is_empty());
         let is_key = matches!(name, "PartitionKey" | "RowKey");
-        // No value without a type is no property; a string may be empty.
+        // An empty value without a type is not a property; a string may be empty.
         if text.is_empty() && stated.is_none() && !is_key {
             continue;
         }
@@ -155,11 +149,9 @@ fn row(
     entity.row()
 }
 
-/// Returns the type of each column, if a file beside `path` has it: as a line of types below one
-/// of names, as lines of a name and its type, or as one line in the order of the columns.
-///
-/// # Errors
-/// [`TransferError`](crate::TransferError) if there is such a file, and it cannot be read.
+/// Returns the types of the columns in the schema file `NAME.schema.csv` beside AzCopy's CSV, if it exists:
+/// as a line of types below a line of names, as lines of a name and its type, or as one line in the order of
+/// the columns.
 fn types_beside(path: &Path, names: &[String]) -> TransferResult<Vec<Option<String>>> {
     let beside = path.with_extension("schema.csv");
     if !beside.is_file() || beside == path {
@@ -168,7 +160,7 @@ fn types_beside(path: &Path, names: &[String]) -> TransferResult<Vec<Option<Stri
     let mut reader =
         Records::open(&beside, CsvForm { delimiter: b',', end: LineEnd::ReturnAndFeed, preamble: 0 })?;
     let (mut records, mut record) = (Vec::new(), Record::default());
-    // It has a line for each column at most.
+    // The schema has at most one line for each column.
     while records.len() <= names.len() && reader.next(&mut record)? {
         records.push(std::mem::take(&mut record));
     }

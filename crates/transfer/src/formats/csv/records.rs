@@ -7,29 +7,28 @@ use std::path::{Path, PathBuf};
 use crate::error::{TransferError, TransferResult};
 use crate::formats::files::{self, MAX_ENTITY_TEXT};
 
-/// The form of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CsvForm {
     pub delimiter: u8,
     pub end: LineEnd,
-    /// Lines before the one with the names of the columns.
+    /// The number of lines before the header.
     pub preamble: u64,
 }
 
-/// How lines of PowerShell and Excel begin that stand before the names of the columns.
+/// The beginnings of lines that PowerShell and Excel write before the header.
 const PREAMBLES: [&str; 3] = ["#TYPE ", "sep=", "\"sep="];
 
-/// Why a file is refused: its quotes are not doubled.
+/// The error of a file whose quotes are not doubled.
 const BEHIND_QUOTE: &str = "text follows the closing quote of a value; quotes in values must be doubled (\"\"), and not \
      escaped with a backslash, as Azure Data Factory and Spark do by default";
-/// Why a file is refused: `\""` before a delimiter may be the end of a value or not.
+/// The error of a file in which `\""` before a delimiter may end a value or not.
 const DOUBTFUL: &str = "a value has \\\"\" before a delimiter: it may end there, with an escaped quote, or go on; write the \
      file again with doubled quotes, and not with backslashes";
-/// Why a file is refused: the return may be part of the value or of the line end.
+/// The error of a file in which a carriage return may be part of a value or of the line end.
 const MIXED_ENDS: &str = "it ends with a carriage return and a line feed, and the names of the columns with a line feed \
      alone; give all lines the same end, such as with: sed 's/\\r$//'";
 
-/// How lines end. A carriage return elsewhere belongs to the value.
+/// The line end. A carriage return elsewhere belongs to the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineEnd {
     Feed,
@@ -38,7 +37,7 @@ pub(super) enum LineEnd {
 }
 
 impl CsvForm {
-    /// Finds the form by the line with the names of the columns.
+    /// Finds the form by the header.
     pub(super) fn of(beginning: &str) -> Option<Self> {
         let (mut header, mut preamble) = (beginning, 0);
         while PREAMBLES.iter().any(|known| header.starts_with(known)) {
@@ -63,12 +62,11 @@ impl CsvForm {
     }
 }
 
-/// The values of a line.
 #[derive(Default)]
 pub(super) struct Record {
     text: String,
     values: Vec<Range<usize>>,
-    /// Whether the line has an end, or else the file ends in it.
+    /// Whether the line has an end. The last line of a truncated file has none.
     pub is_terminated: bool,
     has_quotes: bool,
 }
@@ -86,25 +84,24 @@ impl Record {
         (0..self.len()).filter_map(|at| self.get(at))
     }
 
-    /// Whether it has no text, not even empty quotes.
+    /// Whether it has no text and no empty quotes.
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_empty() && !self.has_quotes
     }
 }
 
-/// Where in a value a byte is.
+/// The position in a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Position {
     Start,
     Plain,
     Quoted,
-    /// Behind a quote within quotes: the end of the value, or the first of two.
+    /// After a quote within quotes: the end of the value, or the first of two quotes.
     Closing,
-    /// Behind a doubled quote with a backslash before it.
+    /// After a doubled quote that follows a backslash.
     Doubtful,
 }
 
-/// A CSV file that is being read.
 pub(super) struct Records {
     reader: Box<dyn BufRead>,
     form: CsvForm,
@@ -113,7 +110,6 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Opens a file.
     pub(super) fn open(path: &Path, form: CsvForm) -> TransferResult<Self> {
         let mut reader = files::open_text(path)?;
         for _ in 0..form.preamble {
@@ -181,21 +177,19 @@ impl Records {
     }
 }
 
-/// A line that is being read.
 struct CsvLine<'r> {
     form: CsvForm,
     bytes: Vec<u8>,
     values: &'r mut Vec<Range<usize>>,
-    /// Where the value begins.
+    /// The start of the value.
     begun: usize,
     position: Position,
     has_quotes: bool,
-    /// Why the line cannot be read.
     wrong: Option<&'static str>,
 }
 
 impl CsvLine<'_> {
-    /// Takes a byte; returns whether the line ends with it, or cannot be read.
+    /// Takes a byte; returns whether the line ends with it or is invalid.
     fn take(&mut self, byte: u8) -> bool {
         let is_end = byte == if self.form.end == LineEnd::Return { b'\r' } else { b'\n' };
         let is_delimiter = byte == self.form.delimiter;
@@ -214,7 +208,7 @@ impl CsvLine<'_> {
                 self.end_line();
                 return true;
             }
-            // Of the line end, or else text follows.
+            // Part of the line end, unless text follows.
             (Position::Closing, b'\r') if self.form.end == LineEnd::ReturnAndFeed => {}
             (Position::Closing, _) => self.wrong = Some(BEHIND_QUOTE),
             _ => self.push(byte, Position::Plain),

@@ -27,18 +27,14 @@ use crate::store::{
     AccountChange, AccountOptions, CountPosition, CountedPart, Failure, Fault, Store, StoreResult,
 };
 
-/// Rows of a page.
 const ROWS: usize = 500;
-/// Bytes of a page.
 const BYTES: usize = 1 << 20;
-/// Maximum time for reading a page.
 const TIME: Duration = Duration::from_secs(5);
-/// Time after which a part of a count is shown.
+/// The interval at which a count reports progress.
 const COUNT_TIME: Duration = Duration::from_secs(1);
 /// Maximum attempts of an operation while the database is busy.
 const ATTEMPTS: u32 = 8;
 
-/// Maximum accounts that a message lists.
 const LISTED_ACCOUNTS: u16 = 20;
 
 /// The subjects of errors about an account.
@@ -46,7 +42,7 @@ const TABLE_LIST: &str = "the list of tables";
 const SERVICE_PROPERTIES: &str = "the service properties";
 
 /// The versions of writes in flight. Concurrent writes may share a statement, which identifies them by
-/// version. If two had the same version, one would become a tick newer.
+/// version, so two writes must not have the same one.
 #[derive(Debug, Default)]
 struct Versions(Mutex<HashSet<Ticks>>);
 
@@ -70,12 +66,12 @@ pub struct LocalDatabase {
     runtime: Arc<Runtime>,
     filter: Option<Predicate>,
     versions: Versions,
-    /// Whether Timestamps in the future are stored too: the database only holds entities on their way.
+    /// Whether Timestamps in the future are stored, because the database only holds entities temporarily.
     is_temporary: bool,
 }
 
 impl LocalDatabase {
-    /// Returns an account of an open database. Reading it returns the entities that `filter` selects.
+    /// Returns an account of an open database. Reads return the entities that `filter` selects.
     pub(crate) fn new(
         store: Arc<Store>,
         account: String,
@@ -85,7 +81,7 @@ impl LocalDatabase {
         Self { store, account, runtime, filter, versions: Versions::default(), is_temporary: false }
     }
 
-    /// Returns the database as one that only holds entities on their way.
+    /// Returns the database as one that holds entities temporarily.
     pub(crate) fn temporary(self) -> Self {
         Self { is_temporary: true, ..self }
     }
@@ -95,13 +91,12 @@ impl LocalDatabase {
         self.filter = filter;
     }
 
-    /// Closes the database.
     pub(crate) fn close(&self) {
         self.runtime.block_on(self.store.close());
     }
 
-    /// Copies the stored accounts that the other database lacks, and limits and queries that it has not chosen
-    /// itself; returns how many accounts are new. `master` must open the keys of all accounts in both
+    /// Copies the stored accounts that the other database lacks, with the limits and queries that it has not
+    /// set itself; returns the number of new accounts. `master` must decrypt the keys of all accounts in both
     /// databases, or no server could start on the target.
     pub(crate) fn copy_accounts(&self, to: &Self, master: &MasterKeys) -> TransferResult<u64> {
         const ACCOUNTS: &str = "the accounts";
@@ -115,7 +110,7 @@ impl LocalDatabase {
         let options = self.run(ACCOUNTS, async |store| store.account_options().await)?;
         let change =
             |change: AccountChange| to.run(ACCOUNTS, async |store| store.change_account(&change).await);
-        // Before the accounts: after an interruption an account that is there counts as an existing one.
+        // Options precede accounts: after an interruption, an account that exists counts as an existing one.
         for options in options.into_iter().filter(|options| is_new(&options.name)) {
             changes(options, &chosen).try_for_each(|changed| change(changed).map(drop))?;
         }
@@ -126,7 +121,8 @@ impl LocalDatabase {
         Ok(copied)
     }
 
-    /// Refuses an account without tables in a database where others have some: its name may be wrong.
+    /// Refuses an account without tables in a database where other accounts have tables: its name may be
+    /// wrong.
     pub(crate) fn refuse_other_accounts(&self) -> TransferResult<()> {
         let first = TableScan { spans: vec![Span::everything()], residual: None, rows: 1, time: TIME };
         let page = self.run(TABLE_LIST, async |store| store.list_tables(&self.account, &first).await)?;
@@ -164,8 +160,8 @@ impl LocalDatabase {
         self.run(table, async |store| work(store, name.in_account(&self.account)).await)
     }
 
-    /// Counts a part of a table; a part that takes too long is made smaller. `None` if the table has got other
-    /// buckets since `from`.
+    /// Counts a part of a table; a part that takes too long is made smaller. `None` if the buckets of the
+    /// table have changed since `from`.
     fn count_part(
         &self,
         pace: &mut CountPace,
@@ -186,7 +182,7 @@ impl LocalDatabase {
         Scan { rows, bytes: BYTES, time: TIME, projection, ..Scan::of_spans(vec![range.span()]) }
     }
 
-    /// Returns the scan of a page of what the filter selects, which uses the indexes of the table.
+    /// Returns the scan of a page of selected entities, which uses the indexes of the table.
     fn filtered_scan(&self, range: &RowRange, table: &TableName, keys_only: bool) -> TransferResult<Scan> {
         let mut scan = Scan { residual: self.filter.clone(), ..self.scan(range, ROWS, keys_only) };
         if scan.residual.is_some() {
@@ -198,7 +194,7 @@ impl LocalDatabase {
     }
 }
 
-/// Returns the changes that give an account its limit and queries, but for those that are chosen already.
+/// Returns the changes that set an account's limit and queries, except those that are already set.
 fn changes(options: AccountOptions, chosen: &[AccountOptions]) -> impl Iterator<Item = AccountChange> {
     let AccountOptions { name, requests_per_second, extended_queries, .. } = options;
     let there = chosen.iter().find(|there| there.name == name);
@@ -225,17 +221,15 @@ async fn retry<T>(work: impl AsyncFn() -> StoreResult<T>) -> StoreResult<T> {
     work().await
 }
 
-/// Whether a fault may pass, and nothing was done.
+/// Whether a fault is transient and nothing was done.
 const fn is_busy(fault: Fault) -> bool {
     matches!(fault, Fault::Busy | Fault::NotBegun | Fault::Serialization | Fault::Unavailable)
 }
 
-/// Parses the name of a table.
 fn table_name(table: &str) -> TransferResult<TableName> {
     TableName::parse(table).map_err(|error| failed!("{table}: {}", error.text()))
 }
 
-/// Returns the error for a failure of the database.
 fn describe(subject: &str, failure: Failure) -> TransferError {
     match failure {
         Failure::Refused(Error { code: Code::TableNotFound, .. }) => {
@@ -264,7 +258,7 @@ impl From<Stored> for Row {
     }
 }
 
-/// Returns the sum of all parts. Once a table has got other buckets, the count begins again.
+/// Returns the sum of all parts. The count starts again if the buckets of the table change.
 fn sum(
     part: &mut dyn FnMut(&CountPosition) -> TransferResult<Option<CountedPart>>,
     counted: &mut dyn FnMut(u64) -> TransferResult<()>,
@@ -282,7 +276,6 @@ fn sum(
     Ok(sum)
 }
 
-/// The pages of a range.
 struct DatabasePages<'a> {
     database: &'a LocalDatabase,
     table: TableName,

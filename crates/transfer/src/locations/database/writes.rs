@@ -23,12 +23,12 @@ use crate::rows::range::RowRange;
 use crate::rows::{Row, Version};
 use crate::store::{Failure, Load, LoadMark, Store};
 
-/// How far behind now a Timestamp may be: clocks differ. The version of a later one could only grow from
-/// there.
+/// How far a Timestamp may be ahead of now, because clocks differ. The version of an entity with a later one
+/// could only grow from there.
 const MAX_AHEAD: i64 = 24 * 3600 * TICKS_PER_SECOND;
 /// The subject of errors about the marks.
 const MARKS: &str = "the marks of the copy";
-/// Maximum writes of a page in flight: no more than fit into the queues of the stores.
+/// Maximum concurrent writes of a page, which fit into the queues of the stores.
 const IN_FLIGHT: usize = 256;
 
 impl TransferTarget for LocalDatabase {
@@ -114,7 +114,6 @@ impl TransferTarget for LocalDatabase {
     }
 }
 
-/// Writes a page.
 struct LoadWriter<'a, 'p> {
     database: &'a LocalDatabase,
     table: TableName,
@@ -122,8 +121,8 @@ struct LoadWriter<'a, 'p> {
 }
 
 impl LoadWriter<'_, '_> {
-    /// Takes the rows in the order of their keys. A Timestamp in the future is rejected; so is a key that a
-    /// file has twice, unless the entities are equal.
+    /// Returns the rows in key order. Rejects a Timestamp in the future, and a key that occurs twice with
+    /// different properties.
     fn once(&mut self, mut rows: Vec<Row>) -> TransferResult<Vec<Row>> {
         rows.sort_by(|a, b| a.key.cmp(&b.key));
         let mut once: Vec<Row> = Vec::with_capacity(rows.len());
@@ -145,7 +144,7 @@ impl LoadWriter<'_, '_> {
 
     /// Stores the rows in one transaction, with the mark of the page.
     fn load_all(&mut self, mut rows: Vec<Row>) -> TransferResult<()> {
-        // Another writer may add an entity between the look at what is there and the next attempt.
+        // Another writer may add an entity before the next attempt.
         for _ in 0..ATTEMPTS {
             let count = rows.len() as u64;
             match self.load(&rows, self.mark(count)) {
@@ -179,7 +178,7 @@ impl LoadWriter<'_, '_> {
         runtime.block_on(retry(async || store.load(table, &load).await))
     }
 
-    /// Returns the properties as they are to be stored: SQLite keeps their order.
+    /// Returns the properties in the order in which the database stores them, which SQLite keeps.
     fn properties_of(&self, row: &Row) -> Result<StoredProperties, Failure> {
         let is_kept = matches!(*self.database.store, Store::Sqlite(_));
         match row.properties.order() {
@@ -188,7 +187,7 @@ impl LoadWriter<'_, '_> {
         }
     }
 
-    /// Returns the mark of the page, if the copy keeps marks: with `more` entities written.
+    /// Returns the mark of the page with `more` entities written, if the copy keeps marks.
     fn mark(&self, more: u64) -> Option<LoadMark> {
         let reached = self.outcome.page.last.clone()?;
         let Counts { written, unchanged, rejected } = self.outcome.counts;
@@ -201,8 +200,8 @@ impl LoadWriter<'_, '_> {
         })
     }
 
-    /// Stores rows one by one, and rejects those that the database refuses. Returns none: the mark is
-    /// all that is left to do.
+    /// Stores rows singly, and rejects those that the database refuses. Returns no rows: only the mark is
+    /// left to store.
     fn load_singly(&mut self, rows: Vec<Row>) -> TransferResult<Vec<Row>> {
         for row in rows {
             match self.load(std::slice::from_ref(&row), None) {
@@ -221,7 +220,7 @@ impl LoadWriter<'_, '_> {
         self.outcome.without_existing(self.database, rows, |row| row)
     }
 
-    /// Merges rows into those that are there, and then records the mark: a merge may be repeated.
+    /// Merges rows into the existing entities, and then records the mark: a merge may be repeated.
     fn merge_all(&mut self, rows: Vec<Row>) -> TransferResult<()> {
         let mut waiting = Vec::with_capacity(rows.len());
         let now = Ticks::now();
@@ -238,7 +237,7 @@ impl LoadWriter<'_, '_> {
         self.load(&[], self.mark(0)).map(drop).map_err(|failure| describe(self.outcome.page.table, failure))
     }
 
-    /// Merges as many rows at once as may be; returns the others.
+    /// Merges as many rows as possible at once; returns the others.
     fn merge_some(&mut self, waiting: Vec<RowMerge>) -> TransferResult<Vec<RowMerge>> {
         let LocalDatabase { store, account, versions, runtime, .. } = self.database;
         let (mut round, mut later) = (Vec::new(), Vec::new());
@@ -272,7 +271,6 @@ impl LoadWriter<'_, '_> {
     }
 }
 
-/// An entity that is merged into the one that is there.
 struct RowMerge {
     row: Row,
     write: Write,
@@ -292,7 +290,7 @@ fn delete_of(key: &Key, version: &Version) -> crate::protocol::error::Result<Wri
     let condition = match version {
         Version::Any => IfMatch::Any,
         Version::Time(time) => IfMatch::Version(Some(*time)),
-        // A database has versions of its own only.
+        // A database only has its own versions.
         Version::Tag(_) => IfMatch::Version(None),
     };
     Ok(Write { kind: WriteKind::Delete(condition), key: key.clone(), properties })

@@ -21,9 +21,7 @@ use crate::protocol::model::Key;
 pub(crate) use read::DumpSource;
 pub(crate) use write::DumpTarget;
 
-/// The file name of the manifest.
 pub(crate) const MANIFEST: &str = "manifest.json";
-/// The name of the format.
 const FORMAT: &str = "rowhouse-dump";
 const VERSION: u32 = 1;
 /// Maximum bytes of a manifest: a million parts.
@@ -31,14 +29,12 @@ const MAX_MANIFEST: u64 = 1 << 29;
 /// Maximum bytes of a line: an entity of 1 MiB, with its binary in base64 and everything escaped.
 const MAX_LINE: u64 = 16 << 20;
 
-/// The list of a dump's contents.
 #[derive(Debug, Serialize, Deserialize)]
 struct Manifest {
     format: String,
     version: u32,
-    /// When it was completed.
     created: String,
-    /// What distinguishes the copy that has written it from others.
+    /// A hash that identifies the copy that wrote the dump.
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
     /// The service properties as stored JSON.
@@ -47,7 +43,6 @@ struct Manifest {
     tables: Vec<DumpTable>,
 }
 
-/// A table of a dump.
 #[derive(Debug, Serialize, Deserialize)]
 struct DumpTable {
     name: String,
@@ -72,12 +67,12 @@ struct DumpPart {
     first: Key,
     #[serde(with = "key_pair")]
     last: Key,
-    /// Whether the file was found to have this SHA-256.
+    /// Whether the SHA-256 of the file was verified.
     #[serde(skip)]
     is_checked: AtomicBool,
 }
 
-/// Writes and reads a key as a list of its PartitionKey and RowKey.
+/// Serializes a key as a list of its PartitionKey and RowKey.
 mod key_pair {
     use serde::{Deserialize, Deserializer, Serialize as _, Serializer};
 
@@ -94,7 +89,6 @@ mod key_pair {
 }
 
 impl Manifest {
-    /// Reads the manifest of a dump.
     fn read(folder: &Path) -> TransferResult<Self> {
         let path = folder.join(MANIFEST);
         let wrong = |reason: String| failed!("{}: {reason}", path.display());
@@ -114,7 +108,7 @@ impl Manifest {
         }
     }
 
-    /// Writes the manifest, once everything that it lists is complete.
+    /// Writes the manifest, once all files that it lists are complete.
     fn write(&self, folder: &Path) -> TransferResult<()> {
         let partial = folder.join(format!("{MANIFEST}.partial"));
         let text = serde_json::to_string_pretty(self).map_err(|error| failed!("{error}"))?;
@@ -127,12 +121,11 @@ impl Manifest {
     }
 }
 
-/// Returns which copy has written a complete dump, if it says so.
+/// Returns the origin of a complete dump, if its manifest states it.
 pub(crate) fn origin(folder: &Path) -> TransferResult<Option<String>> {
     Ok(Manifest::read(folder)?.origin)
 }
 
-/// Returns a digest as hexadecimal text.
 pub(crate) fn hex(digest: Sha256) -> String {
     digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

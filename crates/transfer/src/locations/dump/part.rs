@@ -16,7 +16,7 @@ use crate::protocol::model::Key;
 /// Bytes of a part that are read at once.
 const BUFFER: usize = 1 << 16;
 
-/// A part that is not complete.
+/// A part that is being written.
 pub(super) struct OpenPart {
     pub table: String,
     /// Relative to the dump's folder.
@@ -24,11 +24,10 @@ pub(super) struct OpenPart {
     pub bytes: u64,
     file: File,
     digest: Sha256,
-    /// The keys of the pages; `None` without any.
+    /// The keys of the pages; `None` without pages.
     keys: Option<PageKeys>,
 }
 
-/// What a line says of its place.
 #[derive(Deserialize)]
 struct LineKey {
     #[serde(rename = "PartitionKey")]
@@ -37,7 +36,6 @@ struct LineKey {
     row: String,
 }
 
-/// The keys of pages.
 pub(super) struct PageKeys {
     pub entities: u64,
     min: Key,
@@ -75,13 +73,12 @@ impl PageKeys {
 }
 
 impl OpenPart {
-    /// Creates a part.
     pub(super) fn create(folder: &Path, table: &str, name: String) -> TransferResult<Self> {
         let created = OpenOptions::new().read(true).write(true).create_new(true).open(folder.join(&name));
         Ok(Self::new(table, created.map_err(|error| wrong(folder, &name, &error.to_string()))?, name))
     }
 
-    /// Opens a part that is complete.
+    /// Opens a complete part.
     pub(super) fn load(folder: &Path, table: &str, name: String) -> TransferResult<Self> {
         let part = Self::read(folder, table, name, None)?;
         if part.bytes == part.file.metadata()?.len() {
@@ -103,7 +100,7 @@ impl OpenPart {
         Self { table, name, bytes: 0, file, digest, keys: None }
     }
 
-    /// Reads a part: complete frames whose entities come before `until`.
+    /// Reads a part: the complete frames whose entities come before `until`.
     fn read(folder: &Path, table: &str, name: String, until: Option<&Key>) -> TransferResult<Self> {
         let path = folder.join(&name);
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
@@ -126,7 +123,6 @@ impl OpenPart {
         Ok(part)
     }
 
-    /// Appends a page.
     pub(super) fn append(&mut self, frame: &[u8], keys: PageKeys) -> TransferResult<()> {
         self.file.write_all(frame)?;
         self.digest.update(frame);
@@ -154,7 +150,6 @@ impl OpenPart {
         self.keys.as_ref().map_or(0, |keys| keys.entities)
     }
 
-    /// Makes durable what was written.
     pub(super) fn sync(&self) -> TransferResult<()> {
         Ok(self.file.sync_all()?)
     }

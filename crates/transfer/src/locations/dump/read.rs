@@ -22,12 +22,9 @@ use crate::protocol::plan::predicate::Prepared;
 use crate::rows::Row;
 use crate::rows::range::{Lower, RowRange, may_follow, order_in_both, sorts_alike};
 
-/// Entities of a page.
 const ROWS: usize = 500;
-/// Bytes of the lines of a page.
 const BYTES: usize = 1 << 20;
 
-/// A dump to read from.
 pub struct DumpSource {
     folder: PathBuf,
     manifest: Manifest,
@@ -35,7 +32,6 @@ pub struct DumpSource {
 }
 
 impl DumpSource {
-    /// Opens a complete dump.
     pub(crate) fn open(folder: &Path, filter: Option<Predicate>) -> TransferResult<Self> {
         Ok(Self { folder: folder.to_owned(), manifest: Manifest::read(folder)?, filter })
     }
@@ -88,7 +84,7 @@ impl TransferSource for DumpSource {
         Ok(Box::new(Lines { folder: &self.folder, table, parts, open, last, range, filter, no_entities }))
     }
 
-    /// Ranges are not split: the parts of the dump are ranges already.
+    /// Ranges are not split, because each part of the dump already has its own.
     fn probe(&self, _table: &str, _range: &RowRange) -> TransferResult<Option<Key>> {
         Ok(None)
     }
@@ -123,15 +119,15 @@ struct Lines<'a> {
     table: String,
     parts: VecDeque<&'a DumpPart>,
     open: Option<(&'a DumpPart, PartReader)>,
-    /// The key of the last row, whether or not it was asked for.
+    /// The key of the last row, selected or not.
     last: Option<Key>,
     range: RowRange,
     filter: Option<Prepared<'a>>,
     no_entities: NoEntities,
 }
 
-/// Whether a row was read before the key that a copy goes on behind. The source of the dump may sort in
-/// another way, so a row that comes before it in one order alone may not have been read.
+/// Whether a row was read before the key from which a copy continues. The source of the dump may sort
+/// differently, so a row that precedes the key in only one of the orders may not have been read.
 fn is_passed(lower: &Lower, key: &Key) -> bool {
     match lower {
         Lower::From(_) => lower.is_beyond(key),
@@ -139,7 +135,7 @@ fn is_passed(lower: &Lower, key: &Key) -> bool {
     }
 }
 
-/// The same of all rows of a part.
+/// Whether [`is_passed`] is true of all rows of a part.
 fn is_passed_whole(lower: &Lower, part: &DumpPart) -> bool {
     let is_odd = matches!(lower, Lower::After(reached) if !sorts_alike(reached));
     !is_odd && lower.is_beyond(&part.last)
@@ -147,7 +143,7 @@ fn is_passed_whole(lower: &Lower, part: &DumpPart) -> bool {
 
 type PartReader = BufReader<Decoder<'static, BufReader<Take<File>>>>;
 
-/// Opens a part, after checking its hash the first time.
+/// Opens a part, after verifying its hash the first time.
 fn open_part(folder: &Path, part: &DumpPart) -> TransferResult<PartReader> {
     let path = folder.join(&part.file);
     let wrong = |reason: &dyn Display| failed!("{}: {reason}", path.display());
@@ -163,7 +159,7 @@ fn open_part(folder: &Path, part: &DumpPart) -> TransferResult<PartReader> {
 }
 
 impl Lines<'_> {
-    /// Reads the next line; `false` after the last part.
+    /// Reads the next line; returns `false` after the last part.
     fn line(&mut self, line: &mut String) -> TransferResult<bool> {
         loop {
             if self.open.is_none() {
@@ -179,8 +175,8 @@ impl Lines<'_> {
         }
     }
 
-    /// Checks that a row comes after the one before, and belongs to its part: another program may have written the
-    /// dump.
+    /// Checks that a row follows the previous one and belongs to its part: another program may have written
+    /// the dump.
     fn check_order(&mut self, key: &Key) -> TransferResult<()> {
         if let Some(before) = &self.last
             && !may_follow(key, before)
@@ -226,7 +222,7 @@ impl RowReader for Lines<'_> {
                 Err(_) if line.trim_end().is_empty() => {}
                 Err(reason) => page.rejected.push(Rejected { entity: line.trim_end().to_owned(), reason }),
                 Ok(row) if is_passed(&self.range.lower, &row.key) => {}
-                // The source of the dump may sort in another way: rows of the range may follow.
+                // The source of the dump may sort differently: rows of the range may follow.
                 Ok(row) if self.range.upper.as_ref().is_some_and(|upper| row.key >= *upper) => {}
                 Ok(row) if self.is_selected(&row)? => page.rows.push(row),
                 Ok(_) => {}
@@ -269,7 +265,7 @@ mod tests {
         let source = dump(folder.path(), &["a", "b"], "b");
         let get = |source: &DumpSource, row| source.get("T", &Key::new("p", row));
         assert!(get(&source, "a").unwrap().is_some());
-        // What is behind the part's length is no part of it, but the file has another hash.
+        // Bytes after the part's length are not part of it, but change the file's hash.
         let part = folder.path().join("p");
         let longer = [std::fs::read(&part).unwrap(), vec![0]].concat();
         std::fs::write(&part, &longer).unwrap();
@@ -295,7 +291,8 @@ mod tests {
     #[test]
     fn a_copy_that_goes_on_reads_what_the_sources_order_has_behind_it() {
         let folder = tempfile::tempdir().unwrap();
-        // By UTF-16 unit an emoji is before these; the key that a copy has reached is the greatest by code point.
+        // By UTF-16 unit an emoji sorts before these; the key that a copy has reached is the greatest by code
+        // point.
         let rows = ["a", "\u{1f600}", "\u{e000}", "\u{ffee}"];
         let source = dump(folder.path(), &rows, "\u{1f600}");
         assert!(!source.can_change());
@@ -310,7 +307,7 @@ mod tests {
         assert_eq!(read(Lower::start()), rows);
         assert_eq!(read(Lower::After(Key::new("p", "a"))), rows[1..]);
         assert_eq!(read(Lower::After(Key::new("p", "\u{1f600}"))), rows[2..]);
-        // What may have been written is read again, and found equal.
+        // Possibly written rows are read again, and found equal.
         assert_eq!(read(Lower::After(Key::new("p", "\u{ffee}"))), ["\u{1f600}"]);
     }
 }

@@ -17,12 +17,10 @@ use crate::protocol::error::Error;
 use crate::protocol::model::{Key, Ticks};
 use crate::rows::range::sorts_alike;
 
-/// How the names of parts end.
 const EXTENSION: &str = ".ndjson.zst";
-/// A part of at least this many bytes is followed by a new one.
+/// The size in bytes after which a new part is started.
 const PART_BYTES: u64 = 64 << 20;
 
-/// A dump to write to.
 pub struct DumpTarget {
     folder: PathBuf,
     state: Mutex<DumpState>,
@@ -30,19 +28,15 @@ pub struct DumpTarget {
 
 #[derive(Default)]
 struct DumpState {
-    /// The service properties as stored JSON.
     properties: Option<String>,
     /// The stored access policies of each table as stored JSON.
     tables: BTreeMap<String, Option<String>>,
-    /// The part that each range is being written to.
+    /// The part that each range is written to.
     open: BTreeMap<i64, Arc<Mutex<OpenPart>>>,
 }
 
 impl DumpTarget {
-    /// Opens a folder for a dump: a new one, or that of an interrupted run.
-    ///
-    /// # Errors
-    /// [`TransferError::Usage`] if the folder has a complete dump.
+    /// Opens a folder for a dump: a new one, or that of an interrupted run. Refuses a complete dump.
     pub(crate) fn open(folder: &Path) -> TransferResult<Self> {
         if folder.join(MANIFEST).exists() {
             return Err(usage!("{} contains a complete dump; choose another folder", folder.display()));
@@ -55,8 +49,8 @@ impl DumpTarget {
         self.state.lock()
     }
 
-    /// Returns the part that a range is written to. After an interruption it begins with what is in
-    /// the file before `next`; `resumed` is how many entities the range must have then.
+    /// Returns the part that a range is written to. After an interruption it keeps the entities before
+    /// `next`; `resumed` is the number of entities that the range must then have.
     fn part(
         &self,
         table: &str,
@@ -77,8 +71,8 @@ impl DumpTarget {
         Ok(part)
     }
 
-    /// Opens the last part of a range of an interrupted run. The parts before are complete; they stay
-    /// open for the manifest.
+    /// Opens the last part of a range of an interrupted run. The complete parts before it are kept for the
+    /// manifest.
     fn resumed_part(&self, table: &str, range: i64, next: &Key, written: u64) -> TransferResult<OpenPart> {
         let (mut number, mut kept) = (1, 0);
         while self.folder.join(part_name(table, range, number + 1)).exists() {
@@ -92,7 +86,7 @@ impl DumpTarget {
         Ok(part)
     }
 
-    /// Compares how many entities the parts have with what the state of the copy says.
+    /// Compares the number of entities in the parts with the state of the copy.
     fn check_entities(&self, what: &str, found: u64, written: u64) -> TransferResult<()> {
         if found == written {
             return Ok(());
@@ -107,12 +101,12 @@ impl DumpTarget {
     /// Keeps a complete part for the manifest.
     fn retire(&self, part: OpenPart) {
         let mut state = self.lock();
-        // Ranges are numbered from 1, so complete parts get the numbers below.
+        // Ranges are numbered from 1, so complete parts get lower numbers.
         let id = state.open.keys().next().copied().unwrap_or(0).min(0) - 1;
         state.open.insert(id, Arc::new(Mutex::new(part)));
     }
 
-    /// Begins a new part once this one is large.
+    /// Starts a new part.
     fn split(&self, part: &mut OpenPart) -> TransferResult<()> {
         let (stem, number) =
             part.name.trim_end_matches(EXTENSION).rsplit_once('-').unwrap_or((&part.name, "1"));
@@ -126,7 +120,7 @@ impl DumpTarget {
 }
 
 impl TransferTarget for DumpTarget {
-    /// Parts without the state of their copy may have entities that have changed since.
+    /// Refuses parts without the state of their copy: their entities may have changed since.
     fn begin(&self) -> TransferResult<()> {
         for entry in std::fs::read_dir(&self.folder)? {
             let path = entry?.path();
@@ -188,7 +182,7 @@ impl DumpTarget {
         let frame = zstd::bulk::compress(text.as_bytes(), LEVEL)?;
         let part = self.part(page.table, page.range, next, page.resumed)?;
         let mut part = part.lock();
-        // Parts must be disjoint in whatever order the source has.
+        // Parts must be disjoint in any order of the source.
         if part.bytes >= PART_BYTES && sorts_alike(next) {
             self.split(&mut part)?;
         }
@@ -220,7 +214,7 @@ impl DumpTarget {
         Ok(())
     }
 
-    /// Writes the manifest, after everything that it lists.
+    /// Writes the manifest, after all files that it lists.
     fn complete(&self, origin: &str, written: u64) -> TransferResult<()> {
         self.load_finished()?;
         let state = self.lock();
@@ -250,12 +244,10 @@ fn failed(error: Error) -> TransferError {
     failed!("{}", error.text())
 }
 
-/// Returns the name of a part of a range.
 fn part_name(table: &str, range: i64, number: u32) -> String {
     format!("{table}/{range:06}-{number:04}{EXTENSION}")
 }
 
-/// Whether a folder has parts.
 fn has_parts(folder: &Path) -> TransferResult<bool> {
     for entry in std::fs::read_dir(folder)? {
         if entry?.file_name().to_string_lossy().ends_with(EXTENSION) {
@@ -265,5 +257,5 @@ fn has_parts(folder: &Path) -> TransferResult<bool> {
     Ok(false)
 }
 
-/// The compression level: higher ones cost more time than they save.
+/// The compression level: higher levels cost more time than they save.
 const LEVEL: i32 = 1;

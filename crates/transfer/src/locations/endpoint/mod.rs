@@ -17,9 +17,9 @@ use crate::protocol::plan::Predicate;
 use crate::rows::range::quoted;
 use crate::rows::selection::Selection;
 
-/// The most entities that the service returns at once.
+/// Maximum entities in a page of Azure.
 const MOST_ROWS: usize = 1000;
-/// Tables that an account may have: each is held in memory.
+/// Maximum tables of an account: their names are held in memory.
 const MAX_TABLES: usize = 1_000_000;
 
 #[derive(Deserialize)]
@@ -33,29 +33,27 @@ struct TableMember {
     name: String,
 }
 
-/// Asks for the tables whose names come after one.
 fn tables_behind(name: &str) -> ClientCall {
     ClientCall::get("/Tables").query("$filter", format!("TableName gt {}", quoted(name)))
 }
 
-/// The statuses for an insert; a server may ignore the preference for no content.
+/// The statuses of an insert; a server may ignore the preference for no content.
 const INSERTED: &[u16] = &[201, 204];
 
-/// A Table endpoint.
 pub struct Endpoint {
     client: Client,
     filter: Option<String>,
-    /// The same filter: what the endpoint sends is checked against it.
+    /// The same filter, to check the answers of the endpoint.
     predicate: Option<Predicate>,
     /// Tables that are selected by their names, without patterns.
     named: Vec<String>,
-    /// Entities in a row that the server failed for.
+    /// Consecutive entities for which the server failed.
     failures: AtomicU32,
     /// Threads that help others with their writes.
     helping: AtomicUsize,
 }
 
-/// Threads that help with a write, until it is done.
+/// Threads that help with a write until it is done.
 struct Helpers<'a> {
     helping: &'a AtomicUsize,
     pub count: usize,
@@ -68,12 +66,9 @@ impl Drop for Helpers<'_> {
 }
 
 impl Endpoint {
-    /// Returns the endpoint of a client. Reading it returns the entities that the selection's filter
-    /// selects.
-    ///
-    /// # Errors
-    /// [`TransferError::Usage`] for `since` on Cosmos, which returns no rows for such a filter, and for
-    /// a filter with more than the service knows.
+    /// Returns the endpoint of a client. Reads return the entities that the selection's filter selects.
+    /// Refuses `since` on Cosmos DB, which returns no rows for such a filter, and filters that Azure does not
+    /// support.
     pub(crate) fn new(client: Client, selection: &Selection) -> TransferResult<Self> {
         if client.address.is_cosmos() && selection.since.is_some() {
             let text = "--since: Cosmos DB returns no rows for filters on Timestamp; copy without --since";
@@ -88,7 +83,7 @@ impl Endpoint {
         Ok(Self { client, filter: selection.filter_text(), predicate, named, failures, helping })
     }
 
-    /// Takes the threads that may help with a write: as many over all as there may be other requests.
+    /// Reserves the idle threads that may help with a write, up to the limit on requests.
     fn helpers(&self) -> Helpers<'_> {
         let most = self.client.concurrency() - 1;
         let before = self.helping.fetch_max(most, Ordering::Relaxed);
@@ -96,9 +91,6 @@ impl Endpoint {
     }
 
     /// Reads policies or service properties, which Cosmos DB and some other servers do not have.
-    ///
-    /// # Errors
-    /// [`TransferError::NotAllowed`] if the credentials do not permit it.
     fn settings(&self, call: &ClientCall, root: &str) -> TransferResult<Option<Vec<u8>>> {
         if self.client.address.is_cosmos() {
             return Ok(None);
@@ -124,7 +116,7 @@ impl Endpoint {
                     .map_err(|error| format!("the list of tables: {error}"))?;
                 Ok((list, next(&asked, answer)))
             })?;
-            // A signature of a table lists none; it may be named.
+            // A SAS for a table cannot list tables, so the names are used.
             if listed.as_ref().is_err_and(is_forbidden) && !self.named.is_empty() {
                 return Ok(self.named.clone());
             }
@@ -136,7 +128,7 @@ impl Endpoint {
                 list.value.into_iter().map(|table| table.name).filter(|name| seen.insert(name.clone())),
             );
             if let Some(last) = names.last().filter(|_| is_cut && names.len() > before) {
-                // Something on the way may lose tokens.
+                // A gateway may lose tokens.
                 pages.calls.push_front(tables_behind(last));
             }
             if names.len() > MAX_TABLES {
@@ -148,7 +140,7 @@ impl Endpoint {
         Ok(names)
     }
 
-    /// Returns the query for a filter combined with that of the selection.
+    /// Returns a query with both filters.
     fn query(&self, table: &str, filter: &str, extra: Option<&str>) -> ClientCall {
         let parts: Vec<&str> =
             [Some(filter), extra].into_iter().flatten().filter(|part| !part.is_empty()).collect();
@@ -164,36 +156,34 @@ impl Endpoint {
     }
 }
 
-/// Whether the credentials do not permit the request, as with some SAS. Keys that are wrong, or have been changed,
-/// are another error.
+/// Whether the credentials do not permit the request, as with some SAS. A wrong or changed key is a different
+/// error.
 fn is_forbidden(refused: &ServiceError) -> bool {
     refused.status == 403 && !matches!(refused.code.as_str(), "" | "AuthenticationFailed")
 }
 
-/// Names of continuation parameters, and of the headers that carry them, in lower case.
+/// Names of continuation parameters, and of their headers in lower case.
 const CONTINUATION: [(&str, &str); 3] = [
     ("NextPartitionKey", "nextpartitionkey"),
     ("NextRowKey", "nextrowkey"),
     ("NextTableName", "nexttablename"),
 ];
-/// Empty pages that may come at once, one after another. A server that searches for long takes its time for
-/// each.
+/// Maximum empty pages in quick succession. A server that searches for long takes its time for each.
 const MAX_EMPTY: u32 = 2000;
 const AT_ONCE: Duration = Duration::from_secs(1);
-/// Empty pages in a row that may send a token again: a server that found nothing in its time sends the token
-/// that it was asked with.
+/// Maximum consecutive empty pages with a repeated token: a server that found nothing in time returns the
+/// token of the request.
 const MAX_REPEATED: u32 = 100;
 
-/// A name and a value.
 type QueryParameter = (&'static str, String);
 
-/// The pages of one or several lists. They must come to an end: no page with rows may send a token again,
-/// and there may not be only empty pages.
+/// The pages of one or more lists, which must end: a page with rows must not repeat a token, and not all
+/// pages may be empty.
 struct Continuation {
-    /// The next page, and the first ones of the lists behind.
+    /// The next page, and the first pages of the following lists.
     pub calls: VecDeque<ClientCall>,
     followed: u64,
-    /// A token that was followed before in this list.
+    /// An earlier token of this list.
     before: Option<Vec<QueryParameter>>,
     empty: u32,
     repeated: u32,
@@ -211,7 +201,7 @@ impl Continuation {
         self.calls.pop_front()
     }
 
-    /// Goes on to the page that follows the one that was read.
+    /// Continues with the page after the last one.
     fn follow(&mut self, following: Option<ClientCall>, is_empty: bool) -> TransferResult<()> {
         let is_idle = is_empty && self.asked.elapsed() < AT_ONCE;
         self.empty = if is_idle { self.empty + 1 } else { 0 };
@@ -235,7 +225,7 @@ impl Continuation {
             return without_end("only empty pages");
         }
         self.followed += 1;
-        // The distance doubles, so that tokens that repeat in a circle of any length are found.
+        // The distance doubles, so that cycles of tokens of any length are found.
         if self.followed.is_power_of_two() {
             self.before = Some(token.cloned().collect());
         }
@@ -244,7 +234,6 @@ impl Continuation {
     }
 }
 
-/// Whether a parameter is part of a continuation token.
 fn is_token(parameter: &&QueryParameter) -> bool {
     CONTINUATION.iter().any(|(name, _)| *name == parameter.0)
 }

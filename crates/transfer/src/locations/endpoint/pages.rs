@@ -24,25 +24,23 @@ use crate::rows::range::{Lower, RowRange, may_follow, order_in_both};
 use crate::rows::selection::NameCase;
 
 impl Endpoint {
-    /// Reads the first entity of a table.
     pub(super) fn first_page(&self, table: &str) -> TransferResult<Result<Page, ServiceError>> {
         let call = ClientCall::get(format!("/{}()", escape(table))).query("$top", "1");
         self.client.read(&call, |answer| read(&answer.body))
     }
 
-    /// Returns the names of the keys, of Timestamp, and of the properties that the filter reads.
+    /// Returns the names of the keys, Timestamp, and the properties that the filter reads.
     fn selected_keys(&self) -> String {
         let named = self.predicate.iter().flat_map(Predicate::names);
         ["PartitionKey", "RowKey", "Timestamp"].into_iter().chain(named).collect::<Vec<_>>().join(",")
     }
 
-    /// Reads a page of entities, and the call for the next one.
     fn page(&self, table: &str, call: &ClientCall) -> TransferResult<(Page, Option<ClientCall>)> {
         let read = self.client.read(call, |answer| Ok((read(&answer.body)?, next(call, answer))))?;
         read.map_err(|refused| refusal(table, refused))
     }
 
-    /// Returns what asks for the entities of a range, with one call for each of its filters.
+    /// Returns the calls for the entities of a range, one for each of its filters.
     fn calls(&self, table: &str, range: &RowRange, keys_only: bool) -> VecDeque<ClientCall> {
         let call = |filter: String| {
             let call = self.query(table, &filter, self.filter.as_deref());
@@ -56,20 +54,19 @@ impl Endpoint {
     }
 }
 
-/// Returns the error of a page that was refused.
 fn refusal(table: &str, refused: ServiceError) -> TransferError {
     if refused.is_absent() { TransferError::NoTable(table.to_owned()) } else { refused.into() }
 }
 
-/// Entities of the first page, and of each after a page whose entities were large.
+/// Maximum entities of the first page, and of a page after one with large entities.
 const SOME_ROWS: usize = 500;
-/// Bytes up to which as many entities are asked for at once as there may be. Several pages are in memory.
+/// Bytes up to which the next page may have the maximum number of entities. Several pages are in memory.
 const BYTES: usize = 1 << 20;
-/// Bytes that a page is expected to have at most.
+/// Maximum expected bytes of a page.
 const MAX_BYTES: usize = MAX_ANSWER as usize / 2;
-/// Bytes of a page that a server may have ended for its size: the service has a limit of 4 MiB.
+/// Bytes of a page that a server may have ended for its size: Azure's limit is 4 MiB.
 const FULL: usize = 3 << 20;
-/// Entities of a page that are read: more than any server sends.
+/// Maximum entities that are read from a page, more than any server sends.
 const MAX_ROWS: usize = 10_000;
 
 /// The pages of a range: all pages of each of its filters, in order.
@@ -79,18 +76,16 @@ struct EndpointPages<'a> {
     keys_only: bool,
     pages: Continuation,
     range: RowRange,
-    /// The key of the last row.
     last: Option<Key>,
     no_entities: NoEntities,
     filter: Option<Prepared<'a>>,
 }
 
-/// A page, and what was asked for.
+/// A page, and the maximum number of entities that was requested.
 struct ReadPage {
     page: Page,
     following: Option<ClientCall>,
     bytes: usize,
-    /// Maximum entities.
     asked: usize,
 }
 
@@ -100,7 +95,7 @@ struct PageBody<'a> {
     value: FirstRows<'a>,
 }
 
-/// The rows of a page: no more than one too many.
+/// The rows of a page, at most one more than the maximum.
 struct FirstRows<'a>(Vec<&'a RawValue>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for FirstRows<'a> {
@@ -135,7 +130,7 @@ impl<'a> EndpointPages<'a> {
         Self { remote, table, keys_only, pages, range, last: None, no_entities, filter }
     }
 
-    /// Checks that a page has entities and not too many, and that they come after those before.
+    /// Checks that a page does not have too many entities, and that they follow the previous ones.
     fn check(&mut self, page: &Page) -> TransferResult<()> {
         let wrong = |reason: String| Err(failed!("{}: {reason}", self.table));
         if page.rows.len() + page.rejected.len() > MAX_ROWS {
@@ -188,19 +183,18 @@ impl EndpointPages<'_> {
         Ok(())
     }
 
-    /// Returns what asks for the rows behind a page that is full and has no token: something on the way may lose
-    /// tokens.
+    /// Returns the calls for the rows after a full page without a token: a gateway may lose tokens.
     fn behind(&self, page: &Page) -> VecDeque<ClientCall> {
         let is_known = page.rejected.is_empty() && self.remote.is_ordered();
         let Some(last) = page.rows.last().filter(|_| is_known) else { return VecDeque::new() };
         let rest = RowRange { lower: Lower::After(last.key.clone()), upper: self.range.upper.clone() };
         let mut calls = self.remote.calls(&self.table, &rest, self.keys_only);
-        // What the other filters of the range select is asked for anyway.
+        // Rows that the other filters of the range select are requested anyway.
         calls.retain(|call| self.pages.calls.iter().all(|queued| filter_of(queued) != filter_of(call)));
         calls
     }
 
-    /// Reads a page: also the call for the next one, and how many bytes it has.
+    /// Reads a page, the call for the next page, and the number of bytes.
     fn read(&self, mut call: ClientCall) -> TransferResult<ReadPage> {
         loop {
             let read = |answer: &ClientAnswer| {
@@ -222,24 +216,23 @@ impl EndpointPages<'_> {
         }
     }
 
-    /// Sets how many entities the next pages have at most.
     fn ask_for(&mut self, rows: usize) {
         let parameters = self.pages.calls.iter_mut().flat_map(|call| &mut call.query);
         parameters.filter(|(name, _)| *name == "$top").for_each(|(_, value)| *value = rows.to_string());
     }
 }
 
-/// Returns how many entities to ask for after a page of so many with so many bytes.
+/// Returns the number of entities to request after a page with these numbers of entities and bytes.
 fn rows_after(rows: usize, bytes: usize) -> usize {
     match rows {
-        // Nothing is known of the entities.
+        // The entities are unknown.
         0 => SOME_ROWS,
         _ if bytes * MOST_ROWS <= BYTES * rows => MOST_ROWS,
         _ => (rows * MAX_BYTES / bytes).clamp(1, SOME_ROWS),
     }
 }
 
-/// Has a call ask for half as many entities; `false` if it asked for one.
+/// Halves the number of entities that a call requests; returns `false` if it was one.
 fn halve(call: &mut ClientCall) -> bool {
     let half = rows_of(call) / 2;
     let Some((_, rows)) = call.query.iter_mut().find(|(name, _)| *name == "$top") else { return false };
@@ -247,7 +240,6 @@ fn halve(call: &mut ClientCall) -> bool {
     half > 0
 }
 
-/// Returns how many entities a call asks for at most.
 fn rows_of(call: &ClientCall) -> usize {
     let asked = call.query.iter().find(|(name, _)| *name == "$top");
     asked.and_then(|(_, rows)| rows.parse().ok()).unwrap_or(MOST_ROWS)
@@ -280,7 +272,7 @@ struct TagMember<'a> {
     tag: Option<Cow<'a, str>>,
 }
 
-/// Adds the ETags of a page to its rows, as long as all of them were understood.
+/// Adds the ETags of a page to its rows, if all of them were parsed.
 fn tagged(body: &[u8], mut rows: Vec<Row>) -> Result<Vec<Row>, String> {
     let wrong = |error| format!("a page of entities: {error}");
     let read: PageBody<'_> = serde_json::from_slice(body).map_err(wrong)?;
@@ -294,7 +286,6 @@ fn tagged(body: &[u8], mut rows: Vec<Row>) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// Reads the body of a page.
 fn read(body: &[u8]) -> Result<Page, String> {
     let read: PageBody<'_> =
         serde_json::from_slice(body).map_err(|error| format!("a page of entities: {error}"))?;
@@ -388,7 +379,7 @@ impl TransferSource for Endpoint {
     }
 }
 
-/// Returns a body that is JSON to its end.
+/// Returns a body that is valid JSON.
 fn json(answer: &ClientAnswer) -> Result<Vec<u8>, String> {
     let read: Result<IgnoredAny, _> = serde_json::from_slice(&answer.body);
     read.map(|_| answer.body.clone()).map_err(|error| format!("the answer is not JSON: {error}"))

@@ -16,19 +16,18 @@ use crate::protocol::model::version::etag;
 use crate::rows::{Row, Version};
 use crate::work::at_once;
 
-/// The status for an entity that was merged or replaced.
 const WRITTEN: &[u16] = &[204];
 
-/// Entities that may be rejected one after another because the server fails: then it is at fault.
+/// Maximum entities that may be rejected consecutively because the server fails. After that, the server is at
+/// fault.
 const MAX_FAILURES: u32 = 10;
 
-/// An operation of a change set.
 struct SetOperation {
     row: Row,
     body: String,
 }
 
-/// The answer that nothing was done, as the credentials or the account do not allow it.
+/// Returns the error of a request that the credentials or the account do not allow.
 fn not_allowed(refused: &ServiceError) -> TransferError {
     TransferError::NotAllowed(TransferError::from(refused.clone()).to_string())
 }
@@ -37,7 +36,7 @@ impl TransferTarget for Endpoint {
     fn has_entities(&self, table: &str) -> TransferResult<Option<bool>> {
         match self.first_page(table)? {
             Err(refused) if refused.is_absent() => Ok(None),
-            // Credentials that may only write do not tell.
+            // Credentials that may only write cannot tell.
             Err(refused) if is_forbidden(&refused) => Ok(Some(true)),
             page => Ok(Some(!page?.rows.is_empty())),
         }
@@ -68,7 +67,7 @@ impl TransferTarget for Endpoint {
         }
     }
 
-    /// Writes several partitions at once. An entity that is refused is left out, and the others are retried.
+    /// Writes several partitions at once. A refused entity is left out, and the others are retried.
     fn write(&self, mut page: WritePage<'_>) -> TransferResult<Counts> {
         let partitions = partitions(std::mem::take(&mut page.rows));
         let (page, helpers) = (&page, self.helpers());
@@ -111,7 +110,7 @@ impl TransferTarget for Endpoint {
     }
 }
 
-/// Returns the entities of each partition, in their order.
+/// Groups entities by partition, in their order.
 fn partitions(mut rows: Vec<Row>) -> Vec<Vec<Row>> {
     rows.sort_by(|a, b| a.key.partition.cmp(&b.key.partition));
     let mut partitions: Vec<Vec<Row>> = Vec::new();
@@ -126,14 +125,13 @@ fn partitions(mut rows: Vec<Row>) -> Vec<Vec<Row>> {
     partitions
 }
 
-/// Writes a page.
 struct SetWriter<'a, 'p> {
     endpoint: &'a Endpoint,
     outcome: PageOutcome<'a, 'p>,
 }
 
 impl SetWriter<'_, '_> {
-    /// Writes entities in groups that one change set can hold, one group after the other.
+    /// Writes entities in groups of one change set, one after the other.
     fn write_all(&mut self, rows: Vec<Row>) -> TransferResult<()> {
         let mut group: Vec<SetOperation> = Vec::new();
         let (mut size, mut keys) = (0, HashSet::new());
@@ -179,7 +177,7 @@ impl SetWriter<'_, '_> {
         Ok(())
     }
 
-    /// Leaves out what is the reason for a refusal; returns what is to be tried again.
+    /// Removes the reason for a refusal; returns the operations to retry.
     fn without_refused(
         &mut self,
         mut group: Vec<SetOperation>,
@@ -187,7 +185,7 @@ impl SetWriter<'_, '_> {
     ) -> TransferResult<Vec<SetOperation>> {
         let culprit = match refused.index {
             Some(index) if index < group.len() => index,
-            // It does not say which, or concerns the batch: each half by itself.
+            // The refusal names no operation, or concerns the batch: try each half separately.
             _ if group.len() > 1 => {
                 let rest = group.split_off(group.len() / 2);
                 self.write_group(group)?;
@@ -213,7 +211,7 @@ impl SetWriter<'_, '_> {
         Ok(group)
     }
 
-    /// Rejects an entity that the server fails for, unless it fails for each.
+    /// Rejects an entity for which the server fails, unless it fails for each entity.
     fn reject_failed(&mut self, row: &Row, refused: &ServiceError) -> TransferResult<()> {
         let address = entity_address(self.outcome.page.table, &row.key.partition, &row.key.row);
         let reason = format!("{address}: {refused}");
@@ -240,7 +238,7 @@ impl SetWriter<'_, '_> {
         self.endpoint.client.send_change_set(&set.call())
     }
 
-    /// Sends an operation by itself, which costs less than a batch: partitions may be tiny.
+    /// Sends a single operation, which costs less than a batch: partitions may be tiny.
     fn send_one(&self, operation: &SetOperation) -> TransferResult<std::result::Result<(), ServiceError>> {
         let SetOperation { row, body } = operation;
         let table = self.outcome.page.table;
@@ -256,17 +254,17 @@ impl SetWriter<'_, '_> {
     }
 }
 
-/// Whether every other entity would be refused as well.
+/// Whether every other entity would be refused too.
 fn is_fatal(refused: &ServiceError) -> bool {
-    // A gateway refuses what is too large for it, and a server may fail for one entity.
+    // A gateway refuses requests that are too large, and a server may fail for one entity.
     let is_of_gateway = refused.code.is_empty() && !matches!(refused.status, 400 | 413 | 414 | 431 | 500);
     is_of_gateway
         || matches!(refused.status, 401 | 403)
         || matches!(refused.code.as_str(), "TableNotFound" | "TableBeingDeleted" | "AccountIsDisabled")
 }
 
-/// Deletes versions of entities of a partition; returns how many are gone. One that is gone already counts: the
-/// answer to an earlier attempt may have been lost.
+/// Deletes versions of entities of a partition; returns the number of deleted ones. An entity that was
+/// already deleted counts, because the answer to an earlier attempt may have been lost.
 fn delete_group(endpoint: &Endpoint, table: &str, mut entities: Vec<&(Key, Version)>) -> TransferResult<u64> {
     let mut gone = 0;
     while !entities.is_empty() {
@@ -281,7 +279,7 @@ fn delete_group(endpoint: &Endpoint, table: &str, mut entities: Vec<&(Key, Versi
         }
         match endpoint.client.send_change_set(&set.call())? {
             Ok(()) => return Ok(gone + entities.len() as u64),
-            // It is gone, or has changed since, and stays.
+            // The entity was deleted, or has changed since and is kept.
             Err(refused)
                 if matches!(refused.status, 404 | 412)
                     && !matches!(refused.code.as_str(), "" | "TableNotFound") =>
@@ -290,7 +288,7 @@ fn delete_group(endpoint: &Endpoint, table: &str, mut entities: Vec<&(Key, Versi
                     Some(index) if index < entities.len() => index,
                     Some(_) => return Err(refused.into()),
                     None if entities.len() == 1 => 0,
-                    // It does not say which: each half by itself.
+                    // The refusal names no operation: try each half separately.
                     None => {
                         let rest = entities.split_off(entities.len() / 2);
                         return Ok(gone
