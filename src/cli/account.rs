@@ -1,25 +1,22 @@
 //! `rowhouse account …`: manages the accounts that are stored in the database.
 
-use std::collections::HashMap;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Subcommand, ValueEnum};
+use serde::Serialize;
 use serde_json::json;
 
-use super::database::{DatabaseArguments, read_lasting};
-use super::endpoint::{EndpointSettings, connection_string};
-use super::output::{Done, Problem, aligned, block_on};
-use crate::operator::accounts;
-use crate::operator::reports::{
-    AccountLimit, AccountQueries, AccountReport, AccountSwitch, RemovedAccount, RotatedKey,
-};
+use super::database::{DatabaseArguments, Opening, list_or};
+use super::endpoint::EndpointSettings;
+use super::output::{Done, Problem};
+use crate::operator::OperatorError;
+use crate::operator::accounts::{self, AccountReport, RotatedKey};
+use crate::protocol::auth::accounts::connection_string;
 use crate::protocol::auth::seal::{KeySlot, MasterKeys};
 use crate::protocol::model::Ticks;
 use crate::server::config::MasterKeySettings;
 use crate::server::file::read_text;
-use crate::store::database::{self, Database};
-use crate::store::{AccountOptions, Store, StoredAccount};
+use crate::store::Store;
 
 const ADD_EXAMPLES: &str = "Examples:
   openssl rand -base64 32 > master.key
@@ -60,7 +57,7 @@ pub(crate) enum AccountCommand {
     Add(AddArguments),
     /// List the accounts, without their keys
     #[command(after_help = "Example:\n  rowhouse account list --json")]
-    List(ListArguments),
+    List(DatabaseArguments),
     /// Replace one of the two keys and print the new key once; the other key keeps working
     #[command(after_help = ROTATE_EXAMPLES)]
     Rotate(RotateArguments),
@@ -95,12 +92,6 @@ pub(crate) struct AddArguments {
     endpoint: EndpointSettings,
     #[command(flatten)]
     master_key: MasterKeySettings,
-    #[command(flatten)]
-    database: DatabaseArguments,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ListArguments {
     #[command(flatten)]
     database: DatabaseArguments,
 }
@@ -196,32 +187,45 @@ impl From<KeyNumber> for KeySlot {
 pub(crate) fn run(command: &AccountCommand) -> Done {
     match command {
         AccountCommand::Add(arguments) => add(arguments),
-        AccountCommand::List(arguments) => list(&arguments.database),
+        AccountCommand::List(database) => on(database, Opening::Read, accounts::list, |accounts| {
+            list_or("There are no accounts in the database.", accounts.iter().map(columns).collect())
+        }),
         AccountCommand::Rotate(arguments) => rotate(arguments),
         AccountCommand::Disable(arguments) => set_disabled(arguments, true),
         AccountCommand::Enable(arguments) => set_disabled(arguments, false),
-        AccountCommand::Limit(arguments) => limit(arguments),
-        AccountCommand::Queries(arguments) => set_queries(arguments),
+        AccountCommand::Limit(LimitArguments { name, requests_per_second: limit, database, .. }) => {
+            let set = async |store: &Store| accounts::limit(store, name, *limit).await;
+            on(database, Opening::Change, set, |_| match limit {
+                Some(limit) => {
+                    format!("Limited the account {name} to {limit} requests a second on each server.")
+                }
+                None => format!("Removed the limit of the account {name}."),
+            })
+        }
+        AccountCommand::Queries(QueriesArguments { name, queries, database }) => {
+            let extended = *queries == Queries::Extended;
+            let set = async |store: &Store| accounts::set_queries(store, name, extended).await;
+            let verb = if extended { "may" } else { "may not" };
+            on(database, Opening::Change, set, |_| {
+                format!("Clients of the account {name} {verb} use extended queries.")
+            })
+        }
         AccountCommand::Reseal(arguments) => reseal(arguments),
         AccountCommand::Remove(NameArguments { name, database }) => {
-            block_on(async { Ok(accounts::remove(&open(database).await?, name).await?) })?;
-            database.form.print(&format!("Removed the account {name}."), &RemovedAccount { removed: name })
+            let remove = async |store: &Store| accounts::remove(store, name).await;
+            on(database, Opening::Change, remove, |_| format!("Removed the account {name}."))
         }
     }
 }
 
-fn settings(arguments: &DatabaseArguments) -> Done<Database> {
-    read_lasting(&arguments.storage, "accounts in memory would be lost when this command ends")
-}
-
-/// Opens the database, which must already exist.
-async fn open(arguments: &DatabaseArguments) -> Done<Store> {
-    Ok(database::open_existing(&settings(arguments)?).await?)
-}
-
-/// Opens the database, and creates it if it does not exist yet.
-async fn open_or_make(arguments: &DatabaseArguments) -> Done<Store> {
-    Ok(database::open_primary(&settings(arguments)?).await?)
+/// Runs a command on the accounts of a database, and prints its answer.
+fn on<T: Serialize>(
+    database: &DatabaseArguments,
+    opening: Opening,
+    work: impl AsyncFnOnce(&Store) -> Result<T, OperatorError>,
+    text: impl FnOnce(&T) -> String,
+) -> Done {
+    database.run(opening, "accounts in memory would be lost when this command ends", work, text)
 }
 
 fn needed(settings: &MasterKeySettings) -> Done<MasterKeys> {
@@ -234,23 +238,29 @@ fn needed(settings: &MasterKeySettings) -> Done<MasterKeys> {
     })
 }
 
+/// A new account with its keys, shown once.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AddedAccount<'a> {
+    connection_string: String,
+    keys: [String; 2],
+    name: &'a str,
+}
+
 fn add(arguments: &AddArguments) -> Done {
     let AddArguments { name, keys_file, endpoint, master_key, database } = arguments;
     let (master, origin) = (needed(master_key)?, endpoint.origin()?);
     let keys = keys_file.as_deref().map(read_keys).transpose()?;
-    let added = block_on(async {
-        let store = open_or_make(database).await?;
-        Ok(accounts::add(&store, &master, name, keys, Ticks::now()).await?)
-    })?;
-    let [first, second] = &added.keys;
-    let connect = connection_string(&origin, name, first);
-    database.form.print(
-        &format!(
+    let add = async |store: &Store| {
+        let keys = accounts::add(store, &master, name, keys, Ticks::now()).await?;
+        Ok(AddedAccount { connection_string: connection_string(&origin, name, &keys[0]), keys, name })
+    };
+    on(database, Opening::Create, add, |AddedAccount { connection_string, keys: [first, second], .. }| {
+        format!(
             "Added the account {name}. Its keys are not shown again.\n\
-             Key 1: {first}\nKey 2: {second}\nConnection string: {connect}"
-        ),
-        &json!({ "name": name, "keys": [first, second], "connectionString": connect }),
-    )
+             Key 1: {first}\nKey 2: {second}\nConnection string: {connection_string}"
+        )
+    })
 }
 
 fn read_keys(path: &std::path::Path) -> Done<[Vec<u8>; 2]> {
@@ -265,81 +275,45 @@ fn read_keys(path: &std::path::Path) -> Done<[Vec<u8>; 2]> {
 fn rotate(arguments: &RotateArguments) -> Done {
     let RotateArguments { name, key: slot, endpoint, master_key, database } = arguments;
     let (master, origin) = (needed(master_key)?, endpoint.origin()?);
-    let key = block_on(async {
-        let store = open(database).await?;
-        Ok(accounts::rotate(&store, &master, name, (*slot).into(), Ticks::now()).await?)
-    })?;
     let number = if *slot == KeyNumber::First { 1 } else { 2 };
-    let connect = connection_string(&origin, name, &key);
-    database.form.print(
-        &format!(
+    let rotate = async |store: &Store| {
+        let key = accounts::rotate(store, &master, name, (*slot).into(), Ticks::now()).await?;
+        let connection_string = connection_string(&origin, name, &key);
+        Ok(RotatedKey { name: name.clone(), slot: number, key, connection_string })
+    };
+    on(database, Opening::Change, rotate, |RotatedKey { key, connection_string, .. }| {
+        format!(
             "Made a new key {number} of the account {name}. It is not shown again.\n\
-             Key {number}: {key}\nConnection string: {connect}"
-        ),
-        &RotatedKey { name, slot: number, key: &key, connection_string: connect.clone() },
-    )
+             Key {number}: {key}\nConnection string: {connection_string}"
+        )
+    })
 }
 
-fn set_disabled(arguments: &NameArguments, disabled: bool) -> Done {
-    let NameArguments { name, database } = arguments;
-    block_on(async { Ok(accounts::set_disabled(&open(database).await?, name, disabled).await?) })?;
+fn set_disabled(NameArguments { name, database }: &NameArguments, disabled: bool) -> Done {
     let done = if disabled { "Disabled" } else { "Enabled" };
-    database.form.print(&format!("{done} the account {name}."), &AccountSwitch { name, disabled })
+    let set = async |store: &Store| accounts::set_disabled(store, name, disabled).await;
+    on(database, Opening::Change, set, |_| format!("{done} the account {name}."))
 }
 
-fn limit(arguments: &LimitArguments) -> Done {
-    let LimitArguments { name, requests_per_second, database, .. } = arguments;
-    block_on(async { Ok(accounts::limit(&open(database).await?, name, *requests_per_second).await?) })?;
-    let text = match requests_per_second {
-        Some(limit) => format!("Limited the account {name} to {limit} requests a second on each server."),
-        None => format!("Removed the limit of the account {name}."),
-    };
-    database.form.print(&text, &AccountLimit { name, requests_per_second: *requests_per_second })
-}
-
-fn set_queries(arguments: &QueriesArguments) -> Done {
-    let QueriesArguments { name, queries, database } = arguments;
-    let extended = *queries == Queries::Extended;
-    block_on(async { Ok(accounts::set_queries(&open(database).await?, name, extended).await?) })?;
-    let verb = if extended { "may" } else { "may not" };
-    let text = format!("Clients of the account {name} {verb} use extended queries.");
-    database.form.print(&text, &AccountQueries { name, extended })
-}
-
-fn reseal(arguments: &ResealArguments) -> Done {
-    let ResealArguments { master_key, database } = arguments;
+fn reseal(ResealArguments { master_key, database }: &ResealArguments) -> Done {
     let master = needed(master_key)?;
-    let many = block_on(async { Ok(accounts::reseal(&open(database).await?, &master).await?) })?;
-    let text = match many {
-        0 => "Every stored key is encrypted under this master key already.".into(),
-        1 => "Encrypted the keys of 1 account under the new master key.".into(),
-        _ => format!("Encrypted the keys of {many} accounts under the new master key."),
-    };
-    database.form.print(&text, &json!({ "resealed": many }))
+    let reseal = async |store: &Store| Ok(json!({ "resealed": accounts::reseal(store, &master).await? }));
+    on(database, Opening::Change, reseal, |answer| match answer["resealed"].as_u64() {
+        Some(0) => "Every stored key is encrypted under this master key already.".into(),
+        Some(1) => "Encrypted the keys of 1 account under the new master key.".into(),
+        many => {
+            format!("Encrypted the keys of {} accounts under the new master key.", many.unwrap_or_default())
+        }
+    })
 }
 
-fn list(database: &DatabaseArguments) -> Done {
-    let (found, options) = block_on(async {
-        let store = database::open_to_read(&settings(database)?).await?;
-        Ok((accounts::list(&store).await?, accounts::options(&store).await?))
-    })?;
-    let lines: Vec<_> = found.iter().map(|account| columns(account, &options)).collect();
-    let text =
-        if lines.is_empty() { "There are no accounts in the database.".into() } else { aligned(&lines) };
-    database
-        .form
-        .print(&text, &found.iter().map(|account| AccountReport::new(account, &options)).collect::<Vec<_>>())
-}
-
-fn columns(account: &StoredAccount, options: &HashMap<String, AccountOptions>) -> [String; 3] {
-    let options = options.get(&account.name);
+fn columns(account: &AccountReport) -> [String; 3] {
     let state = if account.disabled { "disabled" } else { "enabled" };
-    let [first, second] = account.rotated.map(Ticks::to_canonical);
-    let created = account.created.to_canonical();
-    let limit = options.and_then(|options| options.requests_per_second);
-    let limit = limit.map(|limit| format!(", at most {limit} requests a second")).unwrap_or_default();
-    let has_extended = options.is_some_and(|options| options.extended_queries == Some(true));
-    let queries = if has_extended { ", extended queries" } else { "" };
+    let [first, second] = account.rotated;
+    let created = account.created;
+    let limit = account.requests_per_second.map(|limit| format!(", at most {limit} requests a second"));
+    let limit = limit.unwrap_or_default();
+    let queries = if account.extended_queries { ", extended queries" } else { "" };
     let facts = format!("created {created}, key 1 of {first}, key 2 of {second}{limit}{queries}");
     [account.name.clone(), state.to_owned(), facts]
 }

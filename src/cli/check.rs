@@ -8,9 +8,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::cluster_findings::of_cluster;
-use super::finding::{CheckResult, Finding, ok, problem, warning};
+use super::findings::{CheckResult, Finding, of_product, ok, problem, warning};
 use super::output::{Done, OutputForm, Problem, block_on};
-use super::versions::of_product;
 use crate::operator::accounts;
 use crate::server::config::{Config, Settings};
 use crate::server::http::{self, Tls, ValidityProblem};

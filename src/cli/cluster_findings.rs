@@ -1,6 +1,6 @@
 //! The findings of `rowhouse check` about a Citus cluster, derived from its catalogue.
 
-use super::finding::{Finding, ok, problem, warning};
+use super::findings::{Finding, ok, problem, warning};
 use crate::store::contract::cluster::{Cluster, ClusterNode};
 use crate::store::postgres::ConnectionDemand;
 
@@ -172,7 +172,7 @@ fn of_lock_timeout(cluster: &Cluster) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::finding::CheckResult;
+    use crate::cli::findings::CheckResult;
     use crate::store::contract::cluster::fixture::{self, placed, table};
     use crate::store::contract::cluster::{NodeFacts, TablePlacement};
 

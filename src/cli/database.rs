@@ -1,8 +1,10 @@
 //! The database that a command uses.
 
 use clap::Args;
+use serde::Serialize;
 
-use super::output::{Done, OutputForm, Problem};
+use super::output::{Done, OutputForm, Problem, aligned, block_on};
+use crate::operator::OperatorError;
 use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
 use crate::server::config::{DatabaseSettings, Mistakes};
 use crate::store::Store;
@@ -27,23 +29,58 @@ pub(crate) struct TableDatabase {
     pub database: DatabaseArguments,
 }
 
+/// How a command opens its database.
+#[derive(Clone, Copy)]
+pub(super) enum Opening {
+    /// For reading only.
+    Read,
+    /// The database must already exist.
+    Change,
+    /// The database is created if it does not exist yet.
+    Create,
+}
+
+/// Why a command on tables refuses a database in memory.
+pub(super) const NO_TABLES_IN_MEMORY: &str =
+    "a database in memory exists only in its server process; give a SQLite file or PostgreSQL";
+
 impl DatabaseArguments {
-    /// Opens the database, which must already exist.
-    pub(super) async fn open(&self) -> Done<Store> {
-        Ok(database::open_existing(&self.settings()?).await?)
+    /// Runs a command on the database, and prints its answer. `in_memory` is the reason to refuse a database in memory.
+    pub(super) fn run<T: Serialize>(
+        &self,
+        opening: Opening,
+        in_memory: &str,
+        work: impl AsyncFnOnce(&Store) -> Result<T, OperatorError>,
+        text: impl FnOnce(&T) -> String,
+    ) -> Done {
+        let answer = self.ask(opening, in_memory, work)?;
+        self.form.print(&text(&answer), &answer)
     }
 
-    /// Opens the database for reading only.
-    pub(super) async fn open_to_read(&self) -> Done<Store> {
-        Ok(database::open_to_read(&self.settings()?).await?)
+    /// Runs a command on the database, and returns its answer.
+    pub(super) fn ask<T>(
+        &self,
+        opening: Opening,
+        in_memory: &str,
+        work: impl AsyncFnOnce(&Store) -> Result<T, OperatorError>,
+    ) -> Done<T> {
+        block_on(async { Ok(work(&self.open(opening, in_memory).await?).await?) })
     }
 
-    fn settings(&self) -> Done<Database> {
-        read_lasting(
-            &self.storage,
-            "a database in memory exists only in its server process; give a SQLite file or PostgreSQL",
-        )
+    pub(super) async fn open(&self, opening: Opening, in_memory: &str) -> Done<Store> {
+        let settings = read_lasting(&self.storage, in_memory)?;
+        let opened = match opening {
+            Opening::Read => database::open_to_read(&settings).await,
+            Opening::Change => database::open_existing(&settings).await,
+            Opening::Create => database::open_primary(&settings).await,
+        };
+        Ok(opened?)
     }
+}
+
+/// Aligns the lines of a list, or returns the text for an empty list.
+pub(super) fn list_or<const N: usize>(empty: &str, lines: Vec<[String; N]>) -> String {
+    if lines.is_empty() { empty.to_owned() } else { aligned(&lines) }
 }
 
 /// Reads the settings of the database.

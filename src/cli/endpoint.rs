@@ -1,13 +1,22 @@
-//! Settings for the address of the server, and connection strings.
+//! Settings of the server that commands use: the address by which clients reach it, and the key with which a
+//! command signs.
 
 use std::path::PathBuf;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 
+use super::account::KeyNumber;
+use super::database::read;
 use super::output::{Done, Problem};
-use crate::server::config::ListenSettings;
+use crate::operator::accounts;
+use crate::protocol::auth::accounts::AccountKey;
+use crate::protocol::auth::seal::KeySlot;
+use crate::server::config::{AccountSettings, DatabaseSettings, ListenSettings, Mistakes, secret};
 use crate::server::http::reachable;
-use crate::transfer::client::address::is_origin;
+use crate::store::database::{self, Database};
+use crate::transfer::client::address::{ConnectionString, NO_KEY, Secret, is_origin};
 
 /// The address by which clients reach the server.
 #[derive(Debug, Clone, Args)]
@@ -60,12 +69,113 @@ impl EndpointSettings {
     }
 }
 
-/// Builds the connection string for SDKs.
-pub(crate) fn connection_string(origin: &str, account: &str, key: &str) -> String {
-    let scheme = if origin.starts_with("https:") { "https" } else { "http" };
-    format!(
-        "DefaultEndpointsProtocol={scheme};AccountName={account};AccountKey={key};TableEndpoint={origin}/{account};"
-    )
+/// The source of the key: given directly, or taken from the server's settings or its database.
+#[derive(Debug, Args)]
+pub(crate) struct KeyArguments {
+    /// Connection string, as for SDKs: AccountName=…;AccountKey=…, or UseDevelopmentStorage=true
+    #[arg(long, env = "ROWHOUSE_CONNECTION_STRING", hide_env_values = true)]
+    connection_string: Option<String>,
+    /// File that holds the connection string
+    #[arg(long, env = "ROWHOUSE_CONNECTION_STRING_FILE")]
+    connection_string_file: Option<PathBuf>,
+    /// The account to sign for [default: the first account in the settings]
+    #[arg(long, env = "ROWHOUSE_ACCOUNT")]
+    account: Option<String>,
+    /// The account's key, in base64
+    #[arg(long, env = "ROWHOUSE_ACCOUNT_KEY", hide_env_values = true)]
+    key: Option<String>,
+    /// File that holds the key
+    #[arg(long, env = "ROWHOUSE_ACCOUNT_KEY_FILE")]
+    key_file: Option<PathBuf>,
+    /// Number of the account's key to use, if the keys come from the settings or the database [default: 1]
+    #[arg(long, value_enum)]
+    key_slot: Option<KeyNumber>,
+    #[command(flatten)]
+    accounts: AccountSettings,
+    #[command(flatten)]
+    storage: DatabaseSettings,
+}
+
+/// The account that signs, with its key.
+pub(crate) struct Signer {
+    pub account: String,
+    pub key: AccountKey,
+    /// The table endpoint of the account, if a connection string contains it.
+    pub tables: Option<String>,
+}
+
+impl KeyArguments {
+    /// Returns the account and the key. The database is read only if the key is given nowhere else.
+    pub(crate) async fn signer(&self) -> Done<Signer> {
+        let text = secret("--connection-string", &self.connection_string, &self.connection_string_file)?;
+        let key = secret("--key", &self.key, &self.key_file)?;
+        let account = self.account.as_deref().filter(|account| !account.is_empty());
+        if self.key_slot.is_some() && (text.is_some() || key.is_some()) {
+            return Err(Problem(
+                "--key-slot: chooses one of the server's keys, but --key or --connection-string gives a key \
+                 already"
+                    .into(),
+            ));
+        }
+        if let Some(text) = text {
+            let refuse = |error: &str| Problem(format!("--connection-string: {error}"));
+            let ConnectionString { account: own, secret, tables } =
+                ConnectionString::parse(&text).map_err(refuse)?;
+            let Secret::Key(of_string) = secret else { return Err(refuse(NO_KEY)) };
+            let other = account.filter(|account| *account != own);
+            return match (key, other) {
+                (Some(_), _) => Err(Problem("--connection-string and --key: give one of the two".into())),
+                (None, Some(other)) => {
+                    Err(Problem(format!("--connection-string: is for the account {own}, not for {other}")))
+                }
+                (None, None) => {
+                    Ok(Signer { account: own, key: decoded(&of_string, "--connection-string")?, tables })
+                }
+            };
+        }
+        let (account, key) = match (key, account) {
+            (Some(key), Some(account)) => (account.to_owned(), decoded(&key, "--key")?),
+            (Some(_), None) => return Err(Problem("--key: give the account too, with --account".into())),
+            (None, account) => self.of_settings(account).await?,
+        };
+        Ok(Signer { account, key, tables: None })
+    }
+
+    /// Returns the database in the settings.
+    pub(crate) fn database(&self) -> Done<Database> {
+        read(&self.storage)
+    }
+
+    async fn of_settings(&self, wanted: Option<&str>) -> Done<(String, AccountKey)> {
+        let mut mistakes = Mistakes::default();
+        let holders = self.accounts.read(Vec::new(), &mut mistakes);
+        let database = self.storage.read(&mut mistakes);
+        let (holders, database) = mistakes.unless(holders.zip(database))?;
+        let slot = KeySlot::from(self.key_slot.unwrap_or(KeyNumber::First)).index();
+        let name = wanted.map(str::to_owned).or_else(|| holders.accounts.sample().map(|(n, _)| n.to_owned()));
+        let none = "give a key with --key and --account, or with --connection-string";
+        let name = name.ok_or_else(|| {
+            Problem(format!("--account is required, because the settings name no account; or {none}"))
+        })?;
+        if let Some(keys) = holders.accounts.keys(&name) {
+            let key = keys.get(slot).cloned();
+            let key = key.ok_or_else(|| Problem(format!("the account {name} has no second key")))?;
+            return Ok((name, key));
+        }
+        let Some(master) = &holders.master_key else {
+            return Err(Problem(format!("the settings have no account {name}; {none}")));
+        };
+        let keys = accounts::keys(&database::open_to_read(&database).await?, master, &name).await?;
+        let [first, second] = keys;
+        let bytes = if slot == 0 { first } else { second };
+        let key = AccountKey::new(bytes).ok_or_else(|| Problem("the key cannot be used".into()))?;
+        Ok((name, key))
+    }
+}
+
+fn decoded(text: &str, flag: &str) -> Done<AccountKey> {
+    let bytes = STANDARD.decode(text.trim()).ok().filter(|bytes| !bytes.is_empty());
+    bytes.and_then(AccountKey::new).ok_or_else(|| Problem(format!("{flag}: the key is not base64")))
 }
 
 #[cfg(test)]
@@ -91,14 +201,5 @@ mod tests {
                 "{wrong}"
             );
         }
-    }
-
-    #[test]
-    fn connection_strings_take_the_scheme_of_the_endpoint() {
-        let text = connection_string("https://a.b", "abc", "k==");
-        let expected =
-            "DefaultEndpointsProtocol=https;AccountName=abc;AccountKey=k==;TableEndpoint=https://a.b/abc;";
-        assert_eq!(text, expected);
-        assert!(connection_string("http://h:1", "abc", "k").starts_with("DefaultEndpointsProtocol=http;"));
     }
 }

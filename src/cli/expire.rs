@@ -2,14 +2,11 @@
 
 use clap::{Args, Subcommand};
 
-use super::database::{DatabaseArguments, TableDatabase};
-use super::output::{Done, aligned, block_on};
-use crate::operator::expiry::{self, NewRule};
-use crate::operator::reports::{ExpiryReport, NamedTable};
-use crate::operator::{OperatorError, durations};
+use super::database::{DatabaseArguments, NO_TABLES_IN_MEMORY, Opening, TableDatabase, list_or};
+use super::output::Done;
+use crate::operator::expiry::{self, ExpiryReport, NewRule};
 use crate::protocol::model::Ticks;
-use crate::protocol::model::ticks::TICKS_PER_SECOND;
-use crate::store::TableExpiry;
+use crate::store::Store;
 
 const SET_EXAMPLES: &str = "Examples:
   rowhouse expire set Logs --after 30d               # 30 days after they were last written
@@ -60,64 +57,53 @@ pub(crate) struct ClearArguments {
     of: TableDatabase,
 }
 
-/// Runs the command.
 pub(crate) fn run(command: &ExpireCommand) -> Done {
     match command {
-        ExpireCommand::Set(arguments) => set(arguments),
-        ExpireCommand::List(arguments) => list(arguments),
+        ExpireCommand::Set(SetArguments { table, rule, of }) => {
+            // Checks the rule before the database is opened.
+            rule.read()?;
+            let set = async |store: &Store| expiry::set(store, &of.account, table, rule, Ticks::now()).await;
+            of.database.run(Opening::Change, NO_TABLES_IN_MEMORY, set, |set| {
+                let (when, every) = (describe(rule), &set.every);
+                format!("The entities of {table} expire {when}; servers look every {every}.")
+            })
+        }
+        ExpireCommand::List(ExpiryListArguments { account, database }) => {
+            let list = async |store: &Store| expiry::list(store, account.as_deref(), Ticks::now()).await;
+            database.run(Opening::Read, NO_TABLES_IN_MEMORY, list, |rules| {
+                list_or("No entities expire.", rules.iter().map(columns).collect())
+            })
+        }
         ExpireCommand::Clear(ClearArguments { table, of }) => {
-            block_on(async { Ok(expiry::clear(&of.database.open().await?, &of.account, table).await?) })?;
-            let cleared = NamedTable { account: &of.account, table };
-            of.database.form.print(&format!("The entities of {table} stay."), &cleared)
+            let clear = async |store: &Store| expiry::clear(store, &of.account, table).await;
+            of.database.run(Opening::Change, NO_TABLES_IN_MEMORY, clear, |_| {
+                format!("The entities of {table} stay.")
+            })
         }
     }
 }
 
-fn set(arguments: &SetArguments) -> Done {
-    let SetArguments { table, rule, of } = arguments;
-    // Checks the rule before the database is opened.
-    rule.read()?;
-    let now = Ticks::now();
-    let set = block_on(async {
-        Ok(expiry::set(&of.database.open().await?, &of.account, table, rule, now).await?)
-    })?;
-    let when = match rule {
-        NewRule { after: Some(after), .. } => format!("{after} after they were written"),
-        NewRule { at, plus: Some(plus), .. } => {
-            format!("{plus} after the time in {}", at.as_deref().unwrap_or_default())
-        }
-        NewRule { at, .. } => format!("at the time in {}", at.as_deref().unwrap_or_default()),
-    };
-    let every = durations::display(set.rule.pause);
-    let text = format!("The entities of {table} expire {when}; servers look every {every}.");
-    of.database.form.print(&text, &ExpiryReport::new(&set, now))
+/// Describes when entities expire by a rule.
+fn describe(rule: &NewRule) -> String {
+    let at = rule.at.as_deref().unwrap_or_default();
+    match (&rule.after, &rule.plus) {
+        (Some(after), _) => format!("{after} after they were written"),
+        (None, Some(plus)) => format!("{plus} after the time in {at}"),
+        (None, None) => format!("at the time in {at}"),
+    }
 }
 
-fn list(arguments: &ExpiryListArguments) -> Done {
-    let ExpiryListArguments { account, database } = arguments;
-    let rules = block_on(async {
-        let store = database.open_to_read().await?;
-        Ok(store.expiries(account.as_deref()).await.map_err(OperatorError::from)?)
-    })?;
-    let now = Ticks::now();
-    let lines: Vec<_> = rules.iter().map(|rule| columns(rule, now)).collect();
-    let text = if lines.is_empty() { "No entities expire.".into() } else { aligned(&lines) };
-    database.form.print(&text, &rules.iter().map(|rule| ExpiryReport::new(rule, now)).collect::<Vec<_>>())
-}
-
-fn columns(of: &TableExpiry, now: Ticks) -> [String; 2] {
-    let TableExpiry { account, table, rule, sweep, .. } = of;
-    let delay = durations::display(rule.delay);
-    let when = match &rule.property {
-        None => format!("after {delay}"),
-        Some(property) => format!("at {property} plus {delay}"),
+fn columns(of: &ExpiryReport) -> [String; 2] {
+    let ExpiryReport { account, table, every, expired, .. } = of;
+    let (after, plus) = (of.after.as_deref().unwrap_or_default(), of.plus.as_deref().unwrap_or_default());
+    let when = match &of.at {
+        None => format!("after {after}"),
+        Some(property) => format!("at {property} plus {plus}"),
     };
-    let swept =
-        sweep.clean.map_or("not swept yet".to_owned(), |at| format!("swept until {}", at.to_canonical()));
-    let behind = match expiry::behind(of, now) / TICKS_PER_SECOND {
+    let swept = of.swept_until.map_or("not swept yet".to_owned(), |at| format!("swept until {at}"));
+    let behind = match of.behind_seconds {
         0 => String::new(),
         seconds => format!(", {seconds} s behind"),
     };
-    let (every, expired) = (durations::display(rule.pause), sweep.expired);
     [format!("{account}/{table}"), format!("{when}, every {every}; {swept}{behind}, {expired} deleted")]
 }

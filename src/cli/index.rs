@@ -4,16 +4,17 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _, stderr, stdin};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde_json::{Value, json};
+use ureq::Agent;
 
-use super::database::{DatabaseArguments, read_lasting};
-use super::output::{Done, Problem, aligned, block_on, interruption};
-use super::suggest::{SuggestArguments, suggest};
+use super::database::{DatabaseArguments, Opening, list_or, read_lasting};
+use super::output::{Done, OutputForm, Problem, block_on, interruption};
 use crate::operator::OperatorError;
-use crate::operator::indexes::{self, IndexRequest};
-use crate::operator::reports::IndexReport;
+use crate::operator::indexes::{self, IndexReport, IndexRequest};
 use crate::protocol::model::Ticks;
-use crate::store::database::{self, Database, DatabaseError};
+use crate::server::config::{Mistakes, address, secret};
+use crate::server::http::reachable;
+use crate::store::database::{self, DatabaseError};
 use crate::store::sqlite::OpenError;
 use crate::store::{BuiltIndex, IndexFigures, IndexState, Store, StoredIndex};
 
@@ -40,7 +41,7 @@ pub(crate) enum IndexCommand {
     List(ListIndexArguments),
     /// Drop the index over a property, even while it is being built
     #[command(after_help = "Example:\n  rowhouse index drop People Email --account myaccount")]
-    Drop(DropIndexArguments),
+    Drop(IndexArguments),
     /// Suggest indexes for the filters that cost a running server most
     #[command(after_help = SUGGEST_EXAMPLE)]
     Suggest(SuggestArguments),
@@ -65,12 +66,6 @@ pub(crate) struct CreateIndexArguments {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct DropIndexArguments {
-    #[command(flatten)]
-    index: IndexArguments,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct ListIndexArguments {
     /// The table [default: all tables]
     table: Option<String>,
@@ -81,6 +76,29 @@ pub(crate) struct ListIndexArguments {
     database: DatabaseArguments,
 }
 
+/// The arguments of `rowhouse index suggest`.
+#[derive(Debug, Args)]
+pub(crate) struct SuggestArguments {
+    /// The table [default: all tables]
+    table: Option<String>,
+    /// The account of the tables [default: all accounts]
+    #[arg(long)]
+    account: Option<String>,
+    /// Address of the admin listener of the server
+    #[arg(long, env = "ROWHOUSE_ADMIN_LISTEN")]
+    admin_listen: String,
+    /// The admin token; not needed if the server lets programs on its machine read without one
+    #[arg(long, value_name = "TOKEN", env = "ROWHOUSE_ADMIN_TOKEN", hide_env_values = true)]
+    admin_token: Option<String>,
+    /// File with the admin token
+    #[arg(long, value_name = "FILE", env = "ROWHOUSE_ADMIN_TOKEN_FILE")]
+    admin_token_file: Option<std::path::PathBuf>,
+    #[command(flatten)]
+    form: OutputForm,
+}
+
+/// Timeout for the suggestions of a server.
+const SUGGESTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause between two checks of a build.
 const CHECK_PAUSE: Duration = Duration::from_millis(500);
 /// Timeout for the removal of a dropped index from the database.
@@ -90,21 +108,16 @@ pub(crate) fn run(command: &IndexCommand) -> Done {
     match command {
         IndexCommand::Create(arguments) => create(arguments),
         IndexCommand::List(arguments) => list(arguments),
-        IndexCommand::Drop(arguments) => drop_index(&arguments.index),
+        IndexCommand::Drop(arguments) => drop_index(arguments),
         IndexCommand::Suggest(arguments) => suggest(arguments),
     }
 }
 
-fn settings(arguments: &DatabaseArguments) -> Done<Database> {
-    read_lasting(
-        &arguments.storage,
-        "a database in memory is reachable only through the admin listener of its server",
-    )
-}
+const IN_MEMORY: &str = "a database in memory is reachable only through the admin listener of its server";
 
 fn create(arguments: &CreateIndexArguments) -> Done {
     let index = &arguments.index;
-    let database = settings(&index.database)?;
+    let database = read_lasting(&index.database.storage, IN_MEMORY)?;
     // While this process builds an index in a SQLite file, the lock prevents a server from starting on the file.
     let lock = match database::lock(&database) {
         Err(DatabaseError::Sqlite(OpenError::Served(..))) => None,
@@ -206,25 +219,23 @@ async fn finish(store: &Store, stored: &StoredIndex, is_served: bool) -> Done {
     }
 }
 
-fn drop_index(arguments: &IndexArguments) -> Done {
-    let database = settings(&arguments.database)?;
-    let (stored, is_removed) = block_on(async {
-        let store = database::open_existing(&database).await?;
-        let stored = indexes::find(&store, &arguments.request).await?;
-        indexes::drop(&store, stored.index.index_no, Ticks::now()).await?;
-        let is_removed = remove(&store, &stored).await?;
+fn drop_index(IndexArguments { request, database }: &IndexArguments) -> Done {
+    let (stored, is_removed) = database.ask(Opening::Change, IN_MEMORY, async |store| {
+        let stored = indexes::find(store, request).await?;
+        indexes::drop(store, stored.index.index_no, Ticks::now()).await?;
+        let is_removed = remove(store, &stored).await?;
         Ok((stored, is_removed))
     })?;
     let later = if is_removed { "" } else { " A server will free its space." };
     let name = described(&stored, IndexFigures::default());
     let dropped = json!({ "dropped": stored.index.index_no, "removed": is_removed });
-    arguments.database.form.print(&format!("Dropped the index {name}.{later}"), &dropped)
+    database.form.print(&format!("Dropped the index {name}.{later}"), &dropped)
 }
 
 /// Removes a dropped index once no server uses it. Returns whether the index was removed.
-async fn remove(store: &Store, stored: &StoredIndex) -> Done<bool> {
+async fn remove(store: &Store, stored: &StoredIndex) -> Result<bool, OperatorError> {
     let begun = Instant::now();
-    while store.index_figures(&stored.index).await.map_err(OperatorError::from)?.bytes.is_some() {
+    while store.index_figures(&stored.index).await?.bytes.is_some() {
         if begun.elapsed() > REMOVAL {
             return Ok(false);
         }
@@ -235,16 +246,11 @@ async fn remove(store: &Store, stored: &StoredIndex) -> Done<bool> {
     Ok(true)
 }
 
-fn list(arguments: &ListIndexArguments) -> Done {
-    let database = settings(&arguments.database)?;
-    let found = block_on(async {
-        let store = database::open_to_read(&database).await?;
-        Ok(indexes::list(&store, arguments.account.as_deref(), arguments.table.as_deref()).await?)
-    })?;
-    let lines = found.iter().map(|(stored, figures)| columns(stored, *figures)).collect::<Vec<_>>();
-    let text = if lines.is_empty() { "There are no indexes.".into() } else { aligned(&lines) };
-    let report = |(stored, figures): &(StoredIndex, IndexFigures)| IndexReport::new(stored, *figures);
-    arguments.database.form.print(&text, &found.iter().map(report).collect::<Vec<_>>())
+fn list(ListIndexArguments { table, account, database }: &ListIndexArguments) -> Done {
+    let list = async |store: &Store| indexes::list(store, account.as_deref(), table.as_deref()).await;
+    database.run(Opening::Read, IN_MEMORY, list, |found| {
+        list_or("There are no indexes.", found.iter().map(columns).collect())
+    })
 }
 
 fn described(stored: &StoredIndex, figures: IndexFigures) -> String {
@@ -253,28 +259,72 @@ fn described(stored: &StoredIndex, figures: IndexFigures) -> String {
     format!("of {account}/{table} over {} ({}{size})", index.property, index.kind)
 }
 
-fn columns(stored: &StoredIndex, figures: IndexFigures) -> [String; 6] {
-    let StoredIndex { account, table, index, state, changed } = stored;
-    let state = match state {
-        IndexState::Building => match figures.progress {
-            Some(progress) => format!("building, {:.0} %", progress * 100.0),
-            None => "building".into(),
-        },
-        IndexState::Ready => "ready".into(),
+fn columns(index: &IndexReport) -> [String; 6] {
+    let IndexReport { account, table, property, kind, since, .. } = index;
+    let state = match (index.state, index.progress) {
+        (IndexState::Building, Some(progress)) => format!("building, {:.0} %", progress * 100.0),
+        (IndexState::Building, None) => "building".into(),
+        (IndexState::Ready, _) => "ready".into(),
     };
-    let size = figures.bytes.map(megabytes).unwrap_or_default();
-    let uses = figures.uses.map(|uses| format!("read {uses} times, ")).unwrap_or_default();
-    let since = changed.to_canonical();
-    [
-        format!("{account}/{table}"),
-        index.property.clone(),
-        index.kind.to_string(),
-        state,
-        size,
-        format!("{uses}since {since}"),
-    ]
+    let size = index.bytes.map(megabytes).unwrap_or_default();
+    let uses = index.uses.map(|uses| format!("read {uses} times, ")).unwrap_or_default();
+    let facts = format!("{uses}since {since}");
+    [format!("{account}/{table}"), property.clone(), (*kind).to_owned(), state, size, facts]
 }
 
 fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
+}
+
+/// Prints the suggestions of a server.
+fn suggest(arguments: &SuggestArguments) -> Done {
+    let mut found = ask(arguments)?;
+    let is_wanted = |suggestion: &Value| {
+        let is = |name: &str, wanted: Option<&str>| {
+            wanted.is_none_or(|wanted| suggestion[name].as_str() == Some(wanted))
+        };
+        let table = arguments.table.as_deref().map(str::to_ascii_lowercase);
+        is("account", arguments.account.as_deref()) && is("table", table.as_deref())
+    };
+    found.retain(is_wanted);
+    let text = list_or("No filter needs an index.", found.iter().map(suggestion_columns).collect());
+    arguments.form.print(&text, &Value::Array(found))
+}
+
+fn ask(arguments: &SuggestArguments) -> Done<Vec<Value>> {
+    let given = arguments.admin_listen.trim();
+    let admin = address(given)
+        .ok_or_else(|| Problem(format!("--admin-listen {given}: must be an address and a port")))?;
+    let url = format!("http://{}/index-suggestions", reachable(admin));
+    let config = Agent::config_builder()
+        .timeout_global(Some(SUGGESTION_TIMEOUT))
+        .http_status_as_error(false)
+        .proxy(None)
+        .max_redirects(0);
+    let agent = Agent::new_with_config(config.build());
+    let mut request = agent.get(&url);
+    let token = secret("--admin-token", &arguments.admin_token, &arguments.admin_token_file)
+        .map_err(Mistakes::from)?;
+    if let Some(token) = token {
+        request = request.header("Authorization", format!("Bearer {token}"));
+    }
+    let mut answer =
+        request.call().map_err(|error| Problem(format!("http://{admin} does not answer: {error}")))?;
+    let body = answer.body_mut().read_to_string()?;
+    match (answer.status().as_u16(), serde_json::from_str::<Value>(&body)) {
+        (200, Ok(Value::Array(found))) => Ok(found),
+        (status, Ok(refused)) => {
+            let message = refused["error"]["message"].as_str().unwrap_or_default().to_owned();
+            Err(Problem(format!("http://{admin} answers {status}: {message}")))
+        }
+        (status, Err(_)) => Err(Problem(format!("http://{admin} answers {status}"))),
+    }
+}
+
+fn suggestion_columns(suggestion: &Value) -> [String; 4] {
+    let text = |name: &str| suggestion[name].as_str().unwrap_or_default().to_owned();
+    let number = |name: &str| suggestion[name].as_u64().unwrap_or_default();
+    let (examined, returned, pages) = (number("examined"), number("returned"), number("pages"));
+    let cost = format!("{examined} rows examined for {returned} returned, in {pages} pages");
+    [format!("{}/{}", text("account"), text("table")), text("property"), text("kind"), cost]
 }

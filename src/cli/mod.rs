@@ -2,30 +2,22 @@
 
 mod account;
 mod azurite;
-mod backup;
 mod check;
 mod cluster_findings;
 mod command_line;
 mod database;
-mod deleted;
-mod distribute;
 mod endpoint;
 mod expire;
 mod explain;
-mod finding;
+mod findings;
 mod healthcheck;
 mod index;
-mod inspect;
-mod migrate;
+mod maintenance;
 mod output;
-mod parse;
 mod sas;
 mod serve;
-mod signer;
-mod suggest;
 mod table;
 mod transfer;
-mod versions;
 mod view;
 
 use std::io::{self, Write as _};
@@ -36,9 +28,8 @@ use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 
 use azurite::Named;
-use command_line::{Arguments, Command};
+use command_line::{Arguments, Command, Refused, first_line, parse};
 use output::{Problem, printable, written};
-use parse::{Refused, first_line, parse};
 use transfer::TransferEnd;
 
 use crate::server::file::read_text;
@@ -67,9 +58,9 @@ pub fn run() -> ExitCode {
         None => serve::run(&line.settings).map_err(Problem::from),
         Some(Command::Serve(settings)) => serve::run(settings).map_err(Problem::from),
         Some(Command::Account(command)) => account::run(command),
-        Some(Command::Migrate(arguments)) => migrate::run(arguments),
-        Some(Command::Distribute(arguments)) => distribute::run(arguments),
-        Some(Command::Backup(arguments)) => backup::run(arguments),
+        Some(Command::Migrate(arguments)) => maintenance::migrate(arguments),
+        Some(Command::Distribute(arguments)) => maintenance::distribute(arguments),
+        Some(Command::Backup(arguments)) => maintenance::backup(arguments),
         Some(Command::Check(arguments)) => check::run(arguments),
         Some(Command::Index(command)) => index::run(command),
         Some(Command::Sas(command)) => sas::run(command),

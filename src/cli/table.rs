@@ -5,17 +5,16 @@ use std::time::{Duration, Instant};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::database;
-use super::deleted::{
-    self, DeletedArguments, PURGE_EXAMPLES, PurgeArguments, UNDELETE_EXAMPLES, UndeleteArguments,
-};
+use super::database::{self, DatabaseArguments, NO_TABLES_IN_MEMORY, Opening, TableDatabase, list_or};
 use super::output::{OutputForm, Problem, block_on, interruption};
-use super::transfer::TransferEnd;
+use super::transfer::{TransferEnd, confirmed};
+use crate::operator::deleted::{self, DeletedChoice, DeletedTableReport, MAX_LISTED, UndeletedTable};
 use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
 use crate::protocol::model::{TableName, Ticks};
 use crate::server::config::DatabaseSettings;
 use crate::store::database::{Database, DatabaseError};
 use crate::store::postgres::{PgOptions, RespreadEvent, RespreadRequest, RespreadSummary, respread};
+use crate::store::{DeletedScan, DeletedTable, Store, TableSize};
 
 const RESPREAD_EXAMPLES: &str = "Examples:
   rowhouse table respread Events 8 --database-url postgres://rowhouse@coordinator/rowhouse
@@ -25,6 +24,19 @@ Servers read and write the table meanwhile; writes are slower. At the end, write
 second. All servers must run this version. After an interruption or a crash, run the command again to go on.
 
 Exit status: 0 done; 1 failed; 2 wrong arguments; 130 interrupted.";
+const UNDELETE_EXAMPLES: &str = "Examples:
+  rowhouse table undelete Orders
+  rowhouse table undelete Orders --as OrdersOfMay --newest
+
+Servers keep deleted tables for the time in ROWHOUSE_KEEP_DELETED. On PostgreSQL, --as works from ten minutes after
+the deletion on, and all servers must run this version.";
+const PURGE_EXAMPLES: &str = "Example:
+  rowhouse table purge Orders --number 81064793292668
+
+Servers remove the entities of the table. A purge cannot be undone.";
+
+/// Maximum number of entities to count in each listed table.
+const SAMPLE: u32 = 10_000;
 /// Pause between two progress messages.
 const PROGRESS: Duration = Duration::from_secs(2);
 
@@ -64,12 +76,54 @@ pub(crate) struct RespreadArguments {
     form: OutputForm,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct DeletedArguments {
+    /// List only the tables of this account
+    #[arg(long)]
+    account: Option<String>,
+    #[command(flatten)]
+    database: DatabaseArguments,
+}
+
+/// A deleted table.
+#[derive(Debug, Args)]
+pub(crate) struct DeletedName {
+    /// The table
+    table: String,
+    /// Choose the table that was deleted last, if several deleted tables have this name
+    #[arg(long)]
+    newest: bool,
+    /// Choose the table with this number, which `rowhouse table deleted` prints
+    #[arg(long, conflicts_with = "newest")]
+    number: Option<i64>,
+    #[command(flatten)]
+    of: TableDatabase,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UndeleteArguments {
+    #[command(flatten)]
+    deleted: DeletedName,
+    /// Restore the table under another name
+    #[arg(long = "as", value_name = "NAME")]
+    new_name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PurgeArguments {
+    #[command(flatten)]
+    deleted: DeletedName,
+    /// Do not ask for confirmation
+    #[arg(long)]
+    yes: bool,
+}
+
 pub(crate) fn run(command: &TableCommand) -> Result<(), TransferEnd> {
     match command {
         TableCommand::Respread(arguments) => run_respread(arguments),
-        TableCommand::Deleted(arguments) => deleted::list(arguments),
-        TableCommand::Undelete(arguments) => deleted::undelete(arguments),
-        TableCommand::Purge(arguments) => deleted::purge(arguments),
+        TableCommand::Deleted(arguments) => list_deleted(arguments),
+        TableCommand::Undelete(arguments) => undelete(arguments),
+        TableCommand::Purge(arguments) => purge(arguments),
     }
 }
 
@@ -164,4 +218,125 @@ fn print_progress(event: RespreadEvent, last: &mut Option<Instant>) {
             eprintln!("compared {entities} entities, of the table and of the copy")
         }
     }
+}
+
+impl DeletedName {
+    fn choice(&self) -> DeletedChoice {
+        match self.number {
+            Some(number) => DeletedChoice::Number(number),
+            None if self.newest => DeletedChoice::Newest,
+            None => DeletedChoice::Only,
+        }
+    }
+}
+
+fn table_name(text: &str) -> Result<TableName, TransferEnd> {
+    crate::operator::table_name(text).map_err(|error| TransferEnd::Usage(error.to_string()))
+}
+
+fn list_deleted(DeletedArguments { account, database }: &DeletedArguments) -> Result<(), TransferEnd> {
+    let mut tables = database.ask(Opening::Read, NO_TABLES_IN_MEMORY, async |store| {
+        let scan =
+            DeletedScan { account: account.as_deref(), most: MAX_LISTED + 1, ..DeletedScan::default() };
+        let mut tables = Vec::new();
+        for table in store.deleted_tables(scan).await? {
+            let size = store.deleted_size(table.table_no, SAMPLE).await?;
+            tables.push((table, size));
+        }
+        Ok(tables)
+    })?;
+    let more = tables.len() > MAX_LISTED as usize;
+    tables.truncate(MAX_LISTED as usize);
+    let lines = tables.iter().map(|(table, size)| columns(table, *size)).collect();
+    let mut text = list_or("No deleted table can be brought back.", lines);
+    if more {
+        text.push_str(&format!("\nThere are more than these {MAX_LISTED}."));
+    }
+    let report = |(table, size): &(DeletedTable, Option<TableSize>)| DeletedTableReport::new(table, *size);
+    let listed: Vec<_> = tables.iter().map(report).collect();
+    Ok(database.form.print(&text, &json!({ "tables": listed, "more": more }))?)
+}
+
+fn columns(table: &DeletedTable, size: Option<TableSize>) -> [String; 3] {
+    let held = size.map_or_else(|| "gone meanwhile".into(), describe_size);
+    let (deleted, until) = (table.deleted.to_canonical(), table.kept_until.to_canonical());
+    [
+        table.table_no.to_string(),
+        format!("{}/{}", table.account, table.name),
+        format!("deleted {deleted}, kept until {until}: {held}"),
+    ]
+}
+
+fn describe_size(size: TableSize) -> String {
+    let TableSize { entities, bytes, complete } = size;
+    let more = if complete { "" } else { "more than " };
+    let noun = if entities == 1 { "entity" } else { "entities" };
+    format!("{more}{entities} {noun}, {bytes} bytes")
+}
+
+fn undelete(arguments: &UndeleteArguments) -> Result<(), TransferEnd> {
+    let UndeleteArguments { deleted: DeletedName { table, of, .. }, new_name } = arguments;
+    let name = table_name(table)?;
+    let new_name = new_name.as_deref().map(table_name).transpose()?;
+    let undelete = async |store: &Store| {
+        let found = deleted::find(store, &of.account, &name, arguments.deleted.choice()).await?;
+        deleted::undelete(store, found, new_name, Ticks::now()).await
+    };
+    let undeleted = of.database.ask(Opening::Change, NO_TABLES_IN_MEMORY, undelete)?;
+    of.database.form.print(&describe_undeleted(&undeleted), &undeleted)?;
+    match undeleted.indexes_left_out {
+        0 => Ok(()),
+        left_out => Err(TransferEnd::Failed(format!(
+            "the table is back without {left_out} of its indexes: the table or the database has the maximum \
+             number of indexes"
+        ))),
+    }
+}
+
+fn describe_undeleted(undeleted: &UndeletedTable) -> String {
+    let mut text = format!("The table {} is back.", undeleted.table);
+    if undeleted.indexes > 0 {
+        text.push_str(&format!(" Servers build its indexes again: {}.", undeleted.indexes));
+    }
+    if undeleted.expires {
+        text.push_str(" Its entities expire as before.");
+    }
+    text
+}
+
+fn purge(arguments: &PurgeArguments) -> Result<(), TransferEnd> {
+    let PurgeArguments { deleted: named, yes } = arguments;
+    let DeletedName { table, of, .. } = named;
+    let name = table_name(table)?;
+    let (found, size) = of.database.ask(Opening::Read, NO_TABLES_IN_MEMORY, async |store| {
+        let found = deleted::find(store, &of.account, &name, named.choice()).await?;
+        let size = deleted::size_in_time(store, &found).await?;
+        Ok((found, size))
+    })?;
+    let held = size.map_or_else(|| "an unknown number of entities".to_owned(), describe_size);
+    let question = format!(
+        "this removes the table {}, deleted {}, with {}, for good",
+        found.name,
+        found.deleted.to_canonical(),
+        held
+    );
+    confirmed(&question, *yes)?;
+    let purged = block_on(async {
+        let interrupted = interruption()?;
+        let purge = async {
+            let store = of.database.open(Opening::Change, NO_TABLES_IN_MEMORY).await?;
+            Ok(deleted::purge(&store, &found, Ticks::now()).await?)
+        };
+        tokio::select! {
+            done = purge => done.map(Some),
+            () = interrupted => Ok(None),
+        }
+    })?;
+    if purged.is_none() {
+        return Err(TransferEnd::Interrupted(
+            "interrupted; if `rowhouse table deleted` no longer lists the table, it is being purged".into(),
+        ));
+    }
+    let text = format!("The table {} is being purged, with {held}.", found.name);
+    Ok(of.database.form.print(&text, &DeletedTableReport::new(&found, size))?)
 }

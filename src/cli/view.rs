@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::database::TableDatabase;
-use super::output::{Done, block_on};
+use super::database::{NO_TABLES_IN_MEMORY, Opening, TableDatabase};
+use super::output::Done;
 use crate::operator::views::{self, PrintedView};
+use crate::store::Store;
 
 /// Interval between progress messages.
 const LINE_PAUSE: Duration = Duration::from_secs(5);
@@ -44,10 +45,8 @@ pub(crate) struct SqlArguments {
 /// Runs the command.
 pub(crate) fn run(command: &ViewCommand) -> Done {
     let ViewCommand::Sql(SqlArguments { table, full, of }) = command;
-    let printed = block_on(async {
-        let store = of.database.open_to_read().await?;
-        Ok(views::print(&store, &of.account, table, *full, &mut progress()).await?)
-    })?;
+    let print = async |store: &Store| views::print(store, &of.account, table, *full, &mut progress()).await;
+    let printed = of.database.ask(Opening::Read, NO_TABLES_IN_MEMORY, print)?;
     let mut text = printed.script.sql.clone();
     if printed.left_out > 0 {
         text.push_str(&format!(

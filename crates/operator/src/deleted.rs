@@ -1,8 +1,12 @@
-//! Deleted tables: finding them, bringing them back, and having them purged.
+//! Deleted tables: finding, restoring and purging them.
+
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::OperatorError;
+use super::durations::Time;
 use crate::protocol::model::{TableName, Ticks};
-use crate::store::{DeletedScan, DeletedTable, Fault, Store, TableRecords, TableSize, Undeletion};
+use crate::store::{DeletedScan, DeletedTable, Fault, Store, TableSize, Undeletion};
 
 /// Maximum deleted tables of a list, which has the last deleted ones.
 pub const MAX_LISTED: u32 = 1000;
@@ -22,16 +26,58 @@ pub enum DeletedChoice {
     Number(i64),
 }
 
-/// A table that was brought back.
-#[derive(Debug)]
+/// A deleted table that can be restored, and its size, if it was measured.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "DeletedTable")]
+pub struct DeletedTableReport {
+    /// Its number.
+    id: i64,
+    account: String,
+    /// Its last name.
+    table: String,
+    created: Time,
+    deleted: Time,
+    /// The table is purged after this time.
+    kept_until: Time,
+    entities: Option<u64>,
+    /// Bytes of keys and stored properties, without indexes.
+    bytes: Option<u64>,
+    /// Whether the numbers are exact. Otherwise they are lower bounds.
+    complete: bool,
+}
+
+impl DeletedTableReport {
+    pub fn new(table: &DeletedTable, size: Option<TableSize>) -> Self {
+        Self {
+            id: table.table_no,
+            account: table.account.clone(),
+            table: table.name.clone(),
+            created: Time(table.created),
+            deleted: Time(table.deleted),
+            kept_until: Time(table.kept_until),
+            entities: size.map(|size| size.entities),
+            bytes: size.map(|size| size.bytes),
+            complete: size.is_some_and(|size| size.complete),
+        }
+    }
+}
+
+/// A table that was restored.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
 pub struct UndeletedTable {
-    pub table: DeletedTable,
-    /// The name that it has now.
-    pub name: String,
-    /// What belongs to it. Servers build its indexes again.
-    pub records: TableRecords,
-    /// How many of its indexes have no room in the database.
-    pub left_out: usize,
+    id: i64,
+    account: String,
+    /// Its name now.
+    pub table: String,
+    /// The number of indexes that a server builds again.
+    pub indexes: usize,
+    /// The number of indexes for which the database has no room.
+    pub indexes_left_out: usize,
+    /// Whether its entities expire.
+    pub expires: bool,
 }
 
 /// Finds a deleted table by its name.
@@ -66,18 +112,12 @@ fn several(name: &TableName, found: &[DeletedTable]) -> String {
 }
 
 /// Finds a deleted table by its number.
-///
-/// # Errors
-/// [`OperatorError::DeletedTableNotFound`]; failures of the database.
 pub async fn by_number(store: &Store, table_no: i64) -> Result<DeletedTable, OperatorError> {
     let scan = DeletedScan { table_no: Some(table_no), most: 1, ..DeletedScan::default() };
     store.deleted_tables(scan).await?.pop().ok_or(OperatorError::DeletedTableNotFound)
 }
 
 /// Measures a deleted table, counting `most` entities at most.
-///
-/// # Errors
-/// [`OperatorError::DeletedTableNotFound`]; failures of the database.
 pub(crate) async fn size(store: &Store, table: &DeletedTable, most: u32) -> Result<TableSize, OperatorError> {
     store.deleted_size(table.table_no, most).await?.ok_or(OperatorError::DeletedTableNotFound)
 }
@@ -90,7 +130,7 @@ pub async fn size_in_time(store: &Store, table: &DeletedTable) -> Result<Option<
     }
 }
 
-/// Brings a table back under a free name, or under its last one. Another name needs a pause, by this clock and by
+/// Restores a table under a free name, or under its last one. Another name needs a pause, by this clock and by
 /// the database's.
 pub async fn undelete(
     store: &Store,
@@ -106,13 +146,17 @@ pub async fn undelete(
         Undeletion::NameTaken => return Err(OperatorError::TableNameTaken(name.as_given().to_owned())),
         Undeletion::TooSoon(from) => return Err(OperatorError::RenamedTooSoon(from.to_canonical())),
     };
-    Ok(UndeletedTable { name: name.as_given().to_owned(), table, records, left_out })
+    Ok(UndeletedTable {
+        id: table.table_no,
+        account: table.account,
+        table: name.as_given().to_owned(),
+        indexes: records.indexes.map_or(0, |indexes| indexes.len()) - left_out,
+        indexes_left_out: left_out,
+        expires: records.expiry.is_some(),
+    })
 }
 
-/// Has a deleted table purged from now on.
-///
-/// # Errors
-/// [`OperatorError::DeletedTableNotFound`]; failures of the database.
+/// Marks a deleted table, so that servers purge it from now on.
 pub async fn purge(store: &Store, table: &DeletedTable, now: Ticks) -> Result<(), OperatorError> {
     match store.purge_deleted(table, now).await? {
         true => Ok(()),

@@ -1,7 +1,44 @@
-//! Durations as operators write them: a number and a unit.
+//! Times and durations as operators read and write them.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Serialize, Serializer};
 
 use super::OperatorError;
+use crate::protocol::model::Ticks;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
+
+/// A time in UTC, with seven decimal places of a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Time(pub Ticks);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.to_canonical())
+    }
+}
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for Time {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Time".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "format": "date-time" })
+    }
+}
 
 /// Units, the largest first, with their ticks.
 const UNITS: [(char, i64); 5] = [
@@ -14,10 +51,7 @@ const UNITS: [(char, i64); 5] = [
 /// The longest duration: 1000 years of 365 days.
 const LONGEST: i64 = 365_000 * 86_400 * TICKS_PER_SECOND;
 
-/// Reads a whole number of seconds, minutes, hours, days or weeks, such as `90s` or `30d`, as ticks.
-///
-/// # Errors
-/// [`OperatorError::Argument`] for anything else, and for more than 1000 years.
+/// Parses a whole number of seconds, minutes, hours, days or weeks, such as `90s` or `30d`. Returns ticks.
 pub fn parse(text: &str) -> Result<i64, OperatorError> {
     let read = || {
         let unit = text.chars().last()?;

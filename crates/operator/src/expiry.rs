@@ -1,13 +1,14 @@
-//! Expiry: setting the rules of tables, and one step of the sweep that deletes what has expired.
+//! Expiry: the rules of tables, and one step of the sweep that deletes expired entities.
 
 use std::time::Duration;
 
 use clap::Args;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
+use super::durations::{self, Time};
 use super::indexes::IndexCatalog;
-use super::{OperatorError, durations, table_name};
+use super::{OperatorError, table_name};
 use crate::observe::metrics::METRICS;
 use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::protocol::error::Code;
@@ -51,11 +52,64 @@ pub struct NewRule {
     pub every: Option<String>,
 }
 
+/// A rule, and how far its passes have come.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Expiry")]
+pub struct ExpiryReport {
+    pub account: String,
+    pub table: String,
+    /// The age at which entities expire; null if they expire at the time in a property.
+    pub after: Option<String>,
+    /// The property; null if entities expire by age.
+    pub at: Option<String>,
+    /// The duration that is added to the time in the property.
+    pub plus: Option<String>,
+    /// The minimum time between the starts of two passes.
+    pub every: String,
+    pub set: Time,
+    /// Entities that had expired at this time are deleted; null before the end of the first pass.
+    pub swept_until: Option<Time>,
+    /// Whether a pass is under way.
+    sweeping: bool,
+    /// Seconds since the next pass should have begun.
+    pub behind_seconds: i64,
+    /// Entities deleted since the rule was set.
+    pub expired: u64,
+}
+
+impl ExpiryReport {
+    fn new(of: &TableExpiry, now: Ticks) -> Self {
+        let TableExpiry { account, table, rule, made, sweep, .. } = of;
+        let (after, plus) = match rule.property {
+            None => (Some(durations::display(rule.delay)), None),
+            Some(_) => (None, Some(durations::display(rule.delay))),
+        };
+        Self {
+            account: account.clone(),
+            table: table.clone(),
+            after,
+            at: rule.property.clone(),
+            plus,
+            every: durations::display(rule.pause),
+            set: Time(*made),
+            swept_until: sweep.clean.map(Time),
+            sweeping: sweep.began.is_some(),
+            behind_seconds: behind(of, now) / TICKS_PER_SECOND,
+            expired: sweep.expired,
+        }
+    }
+}
+
+/// A table by its account and name.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct NamedTable {
+    pub account: String,
+    pub table: String,
+}
+
 impl NewRule {
-    /// Reads the rule.
-    ///
-    /// # Errors
-    /// [`OperatorError::Argument`].
+    /// Parses the rule.
     pub fn read(&self) -> Result<ExpiryRule, OperatorError> {
         let wrong = |text: &str| Err(OperatorError::Argument(text.to_owned()));
         let (property, delay) = match (&self.after, &self.at, &self.plus) {
@@ -91,36 +145,46 @@ fn property(name: &str) -> Result<String, OperatorError> {
     Ok(name.to_owned())
 }
 
-/// Sets the rule of a table, which begins to be swept at once.
+/// Lists the rules of one account or of all accounts.
+pub async fn list(
+    store: &Store,
+    account: Option<&str>,
+    now: Ticks,
+) -> Result<Vec<ExpiryReport>, OperatorError> {
+    Ok(store.expiries(account).await?.iter().map(|rule| ExpiryReport::new(rule, now)).collect())
+}
+
+/// Sets the rule of a table. Servers begin to sweep the table at once.
 pub async fn set(
     store: &Store,
     account: &str,
     table: &str,
     rule: &NewRule,
     now: Ticks,
-) -> Result<TableExpiry, OperatorError> {
+) -> Result<ExpiryReport, OperatorError> {
     let (table, rule) = (table_name(table)?, rule.read()?);
     store.set_expiry(table.in_account(account), &rule, now).await?;
     let rules = store.expiries(Some(account)).await?;
     let set = rules.into_iter().find(|found| found.table.eq_ignore_ascii_case(table.as_given()));
-    same_rule(set.ok_or(OperatorError::TableNotFound)?, &rule)
+    let set = same_rule(set.ok_or(OperatorError::TableNotFound)?, &rule)?;
+    Ok(ExpiryReport::new(&set, now))
 }
 
-/// What was found after a rule was set, if that is the rule.
+/// Returns the rule that was found after a rule was set, if it is the same.
 fn same_rule(found: TableExpiry, rule: &ExpiryRule) -> Result<TableExpiry, OperatorError> {
     if found.rule == *rule { Ok(found) } else { Err(OperatorError::OtherRule) }
 }
 
-/// Removes the rule of a table. What the rule has deleted stays deleted.
-pub async fn clear(store: &Store, account: &str, table: &str) -> Result<(), OperatorError> {
+/// Removes the rule of a table. Entities that the rule has deleted stay deleted.
+pub async fn clear(store: &Store, account: &str, table: &str) -> Result<NamedTable, OperatorError> {
     if store.clear_expiry(table_name(table)?.in_account(account)).await? {
-        return Ok(());
+        return Ok(NamedTable { account: account.to_owned(), table: table.to_owned() });
     }
     Err(OperatorError::NotSet(format!("the account {account} has no table {table} whose entities expire")))
 }
 
 /// Ticks since the next pass should have begun.
-pub fn behind(of: &TableExpiry, now: Ticks) -> i64 {
+fn behind(of: &TableExpiry, now: Ticks) -> i64 {
     let last = of.sweep.clean.filter(|clean| *clean <= now).unwrap_or(of.made);
     (now.raw() - last.raw().saturating_add(of.rule.pause)).max(0)
 }

@@ -7,24 +7,22 @@
 #![allow(rustdoc::private_intra_doc_links, reason = "developers of this repository read the documentation")]
 
 pub mod accounts;
+mod cluster;
 pub mod deleted;
 pub mod durations;
 mod error;
 pub mod expiry;
 pub mod indexes;
-pub mod reports;
 pub mod totals;
 pub mod upkeep;
 pub mod views;
 
+pub use cluster::{ClusterReport, ClusterUse};
 pub use error::OperatorError;
 
 use crate::protocol::model::TableName;
 
-/// Reads the name of a table.
-///
-/// # Errors
-/// [`OperatorError::Argument`].
+/// Parses the name of a table.
 pub fn table_name(table: &str) -> Result<TableName, OperatorError> {
     TableName::parse(table).map_err(|error| OperatorError::Argument(format!("{table}: {}", error.text())))
 }

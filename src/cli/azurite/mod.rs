@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 
-use super::parse::parse_by_precedence;
+use super::command_line::parse_by_precedence;
 use super::serve::{start_logging, warn_of_idle};
 use placeholder::{Placeholder, PlaceholderService};
 

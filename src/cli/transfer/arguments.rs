@@ -9,7 +9,7 @@ use clap::Args;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-use super::ended::TransferEnd;
+use super::TransferEnd;
 use crate::cli::output::{interruption, printable, warn};
 use crate::protocol::model::{EdmType, TableName, Ticks};
 use crate::transfer::{

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use clap::Args;
 use serde_json::json;
 
+use super::TransferEnd;
 use super::arguments::{
     FileArguments, RunArguments, SelectionArguments, TransferSession, check_matches, checked, confirmed,
     location,
 };
-use super::ended::TransferEnd;
 use crate::cli::output::OutputForm;
 use crate::transfer::{Progress, Selection};
 

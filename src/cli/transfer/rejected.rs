@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::ended::TransferEnd;
+use super::TransferEnd;
 use crate::cli::output::warn;
 use crate::transfer::{Rejected, Rejects, Selection, Survey, TransferSource};
 

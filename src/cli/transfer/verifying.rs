@@ -5,11 +5,11 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 
+use super::TransferEnd;
 use super::arguments::{
     FileArguments, LocationAccounts, RunArguments, SelectionArguments, TransferSession, check_matches,
     location, refuse_left_out, refuse_ranged, refuse_unknown_renames, rename,
 };
-use super::ended::TransferEnd;
 use super::rejected::warn_of_remarks;
 use crate::cli::output::OutputForm;
 use crate::transfer::{Compared, Comparison, Inferences, Progress, renamed_tables};

@@ -1,20 +1,44 @@
-//! The state of the server: `/livez`, `/readyz`, `/metrics` and `/version`.
+//! The state of the server: `/livez`, `/readyz`, `/metrics`, `/version` and `/cluster`.
 
 use std::time::Duration;
 
 use actix_web::http::header;
+use chrono::{DateTime, SecondsFormat};
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::time::timeout;
 
-use super::call::{Call, weight_of};
-use super::reply::{Outcome, Refusal, Reply, Status};
+use super::call::{Call, weight_of, within};
+use super::reply::{Answer, Outcome, Refusal, Reply, Status};
+use super::route::{Route, TIMED_OUT, guarded, json, open};
 use crate::observe::metrics::text::MetricsFormat;
-use crate::observe::metrics::{process, text};
+use crate::observe::metrics::{METRICS, process, text};
+use crate::operator::{ClusterReport, ClusterUse};
 use crate::store::Store;
 
 /// Timeout for a response from the database.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(2);
+
+pub(super) const ROUTES: &[Route] = &[
+    open("GET", "/livez", |_| json(async { Ok(Status { status: "live" }) }))
+        .about("live", "Whether the process runs")
+        .answers::<Status>("The process runs."),
+    open("GET", "/readyz", |call| json(ready(call)))
+        .about("ready", "Whether the database answers within two seconds and the server is not stopping")
+        .answers::<Status>("The server is ready.")
+        .others(&[(503, "Stopping, or DatabaseUnavailable.")]),
+    guarded("GET", "/metrics", |call| Box::pin(metrics(call))).about("metrics", "All metrics").answers_text(
+        "The text format of Prometheus, 0.0.4, or that of OpenMetrics if Accept prefers it.",
+        &["text/plain", "application/openmetrics-text"],
+    ),
+    guarded("GET", "/version", |call| json(async { version(call) }))
+        .about("version", "Name, version and database of this server")
+        .answers::<VersionReport>("Name, version, database and uptime."),
+    guarded("GET", "/cluster", |call| json(cluster(call)))
+        .about("getCluster", "The nodes of the Citus cluster that the database is distributed over")
+        .answers::<Option<ClusterReport>>("The nodes, each asked now; null for a single server.")
+        .others(&[TIMED_OUT, (503, "DatabaseUnavailable, or ServerBusy.")]),
+];
 
 /// The kind of a database.
 #[derive(Clone, Copy, Serialize, JsonSchema)]
@@ -44,38 +68,45 @@ pub(crate) struct VersionReport {
     uptime_seconds: f64,
 }
 
-/// Returns name, version, database and uptime.
-pub(crate) async fn version(call: &Call<'_>) -> Outcome {
+fn version(call: &Call<'_>) -> Answer<VersionReport> {
     let (name, version) = ("rowhouse", env!("CARGO_PKG_VERSION"));
     let (database, uptime_seconds) = (DatabaseKind::of(call.store()), process::uptime());
-    Ok(Reply::json(200, &VersionReport { name, version, database, uptime_seconds }))
+    Ok(VersionReport { name, version, database, uptime_seconds })
 }
 
-/// Reports liveness: always successful while the process runs.
-pub(crate) async fn live(_: &Call<'_>) -> Outcome {
-    Ok(Reply::json(200, &Status { status: "live" }))
-}
-
-/// Reports readiness: the database responds and the server is not shutting down.
-///
-/// # Errors
-/// 503 otherwise.
-pub(crate) async fn ready(call: &Call<'_>) -> Outcome {
+async fn ready(call: &Call<'_>) -> Answer<Status> {
     if call.admin.is_stopping() {
         return Err(Refusal::new(503, "Stopping", "The server finishes what it has begun and stops."));
     }
     match timeout(DATABASE_TIMEOUT, call.store().answers()).await {
-        Ok(Ok(())) => Ok(Reply::json(200, &Status { status: "ready" })),
+        Ok(Ok(())) => Ok(Status { status: "ready" }),
         _ => Err(Refusal::new(503, "DatabaseUnavailable", "The database does not answer.")),
     }
 }
 
-/// Returns all metrics in the Prometheus text format, or in the OpenMetrics format if the client prefers it.
-pub(crate) async fn metrics(call: &Call<'_>) -> Outcome {
+async fn metrics(call: &Call<'_>) -> Outcome {
     let accepted = call.header(header::ACCEPT).unwrap_or_default();
     let [open, plain] = [MetricsFormat::OpenMetrics, MetricsFormat::Prometheus]
         .map(|format| weight_of(format.media_type(), accepted));
     let format =
         if open > 0.0 && open >= plain { MetricsFormat::OpenMetrics } else { MetricsFormat::Prometheus };
     Ok(Reply::text(format.content_type(), text::print(format)))
+}
+
+async fn cluster(call: &Call<'_>) -> Answer<Option<ClusterReport>> {
+    // The status query opens a separate connection.
+    let _permit = call.admin.permit().await?;
+    let found = within(call.store().cluster()).await?;
+    Ok(found.map(|cluster| ClusterReport::new(&cluster, use_of_nodes())))
+}
+
+/// Reads this server's metrics about the nodes.
+fn use_of_nodes() -> ClusterUse {
+    let read = Some(METRICS.bucket_map_read.get()).filter(|read| *read > 0);
+    let read = read.and_then(|seconds| DateTime::from_timestamp(seconds, 0));
+    ClusterUse {
+        silent_nodes: METRICS.open_breakers.get(),
+        substituted_lanes: METRICS.substituted_lanes.get(),
+        bucket_map_read: read.map(|read| read.to_rfc3339_opts(SecondsFormat::Secs, true)),
+    }
 }

@@ -8,19 +8,112 @@ use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::call::Call;
-use super::call::{CALL_TIMEOUT, within};
-use super::reply::Outcome;
-use super::reply::{Refusal, Reply};
+use super::call::{Call, within};
+use super::reply::{Answer, Refusal};
+use super::route::{
+    NO_ACCOUNT, NO_ANSWER, OtherAnswer, Route, TIMED_OUT, UNKNOWN, created, guarded, json, token,
+};
 use crate::operator::OperatorError;
-use crate::operator::accounts::{self, Follower};
-use crate::operator::reports::{
-    AccountLimit, AccountQueries, AccountReport, AccountSwitch, RemovedAccount, RotatedKey,
+use crate::operator::accounts::{
+    self, AccountLimit, AccountQueries, AccountReport, AccountSwitch, Follower, RemovedAccount, RotatedKey,
 };
 use crate::protocol::auth::accounts::connection_string;
 use crate::protocol::auth::seal::{KeySlot, MasterKeys};
 use crate::protocol::model::Ticks;
 use crate::protocol::request::target::Accounts as _;
+
+pub(super) const ROUTES: &[Route] = &[
+    guarded("GET", "/accounts", |call| json(list(call)))
+        .about("listAccounts", "The accounts of the database, by name, without their keys")
+        .answers::<Vec<AccountReport>>("The accounts.")
+        .others(&[NO_MASTER_KEY, TIMED_OUT, NO_ANSWER]),
+    token("POST", "/accounts", |call| created(add(call)))
+        .changing()
+        .about("addAccount", "Add an account, and return its keys once")
+        .details(APPLIED)
+        .body::<AddAccount>()
+        .creates::<AddedAccount>("The account with its keys.")
+        .others(&[
+            (400, "InvalidAccountName, or InvalidKey."),
+            (409, "AccountExists."),
+            NOT_STORED,
+            OTHER_MASTER_KEY,
+            UNKNOWN,
+            NO_ANSWER,
+        ]),
+    guarded("GET", "/accounts/{name}", |call| json(read(call)))
+        .about("readAccount", "One account, without its keys")
+        .answers::<AccountReport>("The account.")
+        .others(&[NO_ACCOUNT, NOT_STORED, TIMED_OUT, NO_ANSWER]),
+    token("DELETE", "/accounts/{name}", |call| json(remove(call)))
+        .changing()
+        .about(
+            "removeAccount",
+            "Remove an account and its keys; its tables stay inaccessible until its name is added again",
+        )
+        .details(APPLIED)
+        .answers::<RemovedAccount>("The account is removed.")
+        .others(&[NO_BODY, NO_ACCOUNT, NOT_STORED, UNKNOWN, NO_ANSWER]),
+    token("POST", "/accounts/{name}/disable", |call| json(set_disabled(call, true)))
+        .changing()
+        .about("disableAccount", "Refuse the requests of an account; its keys and tables stay")
+        .details(APPLIED)
+        .answers::<AccountSwitch>("The account is disabled.")
+        .others(&[NO_BODY, NO_ACCOUNT, NOT_STORED, UNKNOWN, NO_ANSWER]),
+    token("POST", "/accounts/{name}/enable", |call| json(set_disabled(call, false)))
+        .changing()
+        .about("enableAccount", "Serve a disabled account again")
+        .details(APPLIED)
+        .answers::<AccountSwitch>("The account is enabled.")
+        .others(&[NO_BODY, NO_ACCOUNT, NOT_STORED, UNKNOWN, NO_ANSWER]),
+    guarded("GET", "/accounts/{name}/limits", |call| json(read_limits(call)))
+        .about("readLimits", "The limits of an account of the database or of the settings")
+        .answers::<AccountLimit>("The limits.")
+        .others(&[NO_ACCOUNT, TIMED_OUT, NO_ANSWER]),
+    token("PUT", "/accounts/{name}/limits", |call| json(set_limits(call)))
+        .changing()
+        .about("setLimits", "Limit the requests per second of an account on each server, or remove its limit")
+        .details(APPLIED)
+        .body::<AccountLimits>()
+        .answers::<AccountLimit>("The new limits.")
+        .others(&[(400, "InvalidLimit: the limit is not 1 to 1000000."), NO_ACCOUNT, UNKNOWN, NO_ANSWER]),
+    guarded("GET", "/accounts/{name}/queries", |call| json(async { read_queries(call) }))
+        .about("readQueries", "Whether this server answers extended queries of an account")
+        .details("The account may be one of the database or of the settings.")
+        .answers::<AccountQueries>("The choice.")
+        .others(&[NO_ACCOUNT]),
+    token("PUT", "/accounts/{name}/queries", |call| json(set_queries(call)))
+        .changing()
+        .about("setQueries", "Allow or forbid extended queries for the clients of an account")
+        .details(APPLIED)
+        .body::<ChosenQueries>()
+        .answers::<AccountQueries>("The new choice.")
+        .others(&[NO_ACCOUNT, UNKNOWN, NO_ANSWER]),
+    token("POST", "/accounts/{name}/rotate", |call| json(rotate(call)))
+        .changing()
+        .about("rotateKey", "Generate a new key in one slot, and return it once; the other key keeps working")
+        .details(APPLIED)
+        .body::<RotateKey>()
+        .answers::<RotatedKey>("The new key.")
+        .others(&[
+            NO_ACCOUNT,
+            NOT_STORED,
+            OTHER_MASTER_KEY,
+            (409, "Contended: another caller changed the account."),
+            UNKNOWN,
+            NO_ANSWER,
+        ]),
+];
+
+const APPLIED: &str = "This server applies a change before it answers; other servers on the same database do so within seconds.";
+const NO_BODY: OtherAnswer = (400, "BadRequest: the body must be empty or {}.");
+const NO_MASTER_KEY: OtherAnswer = (409, "NoMasterKey: the server was started without one.");
+const NOT_STORED: OtherAnswer = (
+    409,
+    "NoMasterKey: the server was started without one. AccountOfSettings: the account is one of the server's settings.",
+);
+const OTHER_MASTER_KEY: OtherAnswer =
+    (409, "OtherMasterKey: the server's master key does not decrypt the stored keys.");
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -36,9 +129,9 @@ pub(super) struct AddAccount {
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
-pub(super) struct AddedAccount<'a> {
-    name: &'a str,
-    keys: &'a [String; 2],
+pub(super) struct AddedAccount {
+    name: String,
+    keys: [String; 2],
     /// For clients on the server's machine.
     connection_strings: [String; 2],
 }
@@ -74,143 +167,82 @@ pub(super) struct ChosenQueries {
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-/// Lists the accounts by name, without their keys.
-///
-/// # Errors
-/// 409 without a master key; errors of the database.
-pub(crate) async fn list(call: &Call<'_>) -> Outcome {
+async fn list(call: &Call<'_>) -> Answer<Vec<AccountReport>> {
     master(call)?;
-    let found = within(CALL_TIMEOUT, accounts::list(call.store())).await?;
-    let options = within(CALL_TIMEOUT, accounts::options(call.store())).await?;
-    Ok(Reply::json(
-        200,
-        &found.iter().map(|account| AccountReport::new(account, &options)).collect::<Vec<_>>(),
-    ))
+    within(accounts::list(call.store())).await
 }
 
-/// Returns one account, without its keys.
-///
-/// # Errors
-/// 404 for an unknown account; 409 for an account of the settings, or without a master key; errors of the
-/// database.
-pub(crate) async fn read(call: &Call<'_>) -> Outcome {
-    stored(call, call.parameter("name"))?;
-    let found = within(CALL_TIMEOUT, accounts::find(call.store(), call.parameter("name"))).await?;
-    let options = within(CALL_TIMEOUT, accounts::options(call.store())).await?;
-    Ok(Reply::json(200, &AccountReport::new(&found, &options)))
+async fn read(call: &Call<'_>) -> Answer<AccountReport> {
+    let (name, _) = stored(call)?;
+    within(accounts::report(call.store(), name)).await
 }
 
-/// Adds an account and returns its keys, which are never returned again.
-///
-/// # Errors
-/// 400 for an invalid account; 409 for a name that exists in the database or in the settings, without a
-/// master key, or if the master key does not decrypt the stored accounts; errors of the database.
-pub(crate) async fn add(call: &Call<'_>) -> Outcome {
+async fn add(call: &Call<'_>) -> Answer<AddedAccount> {
     let AddAccount { name, keys } = call.document()?;
     call.subject.get_or_init(|| name.clone());
-    let master = stored(call, &name)?;
+    let master = master_of(call, &name)?;
     let keys = keys.map(|[first, second]| Some([decoded(&first)?, decoded(&second)?]));
     if keys.as_ref().is_some_and(Option::is_none) {
         return Err(Refusal::bad_request("keys: not base64"));
     }
-    let now = Ticks::now();
-    let added = accounts::add(call.store(), master, &name, keys.flatten(), now);
-    let added = changed(call, added).await?;
-    let connection_strings = added.keys.each_ref().map(|key| connection(call, &name, key));
-    Ok(Reply::json(201, &AddedAccount { name: &name, keys: &added.keys, connection_strings }))
+    let keys =
+        changed(call, accounts::add(call.store(), master, &name, keys.flatten(), Ticks::now())).await?;
+    let connection_strings = keys.each_ref().map(|key| connection(call, &name, key));
+    Ok(AddedAccount { name, keys, connection_strings })
 }
 
-/// Generates a new key in one slot and returns it, once only. The other key keeps working.
-///
-/// # Errors
-/// Those of [`read`]; 400 for an invalid slot.
-pub(crate) async fn rotate(call: &Call<'_>) -> Outcome {
+async fn rotate(call: &Call<'_>) -> Answer<RotatedKey> {
     let RotateKey { slot: number } = call.document()?;
-    let name = call.parameter("name");
-    let master = stored(call, name)?;
+    let (name, master) = stored(call)?;
     let slot = match number {
         1 => KeySlot::First,
         2 => KeySlot::Second,
         _ => return Err(Refusal::bad_request("slot: must be 1 or 2")),
     };
-    let now = Ticks::now();
-    let rotated = accounts::rotate(call.store(), master, name, slot, now);
-    let key = changed(call, rotated).await?;
+    let key = changed(call, accounts::rotate(call.store(), master, name, slot, Ticks::now())).await?;
     let connection_string = connection(call, name, &key);
-    Ok(Reply::json(200, &RotatedKey { name, slot: number, key: &key, connection_string }))
+    Ok(RotatedKey { name: name.to_owned(), slot: number, key, connection_string })
 }
 
-/// Disables or enables an account. The account keeps its keys and tables.
-pub(crate) async fn set_disabled(call: &Call<'_>, disabled: bool) -> Outcome {
+async fn set_disabled(call: &Call<'_>, disabled: bool) -> Answer<AccountSwitch> {
     nothing(call)?;
-    let name = call.parameter("name");
-    stored(call, name)?;
-    let change = accounts::set_disabled(call.store(), name, disabled);
-    changed(call, change).await?;
-    Ok(Reply::json(200, &AccountSwitch { name, disabled }))
+    let (name, _) = stored(call)?;
+    changed(call, accounts::set_disabled(call.store(), name, disabled)).await
 }
 
-/// Returns the limit of an account, in requests per second on each server. The account may be one of the
-/// settings.
-///
-/// # Errors
-/// 404 for an unknown account; errors of the database.
-pub(crate) async fn read_limits(call: &Call<'_>) -> Outcome {
-    let name = served(call)?;
-    let options = within(CALL_TIMEOUT, accounts::options(call.store())).await?;
-    let requests_per_second = options.get(name).and_then(|options| options.requests_per_second);
-    Ok(Reply::json(200, &AccountLimit { name, requests_per_second }))
+async fn remove(call: &Call<'_>) -> Answer<RemovedAccount> {
+    nothing(call)?;
+    let (name, _) = stored(call)?;
+    changed(call, accounts::remove(call.store(), name)).await
 }
 
-/// Sets the limit of an account, or removes it so that the limit in the settings applies.
-///
-/// # Errors
-/// Those of [`read_limits`]; 400 for an invalid limit.
-pub(crate) async fn set_limits(call: &Call<'_>) -> Outcome {
+async fn read_limits(call: &Call<'_>) -> Answer<AccountLimit> {
+    within(accounts::read_limit(call.store(), served(call)?)).await
+}
+
+async fn set_limits(call: &Call<'_>) -> Answer<AccountLimit> {
     let AccountLimits { requests_per_second } = call.document()?;
-    let name = served(call)?;
-    let change = accounts::limit(call.store(), name, requests_per_second);
-    changed(call, change).await?;
-    Ok(Reply::json(200, &AccountLimit { name, requests_per_second }))
+    changed(call, accounts::limit(call.store(), served(call)?, requests_per_second)).await
 }
 
-/// Returns whether this server accepts extended queries of an account, which may be one of the settings.
-///
-/// # Errors
-/// 404 for an unknown account.
-pub(crate) fn read_queries(call: &Call<'_>) -> Outcome {
-    let name = served(call)?;
-    let extended = follower(call).accounts().has_extended_queries(name);
-    Ok(Reply::json(200, &AccountQueries { name, extended }))
+fn read_queries(call: &Call<'_>) -> Answer<AccountQueries> {
+    let name = served(call)?.to_owned();
+    let extended = follower(call).accounts().has_extended_queries(&name);
+    Ok(AccountQueries { name, extended })
 }
 
-/// Sets whether an account may use extended queries.
-///
-/// # Errors
-/// Those of [`read_queries`]; 400 for an invalid body; errors of the database.
-pub(crate) async fn set_queries(call: &Call<'_>) -> Outcome {
+async fn set_queries(call: &Call<'_>) -> Answer<AccountQueries> {
     let ChosenQueries { extended } = call.document()?;
-    let name = served(call)?;
-    changed(call, accounts::set_queries(call.store(), name, extended)).await?;
-    Ok(Reply::json(200, &AccountQueries { name, extended }))
+    changed(call, accounts::set_queries(call.store(), served(call)?, extended)).await
 }
 
 /// Returns the account in the path, which must be in the settings or in the database.
-fn served<'a>(call: &'a Call<'_>) -> Result<&'a str, Refusal> {
+fn served<'a>(call: &'a Call<'_>) -> Answer<&'a str> {
     let name = call.parameter("name");
     if follower(call).accounts().exists(name) {
         return Ok(name);
     }
     Err(Refusal::new(404, "AccountNotFound", format!("this server serves no account {name}")))
-}
-
-/// Removes an account and its keys. The account's tables stay, but are inaccessible.
-pub(crate) async fn remove(call: &Call<'_>) -> Outcome {
-    nothing(call)?;
-    let name = call.parameter("name");
-    stored(call, name)?;
-    changed(call, accounts::remove(call.store(), name)).await?;
-    Ok(Reply::json(200, &RemovedAccount { removed: name }))
 }
 
 /// Returns the connection string for clients on this machine.
@@ -222,15 +254,21 @@ fn follower<'a>(call: &'a Call<'_>) -> &'a Follower {
     &call.admin.service.follower
 }
 
-fn master<'a>(call: &'a Call<'_>) -> Result<&'a MasterKeys, Refusal> {
+fn master<'a>(call: &'a Call<'_>) -> Answer<&'a MasterKeys> {
     follower(call).master().ok_or_else(|| {
         let message = "This server has no master key, so it does not serve the accounts of the database.";
         Refusal::new(409, "NoMasterKey", message)
     })
 }
 
+/// Returns the account in the path, which must not be in the settings, and the master keys.
+fn stored<'a>(call: &'a Call<'_>) -> Answer<(&'a str, &'a MasterKeys)> {
+    let name = call.parameter("name");
+    Ok((name, master_of(call, name)?))
+}
+
 /// Returns the master keys, unless the settings define this account.
-fn stored<'a>(call: &'a Call<'_>, name: &str) -> Result<&'a MasterKeys, Refusal> {
+fn master_of<'a>(call: &'a Call<'_>, name: &str) -> Answer<&'a MasterKeys> {
     let master = master(call)?;
     if follower(call).is_given(name) {
         let message = "This account is one of the server's settings, and is changed there.";
@@ -240,7 +278,7 @@ fn stored<'a>(call: &'a Call<'_>, name: &str) -> Result<&'a MasterKeys, Refusal>
 }
 
 /// Refuses a body with members, because they would be ignored.
-fn nothing(call: &Call<'_>) -> Result<(), Refusal> {
+fn nothing(call: &Call<'_>) -> Answer<()> {
     if call.body().is_empty() { Ok(()) } else { call.document::<Nothing>().map(|_| ()) }
 }
 
@@ -249,11 +287,8 @@ fn decoded(key: &str) -> Option<Vec<u8>> {
 }
 
 /// Waits until a change is stored, and loads it.
-async fn changed<T>(
-    call: &Call<'_>,
-    change: impl Future<Output = Result<T, OperatorError>>,
-) -> Result<T, Refusal> {
-    let outcome = within(CALL_TIMEOUT, change).await?;
-    follower(call).follow_own_change(call.store()).await;
+async fn changed<T>(call: &Call<'_>, change: impl Future<Output = Result<T, OperatorError>>) -> Answer<T> {
+    let outcome = within(change).await?;
+    call.follow_own_change().await;
     Ok(outcome)
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use super::reply::Refusal;
+use super::reply::{Answer, Refusal};
 use super::state::Admin;
 use crate::error::{Code, Error};
 use crate::protocol::codec::uri::percent_decode;
@@ -16,7 +16,7 @@ use crate::protocol::request::target::Accounts as _;
 use crate::store::Store;
 
 /// Timeout of a call. A change may still complete later, but its outcome is not reported.
-pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A request of an operator.
 pub(crate) struct Call<'a> {
@@ -39,11 +39,9 @@ impl<'a> Call<'a> {
         text_of(self.headers, name)
     }
 
-    /// Returns the first query parameter with this name, percent-decoded.
-    ///
-    /// # Errors
-    /// 400 for invalid percent-encoding, and for U+0000, which is invalid in every name.
-    pub(crate) fn query(&self, name: &str) -> Result<Option<String>, Refusal> {
+    /// Returns the first query parameter with this name, percent-decoded. Refuses invalid percent-encoding, and
+    /// U+0000, which is invalid in every name.
+    pub(crate) fn query(&self, name: &str) -> Answer<Option<String>> {
         for pair in self.query.split('&') {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             if key == name {
@@ -68,10 +66,7 @@ impl<'a> Call<'a> {
     }
 
     /// Checks that this server serves an account.
-    ///
-    /// # Errors
-    /// 404 otherwise.
-    pub(crate) fn check_account(&self, account: &str) -> Result<(), Refusal> {
+    pub(crate) fn check_account(&self, account: &str) -> Answer<()> {
         match self.admin.service.follower.accounts().exists(account) {
             true => Ok(()),
             false => Err(Refusal::no_account()),
@@ -79,17 +74,22 @@ impl<'a> Call<'a> {
     }
 
     /// Returns the account in the query string, if there is one.
-    pub(crate) fn queried_account(&self) -> Result<Option<String>, Refusal> {
+    pub(crate) fn queried_account(&self) -> Answer<Option<String>> {
         let account = self.query("account")?;
         account.as_deref().map(|account| self.check_account(account)).transpose()?;
         Ok(account)
     }
 
     /// Returns the account and the table in the path.
-    pub(crate) fn table(&self) -> Result<(&str, &str), Refusal> {
+    pub(crate) fn table(&self) -> Answer<(&str, &str)> {
         let account = self.parameter("name");
         self.check_account(account)?;
         Ok((account, self.parameter("table")))
+    }
+
+    /// Loads a change of accounts or indexes that this call has made.
+    pub(crate) async fn follow_own_change(&self) {
+        self.admin.service.follower.follow_own_change(self.store()).await;
     }
 
     pub(crate) fn body(&self) -> &[u8] {
@@ -97,23 +97,22 @@ impl<'a> Call<'a> {
     }
 
     /// Parses the body as a JSON document.
-    ///
-    /// # Errors
-    /// 400 for an invalid document.
-    pub(crate) fn document<'b, T: Deserialize<'b>>(&'b self) -> Result<T, Refusal> {
+    pub(crate) fn document<'b, T: Deserialize<'b>>(&'b self) -> Answer<T> {
         serde_json::from_slice(self.body())
             .map_err(|error| Refusal::bad_request(format!("The body: {error}")))
     }
 }
 
-/// Waits for a future up to a time limit.
-///
-/// # Errors
-/// 500 `OperationTimedOut` after the time limit; the errors of the future.
-pub(crate) async fn within<T, E: Into<Refusal>>(
+/// Waits for the work of a call up to [`CALL_TIMEOUT`].
+pub(crate) async fn within<T, E: Into<Refusal>>(work: impl Future<Output = Result<T, E>>) -> Answer<T> {
+    within_limit(CALL_TIMEOUT, work).await
+}
+
+/// Waits for a future up to a time limit; afterwards answers 500 `OperationTimedOut`.
+pub(crate) async fn within_limit<T, E: Into<Refusal>>(
     limit: Duration,
     work: impl Future<Output = Result<T, E>>,
-) -> Result<T, Refusal> {
+) -> Answer<T> {
     match timeout(limit, work).await {
         Ok(done) => done.map_err(Into::into),
         Err(_) => Err(Error::from(Code::OperationTimedOut).into()),

@@ -17,9 +17,8 @@ use super::console::service;
 use super::guard::{Admission, GuardedRequest, token_needed};
 use super::reply::{Outcome, Refusal, Reply};
 use super::route::{Access, Handler, ListenerPart, Parameters, Route};
-use super::routes::ROUTES;
-use super::state::ConsoleMode;
-use super::state::{Admin, MAX_BODY};
+use super::routes::routes;
+use super::state::{Admin, ConsoleMode, MAX_BODY};
 use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::server::http::{Turn, announces_body, head_of};
 use crate::service::Observed;
@@ -101,7 +100,7 @@ fn warn_of(refusal: &Refusal, http: &HttpRequest) {
 /// Returns the route of a request if the sender may know of it, its parameters, and the reason for admission.
 fn route_of(admin: &Admin, http: &HttpRequest) -> Result<(&'static Route, Parameters, Admission), Refusal> {
     let matching: Vec<_> =
-        routes(admin).filter_map(|route| Some((route, route.parameters(http.path())?))).collect();
+        offered(admin).filter_map(|route| Some((route, route.parameters(http.path())?))).collect();
     let known = !matching.is_empty();
     let is_open = known && matching.iter().all(|(route, _)| route.access == Access::Open);
     // Without the token, a client cannot even learn which other routes exist.
@@ -148,9 +147,9 @@ async fn whole(http: &HttpRequest, body: Payload) -> Result<Bytes, Refusal> {
 }
 
 /// Returns the routes that this server offers.
-fn routes(admin: &Admin) -> impl Iterator<Item = &'static Route> {
+fn offered(admin: &Admin) -> impl Iterator<Item = &'static Route> {
     let settings = &admin.settings;
-    ROUTES.iter().filter(move |route| match route.part {
+    routes().filter(move |route| match route.part {
         ListenerPart::Always => true,
         ListenerPart::TestMode => settings.test_mode,
         ListenerPart::Console => settings.console != ConsoleMode::Off,
@@ -163,7 +162,7 @@ fn answers(route: &Route, method: &str) -> bool {
 
 /// Returns the methods that a path supports.
 fn methods(admin: &Admin, path: &str) -> String {
-    let methods = routes(admin).filter(|route| route.parameters(path).is_some()).map(|route| route.method);
+    let methods = offered(admin).filter(|route| route.parameters(path).is_some()).map(|route| route.method);
     methods.collect::<Vec<_>>().join(", ")
 }
 

@@ -1,42 +1,58 @@
 //! `/expiry`: lists, sets and clears expiry rules, like `rowhouse expire`.
 
-use super::call::Call;
-use super::call::{CALL_TIMEOUT, within};
-use super::reply::Outcome;
-use super::reply::Reply;
-use crate::operator::expiry::{self, NewRule};
-use crate::operator::reports::{ExpiryReport, NamedTable};
+use super::call::{Call, within};
+use super::reply::Answer;
+use super::route::{
+    NO_ACCOUNT, NO_ANSWER, OF_ACCOUNT, PARAMETER, Route, TIMED_OUT, UNKNOWN, guarded, json, token,
+};
+use crate::operator::expiry::{self, ExpiryReport, NamedTable, NewRule};
 use crate::protocol::model::Ticks;
 
-/// Lists the rules of one account or of all accounts.
-///
-/// # Errors
-/// 404 for an unknown account; errors of the database.
-pub(crate) async fn list(call: &Call<'_>) -> Outcome {
+pub(super) const ROUTES: &[Route] = &[
+    guarded("GET", "/expiry", |call| json(list(call)))
+        .about("listExpiry", "The tables whose entities expire, with the progress of the deletion")
+        .query(&[OF_ACCOUNT])
+        .answers::<Vec<ExpiryReport>>("The rules, by account and table.")
+        .others(&[PARAMETER, NO_ACCOUNT, TIMED_OUT, NO_ANSWER]),
+    token("PUT", "/accounts/{name}/tables/{table}/expiry", |call| json(set(call)))
+        .changing()
+        .about("setExpiry", "Set when the entities of a table expire")
+        .details(
+            "Servers delete expired entities in small steps, beginning within seconds. Clients see an expired entity \
+             until it is deleted.",
+        )
+        .body::<NewRule>()
+        .answers::<ExpiryReport>("The rule.")
+        .others(&[
+            (404, "AccountNotFound, or TableNotFound."),
+            (409, "OtherRule: another rule was set at the same time."),
+            UNKNOWN,
+            NO_ANSWER,
+        ]),
+    token("DELETE", "/accounts/{name}/tables/{table}/expiry", |call| json(clear(call)))
+        .changing()
+        .about("clearExpiry", "Remove the rule of a table, so that its entities no longer expire")
+        .answers::<NamedTable>("The table.")
+        .others(&[
+            (400, "BadRequest: the name is invalid."),
+            (404, "AccountNotFound. NotSet: the table has no rule."),
+            UNKNOWN,
+            NO_ANSWER,
+        ]),
+];
+
+async fn list(call: &Call<'_>) -> Answer<Vec<ExpiryReport>> {
     let account = call.queried_account()?;
-    let rules = within(CALL_TIMEOUT, call.store().expiries(account.as_deref())).await?;
-    let now = Ticks::now();
-    Ok(Reply::json(200, &rules.iter().map(|rule| ExpiryReport::new(rule, now)).collect::<Vec<_>>()))
+    within(expiry::list(call.store(), account.as_deref(), Ticks::now())).await
 }
 
-/// Sets the rule of a table.
-///
-/// # Errors
-/// 400 for an invalid rule; 404 for an unknown account or table; errors of the database.
-pub(crate) async fn set(call: &Call<'_>) -> Outcome {
+async fn set(call: &Call<'_>) -> Answer<ExpiryReport> {
     let rule: NewRule = call.document()?;
     let (account, table) = call.table()?;
-    let now = Ticks::now();
-    let set = within(CALL_TIMEOUT, expiry::set(call.store(), account, table, &rule, now)).await?;
-    Ok(Reply::json(200, &ExpiryReport::new(&set, now)))
+    within(expiry::set(call.store(), account, table, &rule, Ticks::now())).await
 }
 
-/// Removes the rule of a table.
-///
-/// # Errors
-/// 404 for an unknown account or table, or a table without a rule; errors of the database.
-pub(crate) async fn clear(call: &Call<'_>) -> Outcome {
+async fn clear(call: &Call<'_>) -> Answer<NamedTable> {
     let (account, table) = call.table()?;
-    within(CALL_TIMEOUT, expiry::clear(call.store(), account, table)).await?;
-    Ok(Reply::json(200, &NamedTable { account, table }))
+    within(expiry::clear(call.store(), account, table)).await
 }

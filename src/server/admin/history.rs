@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::observe::metrics::METRICS;
 use crate::observe::metrics::requests::RequestTotals;
-use crate::operator::reports::Time;
+use crate::operator::durations::Time;
 use crate::protocol::model::Ticks;
 use crate::store::TableSize;
 

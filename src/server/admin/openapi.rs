@@ -15,7 +15,7 @@ const FORBIDDEN: &str = "The request comes from a web page of another site, or n
                          and has no token.";
 
 /// Generates the OpenAPI document of these routes.
-pub(crate) fn generate(routes: &[Route]) -> Value {
+pub(crate) fn generate<'a>(routes: impl Iterator<Item = &'a Route>) -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
         settings.meta_schema = None;

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::operator::OperatorError;
 use crate::store::Failure;
+use crate::store::postgres::StartError;
 
 /// A response.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,8 +51,11 @@ struct ErrorContent {
     message: String,
 }
 
-/// The result of a call.
-pub(crate) type Outcome = Result<Reply, Refusal>;
+/// The result of a call, for a handler that makes its own response.
+pub(crate) type Outcome = Answer<Reply>;
+
+/// The result of a call, of a type that is serialized, or of a part of a call.
+pub(crate) type Answer<T> = Result<T, Refusal>;
 
 const JSON: &str = "application/json";
 
@@ -140,6 +144,13 @@ impl From<OperatorError> for Refusal {
 impl From<Failure> for Refusal {
     fn from(failure: Failure) -> Self {
         OperatorError::from(failure).into()
+    }
+}
+
+impl From<StartError> for Refusal {
+    fn from(error: StartError) -> Self {
+        tracing::warn!(%error, "cannot read the nodes of the cluster");
+        Refusal::new(503, "DatabaseUnavailable", "The database does not answer.")
     }
 }
 

@@ -4,14 +4,25 @@ use std::future::Future;
 use std::pin::Pin;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::call::Call;
-use super::reply::Outcome;
+use super::reply::{Answer, Outcome, Reply};
 use crate::protocol::codec::uri::percent_decode;
 
 /// The future of a response.
 pub(crate) type Pending<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
+
+/// Answers with a JSON document.
+pub(super) fn json<'a, T: Serialize>(work: impl Future<Output = Answer<T>> + 'a) -> Pending<'a> {
+    Box::pin(async { Ok(Reply::json(200, &work.await?)) })
+}
+
+/// Answers 201 with a JSON document.
+pub(super) fn created<'a, T: Serialize>(work: impl Future<Output = Answer<T>> + 'a) -> Pending<'a> {
+    Box::pin(async { Ok(Reply::json(201, &work.await?)) })
+}
 
 /// The names and values of the parameters in a path.
 pub(crate) type Parameters = Vec<(&'static str, String)>;
@@ -125,7 +136,7 @@ impl QueryField {
     }
 
     pub(super) fn to_json(self) -> Value {
-        let mut schema = json!({ "type": self.schema_type() });
+        let mut schema = serde_json::json!({ "type": self.schema_type() });
         if let QueryKind::Limit { max, default } = self.kind {
             (schema["minimum"], schema["maximum"], schema["default"]) =
                 (1.into(), max.into(), default.into());
@@ -142,11 +153,19 @@ pub(super) fn parameter(
     description: &str,
     schema: Value,
 ) -> Value {
-    json!({ "name": name, "in": place, "required": is_required, "description": description, "schema": schema })
+    serde_json::json!({ "name": name, "in": place, "required": is_required, "description": description, "schema": schema })
 }
 
 /// A status with its error codes.
 pub(crate) type OtherAnswer = (u16, &'static str);
+
+/// Statuses and a parameter that several routes share.
+pub(super) const PARAMETER: OtherAnswer = (400, "A parameter is invalid.");
+pub(super) const NO_ACCOUNT: OtherAnswer = (404, "AccountNotFound.");
+pub(super) const TIMED_OUT: OtherAnswer = (500, "OperationTimedOut.");
+pub(super) const UNKNOWN: OtherAnswer = (500, "OperationTimedOut: the change may or may not have been made.");
+pub(super) const NO_ANSWER: OtherAnswer = (503, "ServerBusy: the database did not answer.");
+pub(super) const OF_ACCOUNT: QueryField = QueryField::text("account", "Only the tables of this account.");
 
 type Function = for<'a> fn(&'a Call<'a>) -> Pending<'a>;
 
@@ -288,7 +307,6 @@ impl Route {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::admin::reply::Reply;
 
     async fn none(_: &Call<'_>) -> Outcome {
         Ok(Reply::empty(200))

@@ -7,13 +7,13 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::call::Call;
-use super::call::{CALL_TIMEOUT, within};
-use super::reply::Outcome;
-use super::reply::{Refusal, Reply};
-use super::route::{QueryField, QueryKind};
+use super::call::{Call, within};
+use super::reply::{Answer, Refusal};
+use super::route::{
+    NO_ACCOUNT, NO_ANSWER, PARAMETER, QueryField, QueryKind, Route, TIMED_OUT, guarded, json,
+};
 use crate::error::{Code, Error};
-use crate::operator::reports::Time;
+use crate::operator::durations::Time;
 use crate::operator::table_name;
 use crate::operator::totals::{self, CountPace, TableTotal};
 use crate::protocol::model::{Key, TableName};
@@ -36,7 +36,7 @@ const COUNT_TIME: Duration = Duration::from_secs(5);
 /// Maximum number of comparisons in a filter.
 const MAX_COMPARISONS: usize = 1000;
 
-pub(super) const QUERY: &[QueryField] = &[
+const QUERY: &[QueryField] = &[
     QueryField { is_required: true, ..QueryField::text("account", "The account.") },
     QueryField::text("from", "The name to begin at: next of the previous answer."),
     QueryField {
@@ -44,16 +44,44 @@ pub(super) const QUERY: &[QueryField] = &[
         ..QueryField::text("limit", "Maximum number of tables.")
     },
 ];
-pub(super) const COUNT_QUERY: &[QueryField] = &[
+const COUNT_QUERY: &[QueryField] = &[
     QueryField::text("filter", "A $filter, as clients write it."),
     QueryField::text("from", "next of the previous answer, whose entities are not counted again."),
+];
+
+pub(super) const ROUTES: &[Route] = &[
+    guarded("GET", "/tables", |call| json(tables(call)))
+        .about("tables", "The sizes of an account's tables, in the order of their names")
+        .details(
+            "At most 10000 entities of each table are counted, so the cost of a call does not depend on the sizes. \
+             Where complete is false, entities and bytes are lower bounds, and total has what else is known. An \
+             answer ends after 25 tables or five seconds.",
+        )
+        .query(QUERY)
+        .answers::<TablesReport>("The tables and their sizes.")
+        .others(&[PARAMETER, NO_ACCOUNT, NO_ANSWER]),
+    guarded("GET", "/accounts/{name}/tables/{table}/count", |call| json(count(call)))
+        .about("count", "Count the entities of a table, all or those that match a filter")
+        .details(
+            "A call counts for five seconds at most; the sum of the calls is the count. It is exact if no one writes \
+             meanwhile.",
+        )
+        .query(COUNT_QUERY)
+        .answers::<CountReport>("The number of entities.")
+        .others(&[
+            (400, "BadRequest, or the error of an invalid filter."),
+            (404, "AccountNotFound, or TableNotFound."),
+            (409, "TableRespread: the spread of the table was changed since from."),
+            TIMED_OUT,
+            NO_ANSWER,
+        ]),
 ];
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
-pub(super) struct TablesReport<'a> {
-    account: &'a str,
+pub(super) struct TablesReport {
+    account: String,
     /// How the numbers were measured, in words.
     method: String,
     tables: Vec<Measured>,
@@ -92,12 +120,7 @@ pub(super) struct CountReport {
 #[derive(Serialize, Deserialize)]
 struct CountToken(Option<i64>, u16, String, String);
 
-/// Lists tables of an account in the order of their names, with their sizes. At most [`SAMPLE`] entities of
-/// each table are counted, so the cost of a call does not depend on the sizes.
-///
-/// # Errors
-/// 400 for invalid parameters; 404 for an unknown account; errors of the database.
-pub(crate) async fn tables(call: &Call<'_>) -> Outcome {
+async fn tables(call: &Call<'_>) -> Answer<TablesReport> {
     let begun = Instant::now();
     let account = call
         .query("account")?
@@ -142,10 +165,10 @@ pub(crate) async fn tables(call: &Call<'_>) -> Outcome {
          statistics, or there are at least as many. Bytes are those of keys and stored properties, without \
          indexes; those of a total are estimated, if it is not exact."
     );
-    Ok(Reply::json(200, &TablesReport { account: &account, method, tables: measured, next }))
+    Ok(TablesReport { account, method, tables: measured, next })
 }
 
-async fn size(store: &Store, account: &str, name: &str) -> Result<Option<(TableSize, TableTotal)>, Refusal> {
+async fn size(store: &Store, account: &str, name: &str) -> Answer<Option<(TableSize, TableTotal)>> {
     let name = TableName::parse(name)?;
     let measure = async {
         let size = store.size(name.in_account(account), SAMPLE).await?;
@@ -158,13 +181,7 @@ async fn size(store: &Store, account: &str, name: &str) -> Result<Option<(TableS
     }
 }
 
-/// Counts the entities of a table, or those that match a filter, for [`COUNT_TIME`]. If the time does not
-/// suffice, `next` is the `from` of the call that continues the count.
-///
-/// # Errors
-/// 400 for an invalid filter or `from`; 404 for an unknown account or table; 409 if the table's buckets have
-/// changed since `from`; errors of the database.
-pub(crate) async fn count(call: &Call<'_>) -> Outcome {
+async fn count(call: &Call<'_>) -> Answer<CountReport> {
     let (account, table) = call.table()?;
     let predicate = call.query("filter")?.map(|text| predicate(&text)).transpose()?;
     let from = call.query("from")?.map(|text| position(&text)).transpose()?;
@@ -183,9 +200,9 @@ pub(crate) async fn count(call: &Call<'_>) -> Outcome {
             }
         })
     };
-    let CountedPart { entities, next } = within(CALL_TIMEOUT, counting).await?.ok_or_else(respread)?;
+    let CountedPart { entities, next } = within(counting).await?.ok_or_else(respread)?;
     let next = next.map(|next| token(&next));
-    Ok(Reply::json(200, &CountReport { entities, complete: next.is_none(), next }))
+    Ok(CountReport { entities, complete: next.is_none(), next })
 }
 
 fn respread() -> Refusal {
@@ -193,7 +210,7 @@ fn respread() -> Refusal {
     Refusal::new(409, "TableRespread", message)
 }
 
-fn predicate(text: &str) -> Result<Predicate, Refusal> {
+fn predicate(text: &str) -> Answer<Predicate> {
     let parsed = odata::parse(text, Grammar { max_comparisons: MAX_COMPARISONS, extended: true })?;
     Ok(filter::predicate(&parsed, Subject::Entities)?)
 }
@@ -204,7 +221,7 @@ fn token(position: &CountPosition) -> String {
     URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
 }
 
-fn position(text: &str) -> Result<CountPosition, Refusal> {
+fn position(text: &str) -> Answer<CountPosition> {
     let read = URL_SAFE_NO_PAD.decode(text).ok();
     let read = read.and_then(|bytes| serde_json::from_slice::<CountToken>(&bytes).ok());
     let token = read.filter(|token| !token.2.contains('\u{0}') && !token.3.contains('\u{0}'));

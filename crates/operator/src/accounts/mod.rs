@@ -1,7 +1,5 @@
 //! Accounts that are stored in the database: the operations on them, and how a server follows
-//! changes.
-//!
-//! The command line and the admin listener call the same functions. Keys are returned in base64
+//! changes. Keys are returned in base64
 //! when they are created, and never again.
 
 mod follow;
@@ -10,10 +8,13 @@ use std::collections::HashMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 pub use follow::{Follower, check};
 
 use super::OperatorError;
+use super::durations::Time;
 use crate::protocol::auth::accounts::is_account_name;
 use crate::protocol::auth::seal::{KeySlot, MasterKeys, NONCE};
 use crate::protocol::model::Ticks;
@@ -28,21 +29,91 @@ pub const MAX_REQUESTS_PER_SECOND: u32 = 1_000_000;
 /// Attempts while others change the same account.
 const ATTEMPTS: u32 = 5;
 
-/// A new account with its keys in base64, to be shown once.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewAccount {
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Account")]
+pub struct AccountReport {
+    #[schemars(regex(pattern = "^[a-z0-9]{3,24}$"))]
     pub name: String,
-    pub keys: [String; 2],
+    pub disabled: bool,
+    pub created: Time,
+    /// When each key was made.
+    pub rotated: [Time; 2],
+    /// Requests per second of the account on each server. Null: the limit of the settings applies.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub requests_per_second: Option<u32>,
+    /// Whether clients of the account may use extended queries. Off by default.
+    pub extended_queries: bool,
 }
 
-/// Adds an account, with the given keys or with new ones.
+impl AccountReport {
+    fn new(account: &StoredAccount, options: &HashMap<String, AccountOptions>) -> Self {
+        let options = options.get(&account.name);
+        Self {
+            name: account.name.clone(),
+            disabled: account.disabled,
+            created: Time(account.created),
+            rotated: account.rotated.map(Time),
+            requests_per_second: options.and_then(|options| options.requests_per_second),
+            extended_queries: options.and_then(|options| options.extended_queries).unwrap_or(false),
+        }
+    }
+}
+
+/// An account that was disabled or enabled.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct AccountSwitch {
+    pub name: String,
+    pub disabled: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct AccountLimit {
+    pub name: String,
+    /// Requests per second of the account on each server. Null: the limit of the settings applies.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub requests_per_second: Option<u32>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct AccountQueries {
+    pub name: String,
+    /// Whether clients of the account may use extended queries.
+    pub extended: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct RemovedAccount {
+    /// The name of the account.
+    pub removed: String,
+}
+
+/// The key that was replaced, shown once.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct RotatedKey {
+    pub name: String,
+    /// 1 or 2.
+    pub slot: u8,
+    /// The new key in base64.
+    pub key: String,
+    pub connection_string: String,
+}
+
+/// Adds an account, with the given keys or with new ones. Returns its keys in base64, to be shown once.
 pub async fn add(
     store: &Store,
     master: &MasterKeys,
     name: &str,
     keys: Option<[Vec<u8>; 2]>,
     now: Ticks,
-) -> Result<NewAccount, OperatorError> {
+) -> Result<[String; 2], OperatorError> {
     check_name(name)?;
     let keys = match keys {
         Some(keys) => keys,
@@ -67,30 +138,36 @@ pub async fn add(
     if !store.change_account(&AccountChange::Add(account)).await? {
         return Err(OperatorError::AccountExists(name.to_owned()));
     }
-    Ok(NewAccount { name: name.to_owned(), keys: keys.map(|key| STANDARD.encode(key)) })
+    Ok(keys.map(|key| STANDARD.encode(key)))
 }
 
-/// Lists the stored accounts by name. Their keys stay sealed.
-///
-/// # Errors
-/// [`OperatorError::Store`].
-pub async fn list(store: &Store) -> Result<Vec<StoredAccount>, OperatorError> {
-    Ok(store.accounts().await?)
+/// Lists the stored accounts by name, without their keys.
+pub async fn list(store: &Store) -> Result<Vec<AccountReport>, OperatorError> {
+    let (accounts, options) = (store.accounts().await?, options(store).await?);
+    Ok(accounts.iter().map(|account| AccountReport::new(account, &options)).collect())
+}
+
+/// Describes one stored account, without its keys.
+pub async fn report(store: &Store, name: &str) -> Result<AccountReport, OperatorError> {
+    Ok(AccountReport::new(&find(store, name).await?, &options(store).await?))
 }
 
 /// Finds the stored account of this name. Its keys stay sealed.
-pub async fn find(store: &Store, name: &str) -> Result<StoredAccount, OperatorError> {
+async fn find(store: &Store, name: &str) -> Result<StoredAccount, OperatorError> {
     let found = store.accounts().await?.into_iter().find(|account| account.name == name);
     found.ok_or_else(|| OperatorError::AccountNotFound(name.to_owned()))
 }
 
-/// The stored options of the accounts that have any, by name.
-///
-/// # Errors
-/// [`OperatorError::Store`].
-pub async fn options(store: &Store) -> Result<HashMap<String, AccountOptions>, OperatorError> {
+/// Returns the stored options of the accounts that have any, by name.
+async fn options(store: &Store) -> Result<HashMap<String, AccountOptions>, OperatorError> {
     let stored = store.account_options().await?;
     Ok(stored.into_iter().map(|options| (options.name.clone(), options)).collect())
+}
+
+/// Returns the stored limit of an account, which may be one of the settings.
+pub async fn read_limit(store: &Store, name: &str) -> Result<AccountLimit, OperatorError> {
+    let requests_per_second = options(store).await?.get(name).and_then(|options| options.requests_per_second);
+    Ok(AccountLimit { name: name.to_owned(), requests_per_second })
 }
 
 fn check_name(name: &str) -> Result<(), OperatorError> {
@@ -99,24 +176,24 @@ fn check_name(name: &str) -> Result<(), OperatorError> {
 
 /// Sets or removes the limit of an account, in requests per second on each server. The account may
 /// be one of the settings.
-///
-/// # Errors
-/// [`OperatorError::AccountName`] for a name that no account can have, [`OperatorError::Limit`].
-pub async fn limit(store: &Store, name: &str, requests_per_second: Option<u32>) -> Result<(), OperatorError> {
+pub async fn limit(
+    store: &Store,
+    name: &str,
+    requests_per_second: Option<u32>,
+) -> Result<AccountLimit, OperatorError> {
     check_name(name)?;
     if requests_per_second.is_some_and(|limit| !(1..=MAX_REQUESTS_PER_SECOND).contains(&limit)) {
         return Err(OperatorError::Limit(MAX_REQUESTS_PER_SECOND));
     }
-    change(store, name, AccountChange::Limit { name: name.to_owned(), requests_per_second }).await
+    change(store, name, AccountChange::Limit { name: name.to_owned(), requests_per_second }).await?;
+    Ok(AccountLimit { name: name.to_owned(), requests_per_second })
 }
 
 /// Sets whether an account has extended queries. The account may be one of the settings.
-///
-/// # Errors
-/// [`OperatorError::AccountName`] for a name that no account can have.
-pub async fn set_queries(store: &Store, name: &str, extended: bool) -> Result<(), OperatorError> {
+pub async fn set_queries(store: &Store, name: &str, extended: bool) -> Result<AccountQueries, OperatorError> {
     check_name(name)?;
-    change(store, name, AccountChange::Queries { name: name.to_owned(), extended }).await
+    change(store, name, AccountChange::Queries { name: name.to_owned(), extended }).await?;
+    Ok(AccountQueries { name: name.to_owned(), extended })
 }
 
 /// Makes a new key in one slot of an account, and returns it in base64. The key in the other slot
@@ -145,14 +222,16 @@ pub async fn rotate(
 }
 
 /// Disables or enables an account. Its keys and tables stay.
-pub async fn set_disabled(store: &Store, name: &str, disabled: bool) -> Result<(), OperatorError> {
-    change(store, name, AccountChange::Disable { name: name.to_owned(), disabled }).await
+pub async fn set_disabled(store: &Store, name: &str, disabled: bool) -> Result<AccountSwitch, OperatorError> {
+    change(store, name, AccountChange::Disable { name: name.to_owned(), disabled }).await?;
+    Ok(AccountSwitch { name: name.to_owned(), disabled })
 }
 
 /// Removes an account and its keys. Its tables stay in the database, but are inaccessible until an
 /// account of the same name is added.
-pub async fn remove(store: &Store, name: &str) -> Result<(), OperatorError> {
-    change(store, name, AccountChange::Remove { name: name.to_owned() }).await
+pub async fn remove(store: &Store, name: &str) -> Result<RemovedAccount, OperatorError> {
+    change(store, name, AccountChange::Remove { name: name.to_owned() }).await?;
+    Ok(RemovedAccount { removed: name.to_owned() })
 }
 
 /// Encrypts the keys that are sealed under the old master key with the current one, all of them or

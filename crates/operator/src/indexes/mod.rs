@@ -1,23 +1,23 @@
-//! Property indexes as operators handle them, by command or over the admin listener, and as servers know
-//! them.
+//! Property indexes: the operations of operators, and the catalogue that servers use.
 
 mod catalog;
 
 use clap::Args;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 pub use catalog::IndexCatalog;
 
 use super::OperatorError;
+use super::durations::Time;
 use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
 use crate::protocol::codec::stored;
 use crate::protocol::error::Code;
 use crate::protocol::model::names::check_property_name;
-use crate::protocol::model::{EdmType, TableName, Ticks};
+use crate::protocol::model::{EdmType, Stored, TableName, Ticks};
 use crate::protocol::plan::index::{IndexKind, TIMESTAMP, UnknownIndexKind};
 use crate::protocol::plan::{Scan, Span};
-use crate::store::{AddedIndex, Failure, IndexFigures, NewIndex, Store, StoredIndex};
+use crate::store::{AddedIndex, Failure, IndexFigures, IndexState, NewIndex, Store, StoredIndex};
 
 /// Entities that are read to find the type of a property.
 const SAMPLE: usize = 1000;
@@ -41,6 +41,47 @@ pub struct IndexRequest {
     #[arg(long, value_parser = known_kind)]
     #[schemars(extend("enum" = IndexKind::ALL.map(IndexKind::name)))]
     kind: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Index")]
+pub struct IndexReport {
+    id: i64,
+    pub account: String,
+    /// In lower case.
+    pub table: String,
+    pub property: String,
+    #[schemars(extend("enum" = IndexKind::ALL.map(IndexKind::name)))]
+    pub kind: &'static str,
+    #[schemars(with = "String", extend("enum" = ["building", "ready"]))]
+    pub state: IndexState,
+    /// The time at which the index got into this state.
+    pub since: Time,
+    /// Its size in the database.
+    pub bytes: Option<u64>,
+    /// The number of reads: on PostgreSQL since its statistics began, on SQLite by this server.
+    pub uses: Option<u64>,
+    /// The part that is built, from 0 to 1; null on SQLite.
+    pub progress: Option<f64>,
+}
+
+impl IndexReport {
+    pub fn new(stored: &StoredIndex, figures: IndexFigures) -> Self {
+        let StoredIndex { account, table, index, state, changed } = stored;
+        Self {
+            id: index.index_no,
+            account: account.clone(),
+            table: table.clone(),
+            property: index.property.clone(),
+            kind: index.kind.name(),
+            state: *state,
+            since: Time(*changed),
+            bytes: figures.bytes,
+            uses: figures.uses,
+            progress: figures.progress,
+        }
+    }
 }
 
 fn known_kind(text: &str) -> Result<String, UnknownIndexKind> {
@@ -107,17 +148,13 @@ fn missing_table(request: &IndexRequest, failure: Failure) -> OperatorError {
     }
 }
 
-async fn sample(
-    store: &Store,
-    account: &str,
-    table: &TableName,
-) -> Result<Vec<crate::protocol::model::Stored>, Failure> {
+async fn sample(store: &Store, account: &str, table: &TableName) -> Result<Vec<Stored>, Failure> {
     let scan = Scan { rows: SAMPLE, ..Scan::of_spans(vec![Span::everything()]) };
     Ok(store.page(table.in_account(account), &scan, Vec::new()).await?.0)
 }
 
 /// The kind of index for the values that a property has.
-fn kind_of(entities: &[crate::protocol::model::Stored], property: &str) -> Result<IndexKind, OperatorError> {
+fn kind_of(entities: &[Stored], property: &str) -> Result<IndexKind, OperatorError> {
     let mut kinds: Vec<Option<IndexKind>> = Vec::new();
     for entity in entities {
         let fields = stored::fields(entity.properties.as_str()).unwrap_or_default();
@@ -150,15 +187,12 @@ const fn kind_of_type(edm_type: EdmType) -> Option<IndexKind> {
     }
 }
 
-/// Lists the indexes, of one account or of all, with what the database says about each.
-///
-/// # Errors
-/// [`OperatorError::Store`].
+/// Lists the indexes of one account or of all accounts, with their sizes and uses.
 pub async fn list(
     store: &Store,
     account: Option<&str>,
     table: Option<&str>,
-) -> Result<Vec<(StoredIndex, IndexFigures)>, OperatorError> {
+) -> Result<Vec<IndexReport>, OperatorError> {
     let is_wanted = |stored: &StoredIndex| {
         account.is_none_or(|account| stored.account == account)
             && table.is_none_or(|table| stored.table.eq_ignore_ascii_case(table))
@@ -166,24 +200,18 @@ pub async fn list(
     let mut found = Vec::new();
     for stored in store.indexes().await?.into_iter().filter(is_wanted) {
         let figures = store.index_figures(&stored.index).await?;
-        found.push((stored, figures));
+        found.push(IndexReport::new(&stored, figures));
     }
     Ok(found)
 }
 
 /// Finds an index by its number.
-///
-/// # Errors
-/// [`OperatorError::IndexNotFound`].
 pub async fn find_by_number(store: &Store, index_no: i64) -> Result<StoredIndex, OperatorError> {
     let found = store.indexes().await?.into_iter().find(|stored| stored.index.index_no == index_no);
     found.ok_or(OperatorError::IndexNotFound)
 }
 
 /// Finds the index of a property.
-///
-/// # Errors
-/// [`OperatorError::IndexNotFound`] without one, [`OperatorError::Argument`] if there are several kinds.
 pub async fn find(store: &Store, request: &IndexRequest) -> Result<StoredIndex, OperatorError> {
     let kind = request.kind()?;
     let mut found: Vec<StoredIndex> = store.indexes().await?;
@@ -203,9 +231,6 @@ pub async fn find(store: &Store, request: &IndexRequest) -> Result<StoredIndex, 
 }
 
 /// Stops the use of an index by servers, and cancels its build. It is removed from the database later.
-///
-/// # Errors
-/// [`OperatorError::IndexNotFound`].
 pub async fn drop(store: &Store, index_no: i64, now: Ticks) -> Result<(), OperatorError> {
     match store.drop_index(index_no, now).await? {
         true => Ok(()),
@@ -216,7 +241,7 @@ pub async fn drop(store: &Store, index_no: i64, now: Ticks) -> Result<(), Operat
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::model::{EdmValue, Key, Stored};
+    use crate::protocol::model::{EdmValue, Key};
 
     fn entity(properties: &[(&str, EdmValue)]) -> Stored {
         Stored { key: Key::new("p", "r"), modified: Ticks::MIN, properties: stored::encode(properties) }

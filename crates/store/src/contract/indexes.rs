@@ -29,7 +29,8 @@ pub(crate) const MISSING_ORDER: &str = "the index of this order is missing in th
      version of Rowhouse: drop it and make it again";
 
 /// The state of an index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum IndexState {
     /// Not complete: no page uses it.
     Building,

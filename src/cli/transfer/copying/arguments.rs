@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::cli::output::OutputForm;
+use crate::cli::transfer::TransferEnd;
 use crate::cli::transfer::arguments::{
     FileArguments, LocationAccounts, RunArguments, SelectionArguments, refuse_ranged, rename,
 };
-use crate::cli::transfer::ended::TransferEnd;
 use crate::protocol::auth::seal::MasterKeys;
 use crate::protocol::model::Ticks;
 use crate::server::config::MasterKeySettings;

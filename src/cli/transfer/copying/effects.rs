@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::prepare::CopyJob;
+use crate::cli::transfer::TransferEnd;
 use crate::cli::transfer::arguments::confirmed;
-use crate::cli::transfer::ended::TransferEnd;
 use crate::transfer::{
     DataLocation, Mode, OpenLocation, Progress, Selection, SettingsStep, TransferSource, readable,
 };

@@ -7,8 +7,8 @@ mod report;
 
 use std::time::{Duration, Instant};
 
+use super::TransferEnd;
 use super::arguments::{TransferSession, location};
-use super::ended::TransferEnd;
 use super::rejected::{list_rejected, record_unread, warn_of_rejected};
 use super::verifying;
 use crate::cli::output::warn;

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use super::arguments::CopyArguments;
 use crate::cli::output::warn;
+use crate::cli::transfer::TransferEnd;
 use crate::cli::transfer::arguments::{
     TransferSession, check_matches, confirmed, refuse_left_out, refuse_unknown_renames,
 };
-use crate::cli::transfer::ended::TransferEnd;
 use crate::cli::transfer::rejected::{list_rejected, warn_of_remarks};
 use crate::transfer::{
     Checkpoint, DataLocation, Fingerprint, OpenLocation, Progress, Selection, SettingsRule, Survey,

@@ -5,6 +5,27 @@ use rust_embed::{EmbeddedFile, RustEmbed};
 
 use crate::server::admin::call::{Call, weight_of};
 use crate::server::admin::reply::{Outcome, Refusal, Reply};
+use crate::server::admin::route::{Route, open};
+
+pub(crate) const ROUTES: &[Route] = &[
+    open("GET", "/", |call| Box::pin(redirect(call)))
+        .of_console()
+        .about("rootRedirect", "Redirect to the console")
+        .redirects("The console is at /console/."),
+    open("GET", "/console", |call| Box::pin(redirect(call)))
+        .of_console()
+        .about("consoleRedirect", "Redirect to the console")
+        .redirects("The console is at /console/."),
+    open("GET", "/console/{asset...}", |call| Box::pin(asset(call)))
+        .of_console()
+        .about("consoleAsset", "A file of the console")
+        .details("The asset may be empty, for the page itself.")
+        .answers_text("The file.", &["text/html"])
+        .others(&[
+            (304, "The file that If-None-Match names is the current one."),
+            (404, "There is no such file."),
+        ]),
+];
 
 #[derive(RustEmbed)]
 #[folder = "console/"]
@@ -22,15 +43,11 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
                                        frame-ancestors 'none'; base-uri 'none'";
 
 /// Redirects to the page. The address is relative, so it also works behind a proxy that adds a path prefix.
-pub(crate) async fn redirect(_: &Call<'_>) -> Outcome {
+async fn redirect(_: &Call<'_>) -> Outcome {
     Ok(Reply::empty(308).with("Location", "console/"))
 }
 
-/// Returns a file of the page.
-///
-/// # Errors
-/// 404 for an unknown file.
-pub(crate) async fn asset(call: &Call<'_>) -> Outcome {
+async fn asset(call: &Call<'_>) -> Outcome {
     let path = match call.parameter("asset") {
         "" => PAGE,
         path => path,

@@ -5,8 +5,6 @@
 //! a different site could exploit.
 
 pub(super) mod assets;
-pub(super) mod explain;
-pub(super) mod history;
 pub(super) mod requests;
 pub(super) mod sas;
 pub(super) mod service;

@@ -1,19 +1,25 @@
-//! `/requests`: the latest requests to this server.
+//! `/requests` and `/history`: the latest requests to this server, and its last hour.
+
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::operator::reports::Time;
+use crate::observe::metrics::METRICS;
+use crate::operator::durations::Time;
 use crate::server::admin::call::Call;
-use crate::server::admin::reply::{Outcome, Refusal, Reply};
-use crate::server::admin::route::{QueryField, QueryKind};
+use crate::server::admin::history::{HistoryReport, STEP};
+use crate::server::admin::reply::{Answer, Refusal};
+use crate::server::admin::route::{PARAMETER, QueryField, QueryKind, Route, json, token};
+use crate::server::admin::state::Admin;
 use crate::service::{KEPT, RecentRequest, RecentRequests};
+use crate::store::Failure;
 
 /// Maximum and default number of requests in a response.
 const MAX_LIMIT: usize = 500;
 const LIMIT: usize = 100;
 
-pub(crate) const QUERY: &[QueryField] = &[
+const QUERY: &[QueryField] = &[
     QueryField {
         kind: QueryKind::Number,
         ..QueryField::text("after", "Only requests after this id. Without it, the last ones.")
@@ -22,6 +28,25 @@ pub(crate) const QUERY: &[QueryField] = &[
         kind: QueryKind::Limit { max: MAX_LIMIT, default: LIMIT },
         ..QueryField::text("limit", "Maximum number of requests.")
     },
+];
+
+pub(crate) const ROUTES: &[Route] = &[
+    token("GET", "/requests", |call| json(async { requests(call) }))
+        .of_console()
+        .about("requests", "The last requests that this server has answered")
+        .details(
+            "Until the first call of this path or of /console/api/session, the server keeps only refused and slow \
+             requests.",
+        )
+        .query(QUERY)
+        .answers::<RequestsReport>("Requests in the order of their ids.")
+        .others(&[PARAMETER]),
+    token("GET", "/history", |call| json(async { Ok(call.admin.history.report()) }))
+        .of_console()
+        .about("history", "The last hour of this server")
+        .answers::<HistoryReport>(
+            "Points of ten seconds each, the oldest first. A table has a point for each request of /tables.",
+        ),
 ];
 
 #[derive(Serialize, JsonSchema)]
@@ -54,12 +79,8 @@ struct RequestReport {
     request_id: String,
 }
 
-/// Returns the requests after the id in the query string, or the latest requests.
-///
-/// # Errors
-/// 400 for invalid parameters.
-pub(crate) async fn requests(call: &Call<'_>) -> Outcome {
-    let number = |name: &str| -> Result<Option<u64>, Refusal> {
+fn requests(call: &Call<'_>) -> Answer<RequestsReport> {
+    let number = |name: &str| -> Answer<Option<u64>> {
         let refuse = |_| Refusal::bad_request(format!("{name}: must be a number"));
         call.query(name)?.map(|text| text.parse().map_err(refuse)).transpose()
     };
@@ -76,7 +97,7 @@ pub(crate) async fn requests(call: &Call<'_>) -> Outcome {
     let last =
         found.last().map(|request| request.id).or(after.map(|after| after.min(newest))).unwrap_or_default();
     let requests = found.into_iter().map(report).collect();
-    Ok(Reply::json(200, &RequestsReport { requests, last, kept: KEPT }))
+    Ok(RequestsReport { requests, last, kept: KEPT })
 }
 
 fn report(request: RecentRequest) -> RequestReport {
@@ -101,5 +122,16 @@ fn reason(request: &RecentRequest) -> &str {
     match request.ending.refusal {
         Some(code) if request.reason.is_empty() => code.facts().message,
         _ => &request.reason,
+    }
+}
+
+/// Returns the job that adds a point at the end of each step.
+pub(crate) fn record_history() -> impl AsyncFnMut(&Admin) -> Result<Duration, Failure> + 'static {
+    let mut has_begun = false;
+    async move |admin: &Admin| {
+        if std::mem::replace(&mut has_begun, true) {
+            admin.history.step(METRICS.requests.totals());
+        }
+        Ok(STEP)
     }
 }

@@ -8,19 +8,40 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::protocol::auth::explain_sas::SasQuestion;
+use crate::protocol::auth::explain_sas::{SasQuestion, SasReport};
 use crate::protocol::auth::issue::{Grant, GrantError, SasSubject, at_or_after};
 use crate::protocol::auth::sas::Use;
 use crate::protocol::model::Ticks;
 use crate::protocol::request::target::Accounts as _;
-use crate::server::admin::call::{Call, within};
-use crate::server::admin::reply::{Outcome, Refusal, Reply};
+use crate::server::admin::call::{Call, within_limit};
+use crate::server::admin::reply::{Answer, Refusal};
+use crate::server::admin::route::{NO_ACCOUNT, NO_ANSWER, Route, TIMED_OUT, json, token};
 use crate::server::admin::state::ConsoleMode;
 use crate::service::stored_policies;
 
 /// Timeout for reading the stored policies of a table.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_VERSION: &str = "2019-02-02";
+
+pub(crate) const ROUTES: &[Route] = &[
+    token("POST", "/sas", |call| json(async { sign(call) }))
+        .of_console()
+        .changing()
+        .about("sas", "Sign a shared access signature, unless the console is read-only")
+        .body::<SasRequest>()
+        .answers::<SignedSas>("The token.")
+        .others(&[
+            (400, "InvalidSas: servers would refuse the SAS."),
+            NO_ACCOUNT,
+            (409, "NoSuchKey: the account lacks the key, or is disabled."),
+        ]),
+    token("POST", "/sas/inspect", |call| json(inspect(call)))
+        .of_console()
+        .about("inspectSas", "What a shared access signature allows, and why servers refuse it")
+        .body::<InspectRequest>()
+        .answers::<SasReport>("The fields, and every problem.")
+        .others(&[(400, "There is no SAS to inspect."), NO_ACCOUNT, TIMED_OUT, NO_ANSWER]),
+];
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -73,12 +94,7 @@ pub(crate) struct InspectRequest {
     https: Option<bool>,
 }
 
-/// Signs a SAS.
-///
-/// # Errors
-/// 400 for a SAS that the server would refuse; 404 for an unknown account; 403 while the console is read-only,
-/// because a SAS may allow changes; 409 for a disabled account or for a key that the account lacks.
-pub(crate) async fn sign(call: &Call<'_>) -> Outcome {
+fn sign(call: &Call<'_>) -> Answer<SignedSas> {
     if call.admin.settings.console == ConsoleMode::ReadOnly {
         return Err(super::read_only());
     }
@@ -94,7 +110,7 @@ pub(crate) async fn sign(call: &Call<'_>) -> Outcome {
     let token = grant(asked)?.sign(&account, key)?;
     let tables = &call.admin.settings.tables_endpoint;
     let url = format!("{tables}/{account}/{}?{token}", table.unwrap_or_default());
-    Ok(Reply::json(200, &SignedSas { account, token, url }))
+    Ok(SignedSas { account, token, url })
 }
 
 fn grant(asked: SasRequest) -> Result<Grant, GrantError> {
@@ -137,11 +153,7 @@ fn grant(asked: SasRequest) -> Result<Grant, GrantError> {
     })
 }
 
-/// Inspects a SAS.
-///
-/// # Errors
-/// 400 for a missing or malformed SAS; 404 for an unknown account; errors of the database.
-pub(crate) async fn inspect(call: &Call<'_>) -> Outcome {
+async fn inspect(call: &Call<'_>) -> Answer<SasReport> {
     let asked: InspectRequest = call.document()?;
     let service = &call.admin.service;
     let accounts = service.follower.accounts();
@@ -158,13 +170,13 @@ pub(crate) async fn inspect(call: &Call<'_>) -> Outcome {
     let policies = match claim.policy() {
         None => Vec::new(),
         Some((table, _)) => {
-            within(STORE_TIMEOUT, stored_policies(call.store(), &question.account, table)).await?
+            within_limit(STORE_TIMEOUT, stored_policies(call.store(), &question.account, table)).await?
         }
     };
     let secure = asked.https.unwrap_or_else(|| !text.starts_with("http:"));
     let usage = Use { now: Ticks::now(), secure, peer: asked.address };
     let inspection = question.inspect(claim, keys, &policies, &usage).map_err(refusal)?;
-    Ok(Reply::json(200, &inspection.report()))
+    Ok(inspection.report())
 }
 
 /// Converts an error of the SAS, which must not look like a failure of the operator's own credentials.

@@ -9,10 +9,22 @@ use actix_web::{HttpRequest, HttpResponse};
 
 use crate::protocol::request::{Head, target};
 use crate::server::admin::reply::Refusal;
-use crate::server::admin::state::Admin;
-use crate::server::admin::state::ConsoleMode;
+use crate::server::admin::route::{Route, service};
+use crate::server::admin::state::{Admin, ConsoleMode};
 use crate::server::http::{Incoming, Turn, head_of, respond};
 use crate::service::{Observed, Served};
+
+pub(crate) const ROUTES: &[Route] = &[
+    service("GET", "getService", "Read as on the Tables port, with the rights of an operator"),
+    service(
+        "POST",
+        "postService",
+        "Insert, or send a batch, as on the Tables port, with the rights of an operator",
+    ),
+    service("PUT", "putService", "Replace as on the Tables port, with the rights of an operator"),
+    service("PATCH", "patchService", "Merge as on the Tables port, with the rights of an operator"),
+    service("DELETE", "deleteService", "Delete as on the Tables port, with the rights of an operator"),
+];
 
 /// The path prefix, which is removed before the service sees the request.
 const PREFIX: &str = "/service";

@@ -5,11 +5,18 @@ use serde::Serialize;
 
 use crate::server::admin::about::DatabaseKind;
 use crate::server::admin::call::Call;
-use crate::server::admin::reply::{Outcome, Reply};
+use crate::server::admin::reply::Answer;
+use crate::server::admin::route::{Route, json, token};
 use crate::server::admin::state::ConsoleMode;
 
 /// Maximum number of accounts to list.
 const MAX_ACCOUNTS: usize = 1000;
+
+pub(crate) const ROUTES: &[Route] =
+    &[token("GET", "/console/api/session", |call| json(async { session(call) }))
+        .of_console()
+        .about("session", "The state of the server that the console shows")
+        .answers::<SessionReport>("The state of the server and the accounts that it serves.")];
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -44,8 +51,7 @@ enum AccountOrigin {
     Database,
 }
 
-/// Returns the state of the server and the accounts that it serves.
-pub(crate) async fn session(call: &Call<'_>) -> Outcome {
+fn session(call: &Call<'_>) -> Answer<SessionReport> {
     let admin = call.admin;
     admin.service.recent.as_ref().inspect(|recent| recent.watch());
     let follower = &admin.service.follower;
@@ -60,7 +66,7 @@ pub(crate) async fn session(call: &Call<'_>) -> Outcome {
             extended_queries: served.has_extended_queries(name),
         }
     });
-    let session = SessionReport {
+    Ok(SessionReport {
         version: env!("CARGO_PKG_VERSION"),
         database: DatabaseKind::of(&admin.service.primary),
         read_only: admin.settings.console == ConsoleMode::ReadOnly,
@@ -68,6 +74,5 @@ pub(crate) async fn session(call: &Call<'_>) -> Outcome {
         tables_endpoint: admin.settings.tables_endpoint.clone(),
         accounts: listed.collect(),
         more_accounts: accounts.len() > MAX_ACCOUNTS,
-    };
-    Ok(Reply::json(200, &session))
+    })
 }

@@ -1,8 +1,36 @@
-//! Judges the version of PostgreSQL, for `rowhouse check`.
+//! The findings of `rowhouse check`, and that about the version of PostgreSQL.
 
 use std::ops::RangeInclusive;
 
-use super::finding::{Finding, ok, problem, warning};
+/// The result of one check.
+pub(super) struct Finding {
+    pub name: &'static str,
+    pub verdict: CheckResult,
+    pub found: String,
+    /// The action that solves the problem; `None` if there is no problem.
+    pub advice: Option<String>,
+}
+
+/// The severity of a finding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CheckResult {
+    Ok,
+    /// A server works, but possibly not as intended.
+    Warning,
+    Problem,
+}
+
+pub(super) fn ok(name: &'static str, found: impl Into<String>) -> Finding {
+    Finding { name, verdict: CheckResult::Ok, found: found.into(), advice: None }
+}
+
+pub(super) fn warning(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Finding {
+    Finding { name, verdict: CheckResult::Warning, found: found.into(), advice: Some(advice.into()) }
+}
+
+pub(super) fn problem(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Finding {
+    Finding { name, verdict: CheckResult::Problem, found: found.into(), advice: Some(advice.into()) }
+}
 
 /// The major versions that the tests cover.
 const TESTED: RangeInclusive<u32> = 14..=18;
@@ -36,7 +64,6 @@ fn major_version(product: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::finding::CheckResult;
 
     #[test]
     fn versions_that_are_not_tested_are_told() {
