@@ -21,12 +21,12 @@ use rowhouse_protocol::codec::{multipart, stored};
 use rowhouse_protocol::model::entity::StoredProperties;
 use rowhouse_protocol::model::{Key, Stored, Ticks};
 use rowhouse_protocol::odata::{self, Grammar};
-use rowhouse_protocol::plan;
 use rowhouse_protocol::plan::filter::{Subject, predicate};
+use rowhouse_protocol::plan::operation::Context;
 use rowhouse_protocol::plan::predicate::Prepared;
-use rowhouse_protocol::request::operation::Context;
+use rowhouse_protocol::plan::{self, RequestKind};
 use rowhouse_protocol::request::options::{NO_OPTIONS, Options};
-use rowhouse_protocol::request::{self, Head, RequestKind, Target, target};
+use rowhouse_protocol::request::{Head, Target, target};
 
 const FILTER: &str = "PartitionKey eq 'Jones' and RowKey ge 'A' and RowKey lt 'B' and (Age gt 30 or not (Active eq true)) \
                       and Seen ge datetime'2026-01-01T00:00:00Z' and Total ne 12L";
@@ -181,7 +181,7 @@ fn batches(c: &mut Criterion) {
         });
     });
     group.bench_function("read", |b| {
-        b.iter(|| request::read(&without_options(&head, black_box(body.as_bytes())), &target));
+        b.iter(|| plan::read(&without_options(&head, black_box(body.as_bytes())), &target));
     });
     group.finish();
 }
@@ -206,7 +206,7 @@ fn signatures(c: &mut Criterion) {
         b.iter(|| auth::credentials(black_box(&head), &NO_OPTIONS, &target, &accounts, now()));
     });
     group.bench_function("understand the request", |b| {
-        b.iter(|| request::read(&without_options(black_box(&head), b""), &target));
+        b.iter(|| plan::read(&without_options(black_box(&head), b""), &target));
     });
     group.finish();
 }
@@ -269,8 +269,8 @@ fn planning(c: &mut Criterion) {
             b.iter(|| {
                 let options = Options::parse(&head.query).expect("options");
                 let context = Context { options: &options, ..without_options(black_box(&head), b"") };
-                match request::read(&context, &target).expect("an accepted query").wanted {
-                    RequestKind::One(operation) => plan::plan(operation).expect("a plan"),
+                match plan::read(&context, &target).expect("an accepted query").wanted {
+                    RequestKind::One(operation) => operation.plan.expect("a plan"),
                     RequestKind::Batch(_) => unreachable!("the address is that of a table"),
                 }
             });

@@ -15,9 +15,8 @@ use rowhouse_protocol::model::names::{
     MAX_BINARY, MAX_ENTITY, MAX_KEY, MAX_PROPERTIES, MAX_PROPERTY_NAME, MAX_STRING, ordinal,
 };
 use rowhouse_protocol::model::{EdmValue, Entity, IfMatch, Key, Stored};
-use rowhouse_protocol::plan::write::single;
+use rowhouse_protocol::plan::write::{EntityWrite, ValidatedEntity, single};
 use rowhouse_protocol::plan::{Change, Write, WriteKind, decide};
-use rowhouse_protocol::request::operation::{EntityWrite, ValidatedEntity, WriteVerb};
 
 use crate::{assert_refused, assert_same, now};
 
@@ -34,15 +33,14 @@ pub fn check_reading<T>(entity: Result<EntityBody<'_>>, name: Result<T>) {
 
 /// Inserts the entity, and updates another with it.
 fn check(body: &EntityBody<'_>) {
-    for (verb, key) in [(WriteVerb::Insert, None), (WriteVerb::Merge, Some(Key::new("p", "r")))] {
+    for (kind, key) in [(WriteKind::Insert, None), (WriteKind::Merge(IfMatch::Absent), Some(Key::new("p", "r")))] {
         let keys = key.as_ref().map_or_else(|| body.counted_keys(), Key::counted_size);
         let EntityBody { partition, row, properties, deferred_error, has_key_of_other_type: _, timestamp: _ } =
             body.clone();
         let sent =
             ValidatedEntity { partition, row, properties: ValidatedProperties::new(keys, &properties, deferred_error) };
         let properties = body.clone().into_properties();
-        let (table, if_match) = ("table".to_owned(), IfMatch::Absent);
-        match single(EntityWrite { table, verb, key, body: Some(sent), if_match }) {
+        match single(EntityWrite { table: "table", kind, key, body: Some(sent) }) {
             Err(error) => assert_refused(&error),
             Ok((_, write)) => check_write(&write, &properties),
         }

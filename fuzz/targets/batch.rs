@@ -7,8 +7,8 @@ use rowhouse_fuzz::{PLAIN, accounts, assert_refused};
 use rowhouse_protocol::codec::multipart::{self, InnerAnswer, MAX_PARTS, Part};
 use rowhouse_protocol::error::{Code, Error};
 use rowhouse_protocol::plan;
-use rowhouse_protocol::request::batch::{self, Batch, MAX_OPERATIONS};
-use rowhouse_protocol::request::operation::Context;
+use rowhouse_protocol::plan::batch::{self, Batch, MAX_OPERATIONS};
+use rowhouse_protocol::plan::operation::Context;
 use rowhouse_protocol::request::options::NO_OPTIONS;
 use rowhouse_protocol::request::{Head, target};
 
@@ -146,15 +146,15 @@ fn check_batch(data: &[u8]) {
     match read {
         Err(error) => refused(&error),
         Ok(Batch::Query(part)) => match *part {
-            Ok(part) => plan::plan(part.wanted).map(drop).unwrap_or_else(|error| refused(&error)),
+            Ok(part) => part.operation.plan.map(drop).unwrap_or_else(|error| refused(&error)),
             Err(failed) => refused(&failed.error),
         },
         Ok(Batch::ChangeSet { parts, failure, others }) => {
             let count = parts.len();
             assert!(count <= MAX_OPERATIONS && others.len() < MAX_PARTS);
             others.iter().for_each(|other| refused(&other.error));
-            let writes = parts.into_iter().map(|part| part.wanted).collect();
-            match plan::change_set(writes, failure.as_ref()) {
+            let plans = parts.into_iter().map(|part| part.operation.plan).collect();
+            match plan::change_set(plans, failure.as_ref()) {
                 Err(error) => refused(&error),
                 Ok(set) => assert_eq!(set.map_or(0, |set| set.writes.len()), count),
             }

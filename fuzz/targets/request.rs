@@ -5,11 +5,11 @@ use libfuzzer_sys::fuzz_target;
 use rowhouse_fuzz::{EXTENDED, accounts, assert_refused, http, now};
 use rowhouse_protocol::auth::{self, Credentials, bearer};
 use rowhouse_protocol::error::Result;
-use rowhouse_protocol::plan;
-use rowhouse_protocol::request::batch::Batch;
-use rowhouse_protocol::request::operation::Context;
+use rowhouse_protocol::plan::batch::Batch;
+use rowhouse_protocol::plan::operation::{Context, allowed_methods};
+use rowhouse_protocol::plan::{self, RequestKind};
 use rowhouse_protocol::request::options::Options;
-use rowhouse_protocol::request::{self, Head, RequestKind, allowed_methods, target};
+use rowhouse_protocol::request::{Head, target};
 
 fuzz_target!(|data: &[u8]| {
     let Some((head, body)) = http(data) else { return };
@@ -30,16 +30,16 @@ fn serve(head: &Head<'_>, body: &[u8]) -> Result<()> {
         Ok(_) => {}
         Err(error) => assert_refused(&error),
     }
-    assert!(allowed_methods::methods(&target.resource, &options).ends_with("OPTIONS"));
+    assert!(allowed_methods(&target.resource, &options).ends_with("OPTIONS"));
     let context = Context { head, options: &options, body, grammar: EXTENDED };
-    match request::read(&context, &target)?.wanted {
-        RequestKind::One(operation) => plan::plan(operation).map(drop),
+    match plan::read(&context, &target)?.wanted {
+        RequestKind::One(operation) => operation.plan.map(drop),
         RequestKind::Batch(Batch::ChangeSet { parts, failure, .. }) => {
-            let writes = parts.into_iter().map(|part| part.wanted).collect();
-            plan::change_set(writes, failure.as_ref()).map(drop)
+            let plans = parts.into_iter().map(|part| part.operation.plan).collect();
+            plan::change_set(plans, failure.as_ref()).map(drop)
         }
         RequestKind::Batch(Batch::Query(part)) => match *part {
-            Ok(part) => plan::plan(part.wanted).map(drop),
+            Ok(part) => part.operation.plan.map(drop),
             Err(failed) => Err(failed.error),
         },
     }

@@ -19,12 +19,12 @@ use crate::protocol::codec::atom::write::Style;
 use crate::protocol::codec::failure::ErrorContext;
 use crate::protocol::codec::multipart::{self, InnerAnswer};
 use crate::protocol::model::{TableName, Ticks};
-use crate::protocol::plan::{self, ChangeSet, WriteKind, Written};
+use crate::protocol::plan::batch::{Batch, BatchPart, FailedPart, Printing};
+use crate::protocol::plan::{self, ChangeSet, Operation, Plan, WriteKind, Written};
 use crate::protocol::request::OperationLabel;
-use crate::protocol::request::batch::{Batch, BatchPart, FailedPart, Printing};
 use crate::protocol::request::format;
 use crate::protocol::request::head::{ApiVersion, JSON_ONLY};
-use crate::protocol::request::{EntityWrite, Operation, Representation, Target};
+use crate::protocol::request::{Representation, Target};
 use crate::store::{Failure, Fault, Store};
 
 /// The data service versions of parts in a batch response.
@@ -65,8 +65,8 @@ impl Run<'_> {
     pub(crate) async fn batch(&self, batch: Batch) -> Result<Answer> {
         match batch {
             Batch::Query(part) => match *part {
-                Ok(BatchPart { wanted, printing }) => {
-                    let answer = self.query(wanted, &printing).await;
+                Ok(BatchPart { operation, printing, .. }) => {
+                    let answer = self.query(operation, &printing).await;
                     self.query_answer(answer, &printing)
                 }
                 Err(failed) => {
@@ -77,10 +77,10 @@ impl Run<'_> {
                 }
             },
             Batch::ChangeSet { parts, failure, others } => {
-                let (writes, printings): (Vec<_>, Vec<_>) =
-                    parts.into_iter().map(|part| (part.wanted, part.printing)).unzip();
+                let (plans, printings): (Vec<_>, Vec<_>) =
+                    parts.into_iter().map(|part| (part.operation.plan, part.printing)).unzip();
                 let asked = Asked { printings, failure, others };
-                match self.planned_change_set(writes, &asked) {
+                match self.planned_change_set(plans, &asked) {
                     Err(error) => Ok(self.refused_change_set(error, &asked)),
                     Ok(None) => Ok(self.change_set_answer(None, &[], &asked)),
                     Ok(Some(set)) => match self.change_set(&set, &asked).await {
@@ -92,14 +92,13 @@ impl Run<'_> {
         }
     }
 
-    async fn query(&self, wanted: Operation, printing: &Printing) -> Result<Answer> {
-        let label = wanted.label();
+    async fn query(&self, operation: Operation, printing: &Printing) -> Result<Answer> {
         let of_part = |error: Error| error.at(0);
         let mut plan =
-            authorize(self.identity, self.target, plan::plan(wanted).map_err(of_part)?).map_err(of_part)?;
+            authorize(self.identity, self.target, operation.plan.map_err(of_part)?).map_err(of_part)?;
         plan.end_page_within(self.page_time);
         self.indexes.apply_to(&self.target.account, &mut plan).map_err(of_part)?;
-        let injection = self.injection(plan.action().1, [label]);
+        let injection = self.injection(plan.action().1, [operation.label]);
         if let Some(injection) = &injection {
             injection.shorten_page(&mut plan);
         }
@@ -134,8 +133,8 @@ impl Run<'_> {
     }
 
     /// Plans a change set, and checks that it is permitted and that its response can be printed.
-    fn planned_change_set(&self, writes: Vec<EntityWrite>, asked: &Asked) -> Result<Option<ChangeSet>> {
-        let Some(set) = plan::change_set(writes, asked.failure.as_ref())? else { return Ok(None) };
+    fn planned_change_set(&self, plans: Vec<Result<Plan>>, asked: &Asked) -> Result<Option<ChangeSet>> {
+        let Some(set) = plan::change_set(plans, asked.failure.as_ref())? else { return Ok(None) };
         let set = authorize_change_set(self.identity, self.target, set)?;
         // A response that cannot be printed must be refused before the commit.
         for (index, (write, printing)) in set.writes.iter().zip(&asked.printings).enumerate() {

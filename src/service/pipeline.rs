@@ -22,14 +22,13 @@ use crate::protocol::codec::failure::ErrorContext;
 use crate::protocol::codec::properties::CorsRule;
 use crate::protocol::model::{TableName, Ticks};
 use crate::protocol::odata::Grammar;
-use crate::protocol::plan::{self, Plan};
-use crate::protocol::request::allowed_methods;
-use crate::protocol::request::batch::Batch;
+use crate::protocol::plan::batch::Batch;
+use crate::protocol::plan::operation::{Context, allowed_methods, may_have_order};
+use crate::protocol::plan::{self, Plan, RequestKind};
 use crate::protocol::request::head::ApiVersion;
-use crate::protocol::request::operation::{Context, may_have_order};
 use crate::protocol::request::options::Options;
 use crate::protocol::request::target::{self, Resource, Target};
-use crate::protocol::request::{self, Format, Head, Prefer, RequestKind};
+use crate::protocol::request::{Format, Head, Prefer};
 use crate::store::Store;
 
 /// Maximum time of an operation (protocol §2.3).
@@ -249,7 +248,7 @@ impl Pipeline<'_> {
         grammar: Grammar,
     ) -> Result<(Planned, Printer<'t>)> {
         let (head, options) = (self.head, &self.options);
-        let request = request::read(&Context { head, options, body, grammar }, target)?;
+        let request = plan::read(&Context { head, options, body, grammar }, target)?;
         self.observed.record_request(&request.wanted);
         let (format, prefer, now) = (request.format, request.prefer, self.error_context.now);
         let mut printer = Printer { target, format, prefer, now };
@@ -260,7 +259,7 @@ impl Pipeline<'_> {
                 return Ok((Planned::Batch(batch), printer));
             }
         };
-        let planned = match plan::plan(operation) {
+        let planned = match operation.plan {
             Err(error) if matches!(target.resource, Resource::BelowTable { .. }) => {
                 return Ok((Planned::BelowTable(error), printer));
             }
@@ -301,7 +300,7 @@ impl Pipeline<'_> {
         if answer.status != 405 {
             return answer;
         }
-        answer.with("Allow", allowed_methods::methods(&target.resource, &self.options))
+        answer.with("Allow", allowed_methods(&target.resource, &self.options))
     }
 
     /// Returns a table-layer error. No other function builds these responses.

@@ -15,7 +15,8 @@ use crate::observe::metrics::warning_limiter::WarningLimiter;
 use crate::observe::metrics::{Ending, METRICS};
 use crate::observe::trace::SpanFields;
 use crate::protocol::model::TableName;
-use crate::protocol::request::{Head, OperationLabel, RequestKind, Resource, Scheme, Target};
+use crate::protocol::plan::RequestKind;
+use crate::protocol::request::{Head, OperationLabel, Resource, Scheme, Target};
 
 /// Maximum characters of a table name in the log, which is more than any valid name has.
 const MAX_NAME: usize = 64;

@@ -1,10 +1,12 @@
-//! Determines the effect of well-formed requests on the data, as pure functions over plain data; no I/O, no
-//! clock.
+//! Determines the operation of a request and its effect on the data, as pure functions over plain data; no I/O,
+//! no clock.
 
+pub mod batch;
 pub(crate) mod decide;
 pub mod filter;
 pub mod guarded;
 pub mod index;
+pub mod operation;
 mod order;
 pub mod page;
 pub mod predicate;
@@ -16,26 +18,20 @@ pub mod write;
 
 pub use decide::{Change, Write, WriteKind, Written, decide};
 pub use guarded::{GuardedWrite, MergeLimits};
+pub use operation::{Operation, RequestKind, read};
 pub use predicate::{Field, Predicate};
 pub use scan::{PageEnd, Projection, Scan, TableEntry, TablePage, TableScan};
 pub use span::Span;
-pub use write::ChangeSet;
+pub use write::{ChangeSet, change_set};
 
 use std::time::Duration;
-
-use filter::Subject;
 
 use crate::auth::Action;
 use crate::codec::json::write::Select;
 use crate::codec::policies::Policy;
 use crate::codec::properties::{Layout, ServiceProperties};
-use crate::error::{Code, Result};
-use crate::model::names::check_read_key;
 use crate::model::{IfMatch, IfNoneMatch, Key, TableName};
-use crate::request::OperationLabel;
-use crate::request::batch::FailedPart;
-use crate::request::operation::PointOptions;
-use crate::request::{EntityWrite, Operation, Prefer};
+use crate::request::{OperationLabel, Prefer};
 
 /// The work for the store, with everything that is needed to run it and to print its outcome. Names, keys and
 /// properties have passed every check that needs no stored state.
@@ -186,67 +182,4 @@ impl Write {
 
 const fn wants_content(prefer: Option<Prefer>) -> bool {
     !matches!(prefer, Some(Prefer::NoContent))
-}
-
-/// Plans an operation.
-///
-/// # Errors
-/// The first error among its names, keys, properties, filter and tokens.
-pub fn plan(operation: Operation) -> Result<Plan> {
-    Ok(match operation {
-        Operation::QueryTables(options) => {
-            Plan::QueryTables { scan: query::tables(&options)?, select: options.select }
-        }
-        Operation::GetTable { name } => Plan::GetTable(existing(&name, Code::ResourceNotFound)?),
-        Operation::CreateTable { name } => Plan::CreateTable(TableName::parse(&name)?),
-        // As seen in Azure, a table with an invalid name counts as missing.
-        Operation::DeleteTable { name } => {
-            Plan::DeleteTable(TableName::parse(&name).map_err(|_| Code::ResourceNotFound)?)
-        }
-        Operation::QueryEntities { table, partition, query } => {
-            let scan = query::entities(&query, partition.as_deref())?;
-            Plan::QueryEntities { table: existing(&table, Code::TableNotFound)?, scan, select: query.select }
-        }
-        Operation::GetEntity { table, key, options } => {
-            check_read_key(&key.partition)?;
-            check_read_key(&key.row)?;
-            let PointOptions { select, filter, known } = options;
-            let filter = filter.map(|expr| filter::predicate(&expr, Subject::Entities).map(Box::new));
-            let read = PointRead { key, filter: filter.transpose()?, known, select };
-            Plan::GetEntity { table: existing(&table, Code::TableNotFound)?, read }
-        }
-        Operation::Write(entity) => {
-            let (table, write) = write::single(entity)?;
-            Plan::Write { table, write }
-        }
-        Operation::GetPolicies { table } => Plan::GetPolicies(existing(&table, Code::TableNotFound)?),
-        Operation::SetPolicies { table, policies } => {
-            Plan::SetPolicies { table: TableName::parse(&table)?, policies }
-        }
-        Operation::GetProperties(layout) => Plan::GetProperties(layout),
-        Operation::SetProperties(properties) => Plan::SetProperties(properties),
-        Operation::GetStats => Plan::GetStats,
-        Operation::BelowTable { table, is_query } => {
-            Plan::BelowTable { table: TableName::parse(&table)?, is_query }
-        }
-    })
-}
-
-/// Returns the name of a table that must exist. Azure keeps its metrics in tables with otherwise invalid
-/// names (protocol §3.1), which do not exist here.
-fn existing(name: &str, missing: Code) -> Result<TableName> {
-    if name.starts_with("$Metrics") { Err(missing.into()) } else { TableName::parse(name) }
-}
-
-/// Plans a change set. Returns `None` without operations; such a change set succeeds without the store.
-///
-/// # Errors
-/// The error of the first invalid operation, with its index. Operations that were parsed take precedence over
-/// the one that failed to parse.
-pub fn change_set(writes: Vec<EntityWrite>, failure: Option<&FailedPart>) -> Result<Option<ChangeSet>> {
-    let planned = write::transaction(writes)?;
-    match failure {
-        Some(failed) => Err(failed.error.clone()),
-        None => Ok(planned),
-    }
 }

@@ -2,12 +2,33 @@
 
 use std::collections::HashSet;
 
+use super::Plan;
+use super::batch::FailedPart;
 use super::decide::{Write, WriteKind};
 use crate::codec::validated::ValidatedProperties;
 use crate::error::{Code, Error, Result};
 use crate::model::names::{KeyPart, check_body_key, check_key_length, check_written_key};
 use crate::model::{Key, TableName};
-use crate::request::operation::{EntityWrite, ValidatedEntity, WriteVerb};
+
+/// A write of one entity, as sent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EntityWrite<'a> {
+    pub table: &'a str,
+    pub kind: WriteKind,
+    /// The key in the URL. An insert has its keys in the body.
+    pub key: Option<Key>,
+    /// Absent in a delete.
+    pub body: Option<ValidatedEntity>,
+}
+
+/// An entity in a body. Keys may be missing, because an update takes them from its URL.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ValidatedEntity {
+    pub partition: Option<String>,
+    pub row: Option<String>,
+    /// Errors in properties are reported after errors in keys.
+    pub properties: Result<ValidatedProperties>,
+}
 
 /// At least one write, all to one partition of one table and applied atomically.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,14 +45,9 @@ pub struct ChangeSet {
 /// In the order of protocol §5.9: [`Code::PropertiesNeedValue`] for an insert without keys, then the errors
 /// of keys, of the number and names of properties, of their values, of the entity's size, of the values'
 /// sizes, and of the table's name.
-pub fn single(entity: EntityWrite) -> Result<(TableName, Write)> {
-    let kind = match entity.verb {
-        WriteVerb::Insert => WriteKind::Insert,
-        WriteVerb::Replace => WriteKind::Replace(entity.if_match),
-        WriteVerb::Merge => WriteKind::Merge(entity.if_match),
-        WriteVerb::Delete => WriteKind::Delete(entity.if_match),
-    };
-    let (key, properties) = match (entity.key, entity.body) {
+pub fn single(entity: EntityWrite<'_>) -> Result<(TableName, Write)> {
+    let EntityWrite { table, kind, key, body } = entity;
+    let (key, properties) = match (key, body) {
         (None, body) => key_and_properties(body)?,
         (Some(key), body) => {
             check_url_keys(&key, body.is_some())?;
@@ -39,7 +55,7 @@ pub fn single(entity: EntityWrite) -> Result<(TableName, Write)> {
         }
     };
     let properties = properties?;
-    Ok((TableName::parse(&entity.table)?, Write { kind, key, properties }))
+    Ok((TableName::parse(table)?, Write { kind, key, properties }))
 }
 
 /// Checks the key in the body of an insert. Errors of the properties are reported later.
@@ -65,18 +81,22 @@ fn check_url_keys(key: &Key, has_body: bool) -> Result<()> {
     Ok(())
 }
 
-/// Plans a change set: one table, one partition, each row once. Returns `None` for an empty change set.
+/// Plans a change set: one table, one partition, each row once. Returns `None` without operations; such a change set
+/// succeeds without the store.
 ///
 /// # Errors
-/// The first operation's error, with its index: [`Code::CommandsInBatchActOnDifferentPartitions`],
-/// [`Code::InvalidDuplicateRow`], and those of [`single`].
-pub(crate) fn transaction(entities: Vec<EntityWrite>) -> Result<Option<ChangeSet>> {
-    let count = entities.len();
+/// The error of the first invalid operation, with its index: [`Code::CommandsInBatchActOnDifferentPartitions`],
+/// [`Code::InvalidDuplicateRow`], and those of [`single`]. Operations that were parsed take precedence over the one that
+/// failed to parse.
+pub fn change_set(plans: Vec<Result<Plan>>, failure: Option<&FailedPart>) -> Result<Option<ChangeSet>> {
+    let count = plans.len();
     let mut rows = HashSet::with_capacity(count);
     let mut writes: Vec<Write> = Vec::with_capacity(count);
     let mut spellings: Vec<TableName> = Vec::with_capacity(count);
-    for (index, entity) in entities.into_iter().enumerate() {
-        let (table, write) = single(entity).map_err(|error| error.at(index))?;
+    for (index, plan) in plans.into_iter().enumerate() {
+        let Plan::Write { table, write } = plan.map_err(|error| error.at(index))? else {
+            return Err(Error::from(Code::InvalidInput).at(index));
+        };
         let is_new = rows.insert(write.key.row.clone());
         if let (Some(first_table), Some(first)) = (spellings.first(), writes.first()) {
             let same_group =
@@ -91,6 +111,9 @@ pub(crate) fn transaction(entities: Vec<EntityWrite>) -> Result<Option<ChangeSet
         writes.push(write);
         spellings.push(table);
     }
+    if let Some(failed) = failure {
+        return Err(failed.error.clone());
+    }
     Ok(spellings.first().cloned().map(|table| ChangeSet { table, writes, spellings }))
 }
 
@@ -98,24 +121,23 @@ pub(crate) fn transaction(entities: Vec<EntityWrite>) -> Result<Option<ChangeSet
 mod tests {
     use super::*;
     use crate::model::{EdmValue, IfMatch};
+    use crate::plan::Operation;
 
-    fn insert(partition: Option<&str>, row: Option<&str>) -> EntityWrite {
+    fn insert(partition: Option<&str>, row: Option<&str>) -> EntityWrite<'static> {
         let own = |text: Option<&str>| text.map(str::to_owned);
         let properties = Ok(ValidatedProperties::default());
         let body = ValidatedEntity { partition: own(partition), row: own(row), properties };
+        EntityWrite { table: "Abc", kind: WriteKind::Insert, key: None, body: Some(body) }
+    }
+    fn replace(url: Key, partition: Option<&str>) -> EntityWrite<'static> {
+        let row = partition.map(|_| url.row.clone());
         EntityWrite {
-            table: "Abc".into(),
-            verb: WriteVerb::Insert,
-            key: None,
-            body: Some(body),
-            if_match: IfMatch::Absent,
+            kind: WriteKind::Replace(IfMatch::Absent),
+            key: Some(url),
+            ..insert(partition, row.as_deref())
         }
     }
-    fn replace(url: Key, partition: Option<&str>) -> EntityWrite {
-        let row = partition.map(|_| url.row.clone());
-        EntityWrite { verb: WriteVerb::Replace, key: Some(url), ..insert(partition, row.as_deref()) }
-    }
-    fn code(entity: &EntityWrite) -> Option<Code> {
+    fn code(entity: &EntityWrite<'_>) -> Option<Code> {
         single(entity.clone()).err().map(|e| e.code)
     }
 
@@ -137,14 +159,14 @@ mod tests {
         assert_eq!(code(&replace(Key::new("a/b", "r"), None)), Some(Code::QuerySyntax));
         let long = Key::new("p".repeat(1025), "r");
         assert_eq!(code(&replace(long.clone(), None)), Some(Code::PropertyValueTooLarge));
-        let delete = EntityWrite { verb: WriteVerb::Delete, body: None, ..replace(long, None) };
+        let delete = EntityWrite { kind: WriteKind::Delete(IfMatch::Any), body: None, ..replace(long, None) };
         assert_eq!(code(&delete), None);
     }
 
     #[test]
     fn keys_are_judged_before_properties_and_those_before_the_table() {
         let mut entity = insert(None, None);
-        entity.table = "no".into();
+        entity.table = "no";
         let bad = vec![("bad name".to_owned(), EdmValue::Int32(1))];
         entity.body.as_mut().unwrap().properties = ValidatedProperties::new(0, &bad, None);
         assert_eq!(code(&entity), Some(Code::PropertiesNeedValue));
@@ -157,17 +179,21 @@ mod tests {
 
     #[test]
     fn a_change_set_stays_in_one_partition_and_touches_each_row_once() {
-        let failing = |entities: &[EntityWrite]| {
-            let error = transaction(entities.to_vec()).unwrap_err();
+        let transaction = |entities: &[EntityWrite<'static>]| {
+            let plans = entities.iter().map(|entity| Operation::of_write(entity.clone()).plan);
+            change_set(plans.collect(), None)
+        };
+        let failing = |entities: &[EntityWrite<'static>]| {
+            let error = transaction(entities).unwrap_err();
             (error.code, error.index)
         };
         let row = |r: &str| insert(Some("p"), Some(r));
-        assert_eq!(transaction(vec![]).unwrap(), None);
-        let lower = EntityWrite { table: "abc".into(), ..row("b") };
-        assert_eq!(transaction(vec![row("a"), lower]).unwrap().unwrap().writes.len(), 2);
+        assert_eq!(transaction(&[]).unwrap(), None);
+        let lower = EntityWrite { table: "abc", ..row("b") };
+        assert_eq!(transaction(&[row("a"), lower]).unwrap().unwrap().writes.len(), 2);
         let other = insert(Some("q"), Some("b"));
         assert_eq!(failing(&[row("a"), other]), (Code::CommandsInBatchActOnDifferentPartitions, Some(1)));
-        let table = EntityWrite { table: "Xyz".into(), ..row("b") };
+        let table = EntityWrite { table: "Xyz", ..row("b") };
         assert_eq!(failing(&[row("a"), table]), (Code::CommandsInBatchActOnDifferentPartitions, Some(1)));
         assert_eq!(failing(&[row("a"), row("b"), row("a")]), (Code::InvalidDuplicateRow, Some(2)));
         assert_eq!(failing(&[row("a"), insert(None, None)]), (Code::PropertiesNeedValue, Some(1)));

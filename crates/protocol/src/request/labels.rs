@@ -63,6 +63,19 @@ labels! {
 }
 
 impl OperationLabel {
+    /// Returns whether the operation writes one entity.
+    pub(crate) const fn is_entity_write(self) -> bool {
+        matches!(
+            self,
+            Self::InsertEntity
+                | Self::UpdateEntity
+                | Self::MergeEntity
+                | Self::InsertOrReplaceEntity
+                | Self::InsertOrMergeEntity
+                | Self::DeleteEntity
+        )
+    }
+
     /// Returns whether the operation can change stored data.
     pub const fn is_change(self) -> bool {
         match self {

@@ -2,44 +2,38 @@
 
 use std::borrow::Cow;
 
-use super::format::{Format, Prefer};
-use super::head::Head;
-use super::operation::{self, Context, EntityWrite, Operation, may_have_order};
-use super::options::Options;
-use super::target::{self, Resource, Target};
-use super::verb::Verb;
+use super::operation::{self, Context, Operation, may_have_order};
 use crate::codec::multipart::{self, InnerRequest, Part, PartHeaders};
 use crate::error::{Code, Error, Result};
-use crate::model::TableName;
+use crate::request::options::Options;
+use crate::request::verb::Verb;
+use crate::request::{Format, Head, OperationLabel, Prefer, Resource, Target, target};
 
 /// Maximum operations of a change set.
 pub const MAX_OPERATIONS: usize = 100;
 
 /// A batch: change sets, of which only the first is executed, or one query.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub enum Batch {
     ChangeSet {
         /// The operations in order, up to the first that could not be parsed.
-        parts: Vec<BatchPart<EntityWrite>>,
+        parts: Vec<BatchPart>,
         /// The part that could not be parsed, and its error.
         failure: Option<FailedPart>,
         /// The change sets after this one, which are refused.
         others: Vec<FailedPart>,
     },
-    Query(Box<Result<BatchPart<Operation>, FailedPart>>),
+    Query(Box<Result<BatchPart, FailedPart>>),
 }
 
 impl Batch {
     /// Returns the table of the first operation. All operations must have the same table.
     pub fn table(&self) -> Option<&str> {
-        match self {
-            Batch::ChangeSet { parts, .. } => parts.first().map(|part| part.wanted.table.as_str()),
-            Batch::Query(part) => match &**part {
-                Ok(BatchPart { wanted: Operation::QueryEntities { table, .. }, .. })
-                | Ok(BatchPart { wanted: Operation::GetEntity { table, .. }, .. }) => Some(table),
-                _ => None,
-            },
-        }
+        let first = match self {
+            Batch::ChangeSet { parts, .. } => parts.first(),
+            Batch::Query(part) => part.as_ref().as_ref().ok(),
+        };
+        first.map(|part| part.table.as_str())
     }
 }
 
@@ -60,9 +54,11 @@ impl Printing {
 }
 
 /// A part of a batch: a write inside a change set, a query outside.
-#[derive(Debug, Clone, PartialEq)]
-pub struct BatchPart<T> {
-    pub wanted: T,
+#[derive(Debug, Clone)]
+pub struct BatchPart {
+    pub operation: Operation,
+    /// The name of the table, unchecked.
+    pub table: String,
     pub printing: Printing,
 }
 
@@ -119,7 +115,7 @@ fn query(context: &Context<'_>, outer: &Target, part: &Part<'_>) -> Result<Batch
         return Err(Code::InvalidInput.into());
     }
     let formats = &mut Formats::default();
-    Ok(Batch::Query(Box::new(read_part(context, outer, &request, 0, formats, only_query))))
+    Ok(Batch::Query(Box::new(read_part(context, outer, &request, 0, formats, check_query))))
 }
 
 fn change_set(
@@ -144,7 +140,7 @@ fn read_operations(
     context: &Context<'_>,
     outer: &Target,
     parts: &[Part<'_>],
-    understood: &mut Vec<BatchPart<EntityWrite>>,
+    understood: &mut Vec<BatchPart>,
 ) -> Result<Option<FailedPart>> {
     let mut formats = Formats::default();
     for (index, part) in parts.iter().take(MAX_OPERATIONS).enumerate() {
@@ -153,7 +149,7 @@ fn read_operations(
         }
         let request = readable(multipart::request(part.content)).map_err(|error| error.at(index))?;
         let Some(request) = request else { return Ok(Some(FailedPart::unreadable())) };
-        match read_part(context, outer, &request, index, &mut formats, only_write) {
+        match read_part(context, outer, &request, index, &mut formats, check_write) {
             Ok(part) => understood.push(part),
             Err(failed) => return Ok(Some(failed)),
         }
@@ -196,22 +192,28 @@ impl Formats {
     }
 }
 
-fn read_part<T>(
+fn read_part(
     context: &Context<'_>,
     outer: &Target,
     request: &InnerRequest<'_>,
     index: usize,
     formats: &mut Formats,
-    only: impl FnOnce(Operation) -> Result<T>,
-) -> Result<BatchPart<T>, FailedPart> {
+    check: impl FnOnce(&Operation) -> Result<()>,
+) -> Result<BatchPart, FailedPart> {
     let head = inner_head(context.head, request);
     let printing = Printing {
         format: formats.of(&head, context.grammar.extended),
         prefer: Prefer::of(&head),
         content_id: header(&request.headers, "content-id").map(str::to_owned),
     };
-    match inner_operation(context, outer, request.body, &head).and_then(only) {
-        Ok(wanted) => Ok(BatchPart { wanted, printing }),
+    let read = || {
+        let resource = target::resolve_inner(&head.path, outer)?;
+        let operation = inner_operation(context, &resource, request.body, &head)?;
+        check(&operation)?;
+        Ok((operation, resource.table().unwrap_or_default().to_owned()))
+    };
+    match read() {
+        Ok((operation, table)) => Ok(BatchPart { operation, table, printing }),
         Err(error) => {
             let refused = asks_for_atom(context.head, request, &head, &error);
             let (error, format) = refused.unwrap_or((error, printing.format));
@@ -240,41 +242,45 @@ fn asks_for_atom(
     Format::without_atom(head).map(|format| (Code::AtomFormatNotSupported.into(), format))
 }
 
-fn inner_operation(context: &Context<'_>, outer: &Target, body: &[u8], head: &Head) -> Result<Operation> {
-    let resource = target::resolve_inner(&head.path, outer)?;
-    let has_order = may_have_order(context.grammar.extended, head, &resource);
+fn inner_operation(
+    context: &Context<'_>,
+    resource: &Resource,
+    body: &[u8],
+    head: &Head,
+) -> Result<Operation> {
+    let has_order = may_have_order(context.grammar.extended, head, resource);
     let options = Options::parse_with(&head.query, has_order)?;
     let verb = Verb::of(head)?;
-    if (&resource, verb) == (&Resource::Service, Verb::Post) {
+    if (resource, verb) == (&Resource::Service, Verb::Post) {
         return Err(Code::MethodNotAllowed.into());
     }
     let inner = Context { head, options: &options, body, grammar: context.grammar };
-    operation::on_resource(&inner, verb, &resource)
+    operation::on_resource(&inner, verb, resource)
 }
 
-/// Accepts an operation of a change set. Operations on tables are not allowed in a batch.
-fn only_write(operation: Operation) -> Result<EntityWrite> {
-    match operation {
-        Operation::Write(write) => Ok(write),
-        Operation::GetEntity { .. } | Operation::QueryEntities { .. } => Err(Code::InvalidInput.into()),
-        other => Err(not_in_a_batch(&other)),
+/// Refuses operations of a change set other than writes. Operations on tables are not allowed in a batch.
+fn check_write(operation: &Operation) -> Result<()> {
+    match operation.label {
+        label if label.is_entity_write() => Ok(()),
+        OperationLabel::GetEntity | OperationLabel::QueryEntities => Err(Code::InvalidInput.into()),
+        _ => Err(not_in_a_batch(operation)),
     }
 }
 
-/// Returns the error of an operation that a batch does not allow. As recorded, an invalid table name takes precedence.
+/// Refuses operations outside a change set other than queries.
+fn check_query(operation: &Operation) -> Result<()> {
+    match operation.label {
+        OperationLabel::GetEntity | OperationLabel::QueryEntities => Ok(()),
+        _ => Err(not_in_a_batch(operation)),
+    }
+}
+
+/// Returns the error of an operation that a batch does not allow. As recorded, an invalid table name takes precedence
+/// on a path below a table.
 fn not_in_a_batch(operation: &Operation) -> Error {
-    match operation {
-        Operation::BelowTable { table, .. } => TableName::parse(table).err(),
-        _ => None,
-    }
-    .unwrap_or_else(|| Code::NotImplemented.into())
-}
-
-/// Accepts an operation outside a change set.
-fn only_query(operation: Operation) -> Result<Operation> {
-    match operation {
-        Operation::GetEntity { .. } | Operation::QueryEntities { .. } => Ok(operation),
-        other => Err(not_in_a_batch(&other)),
+    match (operation.label, &operation.plan) {
+        (OperationLabel::Unknown, Err(error)) => error.clone(),
+        _ => Code::NotImplemented.into(),
     }
 }
 
