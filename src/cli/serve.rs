@@ -2,10 +2,8 @@
 
 use std::io::{IsTerminal as _, Write as _};
 
-use tracing_subscriber::EnvFilter;
-
 use crate::protocol::auth::accounts::connection_string;
-use crate::server::config::{Config, ConfigError, LogFormat, Mistakes, Settings};
+use crate::server::config::{Config, LogFormat, Mistakes, Settings};
 use crate::server::start::{self, ConsoleAddress, ListeningServer, READY, ServeError};
 use crate::service::EXPLANATIONS;
 
@@ -21,9 +19,6 @@ pub(crate) fn run(settings: &Settings) -> Result<(), ServeError> {
 }
 
 /// Starts logging with the configured level and format.
-///
-/// # Errors
-/// [`ConfigError::Log`].
 pub(crate) fn start_logging(settings: &Settings) -> Result<(), Mistakes> {
     // The program logs start and stop itself. Invalid HTTP from clients is not logged as a server error,
     // because its text may contain a signature.
@@ -32,7 +27,7 @@ pub(crate) fn start_logging(settings: &Settings) -> Result<(), Mistakes> {
         "actix_server=warn,actix_http=off,rusqlite_migration=warn,{},{EXPLANATIONS}={explanations}",
         settings.log
     );
-    let filter = EnvFilter::try_new(quiet).map_err(|_| ConfigError::Log(settings.log.clone()))?;
+    let filter = settings.log_filter(&quiet)?;
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())

@@ -232,10 +232,10 @@ impl FaultRule {
         if let Some(name) = self.error.as_ref().filter(|_| self.code().is_none()) {
             return Err(format!("there is no error {name:?}, or only malformed requests get it"));
         }
-        within("delay", self.delay.unwrap_or(1), 1..=30_000)?;
-        within("page", self.page.unwrap_or(1) as u64, 1..=1000)?;
-        within("after", self.after, 0..=1_000_000)?;
-        within("times", self.times, 1..=1_000_000)?;
+        check_limits("delay", self.delay.unwrap_or(1), 1..=30_000)?;
+        check_limits("page", self.page.unwrap_or(1) as u64, 1..=1000)?;
+        check_limits("after", self.after, 0..=1_000_000)?;
+        check_limits("times", self.times, 1..=1_000_000)?;
         let faults =
             [self.error.is_some(), self.delay.is_some(), self.disconnect.is_some(), self.page.is_some()];
         match faults.iter().filter(|is_given| **is_given).count() {
@@ -282,7 +282,7 @@ const fn is_query(operation: OperationLabel) -> bool {
     matches!(operation, QueryEntities | QueryTables)
 }
 
-fn within(name: &str, number: u64, limits: RangeInclusive<u64>) -> Result<(), String> {
+fn check_limits(name: &str, number: u64, limits: RangeInclusive<u64>) -> Result<(), String> {
     match limits.contains(&number) {
         true => Ok(()),
         false => Err(format!("{name} is {} to {}, not {number}", limits.start(), limits.end())),

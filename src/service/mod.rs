@@ -46,7 +46,6 @@ use crate::operator::accounts::Follower;
 use crate::protocol::codec::properties::CorsRule;
 use crate::protocol::model::Ticks;
 use crate::protocol::request::Target;
-use crate::protocol::request::head::ApiVersion;
 use crate::store::{Store, StoreSnapshot};
 
 /// The state for answering requests, shared by all threads.
@@ -86,9 +85,6 @@ pub(crate) struct Served {
     pub answer: Answer,
     /// The CORS rules of the account, if they may apply to the response.
     pub cors_rules: Arc<[CorsRule]>,
-    pub request_id: String,
-    /// The version of the request, if it is valid.
-    pub version: Option<ApiVersion>,
 }
 
 impl Service {

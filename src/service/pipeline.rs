@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
-use uuid::Uuid;
 
 use super::access::authorize;
 use super::answer::Answer;
@@ -25,7 +24,6 @@ use crate::protocol::odata::Grammar;
 use crate::protocol::plan::batch::Batch;
 use crate::protocol::plan::operation::{Context, allowed_methods, may_have_order};
 use crate::protocol::plan::{self, Plan, RequestKind};
-use crate::protocol::request::head::ApiVersion;
 use crate::protocol::request::options::Options;
 use crate::protocol::request::target::{self, Resource, Target};
 use crate::protocol::request::{Format, Head, Prefer};
@@ -35,40 +33,19 @@ use crate::store::Store;
 pub(crate) const MAX_OPERATION_TIME: Duration = Duration::from_secs(30);
 
 impl Service {
-    /// Answers one request, counts it, and writes it to the log and the traces.
-    pub(crate) async fn serve(self: &Arc<Self>, head: &Head<'_>, body: &mut impl ReceiveBody) -> Served {
-        // Boxed, because the future is copied on the way to where it runs.
-        let observed = Box::new(Observed::new(Uuid::new_v4().to_string(), false));
-        let (answer, cors_rules, version) = self.observed(head, body, None, &observed).await;
-        Served { answer, cors_rules, request_id: observed.request_id, version }
-    }
-
-    /// Answers one request of an operator, whom the admin listener has authenticated. All other checks are
-    /// those for clients, except that account limits do not apply and disabled accounts are served. Facts
-    /// about the request are recorded in `observed`.
-    pub(crate) async fn serve_operator(
-        self: &Arc<Self>,
-        head: &Head<'_>,
-        body: &mut impl ReceiveBody,
-        may_write: bool,
-        observed: &Observed,
-    ) -> Served {
-        let operator = Identity::Operator { may_write };
-        let (answer, cors_rules, version) = self.observed(head, body, Some(&operator), observed).await;
-        Served { answer, cors_rules, request_id: observed.request_id.clone(), version }
-    }
-
-    async fn observed(
+    /// Answers one request, counts it, and writes it to the log and the traces. Facts about the request are recorded
+    /// in `observed`. An `operator` has been authenticated by the admin listener. All other checks are those for
+    /// clients, except that account limits do not apply and disabled accounts are served.
+    pub(crate) async fn serve(
         self: &Arc<Self>,
         head: &Head<'_>,
         body: &mut impl ReceiveBody,
         operator: Option<&Identity>,
         observed: &Observed,
-    ) -> (Answer, Arc<[CorsRule]>, Option<ApiVersion>) {
+    ) -> Served {
         let record = METRICS.requests.begin();
         let (options, deferred_error) = Options::read(&head.query);
-        let time_allowed = time_allowed(options.any_case("timeout"));
-        let version = head.version();
+        observed.version.set(head.version().ok());
         let error_context = ErrorContext { request_id: &observed.request_id, now: Ticks::now() };
         let accounts = self.follower.accounts();
         let pipeline = Pipeline {
@@ -77,8 +54,6 @@ impl Service {
             head,
             options,
             deferred_error,
-            version: version.as_ref().copied(),
-            time_allowed,
             error_context,
             operator,
             observed,
@@ -92,7 +67,7 @@ impl Service {
         if let (Some(tracer), Some(trace)) = (&self.tracer, trace) {
             tracer.finish(trace, observed.facts(head, &answer, spent));
         }
-        (answer, cors_rules, version.ok())
+        Served { answer, cors_rules }
     }
 }
 
@@ -104,8 +79,6 @@ struct Pipeline<'a> {
     options: Options<'a>,
     /// The error of the other parameters, which is reported after authentication.
     deferred_error: Option<Error>,
-    version: Result<ApiVersion, &'a Error>,
-    time_allowed: Duration,
     error_context: ErrorContext<'a>,
     /// The identity of the sender, if it is an operator.
     operator: Option<&'a Identity>,
@@ -120,15 +93,17 @@ impl Pipeline<'_> {
             Ok(target) => target,
             Err(error) => return (self.refuse(&error), Arc::default()),
         };
-        if let Err(error) = self.version {
-            return (self.front_door(error), Arc::default());
+        if self.observed.version.get().is_none()
+            && let Err(error) = head.version()
+        {
+            return (self.front_door(&error), Arc::default());
         }
         let target = self.observed.target.get_or_init(|| target);
         if head.method == "OPTIONS" {
             self.observed.record_preflight();
             return (self.preflight(target), Arc::default());
         }
-        let timely = timeout(self.time_allowed, self.authenticated(target, body)).await;
+        let timely = timeout(self.time_allowed(), self.authenticated(target, body)).await;
         let answer = timely.unwrap_or_else(|_| self.refuse(&Code::OperationTimedOut.into()));
         if self.observed.has_set_properties(&answer) {
             // Outside the timeout, because a completed change must not be reported as a failure.
@@ -195,9 +170,9 @@ impl Pipeline<'_> {
         let plan = match planned {
             Planned::One(ref mut plan) => plan,
             Planned::Batch(batch) => {
-                let version = self.version.map_err(Clone::clone)?;
+                let version = head.version()?;
                 let (error_context, now) = (self.error_context, printer.now);
-                let page_time = page_time(self.time_allowed);
+                let page_time = self.page_time();
                 let (observed, fault_rules) = (self.observed, self.fault_rules());
                 let indexes = service.follower_of(target).indexes();
                 let run = Run {
@@ -273,8 +248,10 @@ impl Pipeline<'_> {
             printer.now = self.service.version_clock.next_version();
         }
         let mut plan = authorize(identity, target, planned)?;
-        plan.end_page_within(page_time(self.time_allowed));
-        self.service.follower_of(target).indexes().apply_to(&target.account, &mut plan)?;
+        plan.end_page_within(self.page_time());
+        if matches!(plan, Plan::QueryEntities { .. }) {
+            self.service.follower_of(target).indexes().apply_to(&target.account, &mut plan)?;
+        }
         Ok((Planned::One(plan), printer))
     }
 
@@ -282,6 +259,15 @@ impl Pipeline<'_> {
     fn grammar(&self, target: &Target) -> Grammar {
         let extended = self.operator.is_some() || self.accounts.has_extended_queries(&target.account);
         Grammar { max_comparisons: self.service.max_comparisons, extended }
+    }
+
+    /// Returns the timeout that the client requests, up to ours.
+    fn time_allowed(&self) -> Duration {
+        time_allowed(self.options.any_case("timeout"))
+    }
+
+    fn page_time(&self) -> Duration {
+        page_time(self.time_allowed())
     }
 
     fn front_door(&self, error: &Error) -> Answer {
@@ -427,7 +413,8 @@ mod tests {
                 headers: headers.map(|(name, value)| (name.into(), value.into())).into(),
                 ..Head::default()
             };
-            service.serve(&head, &mut Bytes::from_static(body.as_bytes())).await.answer
+            let observed = Observed::new(String::new(), false);
+            service.serve(&head, &mut Bytes::from_static(body.as_bytes()), None, &observed).await.answer
         };
         assert_eq!(post("Tables", r#"{"TableName":"People"}"#).await.status, 201);
         let inserted = post("People", r#"{"PartitionKey":"p","RowKey":"r"}"#).await;

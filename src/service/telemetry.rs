@@ -16,6 +16,7 @@ use crate::observe::metrics::{Ending, METRICS};
 use crate::observe::trace::SpanFields;
 use crate::protocol::model::TableName;
 use crate::protocol::plan::RequestKind;
+use crate::protocol::request::head::ApiVersion;
 use crate::protocol::request::{Head, OperationLabel, Resource, Scheme, Target};
 
 /// Maximum characters of a table name in the log, which is more than any valid name has.
@@ -33,6 +34,8 @@ pub(crate) struct Observed {
     pub request_id: String,
     /// Whether the request came over the admin listener.
     is_of_operator: bool,
+    /// The version of the request, if it is valid.
+    pub version: Cell<Option<ApiVersion>>,
     /// The target of the request, once it is known.
     pub target: OnceCell<Target>,
     operation: Cell<OperationLabel>,
@@ -49,6 +52,7 @@ impl Observed {
         Self {
             request_id,
             is_of_operator,
+            version: Cell::new(None),
             target: OnceCell::new(),
             operation: Cell::new(OperationLabel::Unknown),
             body_table: OnceCell::new(),

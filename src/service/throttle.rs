@@ -24,7 +24,13 @@ impl Service {
     /// [`Code::ServerBusy`] if the account has used up its limit.
     pub(super) fn admit(&self, accounts: &AccountSet, target: &Target) -> Result<()> {
         let limit = accounts.requests_per_second(&target.account).or(self.max_requests_per_second);
-        limit.map_or(Ok(()), |limit| self.throttle.admit(&target.account, limit))
+        let Some(limit) = limit else { return Ok(()) };
+        let now = u64::try_from(self.throttle.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        if self.throttle.takes(&target.account, limit, now) {
+            return Ok(());
+        }
+        METRICS.throttled.one();
+        Err(Error::with_message(Code::ServerBusy, "Operations per second is over the account limit."))
     }
 }
 
@@ -45,19 +51,6 @@ impl Default for Throttle {
 }
 
 impl Throttle {
-    /// Counts a request of an authenticated account that may make `per_second` requests per second.
-    ///
-    /// # Errors
-    /// [`Code::ServerBusy`] if the account has used up its limit.
-    fn admit(&self, account: &str, per_second: NonZeroU32) -> Result<()> {
-        let now = u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        if self.takes(account, per_second, now) {
-            return Ok(());
-        }
-        METRICS.throttled.one();
-        Err(Error::with_message(Code::ServerBusy, "Operations per second is over the account limit."))
-    }
-
     /// Takes a token from the bucket, if there is one. `now` is in nanoseconds.
     fn takes(&self, account: &str, per_second: NonZeroU32, now: u64) -> bool {
         let cost = BURST / u64::from(per_second.get());

@@ -6,7 +6,7 @@ use clap::Args;
 use ureq::http::Uri;
 
 use super::is_address;
-use super::mistakes::{ConfigError, Mistakes, secret};
+use super::mistakes::{Mistakes, secret};
 use crate::protocol::auth::AccountSet;
 use crate::protocol::auth::bearer::{Assignment, Trust};
 use crate::protocol::auth::seal::{MasterKey, MasterKeys};
@@ -35,13 +35,13 @@ pub(crate) struct MasterKeySettings {
 
 impl MasterKeySettings {
     /// Returns the master key, if there is one, and the previous master key.
-    pub(crate) fn read(&self) -> Result<Option<MasterKeys>, ConfigError> {
+    pub(crate) fn read(&self) -> Result<Option<MasterKeys>, Mistakes> {
         let now = master_key("--master-key", &self.master_key, &self.master_key_file)?;
         let old = master_key("--old-master-key", &self.old_master_key, &self.old_master_key_file)?;
         match (now, old) {
             (Some(now), old) => Ok(Some(MasterKeys { now, old })),
             (None, None) => Ok(None),
-            (None, Some(_)) => Err(ConfigError::OldMasterKey),
+            (None, Some(_)) => Err("--old-master-key: needs --master-key, the key that replaces it".into()),
         }
     }
 }
@@ -50,9 +50,15 @@ fn master_key(
     flag: &'static str,
     value: &Option<String>,
     file: &Option<PathBuf>,
-) -> Result<Option<MasterKey>, ConfigError> {
-    let given = secret(flag, value, file)?;
-    given.map(|text| MasterKey::parse(&text).ok_or(ConfigError::MasterKey(flag))).transpose()
+) -> Result<Option<MasterKey>, Mistakes> {
+    let Some(text) = secret(flag, value, file)? else { return Ok(None) };
+    match MasterKey::parse(&text) {
+        Some(key) => Ok(Some(key)),
+        None => {
+            let rule = "must be 32 bytes in base64; `openssl rand -base64 32` generates such a key";
+            Err(format!("{flag}: {rule}").into())
+        }
+    }
 }
 
 /// The accounts of the settings.
@@ -82,14 +88,18 @@ pub(crate) struct QuerySettings {
 }
 
 impl QuerySettings {
-    /// Enables extended queries for these accounts.
-    ///
-    /// # Errors
-    /// [`ConfigError::ExtendedQueries`] for a name that is not in the settings.
-    pub(crate) fn apply(&self, accounts: &mut AccountSet) -> Result<(), ConfigError> {
+    /// Enables extended queries for these accounts. All of them must be in the settings.
+    pub(crate) fn apply(&self, accounts: &mut AccountSet) -> Result<(), Mistakes> {
         let given = self.extended_queries.iter().map(|name| name.trim()).filter(|name| !name.is_empty());
         let mut unknown = given.filter(|name| !accounts.set_extended_queries(name, true));
-        unknown.next().map_or(Ok(()), |name| Err(ConfigError::ExtendedQueries(name.to_owned())))
+        match unknown.next() {
+            None => Ok(()),
+            Some(name) => Err(format!(
+                "--extended-queries {name:?}: is not an account in --accounts; for an account in the database, use \
+                 `rowhouse account queries`"
+            )
+            .into()),
+        }
     }
 }
 
@@ -110,8 +120,8 @@ impl AccountSettings {
         let given = mistakes.record(secret("--accounts", &self.accounts, &self.accounts_file));
         let parsed = match given? {
             Some(text) => {
-                let parsed = AccountSet::parse(&text, suffixes.clone()).map_err(ConfigError::Accounts);
-                Some(mistakes.record(parsed)?)
+                let parsed = AccountSet::parse(&text, suffixes.clone());
+                Some(mistakes.record(parsed.map_err(|error| format!("--accounts: {error}")))?)
             }
             None => None,
         };
@@ -152,10 +162,7 @@ pub(crate) struct TrustSettings {
 
 impl TrustSettings {
     /// Reads the settings. Returns `None` without an issuer.
-    ///
-    /// # Errors
-    /// [`ConfigError::Issuer`], [`ConfigError::Roles`].
-    pub(crate) fn read(&self) -> Result<Option<Trust>, ConfigError> {
+    pub(crate) fn read(&self) -> Result<Option<Trust>, String> {
         let Some(issuer) = self.oidc_issuer.as_deref().map(str::trim).filter(|i| !i.is_empty()) else {
             return Ok(None);
         };
@@ -164,12 +171,15 @@ impl TrustSettings {
             issuer.parse::<Uri>().is_ok_and(|uri| uri.authority().is_some_and(|a| a.as_str().contains('@')));
         // A password in the URL would appear in the log.
         if !is_address(issuer, schemes) || has_user {
-            return Err(ConfigError::Issuer);
+            return Err("--oidc-issuer: must be a URL that begins with https://, or with http:// if --oidc-over-http is \
+                        given, and must contain no user name"
+                .into());
         }
+        let assignments = Assignment::parse_list(&self.oidc_roles);
         Ok(Some(Trust {
             issuer: issuer.to_owned(),
             audience: self.oidc_audience.clone(),
-            assignments: Assignment::parse_list(&self.oidc_roles)?,
+            assignments: assignments.map_err(|error| format!("--oidc-roles: {error}"))?,
             over_http: self.oidc_over_http,
         }))
     }

@@ -14,48 +14,38 @@ impl Settings {
     /// variable that is named like a setting but is none. Such lines are not errors, because different kinds
     /// of servers and other commands may share a file of settings.
     pub(crate) fn idle(&self, config: &Config) -> Vec<String> {
+        const NO_ADMIN: &str = "does nothing without --admin-listen";
+        const NO_ISSUER: &str = "does nothing without --oidc-issuer";
+        const NO_TRACES: &str = "does nothing without --otlp-endpoint";
+        const ON_SQLITE: &str = "does nothing on SQLite";
         let on_sqlite = matches!(config.database, Database::Sqlite(_));
-        let (storage, trust) = (&self.storage, &self.trust);
-        let roles = !trust.oidc_roles.trim().is_empty();
-        let audience = trust.oidc_audience != DEFAULT_AUDIENCE;
+        let (storage, database, trust) = (&self.storage, &self.storage.database, &self.trust);
         let (no_admin, no_issuer) = (config.admin.is_none(), config.trust.is_none());
         let no_traces = config.traces.is_none();
-        let sampled = self.trace_ratio < 1.0;
-        let headers = !self.otlp_headers.trim().is_empty();
+        let has_roles = !trust.oidc_roles.trim().is_empty();
+        let has_migrate_url = is_given(&database.migrate_url, &database.migrate_url_file);
+        let has_own_connections = storage.max_connections != DEFAULT_MAX_CONNECTIONS;
         let idle = [
+            ("--admin-token", NO_ADMIN, no_admin && is_given(&self.admin_token, &self.admin_token_file)),
+            ("--console", NO_ADMIN, no_admin && self.console == ConsoleMode::ReadOnly),
+            ("--migrate-url", ON_SQLITE, on_sqlite && has_migrate_url),
+            ("--cluster-hosts", ON_SQLITE, on_sqlite && !database.cluster_hosts.trim().is_empty()),
+            ("--table-spread", ON_SQLITE, on_sqlite && storage.table_spread != 1),
+            ("--max-connections", ON_SQLITE, on_sqlite && has_own_connections),
             (
-                no_admin && is_given(&self.admin_token, &self.admin_token_file),
-                "--admin-token: does nothing without --admin-listen",
-            ),
-            (
-                no_admin && self.console == ConsoleMode::ReadOnly,
-                "--console: does nothing without --admin-listen",
-            ),
-            (
-                on_sqlite && is_given(&storage.database.migrate_url, &storage.database.migrate_url_file),
-                "--migrate-url: does nothing on SQLite",
-            ),
-            (
-                on_sqlite && !storage.database.cluster_hosts.trim().is_empty(),
-                "--cluster-hosts: does nothing on SQLite",
-            ),
-            (on_sqlite && storage.table_spread != 1, "--table-spread: does nothing on SQLite"),
-            (
-                on_sqlite && storage.max_connections != DEFAULT_MAX_CONNECTIONS,
-                "--max-connections: does nothing on SQLite",
-            ),
-            (
+                "--sqlite-map-mib",
+                "does nothing on PostgreSQL",
                 !on_sqlite && storage.sqlite_map_mib != MAX_MAP_MIB,
-                "--sqlite-map-mib: does nothing on PostgreSQL",
             ),
-            (no_issuer && roles, "--oidc-roles: does nothing without --oidc-issuer"),
-            (no_issuer && audience, "--oidc-audience: does nothing without --oidc-issuer"),
-            (no_issuer && trust.oidc_over_http, "--oidc-over-http: does nothing without --oidc-issuer"),
-            (!no_issuer && !roles, "--oidc-issuer: without --oidc-roles, no token grants any access"),
-            (no_traces && sampled, "--trace-ratio: does nothing without --otlp-endpoint"),
-            (no_traces && headers, "--otlp-headers: does nothing without --otlp-endpoint"),
+            ("--oidc-roles", NO_ISSUER, no_issuer && has_roles),
+            ("--oidc-audience", NO_ISSUER, no_issuer && trust.oidc_audience != DEFAULT_AUDIENCE),
+            ("--oidc-over-http", NO_ISSUER, no_issuer && trust.oidc_over_http),
+            ("--oidc-issuer", "without --oidc-roles, no token grants any access", !no_issuer && !has_roles),
+            ("--trace-ratio", NO_TRACES, no_traces && self.trace_ratio < 1.0),
+            ("--otlp-headers", NO_TRACES, no_traces && !self.otlp_headers.trim().is_empty()),
         ];
-        let idle = idle.into_iter().filter(|(is_idle, _)| *is_idle).map(|(_, line)| line.to_owned());
+        let idle = idle.into_iter().filter(|(.., is_idle)| *is_idle);
+        let idle = idle.map(|(flag, reason, _)| format!("{flag}: {reason}"));
         let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         idle.chain(unknown(variables)).collect()
     }

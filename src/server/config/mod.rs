@@ -16,7 +16,7 @@ use clap::{ArgAction, Args, ValueEnum};
 pub(crate) use identity::{
     AccountSettings, DEFAULT_AUDIENCE, Identities, MasterKeySettings, QuerySettings, TrustSettings,
 };
-pub(crate) use mistakes::{ConfigError, Mistakes, secret};
+pub(crate) use mistakes::{Mistakes, secret};
 pub(crate) use operators::AdminAddress;
 pub(crate) use storage::{DatabaseSettings, DatabaseUrl, StorageSettings};
 use tracing_subscriber::EnvFilter;
@@ -164,11 +164,9 @@ pub(crate) struct ListenSettings {
 
 impl ListenSettings {
     /// Returns the address, or the first one if a name resolves to several.
-    ///
-    /// # Errors
-    /// [`ConfigError::Listen`].
-    pub(crate) fn address(&self) -> Result<SocketAddr, ConfigError> {
-        address(&self.listen).ok_or_else(|| ConfigError::Listen(self.listen.clone()))
+    pub(crate) fn address(&self) -> Result<SocketAddr, Mistakes> {
+        let problem = "not an address with a port, such as 127.0.0.1:10002";
+        address(&self.listen).ok_or_else(|| format!("--listen {}: {problem}", self.listen).into())
     }
 }
 
@@ -287,11 +285,12 @@ impl Settings {
             mistakes.record(self.queries.apply(accounts));
         }
         let trust = mistakes.record(self.trust.read());
-        let filter = EnvFilter::try_new(&self.log).map_err(|_| ConfigError::Log(self.log.clone()));
-        mistakes.record(filter);
+        mistakes.record(self.log_filter(&self.log));
         let keep_deleted = mistakes.record(self.kept());
         let tls = mistakes.record(self.tls());
-        let proxies = mistakes.record(Proxies::parse(&self.trusted_proxies).map_err(ConfigError::Proxies));
+        let proxies = mistakes.record(
+            Proxies::parse(&self.trusted_proxies).map_err(|error| format!("--trusted-proxies: {error}")),
+        );
         let admin = mistakes.record(self.admin());
         let traces = mistakes.record(self.traces());
         if let Some(listen) = listen {
@@ -322,37 +321,57 @@ impl Settings {
         mistakes.unless(config)
     }
 
+    /// Parses a filter for the log that extends the level or filter of the settings.
+    pub(crate) fn log_filter(&self, extended: &str) -> Result<EnvFilter, String> {
+        EnvFilter::try_new(extended).map_err(|_| {
+            format!(
+                "--log {}: must be a level (error, warn, info, debug, trace) or a filter such as info,rowhouse=debug",
+                self.log
+            )
+        })
+    }
+
     /// Returns how long deleted tables are kept, in ticks.
-    fn kept(&self) -> Result<i64, ConfigError> {
+    fn kept(&self) -> Result<i64, String> {
         match self.keep_deleted.trim() {
             "0" | "" => Ok(0),
-            time => durations::parse(time).map_err(|_| ConfigError::KeepDeleted(time.to_owned())),
+            time => durations::parse(time).map_err(|_| {
+                format!(
+                    "--keep-deleted {time}: must be 0, or a number of seconds, minutes, hours, days or weeks such as 7d"
+                )
+            }),
         }
     }
 
     /// Refuses to serve the development account to other machines, unless the operator allows it.
-    fn check_reach(&self, listen: SocketAddr, is_development: bool) -> Result<(), ConfigError> {
+    fn check_reach(&self, listen: SocketAddr, is_development: bool) -> Result<(), String> {
         if is_development && !self.allow_development_account && !listen.ip().to_canonical().is_loopback() {
-            return Err(ConfigError::Development(listen));
+            return Err(format!(
+                "--listen {listen}: other machines can reach this address, and could use the well-known development \
+                 account, because no other account is set; set --accounts (ROWHOUSE_ACCOUNTS) or --master-key, or \
+                 allow it with --allow-development-account (ROWHOUSE_ALLOW_DEVELOPMENT_ACCOUNT=true)"
+            ));
         }
         Ok(())
     }
 
-    fn suffixes(&self) -> Result<Vec<String>, ConfigError> {
+    fn suffixes(&self) -> Result<Vec<String>, String> {
         let given = self.host_suffix.iter().map(|text| text.trim().trim_start_matches('.'));
         let named = given.filter(|text| !text.is_empty()).map(|text| match is_host_name(text) {
             true => Ok(text.to_owned()),
-            false => Err(ConfigError::HostSuffix(text.to_owned())),
+            false => Err(format!(
+                "--host-suffix {text}: must be a name such as tables.example.com, without a port"
+            )),
         });
         named.collect()
     }
 
-    fn tls(&self) -> Result<Option<TlsFiles>, ConfigError> {
+    fn tls(&self) -> Result<Option<TlsFiles>, String> {
         let given = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
         match (given(&self.tls_cert), given(&self.tls_key)) {
             (None, None) => Ok(None),
             (Some(certificate), Some(key)) => Ok(Some(TlsFiles { certificate, key })),
-            _ => Err(ConfigError::Tls),
+            _ => Err("--tls-cert, --tls-key: give both or none".into()),
         }
     }
 }
@@ -363,10 +382,10 @@ pub(crate) fn address(text: &str) -> Option<SocketAddr> {
 }
 
 /// Refuses the same port for both listeners.
-fn check_admin_port(listen: SocketAddr, admin: Option<&AdminAddress>) -> Result<(), ConfigError> {
+fn check_admin_port(listen: SocketAddr, admin: Option<&AdminAddress>) -> Result<(), String> {
     match admin {
         Some(admin) if admin.is_chosen && collide(listen, admin.listen) => {
-            Err(ConfigError::AdminPort(admin.listen))
+            Err(format!("--admin-listen {}: --listen uses this port too; choose another port", admin.listen))
         }
         _ => Ok(()),
     }

@@ -14,6 +14,7 @@ use actix_http::ConnectionType;
 use actix_web::web::{self, Data, Payload, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
 use tokio::sync::watch;
+use uuid::Uuid;
 
 pub(crate) use forwarded::Proxies;
 pub(crate) use listen::{Listening, accept, bind, listen, reachable, reserve};
@@ -22,7 +23,7 @@ pub(crate) use respond::respond;
 pub(crate) use tls::{Tls, TlsError, TlsFiles, ValidityProblem};
 pub(crate) use workarounds::{Turn, announces_body};
 
-use crate::service::Service;
+use crate::service::{Observed, Service};
 
 /// The service, and the settings of its connections.
 pub(crate) struct Edge {
@@ -53,8 +54,11 @@ async fn serve(edge: Data<Edge>, http: HttpRequest, body: Payload) -> HttpRespon
     let _in_flight = edge.busy_poll.then(busy_poll::begin);
     let head = head_of(&http, &edge.proxies);
     let mut body = Incoming::new(body, &head, &turn);
-    let served = edge.service.serve(&head, &mut body).await;
-    let mut response = body.close(respond(served, &head));
+    // Boxed, because the future is copied on the way to where it runs.
+    let observed = Box::new(Observed::new(Uuid::new_v4().to_string(), false));
+    let served = edge.service.serve(&head, &mut body, None, &observed).await;
+    let version = observed.version.get();
+    let mut response = body.close(respond(served, observed.request_id, version, &head));
     if edge.is_draining() {
         response.head_mut().set_connection_type(ConnectionType::Close);
     }

@@ -23,8 +23,13 @@ const CLIENT_REQUEST_ID: &str = "x-ms-client-request-id";
 const VERSION: &str = "x-ms-version";
 
 /// Converts a response.
-pub(crate) fn respond(served: Served, head: &Head<'_>) -> HttpResponse {
-    let Served { answer, cors_rules, request_id, version } = served;
+pub(crate) fn respond(
+    served: Served,
+    request_id: String,
+    version: Option<ApiVersion>,
+    head: &Head<'_>,
+) -> HttpResponse {
+    let Served { answer, cors_rules } = served;
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let cors = if cors_rules.is_empty() {
         CorsHeaders::new()

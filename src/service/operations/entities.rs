@@ -1,6 +1,6 @@
 //! Operations on entities (protocol §3.7 to §3.11). A page is printed while it is being read.
 
-use super::printer::{Printer, in_atom};
+use super::printer::Printer;
 use crate::error::{Code, Error, Result};
 use crate::observe::metrics::METRICS;
 use crate::observe::metrics::scans::{ScannedProperty, is_costly};
@@ -163,11 +163,7 @@ fn count_filtered(table: TableRef<'_>, filter: &Predicate, end: &PageEnd) {
 }
 
 fn print_page(feed: Feed, order: PageOrder, end: &PageEnd, printer: &Printer<'_>) -> Result<Answer> {
-    let body = feed.close();
-    let answer = match printer.format.for_body()? {
-        Representation::Json(metadata) => Answer::document(200, metadata.content_type(), body),
-        Representation::Atom(style) => in_atom(200, style, AtomDocument::Feed, body),
-    };
+    let answer = printer.document(200, AtomDocument::Feed, |_| Ok(feed.close()))?;
     let by_keys = end.next.as_ref().map(|next| page::entity_tokens(order, next));
     let tokens = by_keys.or_else(|| end.next_in_index.as_ref().map(|next| page::index_tokens(order, next)));
     Ok(match tokens {

@@ -39,17 +39,36 @@ impl<'a> Printer<'a> {
         Atom { context: self.context(Metadata::Minimal, table, select), style, now: self.now }
     }
 
+    /// Prints a document in the format that the client accepts.
+    pub(super) fn document(
+        &self,
+        status: u16,
+        kind: AtomDocument,
+        print: impl FnOnce(Representation) -> Result<String>,
+    ) -> Result<Answer> {
+        let representation = self.format.for_body()?;
+        let body = print(representation)?;
+        Ok(match representation {
+            Representation::Json(metadata) => Answer::document(status, metadata.content_type(), body),
+            Representation::Atom(style) => {
+                let answer = Answer::document(status, style.content_type(kind), body);
+                match style {
+                    Style::Classic => answer.with(DATA_SERVICE_VERSION, style.data_service_version()),
+                    Style::Modern => answer,
+                }
+            }
+        })
+    }
+
     /// Prints the document of a table.
     pub(super) fn table_document(&self, status: u16, name: &str) -> Result<Answer> {
-        Ok(match self.format.for_body()? {
-            Representation::Json(metadata) => {
-                let body = json::table_document(&self.context(metadata, TABLES, None), name);
-                Answer::document(status, metadata.content_type(), body)
-            }
-            Representation::Atom(style) => {
-                let body = self.atom(style, TABLES, None).table_document(name);
-                in_atom(status, style, AtomDocument::Entry, body)
-            }
+        self.document(status, AtomDocument::Entry, |representation| {
+            Ok(match representation {
+                Representation::Json(metadata) => {
+                    json::table_document(&self.context(metadata, TABLES, None), name)
+                }
+                Representation::Atom(style) => self.atom(style, TABLES, None).table_document(name),
+            })
         })
     }
 
@@ -61,15 +80,11 @@ impl<'a> Printer<'a> {
         entity: BorrowedEntity<'_>,
         select: Option<&Select>,
     ) -> Result<Answer> {
-        Ok(match self.format.for_body()? {
+        self.document(status, AtomDocument::Entry, |representation| match representation {
             Representation::Json(metadata) => {
-                let body = json::entity_document(&self.context(metadata, table, select), entity)?;
-                Answer::document(status, metadata.content_type(), body)
+                json::entity_document(&self.context(metadata, table, select), entity)
             }
-            Representation::Atom(style) => {
-                let body = self.atom(style, table, select).entity_document(entity)?;
-                in_atom(status, style, AtomDocument::Entry, body)
-            }
+            Representation::Atom(style) => self.atom(style, table, select).entity_document(entity),
         })
     }
 
@@ -94,14 +109,5 @@ impl<'a> Printer<'a> {
             Some(prefer) => answer.with(PREFERENCE_APPLIED, prefer.applied()),
             None => answer,
         }
-    }
-}
-
-/// Returns an Atom document as a response.
-pub(super) fn in_atom(status: u16, style: Style, kind: AtomDocument, body: String) -> Answer {
-    let answer = Answer::document(status, style.content_type(kind), body);
-    match style {
-        Style::Classic => answer.with(DATA_SERVICE_VERSION, style.data_service_version()),
-        Style::Modern => answer,
     }
 }

@@ -1,6 +1,6 @@
 //! Operations on tables and their policies (protocol §3.1 to §3.5).
 
-use super::printer::{Printer, TABLES, in_atom};
+use super::printer::{Printer, TABLES};
 use crate::error::{Code, Result};
 use crate::protocol::codec::atom::write::AtomDocument;
 use crate::protocol::codec::json::write::{self as json, Select};
@@ -24,16 +24,14 @@ pub(super) async fn query(
         _ => store.list_tables(printer.account(), scan).await?,
     };
     let names = found.tables.iter().map(|table| table.name.as_str());
-    let answer = match printer.format.for_body()? {
-        Representation::Json(metadata) => {
-            let body = json::table_feed(&printer.context(metadata, TABLES, select), names);
-            Answer::document(200, metadata.content_type(), body)
-        }
-        Representation::Atom(style) => {
-            let body = printer.atom(style, TABLES, select).table_feed(names);
-            in_atom(200, style, AtomDocument::Feed, body)
-        }
-    };
+    let answer = printer.document(200, AtomDocument::Feed, |representation| {
+        Ok(match representation {
+            Representation::Json(metadata) => {
+                json::table_feed(&printer.context(metadata, TABLES, select), names)
+            }
+            Representation::Atom(style) => printer.atom(style, TABLES, select).table_feed(names),
+        })
+    })?;
     Ok(match &found.next {
         None => answer,
         Some(next) => {

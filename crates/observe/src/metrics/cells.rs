@@ -73,6 +73,48 @@ impl Gauge {
     }
 }
 
+/// The value of a counter or a gauge.
+pub(crate) struct Reading {
+    /// The name of the family, and its meaning.
+    pub family: &'static str,
+    pub meaning: &'static str,
+    /// The type of the family: `counter` or `gauge`.
+    pub kind: &'static str,
+    pub value: f64,
+}
+
+/// Declares a struct of fields with their initial values, and of counters and gauges with their families and meanings.
+macro_rules! metrics {
+    (
+        $(#[$about:meta])*
+        $vis:vis struct $name:ident { $($(#[$note:meta])* $field:ident: $type:ty = $initial:expr,)* }
+        { $($metric:ident: $kind:ident, $family:literal, $meaning:literal;)* }
+    ) => {
+        $(#[$about])*
+        $vis struct $name {
+            $($(#[$note])* pub $field: $type,)*
+            $(#[doc = $meaning] pub $metric: $kind,)*
+        }
+
+        impl $name {
+            pub(crate) const fn new() -> Self {
+                Self { $($field: $initial,)* $($metric: $kind::new(),)* }
+            }
+
+            /// Reads the counters and gauges that have a family.
+            pub(crate) fn read(&self) -> Vec<$crate::metrics::cells::Reading> {
+                vec![$($crate::metrics::cells::Reading {
+                    family: $family,
+                    meaning: $meaning,
+                    kind: $kind::TYPE,
+                    value: self.$metric.get() as f64,
+                },)*]
+            }
+        }
+    };
+}
+pub(crate) use metrics;
+
 /// A histogram: the number of values per bucket, and their sum.
 #[derive(Debug)]
 pub struct Histogram<const N: usize> {

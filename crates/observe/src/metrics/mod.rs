@@ -15,7 +15,7 @@ pub mod warning_limiter;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-use cells::{Counter, Gauge, Histogram};
+use cells::{Counter, Gauge, Histogram, metrics};
 use parking_lot::Mutex;
 pub use requests::Ending;
 use requests::Requests;
@@ -30,50 +30,9 @@ pub type Rounds = Histogram<{ ROUNDS.len() }>;
 /// The metrics of this process.
 pub static METRICS: Metrics = Metrics::new();
 
-/// The value of a counter or a gauge.
-pub(crate) struct Reading {
-    /// The name of the family, and its meaning.
-    pub family: &'static str,
-    pub meaning: &'static str,
-    /// The type of the family: `counter` or `gauge`.
-    pub kind: &'static str,
-    pub value: f64,
-}
-
-/// Declares a struct of fields with their initial values, and of counters and gauges with their families and meanings.
-macro_rules! metrics {
-    (
-        $(#[$about:meta])*
-        $name:ident { $($(#[$note:meta])* $field:ident: $type:ty = $initial:expr,)* }
-        { $($metric:ident: $kind:ident, $family:literal, $meaning:literal;)* }
-    ) => {
-        $(#[$about])*
-        pub struct $name {
-            $($(#[$note])* pub $field: $type,)*
-            $(#[doc = $meaning] pub $metric: $kind,)*
-        }
-
-        impl $name {
-            const fn new() -> Self {
-                Self { $($field: $initial,)* $($metric: $kind::new(),)* }
-            }
-
-            /// Reads the counters and gauges that have a family.
-            pub(crate) fn read(&self) -> Vec<Reading> {
-                vec![$(Reading {
-                    family: $family,
-                    meaning: $meaning,
-                    kind: $kind::TYPE,
-                    value: self.$metric.get() as f64,
-                },)*]
-            }
-        }
-    };
-}
-
 metrics! {
     /// All metrics.
-    Metrics {
+    pub struct Metrics {
         requests: Requests = Requests::new(),
         /// The pool of PostgreSQL connections that each serve one request at a time.
         shared_pool: PoolMetrics = PoolMetrics::new(),
@@ -118,7 +77,7 @@ metrics! {
 
 metrics! {
     /// Connections to PostgreSQL.
-    PoolMetrics {
+    pub struct PoolMetrics {
         in_use: Gauge = Gauge::new(),
         idle: Gauge = Gauge::new(),
     } {
@@ -135,7 +94,7 @@ metrics! {
 
 metrics! {
     /// Encrypted connections.
-    TlsMetrics {} {
+    pub struct TlsMetrics {} {
         handshakes: Counter, "rowhouse_tls_handshakes",
             "Encrypted connections.";
         failed_handshakes: Counter, "rowhouse_tls_handshake_failures",
@@ -151,7 +110,7 @@ metrics! {
 
 metrics! {
     /// Export of traces.
-    Traces {} {
+    pub struct Traces {} {
         sent: Counter, "rowhouse_traces_sent",
             "Traces that the collector accepted.";
         dropped: Counter, "rowhouse_traces_dropped",
@@ -162,7 +121,7 @@ metrics! {
 metrics! {
     /// A PostgreSQL server, by all connections to it.
     #[derive(Debug)]
-    NodeMetrics {} {
+    pub struct NodeMetrics {} {
         connections: Gauge, "rowhouse_postgres_node_connections",
             "Connections to a server.";
         opened: Counter, "rowhouse_postgres_node_connections_opened",

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::cells::{Counter, Histogram, HistogramCounts, SHARDS, shard};
+use super::cells::{Counter, Histogram, HistogramCounts, Reading, SHARDS, metrics, shard};
 use rowhouse_protocol::error::Code;
 use rowhouse_protocol::request::{OperationLabel, Scheme};
 
@@ -15,38 +15,31 @@ pub(crate) const DURATIONS: [u64; 16] = [
 const STATUSES: [u16; 6] = [200, 201, 202, 204, 304, 0];
 const OUTCOMES: usize = STATUSES.len() + Code::COUNT;
 
-/// The counters that one thread, or a few, add to.
-#[repr(align(128))]
-struct Shard {
-    outcomes: [[Counter; OUTCOMES]; OperationLabel::COUNT],
-    durations: [Histogram<{ DURATIONS.len() }>; OperationLabel::COUNT],
-    /// Microseconds that requests waited for the database.
-    database: [Counter; OperationLabel::COUNT],
-    begun: Counter,
-    ended: Counter,
-    abandoned: Counter,
-    slow: Counter,
-    received: Counter,
-    sent: Counter,
-    pages: Counter,
-    entities: Counter,
-}
-
-impl Shard {
-    const fn new() -> Self {
-        Self {
-            outcomes: [const { [const { Counter::new() }; OUTCOMES] }; OperationLabel::COUNT],
-            durations: [const { Histogram::new(&DURATIONS) }; OperationLabel::COUNT],
-            database: [const { Counter::new() }; OperationLabel::COUNT],
-            begun: Counter::new(),
-            ended: Counter::new(),
-            abandoned: Counter::new(),
-            slow: Counter::new(),
-            received: Counter::new(),
-            sent: Counter::new(),
-            pages: Counter::new(),
-            entities: Counter::new(),
-        }
+metrics! {
+    /// The counters that one thread, or a few, add to.
+    #[repr(align(128))]
+    struct Shard {
+        outcomes: [[Counter; OUTCOMES]; OperationLabel::COUNT] =
+            [const { [const { Counter::new() }; OUTCOMES] }; OperationLabel::COUNT],
+        durations: [Histogram<{ DURATIONS.len() }>; OperationLabel::COUNT] =
+            [const { Histogram::new(&DURATIONS) }; OperationLabel::COUNT],
+        /// Microseconds that requests waited for the database.
+        database: [Counter; OperationLabel::COUNT] = [const { Counter::new() }; OperationLabel::COUNT],
+        begun: Counter = Counter::new(),
+        ended: Counter = Counter::new(),
+    } {
+        abandoned: Counter, "rowhouse_requests_abandoned",
+            "Requests whose client went away first.";
+        slow: Counter, "rowhouse_requests_slow",
+            "Requests that exceeded the threshold for slow requests.";
+        received: Counter, "rowhouse_received_bytes",
+            "Bytes of bodies received.";
+        sent: Counter, "rowhouse_sent_bytes",
+            "Bytes of bodies sent.";
+        pages: Counter, "rowhouse_pages_returned",
+            "Pages of entities read for clients.";
+        entities: Counter, "rowhouse_entities_returned",
+            "Entities read for clients, in pages and singly.";
     }
 }
 
@@ -141,24 +134,13 @@ impl Requests {
         self.sum(|s| &s.begun).saturating_sub(ended)
     }
 
-    /// Returns the number of requests whose client went away before the answer.
-    pub(crate) fn abandoned(&self) -> u64 {
-        self.sum(|s| &s.abandoned)
-    }
-
-    /// Returns the number of requests that exceeded the threshold for slow requests.
-    pub(crate) fn slow(&self) -> u64 {
-        self.sum(|s| &s.slow)
-    }
-
-    /// Returns the bytes of bodies received and sent.
-    pub(crate) fn bytes(&self) -> (u64, u64) {
-        (self.sum(|s| &s.received), self.sum(|s| &s.sent))
-    }
-
-    /// Returns the number of pages read, and of entities read, in pages and singly.
-    pub(crate) fn read(&self) -> (u64, u64) {
-        (self.sum(|s| &s.pages), self.sum(|s| &s.entities))
+    /// Reads the counters that do not depend on the operation.
+    pub(crate) fn read(&self) -> Vec<Reading> {
+        let mut sums = self.shards[0].read();
+        for shard in &self.shards[1..] {
+            sums.iter_mut().zip(shard.read()).for_each(|(sum, more)| sum.value += more.value);
+        }
+        sums
     }
 
     /// Returns the non-zero numbers of requests by status and error.
@@ -282,7 +264,8 @@ mod tests {
         assert_eq!(REQUESTS.outcomes(OperationLabel::QueryBatch), [(0, None, 1)]);
         let durations = REQUESTS.durations(OperationLabel::GetEntity);
         assert_eq!((durations.within[1], durations.beyond, durations.count()), (1, 1, 2));
-        assert_eq!((REQUESTS.in_flight(), REQUESTS.abandoned()), (0, 1));
-        assert_eq!((REQUESTS.bytes(), REQUESTS.database(OperationLabel::GetEntity)), ((30, 60), 14));
+        assert_eq!((REQUESTS.in_flight(), REQUESTS.database(OperationLabel::GetEntity)), (0, 14));
+        let values: Vec<f64> = REQUESTS.read().iter().map(|reading| reading.value).collect();
+        assert_eq!(values, [1.0, 0.0, 30.0, 60.0, 0.0, 0.0]);
     }
 }

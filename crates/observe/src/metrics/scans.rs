@@ -3,25 +3,21 @@
 use parking_lot::Mutex;
 use std::collections::HashMap;
 
-use super::cells::Counter;
+use super::cells::{Counter, metrics};
 
 /// Filtered pages, by how their rows were found.
-#[derive(Debug)]
 pub struct FilterMetrics {
     pub scans: FilteredRows,
     pub by_index: FilteredRows,
 }
 
-/// Rows of filtered pages.
-#[derive(Debug)]
-pub struct FilteredRows {
-    pub examined: Counter,
-    pub returned: Counter,
-}
-
-impl FilteredRows {
-    const fn new() -> Self {
-        Self { examined: Counter::new(), returned: Counter::new() }
+metrics! {
+    /// Rows of filtered pages.
+    pub struct FilteredRows {} {
+        examined: Counter, "rowhouse_filter_rows_examined",
+            "About how many rows and index entries filtered queries examined.";
+        returned: Counter, "rowhouse_filter_rows_returned",
+            "Rows that filtered queries returned.";
     }
 }
 

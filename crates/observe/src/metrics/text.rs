@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::cells::{Counter, HistogramCounts};
+use super::cells::{Counter, HistogramCounts, Reading};
 use super::requests::Requests;
-use super::scans::{FilterMetrics, FilteredRows};
-use super::{METRICS, Metrics, NodeMetrics, PoolMetrics, Reading, nodes, process};
+use super::scans::FilterMetrics;
+use super::{METRICS, Metrics, NodeMetrics, PoolMetrics, nodes, process};
 use rowhouse_protocol::request::{OperationLabel, Scheme};
 
 /// A text format of metrics.
@@ -43,8 +43,11 @@ pub fn print(format: MetricsFormat) -> String {
     process_metrics(&mut page);
     request_metrics(&mut page, &METRICS.requests);
     refusal_metrics(&mut page, &METRICS.requests);
-    traffic_metrics(&mut page, &METRICS.requests);
-    filter_metrics(&mut page, &METRICS.filters);
+    let in_flight = METRICS.requests.in_flight() as f64;
+    page.single("rowhouse_requests_in_flight", "gauge", "Requests in flight.", in_flight);
+    page.readings(&METRICS.requests.read());
+    let FilterMetrics { scans, by_index } = &METRICS.filters;
+    page.labelled_readings("by", &scans.read(), &[("scan", scans.read()), ("index", by_index.read())]);
     round_metrics(&mut page, &METRICS);
     page.readings(&METRICS.read());
     pool_metrics(&mut page, &METRICS);
@@ -118,44 +121,6 @@ fn refusal_metrics(page: &mut MetricsText, requests: &Requests) {
             let status = status.to_string();
             let labels = [("scheme", scheme.text()), ("status", status.as_str()), ("error", error)];
             page.sample("rowhouse_authentication_failures_total", &labels, count as f64);
-        }
-    }
-}
-
-fn traffic_metrics(page: &mut MetricsText, requests: &Requests) {
-    let (received, sent) = requests.bytes();
-    let (pages, entities) = requests.read();
-    page.single("rowhouse_requests_in_flight", "gauge", "Requests in flight.", requests.in_flight() as f64);
-    for (name, about, value) in [
-        ("rowhouse_requests_abandoned", "Requests whose client went away first.", requests.abandoned()),
-        (
-            "rowhouse_requests_slow",
-            "Requests that exceeded the threshold for slow requests.",
-            requests.slow(),
-        ),
-        ("rowhouse_received_bytes", "Bytes of bodies received.", received),
-        ("rowhouse_sent_bytes", "Bytes of bodies sent.", sent),
-        ("rowhouse_pages_returned", "Pages of entities read for clients.", pages),
-        ("rowhouse_entities_returned", "Entities read for clients, in pages and singly.", entities),
-    ] {
-        page.counter(name, about, value);
-    }
-}
-
-fn filter_metrics(page: &mut MetricsText, filters: &FilterMetrics) {
-    type Rows = fn(&FilteredRows) -> u64;
-    let families: [(&str, &str, Rows); 2] = [
-        (
-            "rowhouse_filter_rows_examined",
-            "About how many rows and index entries filtered queries examined.",
-            |rows| rows.examined.get(),
-        ),
-        ("rowhouse_filter_rows_returned", "Rows that filtered queries returned.", |rows| rows.returned.get()),
-    ];
-    for (name, about, count) in families {
-        page.family(name, "counter", about);
-        for (by, rows) in [("scan", &filters.scans), ("index", &filters.by_index)] {
-            page.sample(&format!("{name}_total"), &[("by", by)], count(rows) as f64);
         }
     }
 }
@@ -248,11 +213,6 @@ impl MetricsText {
     fn single(&mut self, name: &str, kind: &str, about: &str, value: f64) {
         self.family(name, kind, about);
         self.sample(name, &[], value);
-    }
-
-    fn counter(&mut self, name: &str, about: &str, value: u64) {
-        self.family(name, "counter", about);
-        self.sample(&format!("{name}_total"), &[], value as f64);
     }
 
     fn histogram<const N: usize>(

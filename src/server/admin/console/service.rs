@@ -7,6 +7,7 @@ use actix_web::http::header::{CACHE_CONTROL, HeaderValue};
 use actix_web::web::Payload;
 use actix_web::{HttpRequest, HttpResponse};
 
+use crate::protocol::auth::Identity;
 use crate::protocol::request::{Head, target};
 use crate::server::admin::reply::Refusal;
 use crate::server::admin::route::{Route, service};
@@ -74,13 +75,14 @@ pub(crate) async fn answer(
     let _permit = admin.permit().await?;
     let turn = Turn::of(http);
     let mut body = Incoming::new(body, &head, &turn);
-    let may_write = admin.settings.console == ConsoleMode::On;
-    let served = admin.service.serve_operator(&head, &mut body, may_write, observed).await;
+    let operator = Identity::Operator { may_write: admin.settings.console == ConsoleMode::On };
+    let served = admin.service.serve(&head, &mut body, Some(&operator), observed).await;
     let status = served.answer.outcome();
     let error = served.answer.refusal.map_or("", |code| code.facts().code);
     // The CORS rules of accounts apply to the Tables port.
     let served = Served { cors_rules: Arc::default(), ..served };
-    let mut response = body.close(respond(served, &head));
+    let mut response =
+        body.close(respond(served, observed.request_id.clone(), observed.version.get(), &head));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(ServiceAnswer { response, status, error })
 }
