@@ -1,4 +1,4 @@
-//! What copies read from and write to.
+//! The sources and targets of copies.
 
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +55,15 @@ pub struct Counts {
     pub unchanged: u64,
     /// Passed to [`WritePage::reject`].
     pub rejected: u64,
+}
+
+impl std::iter::Sum for Counts {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |mut sum, counts| {
+            sum += counts;
+            sum
+        })
+    }
 }
 
 impl std::ops::AddAssign for Counts {

@@ -1,4 +1,4 @@
-//! Why a transfer failed.
+//! The reasons why a transfer fails.
 
 use std::path::Path;
 

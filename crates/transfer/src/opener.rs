@@ -1,4 +1,4 @@
-//! Opening locations.
+//! Opening the places of a transfer.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -1,4 +1,4 @@
-//! Where a Table endpoint is, and the credentials for it.
+//! The address of a Table endpoint, and the credentials for it.
 
 use std::net::IpAddr;
 
@@ -72,29 +72,27 @@ impl Address {
 
     /// Returns the path of the endpoint: empty, or `/account` in path style.
     pub(crate) fn path(&self) -> &str {
-        let after_scheme = self.tables.split_once("://").map_or("", |(_, rest)| rest);
-        after_scheme.find('/').map_or("", |at| &after_scheme[at..])
+        self.parts().2
     }
 
     /// Returns an address that does not depend on how the loopback host and the port are written.
     pub(crate) fn identity(&self) -> String {
-        let (host, port, path) = self.parts();
+        let (scheme, authority, path) = self.parts();
+        let (host, port) = split_port(authority);
         let host = if is_loopback(host) { "localhost".to_owned() } else { host.to_ascii_lowercase() };
+        let port = port.unwrap_or(if scheme == "https" { "443" } else { "80" });
         format!("{host}:{port}{path}")
     }
 
     pub(super) fn is_local(&self) -> bool {
-        is_loopback(self.parts().0)
+        is_loopback(split_port(self.parts().1).0)
     }
 
+    /// Returns the scheme, the host with its port, and the path.
     fn parts(&self) -> (&str, &str, &str) {
         let (scheme, rest) = self.tables.split_once("://").unwrap_or_default();
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let default = if scheme == "https" { "443" } else { "80" };
-        match authority.rsplit_once(':') {
-            Some((host, port)) if !port.ends_with(']') => (host, port, path),
-            _ => (authority, default, path),
-        }
+        (scheme, authority, path)
     }
 
     /// Whether the credentials are a SAS for a range of keys, which hides all others.
@@ -108,11 +106,17 @@ impl Address {
     /// Whether the endpoint is Cosmos DB for Table, which has no order of rows and no Timestamp
     /// filters.
     pub(crate) fn is_cosmos(&self) -> bool {
-        let authority = self.tables.split_once("://").map_or("", |(_, rest)| rest);
-        let authority = authority.split('/').next().unwrap_or_default();
+        let (_, authority, _) = self.parts();
         authority.contains(".table.cosmos.")
             || authority.contains(".table.cosmosdb.")
             || authority.ends_with(COSMOS_EMULATOR)
+    }
+}
+
+fn split_port(authority: &str) -> (&str, Option<&str>) {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
     }
 }
 

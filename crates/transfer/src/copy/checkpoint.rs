@@ -1,4 +1,4 @@
-//! What a copy has done so far, in a SQLite file without secrets, so that it can be resumed.
+//! The state of a copy in a SQLite file without secrets, which allows resuming the copy.
 
 use std::cmp::Ordering;
 use std::fs::File;
@@ -37,7 +37,7 @@ pub struct Checkpoint {
     file: PathBuf,
     /// The unique name of the copy.
     copy: String,
-    fingerprint: String,
+    fingerprint: Fingerprint,
     connection: Mutex<Connection>,
 }
 
@@ -56,7 +56,6 @@ impl Checkpoint {
                 file.display()
             ));
         }
-        let fingerprint = fingerprint.text();
         if Self::is_begun(file) && !resume {
             return Err(usage!(
                 "{} belongs to an interrupted copy; continue the copy with --resume, or remove this file \
@@ -79,9 +78,9 @@ impl Checkpoint {
             .query_row("SELECT fingerprint, name FROM copy", [], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
         let copy = match known {
-            Some((known, copy)) if known == fingerprint => copy,
+            Some((known, copy)) if known == fingerprint.0 => copy,
             Some((known, _)) => {
-                let other = Fingerprint::difference(&known, &fingerprint);
+                let other = Fingerprint::difference(&known, &fingerprint.0);
                 return Err(usage!(
                     "{} belongs to a copy with a different {other}; repeat the earlier arguments, or remove \
                      this file and start again",
@@ -90,10 +89,11 @@ impl Checkpoint {
             }
             None => {
                 let copy = new_copy();
-                connection.execute("INSERT INTO copy VALUES (?1, ?2)", [&fingerprint, &copy])?;
+                connection.execute("INSERT INTO copy VALUES (?1, ?2)", [&fingerprint.0, &copy])?;
                 copy
             }
         };
+        let fingerprint = fingerprint.clone();
         Ok(Self { file: file.to_owned(), copy, fingerprint, connection: Mutex::new(connection) })
     }
 
@@ -103,7 +103,7 @@ impl Checkpoint {
 
     /// Returns the origin of the copy, which stays the same after it is complete.
     pub(crate) fn origin(&self) -> String {
-        origin(&self.fingerprint)
+        self.fingerprint.origin()
     }
 
     /// Whether no table was started.
@@ -328,21 +328,17 @@ fn read(row: &SqliteRow<'_>) -> rusqlite::Result<Task> {
 /// The named values that a resumed copy must share with the interrupted one: places, contents of files,
 /// options.
 #[derive(Debug, Clone, Default)]
-pub struct Fingerprint(Vec<(&'static str, String)>);
+pub struct Fingerprint(String);
 
 impl Fingerprint {
     pub fn with(mut self, name: &'static str, value: impl std::fmt::Debug) -> Self {
-        self.0.push((name, format!("{value:?}")));
+        self.0.push_str(&format!("{name}\t{value:?}\n"));
         self
-    }
-
-    fn text(&self) -> String {
-        self.0.iter().map(|(name, value)| format!("{name}\t{value}\n")).collect()
     }
 
     /// Returns a hash that identifies the copy.
     pub fn origin(&self) -> String {
-        origin(&self.text())
+        hex(Sha256::new_with_prefix(&self.0))
     }
 
     /// Returns the name of the first value that differs between two texts.
@@ -350,10 +346,6 @@ impl Fingerprint {
         let other = known.lines().zip(given.lines()).find(|(a, b)| a != b);
         other.and_then(|(_, line)| line.split('\t').next()).unwrap_or("version of rowhouse")
     }
-}
-
-fn origin(text: &str) -> String {
-    hex(Sha256::new_with_prefix(text))
 }
 
 #[cfg(test)]

@@ -61,9 +61,7 @@ pub struct CopySummary {
 
 impl CopySummary {
     pub fn sum(&self) -> Counts {
-        let mut sum = Counts::default();
-        self.tables.values().for_each(|counts| sum += *counts);
-        sum
+        self.tables.values().copied().sum()
     }
 }
 
@@ -92,7 +90,6 @@ pub fn copy(
     rejects: &Rejects,
     progress: &Progress,
 ) -> TransferResult<CopySummary> {
-    let (failed, due) = (Mutex::default(), Mutex::new(Instant::now()));
     let run = CopyRun {
         source,
         target,
@@ -101,10 +98,10 @@ pub fn copy(
         rejects,
         progress,
         queue: WorkQueue::default(),
-        failed,
+        failed: Mutex::default(),
         remarks: Mutex::default(),
         whole_tables: Mutex::new(checkpoint.whole_tables()?.into_iter().collect()),
-        due,
+        due: Mutex::new(Instant::now()),
     };
     run.prepare()?;
     for (table, counts) in checkpoint.counts()? {
@@ -148,13 +145,8 @@ impl CopyRun<'_> {
         for task in self.checkpoint.open_ranges()? {
             self.queue.add(task);
         }
-        let tables: Vec<String> = self
-            .source
-            .tables()
-            .map_err(|error| error.of("FROM"))?
-            .into_iter()
-            .filter(|name| self.options.selection.has_table(name))
-            .collect();
+        let mut tables = self.source.tables().map_err(|error| error.of("FROM"))?;
+        tables.retain(|name| self.options.selection.has_table(name));
         if self.options.selection.is_everything() {
             self.copy_properties()?;
         }
@@ -189,15 +181,9 @@ impl CopyRun<'_> {
                 None => SettingsStep::Left,
             },
         };
-        match step {
-            SettingsStep::Nothing => Ok(()),
-            SettingsStep::Left => self.leave("service properties"),
-            SettingsStep::Set => {
-                // Rules that are not mentioned would be kept.
-                ours.cors.get_or_insert_default();
-                self.target.set_properties(&ours)
-            }
-        }
+        // Rules that are not mentioned would be kept.
+        ours.cors.get_or_insert_default();
+        self.apply(step, "service properties", || self.target.set_properties(&ours))
     }
 
     fn copy_policies(&self, table: &str, is_new: bool) -> TransferResult<()> {
@@ -213,11 +199,7 @@ impl CopyRun<'_> {
                 None => SettingsStep::Left,
             },
         };
-        match step {
-            SettingsStep::Nothing => Ok(()),
-            SettingsStep::Left => self.leave(&format!("policies of {named}")),
-            SettingsStep::Set => self.target.set_policies(named, &ours),
-        }
+        self.apply(step, &format!("policies of {named}"), || self.target.set_policies(named, &ours))
     }
 
     /// Returns a setting if the place has it and the credentials allow reading it; otherwise adds a remark.
@@ -225,8 +207,17 @@ impl CopyRun<'_> {
         readable(read, what, &mut self.remarks.lock())
     }
 
-    fn leave(&self, setting: &str) -> TransferResult<()> {
-        self.remark(format!("{setting} differ, and were not changed in TO"));
+    fn apply(
+        &self,
+        step: SettingsStep,
+        setting: &str,
+        set: impl FnOnce() -> TransferResult<()>,
+    ) -> TransferResult<()> {
+        match step {
+            SettingsStep::Set => return set(),
+            SettingsStep::Left => self.remark(format!("{setting} differ, and were not changed in TO")),
+            SettingsStep::Nothing => {}
+        }
         Ok(())
     }
 
@@ -416,10 +407,7 @@ impl CopyRun<'_> {
                 rejected: counts.rejected,
                 reject: &|rejected| self.rejects.add(&task.table, &[rejected]),
             });
-            let written = written.map_err(|error| error.of("TO"))?;
-            counts.written += written.written;
-            counts.unchanged += written.unchanged;
-            counts.rejected += written.rejected;
+            counts += written.map_err(|error| error.of("TO"))?;
         }
         self.checkpoint.advance(task.id, last.as_ref(), counts)?;
         self.progress.add(&task.table, counts);

@@ -1,4 +1,4 @@
-//! Settings beside the entities: stored access policies, and service properties with their CORS rules.
+//! Settings: stored access policies, and service properties with their CORS rules.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Puts an entity together as JSON with type annotations, from values whose text is kept as it is.
+//! Assembles an entity as JSON with type annotations from unchanged texts of values.
 
 use crate::protocol::codec::json_object;
 use crate::protocol::codec::stored::ANNOTATION;

@@ -1,4 +1,4 @@
-//! JSON files: an array of entities, an object with a list of them, or one on each line.
+//! JSON files: an array of entities, an object with a list of entities, or one entity on each line.
 
 use std::path::Path;
 

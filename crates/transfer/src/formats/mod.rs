@@ -1,5 +1,5 @@
-//! Files of other programs. They are first imported into a temporary database, which sorts their
-//! entities, and copied from there. So unreadable content is found before anything is written.
+//! Files of other programs. They are imported into a temporary database, which sorts their entities, and copied
+//! from there, so that unreadable content is found before anything is written.
 
 mod assembly;
 mod azurite;

@@ -1,5 +1,5 @@
-//! Splits a JSON file into the text of its values, as it is read. What is within a value is not checked, so
-//! that one that is wrong does not end the file.
+//! Splits a JSON file into the text of its values while reading it. The inside of a value is not checked, so an
+//! invalid value does not end the file.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Where data can be copied from or to: endpoints, databases, dumps and files.
+//! Sources and targets of copies: endpoints, databases, dumps and files.
 
 pub(super) mod database;
 pub(super) mod dump;

@@ -1,4 +1,4 @@
-//! Entities on their way, and which of them: ranges of keys, selections, types that files do not state.
+//! Entities in transfer, ranges of keys, selections of entities, and types that files do not state.
 
 pub(super) mod range;
 pub(super) mod selection;

@@ -1,4 +1,4 @@
-//! Which tables and entities a command applies to.
+//! The selection of tables and entities that a command applies to.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! What files do not tell, and how it was read: types of values, zones of dates, rows that are short.
+//! Inferences about files: types of values, time zones of dates, short rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,24 +71,24 @@ impl InferredTypes {
     }
 
     /// Returns remarks on the property for people: all of them, or only possible mistakes.
-    pub fn said(&self, property: &str, all: bool) -> Vec<String> {
-        let mut said = Vec::new();
+    pub fn remarks(&self, property: &str, all: bool) -> Vec<String> {
+        let mut remarks = Vec::new();
         let looks = self.looks_like();
         let types: Vec<String> = self.types.iter().map(|(name, values)| format!("{values} {name}")).collect();
         if self.untyped > 0 && (all || self.is_mixed()) {
             let hint = if self.is_mixed() { "; if it has one type, state it with --type" } else { "" };
-            said.push(format!("no type in the file, read as {}{hint}", types.join(", ")));
+            remarks.push(format!("no type in the file, read as {}{hint}", types.join(", ")));
         }
         if let Some(like) = looks {
-            said.push(format!("read as String; looks like {like}: --type {property}={like}"));
+            remarks.push(format!("read as String; looks like {like}: --type {property}={like}"));
         }
         if self.without_zone > 0 {
-            said.push(format!("{} dates have no zone, and are read as UTC", self.without_zone));
+            remarks.push(format!("{} dates have no zone, and are read as UTC", self.without_zone));
         }
         if self.no_dates > 0 {
-            said.push(format!("{} values are not dates, and were left out", self.no_dates));
+            remarks.push(format!("{} values are not dates, and were left out", self.no_dates));
         }
-        said
+        remarks
     }
 }
 
@@ -140,9 +140,9 @@ pub(crate) struct TableNotes<'a> {
 }
 
 impl TableNotes<'_> {
-    pub(crate) fn value(&mut self, property: &str, edm_type: EdmType, is_told: bool) {
+    pub(crate) fn value(&mut self, property: &str, edm_type: EdmType, is_stated: bool) {
         self.change(property, |types| {
-            types.untyped += u64::from(!is_told);
+            types.untyped += u64::from(!is_stated);
             *types.types.entry(short(edm_type)).or_default() += 1;
         });
     }

@@ -1,4 +1,4 @@
-//! What to compare, and what has been found.
+//! The options and results of a comparison.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,5 @@
-//! Comparing two places: a merge of their ordered pages, range by range or, if one has no order, by a temporary file.
+//! Comparing two places: range by range by a merge of their ordered pages or, if one has no order, with a temporary
+//! file.
 
 mod comparison;
 mod merge;
@@ -182,7 +183,7 @@ impl Compared {
 
 impl ComparisonRun<'_> {
     /// Compares a table that one of the places does not sort. The entities of the source are kept in a temporary
-    /// file, in which those of the target are looked up.
+    /// file, which is then searched for those of the target.
     fn compare_unordered(&self, table: &str) -> TransferResult<()> {
         let Comparison { source, target, progress, .. } = *self.options;
         let keys_only = self.options.delete_extra.is_some();

@@ -1,4 +1,4 @@
-//! Rows whose keys the two places may sort in other ways: by code point, or by UTF-16 unit as Azure does.
+//! Rows whose keys the two places may sort differently: by code point, or by UTF-16 unit as Azure does.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 

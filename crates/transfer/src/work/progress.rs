@@ -1,4 +1,4 @@
-//! The progress of a transfer, for people and programs.
+//! The progress of a transfer for people and programs.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _, stderr};
@@ -148,9 +148,8 @@ impl ProgressState {
             show(bar, state.counts, state.expected, throttled);
         }
         if tables.len() > 1 {
-            let mut sum = Counts::default();
-            tables.values().for_each(|state| sum += state.counts);
-            let expected: Option<u64> = tables.values().map(|state| state.expected).sum();
+            let sum = tables.values().map(|state| state.counts).sum();
+            let expected = tables.values().map(|state| state.expected).sum();
             let name = format!("all {} tables", tables.len());
             let mut all = self.all.lock();
             show(all.get_or_insert_with(|| self.bars.add(bar(&name))), sum, expected, throttled);
@@ -159,8 +158,7 @@ impl ProgressState {
 
     fn print(&self) {
         let tables = self.tables.lock();
-        let mut sum = Counts::default();
-        tables.values().for_each(|state| sum += state.counts);
+        let sum: Counts = tables.values().map(|state| state.counts).sum();
         let expected: Option<u64> = tables.values().map(|state| state.expected).sum();
         let done = sum.written + sum.unchanged + sum.rejected;
         let seconds = self.begun.elapsed().as_secs_f64().max(0.001);

@@ -1,4 +1,4 @@
-//! A place in memory for tests, which sorts as a server does and counts what it is asked.
+//! A place in memory for tests, which sorts like a server and counts requests.
 
 use std::cmp::Ordering;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering as Memory};

@@ -1,4 +1,4 @@
-//! Finds where to split what is left of a range: behind the beginning that its keys have in common.
+//! Finds split points in the unread rest of a range, after the common prefix of its keys.
 
 use std::collections::BTreeSet;
 
@@ -251,7 +251,7 @@ mod tests {
         SortedSource::new(KeyOrder::CodePoints, (0..ROWS).map(row).collect(), 500)
     }
 
-    /// Returns the split points when a worker has read so many rows.
+    /// Returns the split points after a worker has read `read` rows.
     fn points(place: &SortedSource, read: usize, width: usize) -> Vec<Key> {
         let claimed = place.rows[read - 1].key.clone();
         let reached = || Some(claimed.clone());

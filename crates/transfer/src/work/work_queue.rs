@@ -1,12 +1,13 @@
-//! The ranges of a transfer, shared among workers: one without work takes half of another's range.
+//! The ranges of a transfer, shared among workers: an idle worker takes a part of another worker's range.
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::contract::{Page, TransferSource};
-use crate::error::{TransferError, TransferResult, failed};
+use crate::error::{TransferError, TransferResult};
 use crate::protocol::model::Key;
 use crate::rows::range::{Lower, RowRange, sorts_alike};
+use crate::work::at_once;
 use crate::work::progress::Progress;
 use crate::work::split::Remainder;
 
@@ -277,16 +278,8 @@ impl WorkQueue {
         threads: usize,
         worker: impl Fn() -> TransferResult<()> + Send + Sync,
     ) -> TransferResult<()> {
-        let worker = || worker().inspect_err(|_| self.stop());
-        std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(worker)).collect();
-            let mut outcome = Ok(());
-            for handle in workers {
-                let panicked = |_| Err(failed!("a worker panicked; this is a bug"));
-                outcome = outcome.and(handle.join().unwrap_or_else(panicked));
-            }
-            outcome
-        })
+        let workers = vec![(); threads.max(1)];
+        at_once(workers.len(), workers, |()| worker().inspect_err(|_| self.stop())).map(drop)
     }
 
     fn lock(&self) -> MutexGuard<'_, Ranges> {

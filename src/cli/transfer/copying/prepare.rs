@@ -99,7 +99,7 @@ impl CopyJob<'_> {
         let Some(inferences) = source.inferences() else { return };
         warn_of_remarks(inferences.remarks());
         for (table, property, types) in inferences.notable() {
-            types.said(property, all).iter().for_each(|said| warn(&format!("{table}.{property}: {said}")));
+            types.remarks(property, all).iter().for_each(|text| warn(&format!("{table}.{property}: {text}")));
         }
     }
 

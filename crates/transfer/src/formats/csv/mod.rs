@@ -1,4 +1,4 @@
-//! CSV of Storage Explorer and AzCopy: columns of values, and perhaps of their types.
+//! CSV of Storage Explorer and AzCopy: columns of values and optionally of their types.
 
 mod records;
 

@@ -1,4 +1,4 @@
-//! Writing entities: change sets of one partition, and what happens if one is refused.
+//! Writing entities: change sets of one partition, and the handling of refusals.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -76,9 +76,7 @@ impl TransferTarget for Endpoint {
             writer.write_all(rows)?;
             Ok(writer.outcome.counts)
         })?;
-        let mut sum = Counts::default();
-        written.into_iter().for_each(|counts| sum += counts);
-        Ok(sum)
+        Ok(written.into_iter().sum())
     }
 
     fn delete(&self, table: &str, entities: &[(Key, Version)]) -> TransferResult<u64> {
