@@ -35,11 +35,7 @@ pub struct Opener<'a> {
 
 pub enum OpenLocation {
     Endpoint(Box<Endpoint>),
-    Database {
-        database: Box<LocalDatabase>,
-        /// Held while the database is open for writing.
-        _lock: Option<ServerLock>,
-    },
+    Database(Box<LocalDatabase>),
     DumpSource(DumpSource),
     DumpTarget(DumpTarget),
     Files(Box<Staged>),
@@ -47,43 +43,38 @@ pub enum OpenLocation {
 
 impl Opener<'_> {
     pub fn source(&self, place: &DataLocation) -> TransferResult<OpenLocation> {
-        Ok(match place {
-            DataLocation::Endpoint(address) => OpenLocation::Endpoint(Box::new(self.remote(address)?)),
-            DataLocation::Database(database) => {
-                let store = self.runtime.block_on(database::open_to_read(database));
-                let opened = self.database(store, None)?;
-                if let OpenLocation::Database { database, .. } = &opened {
-                    database.refuse_other_accounts().map_err(|error| error.of(&place.display()))?;
-                }
-                opened
+        match place {
+            DataLocation::Endpoint(address) => self.endpoint(address),
+            DataLocation::Database(options) => {
+                let store = self.runtime.block_on(database::open_to_read(options));
+                let database = self.database(store, None)?;
+                database.refuse_other_accounts().map_err(|error| error.of(&place.display()))?;
+                Ok(OpenLocation::Database(Box::new(database)))
             }
             DataLocation::Dump(path) if !path.is_file() => {
-                OpenLocation::DumpSource(DumpSource::open(path, self.predicate()?)?)
+                Ok(OpenLocation::DumpSource(DumpSource::open(path, self.predicate()?)?))
             }
             DataLocation::Dump(path) | DataLocation::File(path) => {
                 let staged = stage(path, &self.files, self.staging(self.predicate()?))?;
-                OpenLocation::Files(Box::new(staged))
+                Ok(OpenLocation::Files(Box::new(staged)))
             }
-        })
+        }
     }
 
     /// Opens a place for writing. A database is created if it does not exist.
     pub fn target(&self, place: &DataLocation) -> TransferResult<OpenLocation> {
-        Ok(match place {
-            DataLocation::Endpoint(address) => OpenLocation::Endpoint(Box::new(self.remote(address)?)),
-            DataLocation::Database(database) => {
-                let lock = database::lock(database).map_err(|error| failed!("{error}"))?;
-                let store = self.runtime.block_on(database::open_primary(database));
-                self.database(store, lock)?
+        match place {
+            DataLocation::Endpoint(address) => self.endpoint(address),
+            DataLocation::Database(options) => {
+                let lock = database::lock(options).map_err(|error| failed!("{error}"))?;
+                let store = self.runtime.block_on(database::open_primary(options));
+                Ok(OpenLocation::Database(Box::new(self.database(store, lock)?)))
             }
-            DataLocation::Dump(path) => OpenLocation::DumpTarget(DumpTarget::open(path)?),
-            DataLocation::File(_) => {
-                return Err(usage!(
-                    "TO: files of other programs can only be read; give a database, an endpoint or \
-                     dump:FOLDER"
-                ));
-            }
-        })
+            DataLocation::Dump(path) => Ok(OpenLocation::DumpTarget(DumpTarget::open(path)?)),
+            DataLocation::File(_) => Err(usage!(
+                "TO: files of other programs can only be read; give a database, an endpoint or dump:FOLDER"
+            )),
+        }
     }
 
     /// Reads a source without an order into a temporary database, which sorts it.
@@ -102,21 +93,19 @@ impl Opener<'_> {
         }
     }
 
-    fn remote(&self, address: &Address) -> TransferResult<Endpoint> {
+    fn endpoint(&self, address: &Address) -> TransferResult<OpenLocation> {
         let client = Client::new(address.clone(), self.concurrency, self.stop.clone());
-        Endpoint::new(client, self.selection)
+        Ok(OpenLocation::Endpoint(Box::new(Endpoint::new(client, self.selection)?)))
     }
 
     fn database(
         &self,
-        store: std::result::Result<Store, DatabaseError>,
+        store: Result<Store, DatabaseError>,
         lock: Option<ServerLock>,
-    ) -> TransferResult<OpenLocation> {
+    ) -> TransferResult<LocalDatabase> {
         let store = store.map_err(|error| failed!("{error}"))?;
         let account = self.account.unwrap_or(DEVELOPMENT_ACCOUNT).to_owned();
-        let (store, runtime) = (Arc::new(store), self.runtime.clone());
-        let database = LocalDatabase::new(store, account, runtime, self.predicate()?);
-        Ok(OpenLocation::Database { database: Box::new(database), _lock: lock })
+        Ok(LocalDatabase::new(store, account, self.runtime.clone(), self.predicate()?, lock))
     }
 
     fn predicate(&self) -> TransferResult<Option<Predicate>> {
@@ -128,7 +117,7 @@ impl OpenLocation {
     pub fn as_source(&self) -> TransferResult<&dyn TransferSource> {
         match self {
             OpenLocation::Endpoint(remote) => Ok(&**remote),
-            OpenLocation::Database { database, .. } => Ok(&**database),
+            OpenLocation::Database(database) => Ok(&**database),
             OpenLocation::DumpSource(dump) => Ok(dump),
             OpenLocation::Files(staged) => Ok(&**staged),
             OpenLocation::DumpTarget(_) => Err(usage!("a dump cannot be compared while it is written")),
@@ -138,32 +127,20 @@ impl OpenLocation {
     pub fn as_target(&self) -> TransferResult<&dyn TransferTarget> {
         match self {
             OpenLocation::Endpoint(remote) => Ok(&**remote),
-            OpenLocation::Database { database, .. } => Ok(&**database),
+            OpenLocation::Database(database) => Ok(&**database),
             OpenLocation::DumpTarget(dump) => Ok(dump),
             OpenLocation::DumpSource(_) | OpenLocation::Files(_) => {
                 Err(usage!("a dump or file cannot be changed"))
             }
         }
     }
-}
 
-impl OpenLocation {
     /// Copies the stored accounts of a database, with their limits and queries, to another one; returns their
     /// number. Existing accounts are not changed.
     pub fn copy_accounts(&self, to: &Self, master: &MasterKeys) -> TransferResult<u64> {
         match (self, to) {
-            (OpenLocation::Database { database: from, .. }, OpenLocation::Database { database: to, .. }) => {
-                from.copy_accounts(to, master)
-            }
+            (OpenLocation::Database(from), OpenLocation::Database(to)) => from.copy_accounts(to, master),
             _ => Err(usage!("--accounts: FROM and TO must be databases")),
-        }
-    }
-}
-
-impl Drop for OpenLocation {
-    fn drop(&mut self) {
-        if let OpenLocation::Database { database, .. } = self {
-            database.close();
         }
     }
 }

@@ -134,15 +134,12 @@ impl Client {
     }
 
     pub(crate) const fn concurrency(&self) -> usize {
-        self.gate.most()
+        self.gate.most
     }
 
-    pub(crate) fn throttled(&self) -> u64 {
-        self.throttled.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn retried(&self) -> u64 {
-        self.retried.load(Ordering::Relaxed)
+    /// Returns the number of throttled answers and of retried requests.
+    pub(crate) fn retries(&self) -> (u64, u64) {
+        (self.throttled.load(Ordering::Relaxed), self.retried.load(Ordering::Relaxed))
     }
 
     /// Sends a write, and reads only the status of its answer.
@@ -338,10 +335,6 @@ impl Gate {
     fn new(most: usize) -> Self {
         let state = GateState { limit: most.max(1), in_flight: 0, successes: 0 };
         Self { state: Mutex::new(state), freed: Condvar::new(), most: most.max(1) }
-    }
-
-    const fn most(&self) -> usize {
-        self.most
     }
 
     /// Waits for a permit for one request, whose timeout limits the wait.

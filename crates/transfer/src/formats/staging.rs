@@ -22,7 +22,6 @@ use crate::rows::Row;
 use crate::rows::range::RowRange;
 use crate::rows::selection::Selection;
 use crate::rows::type_inference::{Inferences, TableNotes};
-use crate::store::Store;
 use crate::store::sqlite::{Location, SqliteOptions, SqliteStore};
 use crate::work::progress::{Progress, ProgressForm};
 
@@ -32,7 +31,6 @@ const PAGE: usize = 500;
 const PAGE_BYTES: usize = 1 << 20;
 /// Maximum documents that are not entities: each is kept as a text.
 const MAX_NO_ENTITIES: u64 = 1000;
-const ACCOUNT: &str = "staged";
 
 /// Imported files. The temporary database is deleted on drop.
 pub struct Staged {
@@ -48,12 +46,6 @@ pub struct Staged {
     entities: BTreeMap<String, u64>,
     /// Dropped last.
     folder: StagingFolder,
-}
-
-impl Drop for Staged {
-    fn drop(&mut self) {
-        self.database.close();
-    }
 }
 
 /// The destination of importers.
@@ -211,10 +203,10 @@ pub(super) fn staged(
     let location = Location::File(folder.path.join(DATABASE));
     let opened = runtime
         .block_on(async { SqliteStore::open(&SqliteOptions { map_mib: 0, ..SqliteOptions::new(location) }) });
-    let store = Arc::new(Store::Sqlite(opened.map_err(|error| folder.failed(&error))?));
+    let store = opened.map_err(|error| folder.failed(&error))?;
     let mut staging = Staging {
         staged: Staged {
-            database: LocalDatabase::new(store, ACCOUNT.to_owned(), runtime, None).temporary(),
+            database: LocalDatabase::temporary(store, runtime),
             is_filtered: filter.is_some(),
             rejected: RejectedSpool::new(&folder.path),
             inferences: Inferences::default(),

@@ -23,6 +23,7 @@ use crate::protocol::plan::predicate::Predicate;
 use crate::protocol::plan::{Projection, Scan, Span, TableScan};
 use crate::rows::Row;
 use crate::rows::range::{Lower, RowRange};
+use crate::store::sqlite::{ServerLock, SqliteStore};
 use crate::store::{
     AccountChange, AccountOptions, CountPosition, CountedPart, Failure, Fault, Store, StoreResult,
 };
@@ -61,38 +62,46 @@ impl Versions {
 
 /// One account in a database.
 pub struct LocalDatabase {
-    store: Arc<Store>,
+    store: Store,
     account: String,
     runtime: Arc<Runtime>,
     filter: Option<Predicate>,
     versions: Versions,
     /// Whether Timestamps in the future are stored, because the database only holds entities temporarily.
     is_temporary: bool,
+    /// Held while the database is open for writing.
+    _lock: Option<ServerLock>,
+}
+
+impl Drop for LocalDatabase {
+    fn drop(&mut self) {
+        self.runtime.block_on(self.store.close());
+    }
 }
 
 impl LocalDatabase {
     /// Returns an account of an open database. Reads return the entities that `filter` selects.
     pub(crate) fn new(
-        store: Arc<Store>,
+        store: Store,
         account: String,
         runtime: Arc<Runtime>,
         filter: Option<Predicate>,
+        lock: Option<ServerLock>,
     ) -> Self {
-        Self { store, account, runtime, filter, versions: Versions::default(), is_temporary: false }
+        let (versions, is_temporary) = (Versions::default(), false);
+        Self { store, account, runtime, filter, versions, is_temporary, _lock: lock }
     }
 
-    /// Returns the database as one that holds entities temporarily.
-    pub(crate) fn temporary(self) -> Self {
-        Self { is_temporary: true, ..self }
+    /// Returns an empty database that holds entities temporarily.
+    pub(crate) fn temporary(store: SqliteStore, runtime: Arc<Runtime>) -> Self {
+        let mut database = Self::new(Store::Sqlite(store), "staged".to_owned(), runtime, None, None);
+        database.is_temporary = true;
+        database
     }
 
     /// Restricts reading to the entities that a filter selects.
     pub(crate) fn select(&mut self, filter: Option<Predicate>) {
         self.filter = filter;
-    }
-
-    pub(crate) fn close(&self) {
-        self.runtime.block_on(self.store.close());
     }
 
     /// Copies the stored accounts that the other database lacks, with the limits and queries that it has not

@@ -180,7 +180,7 @@ impl LoadWriter<'_, '_> {
 
     /// Returns the properties in the order in which the database stores them, which SQLite keeps.
     fn properties_of(&self, row: &Row) -> Result<StoredProperties, Failure> {
-        let is_kept = matches!(*self.database.store, Store::Sqlite(_));
+        let is_kept = matches!(self.database.store, Store::Sqlite(_));
         match row.properties.order() {
             PropertyOrder::Ordinal if is_kept => Ok(stored::encode(&row.properties_in_order()?)),
             _ => Ok(row.properties.clone()),

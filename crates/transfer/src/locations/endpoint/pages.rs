@@ -375,7 +375,7 @@ impl TransferSource for Endpoint {
     }
 
     fn retries(&self) -> (u64, u64) {
-        (self.client.throttled(), self.client.retried())
+        self.client.retries()
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::{Endpoint, INSERTED, is_forbidden};
 use crate::client::{ChangeSetBody, ClientCall, MAX_BODY, MAX_OPERATIONS, ServiceError, SetVerb};
-use crate::contract::{Counts, Mode, TransferSource, TransferTarget, WritePage};
+use crate::contract::{Counts, Mode, TransferTarget, WritePage};
 use crate::error::{TransferError, TransferResult, failed};
 use crate::locations::PageOutcome;
 use crate::protocol::codec::policies::{self, Policy};
@@ -104,7 +104,7 @@ impl TransferTarget for Endpoint {
     }
 
     fn retries(&self) -> (u64, u64) {
-        TransferSource::retries(self)
+        self.client.retries()
     }
 }
 
