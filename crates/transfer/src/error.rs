@@ -1,6 +1,11 @@
 //! The reasons why a transfer fails.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often a pause checks whether the work is to stop.
+const STOP_CHECK: Duration = Duration::from_millis(50);
 
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
@@ -63,6 +68,24 @@ impl TransferError {
             }
             other => other,
         }
+    }
+}
+
+/// Returns [`TransferError::Interrupted`] if the work is to stop.
+pub(crate) fn check_stop(stop: &AtomicBool) -> TransferResult<()> {
+    if stop.load(Ordering::Relaxed) { Err(TransferError::Interrupted) } else { Ok(()) }
+}
+
+/// Pauses, unless the work is to stop.
+pub(crate) fn pause(pause: Duration, stop: &AtomicBool) -> TransferResult<()> {
+    let end = Instant::now() + pause;
+    loop {
+        check_stop(stop)?;
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        std::thread::sleep(left.min(STOP_CHECK));
     }
 }
 

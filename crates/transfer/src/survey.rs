@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::contract::{Counts, Page, Rejected, TransferSource, TransferTarget};
-use crate::error::{TransferError, TransferResult, failed};
+use crate::error::{TransferResult, check_stop, failed};
 use crate::protocol::codec::stored;
 use crate::protocol::model::TableName;
 use crate::rows::Row;
@@ -56,7 +56,7 @@ impl PageWalk<'_> {
         self.progress.expect(table, None);
         self.source.count(table, &mut |entities| {
             self.progress.add(table, Counts { written: entities, ..Counts::default() });
-            if self.stop.load(Ordering::Relaxed) { Err(TransferError::Interrupted) } else { Ok(()) }
+            check_stop(self.stop)
         })
     }
 
@@ -132,9 +132,7 @@ impl PageWalk<'_> {
         let mut reader = self.source.open(&task.table, &task.range, keys_only)?;
         let mut sum = 0;
         while let Some(mut page) = reader.next()? {
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(TransferError::Interrupted);
-            }
+            check_stop(self.stop)?;
             let is_last = queue.keep_own(task, &mut page, self.source.is_ordered());
             let part = work(&task.table, &page)?;
             self.progress.add(&task.table, Counts { written: part, ..Counts::default() });

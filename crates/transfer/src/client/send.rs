@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use ureq::http::{HeaderMap, Request, Response};
@@ -12,7 +12,7 @@ use ureq::{Agent, Proxy};
 use crate::client::address::Address;
 use crate::client::change_set::ChangeSetBody;
 use crate::client::{ClientAnswer, ClientCall, ServiceError};
-use crate::error::{TransferError, TransferResult, failed};
+use crate::error::{TransferError, TransferResult, failed, pause};
 use crate::protocol::model::Ticks;
 
 /// Timeout of one request until its whole answer has arrived. No page takes longer.
@@ -27,8 +27,6 @@ const SET_ATTEMPTS: u32 = 6;
 /// The pause after the first failure; it doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// How often a pause checks whether the client was stopped.
-const STOP_CHECK: Duration = Duration::from_millis(50);
 /// Maximum bytes of an answer: more than any page of Azure. Those of Azurite have any size.
 pub(crate) const MAX_ANSWER: u64 = 32 << 20;
 
@@ -208,7 +206,7 @@ impl Client {
                 return Err(failed!("{request}: {problem}{}", hint(&problem)));
             }
             self.retried.fetch_add(1, Ordering::Relaxed);
-            self.pause(retry_after.unwrap_or_else(|| back_off(attempt)))?;
+            pause(retry_after.unwrap_or_else(|| back_off(attempt)), &self.stop)?;
         }
     }
 
@@ -246,18 +244,6 @@ impl Client {
         };
         answer.body = response.into_body().into_with_config().limit(MAX_ANSWER).read_to_vec()?;
         Ok(Received { answer, retry_after, location })
-    }
-
-    fn pause(&self, pause: Duration) -> TransferResult<()> {
-        let end = Instant::now() + pause;
-        while !self.stop.load(Ordering::Relaxed) {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(());
-            }
-            std::thread::sleep(left.min(STOP_CHECK));
-        }
-        Err(TransferError::Interrupted)
     }
 }
 

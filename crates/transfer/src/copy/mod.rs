@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::contract::{Counts, Mode, Page, TransferSource, TransferTarget, WritePage};
-use crate::error::{TransferError, TransferResult};
+use crate::error::{TransferError, TransferResult, check_stop, pause};
 use crate::protocol::model::Key;
 use crate::rejects::Rejects;
 use crate::rows::Row;
@@ -119,9 +119,7 @@ pub fn copy(
         remarks: run.remarks.into_inner(),
         failed: run.failed.into_inner(),
     };
-    if options.stop.load(Ordering::Relaxed) {
-        return Err(TransferError::Interrupted);
-    }
+    check_stop(options.stop)?;
     if copied.failed.is_empty() {
         target.finish(checkpoint.copy(), &checkpoint.origin(), copied.sum().written)?;
     }
@@ -151,9 +149,7 @@ impl CopyRun<'_> {
             self.copy_properties()?;
         }
         for table in tables {
-            if self.options.stop.load(Ordering::Relaxed) {
-                return Err(TransferError::Interrupted);
-            }
+            check_stop(self.options.stop)?;
             match self.prepare_table(&table, prepared.contains(&table)) {
                 Err(TransferError::NoTable(_)) if self.is_dropped(&table)? => {}
                 Err(error) if self.options.keep_going && error.is_failure() => {
@@ -325,11 +321,8 @@ impl CopyRun<'_> {
         let until = (*due).max(now);
         *due = until + Duration::from_secs_f64(entities as f64 / f64::from(limit));
         drop(due);
-        while !self.options.stop.load(Ordering::Relaxed) && Instant::now() < until {
-            std::thread::sleep(
-                until.saturating_duration_since(Instant::now()).min(Duration::from_millis(50)),
-            );
-        }
+        // The reader of the next page notices the stop.
+        let _ = pause(until.saturating_duration_since(Instant::now()), self.options.stop);
     }
 
     fn fail(&self, table: &str, reason: String) {

@@ -26,6 +26,9 @@ pub enum FileFormat {
     Json,
     /// CSV of Storage Explorer or AzCopy, with or without types
     Csv,
+    /// A manifest of AzCopy, which is only recognized.
+    #[value(skip)]
+    Manifest,
 }
 
 #[derive(Debug, Clone)]
@@ -37,22 +40,17 @@ pub struct FileOptions {
     pub types: Vec<(String, EdmType)>,
 }
 
+/// Members that identify a manifest.
+const MANIFEST_MEMBERS: [&str; 2] = ["\"TotalDataFiles\"", "\"TableName\""];
 /// Extensions of files that are read in a folder.
 const EXTENSIONS: [&str; 9] = ["json", "csv", "tsv", "txt", "ndjson", "jsonl", "manifest", "gz", "zst"];
-
-/// The kind of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Recognized {
-    Format(FileFormat),
-    Manifest,
-}
 
 pub(super) fn has_known_extension(path: &Path) -> bool {
     let extension = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     EXTENSIONS.contains(&extension.as_str())
 }
 
-pub(super) fn recognized(path: &Path) -> TransferResult<Recognized> {
+pub(super) fn recognized(path: &Path) -> TransferResult<FileFormat> {
     let beginning = beginning(path)?;
     let text = beginning.trim_start();
     Ok(match text.chars().next() {
@@ -60,12 +58,12 @@ pub(super) fn recognized(path: &Path) -> TransferResult<Recognized> {
             return Err(named(path, &"is empty; a file without entities must contain an empty list"));
         }
         Some('{') if text.contains("\"$TABLES_COLLECTION$\"") || text.contains("\"databaseVersion\"") => {
-            Recognized::Format(FileFormat::Azurite)
+            FileFormat::Azurite
         }
-        Some('{') if path.ends_with("__azurite_db_table__.json") => Recognized::Format(FileFormat::Azurite),
-        Some('{') if is_manifest(text) => Recognized::Manifest,
-        Some('{' | '[') => Recognized::Format(FileFormat::Json),
-        _ => Recognized::Format(FileFormat::Csv),
+        Some('{') if path.ends_with("__azurite_db_table__.json") => FileFormat::Azurite,
+        Some('{') if MANIFEST_MEMBERS.iter().all(|name| text.contains(name)) => FileFormat::Manifest,
+        Some('{' | '[') => FileFormat::Json,
+        _ => FileFormat::Csv,
     })
 }
 
@@ -78,12 +76,6 @@ pub(super) struct AzCopyManifest {
     total_data_files: usize,
     #[serde(skip)]
     path: PathBuf,
-}
-
-pub(super) fn is_manifest(beginning: &str) -> bool {
-    beginning.starts_with('{')
-        && beginning.contains("\"TotalDataFiles\"")
-        && beginning.contains("\"TableName\"")
 }
 
 impl AzCopyManifest {
@@ -205,7 +197,7 @@ fn files_of(path: &Path) -> TransferResult<Vec<PathBuf>> {
         return beside();
     }
     let mut files = vec![path.to_owned()];
-    if recognized(path)? == Recognized::Manifest {
+    if recognized(path)? == FileFormat::Manifest {
         let manifest = AzCopyManifest::read(path)?;
         files.extend(beside()?.into_iter().filter(|file| manifest.has(file)));
     }

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use crate::error::{TransferResult, usage};
 use crate::protocol::model::TableName;
-use files::{AzCopyManifest, Recognized, folder_of, has_known_extension, recognized};
+use files::{AzCopyManifest, folder_of, has_known_extension, recognized};
 pub use files::{FileFormat, FileOptions, content_of};
 pub(super) use staging::{Staged, StagingOptions, stage_source};
 use staging::{Staging, staged};
@@ -36,7 +36,7 @@ fn import(path: &Path, options: &FileOptions, staging: &mut Staging) -> Transfer
     }
     match recognized(path)? {
         // The data files are beside it.
-        Recognized::Manifest => {
+        FileFormat::Manifest => {
             import_folder(folder_of(path), options, Some(AzCopyManifest::read(path)?), staging)
         }
         _ => import_file(path, options, None, staging),
@@ -64,7 +64,7 @@ fn import_folder(
             if !is_only {
                 staging.leave_out(format!("{}: not read: {NO_EXTENSION}", path.display()));
             }
-        } else if recognized(&path)? != Recognized::Manifest {
+        } else if recognized(&path)? != FileFormat::Manifest {
             files.push(path);
         } else if !is_only {
             manifests.push(AzCopyManifest::read(&path)?);
@@ -102,19 +102,19 @@ fn import_file(
 ) -> TransferResult<()> {
     let format = match options.format {
         FileFormat::Auto => recognized(path)?,
-        given => Recognized::Format(given),
+        given => given,
     };
     let table = || match (table, &options.table) {
         (Some(table), None) => Ok(table.to_owned()),
         _ => table_of(path, options),
     };
-    if format == Recognized::Format(FileFormat::Azurite) {
+    if format == FileFormat::Azurite {
         return azurite::import(path, staging);
     }
     staging.begin(&table()?)?;
     match format {
-        Recognized::Format(FileFormat::Csv) => csv::import(path, options, staging),
-        Recognized::Format(_) | Recognized::Manifest => json::import(path, options, staging),
+        FileFormat::Csv => csv::import(path, options, staging),
+        _ => json::import(path, options, staging),
     }
 }
 

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
 use crate::contract::{Counts, Mode, Rejected, RowReader, TransferSource, TransferTarget, WritePage};
-use crate::error::{TransferError, TransferResult, failed, usage};
+use crate::error::{TransferError, TransferResult, check_stop, failed, usage};
 use crate::locations::database::LocalDatabase;
 use crate::protocol::codec::policies::Policy;
 use crate::protocol::codec::properties::ServiceProperties;
@@ -102,9 +102,7 @@ impl Staging {
     }
 
     pub(super) fn add(&mut self, row: Result<Row, Rejected>) -> TransferResult<()> {
-        if self.stop.load(Ordering::Relaxed) {
-            return Err(TransferError::Interrupted);
-        }
+        check_stop(&self.stop)?;
         let rejected = u64::from(row.is_err());
         self.progress.add(&self.table, Counts { written: 1 - rejected, rejected, ..Counts::default() });
         match row {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::contract::{Rejected, TransferSource, TransferTarget};
-use crate::error::{TransferError, TransferResult, failed};
+use crate::error::{TransferResult, check_stop, failed};
 use crate::protocol::model::Key;
 use crate::rows::selection::Selection;
 use crate::rows::{Row, Version};
@@ -141,7 +141,7 @@ impl Comparison<'_> {
 
     /// Returns [`TransferError::Interrupted`] if the work is to stop.
     pub fn check_stop(&self) -> TransferResult<()> {
-        if self.stop.load(Ordering::Relaxed) { Err(TransferError::Interrupted) } else { Ok(()) }
+        check_stop(self.stop)
     }
 
     pub(super) fn is_same(&self, a: &Row, b: &Row) -> bool {

@@ -5,11 +5,9 @@ mod comparison;
 mod merge;
 mod reordered;
 
-use std::time::Duration;
-
 use crate::contract::{Counts, TransferSource};
 use crate::copy::settings::{readable, same_policies, same_properties};
-use crate::error::TransferResult;
+use crate::error::{TransferResult, pause};
 use crate::rows::range::RowRange;
 use crate::rows::{Row, Version};
 use crate::work::at_once;
@@ -101,11 +99,7 @@ impl Comparison<'_> {
         let mut candidates = std::mem::take(&mut compared.differences);
         candidates.sort_by(|a, b| (&a.table, &a.key).cmp(&(&b.table, &b.key)));
         if !candidates.is_empty() && (self.source.can_change() || self.target.can_change()) {
-            let steps = self.recheck_delay.as_millis() / 50;
-            for _ in 0..steps {
-                self.check_stop()?;
-                std::thread::sleep(Duration::from_millis(50));
-            }
+            pause(self.recheck_delay, self.stop)?;
         }
         for mut difference in candidates {
             self.check_stop()?;
@@ -247,6 +241,7 @@ impl ComparisonRun<'_> {
 mod tests {
     use std::collections::BTreeSet;
     use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
 
     use parking_lot::Mutex;
 
