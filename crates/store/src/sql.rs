@@ -61,7 +61,7 @@ impl SqlText {
 }
 
 /// A statement with its values.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Sql {
     text: SqlText,
     values: Vec<SqlValue>,
@@ -116,14 +116,14 @@ impl Sql {
 }
 
 /// A value of a statement.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum SqlValue {
     Integer(Option<i64>),
     Boolean(bool),
     Text(Option<String>),
     Blob(Vec<u8>),
-    /// Only texts for PostgreSQL have parameters of this type and of the following ones.
     Integers(Vec<i64>),
+    /// Only texts for PostgreSQL have parameters of this type and the next.
     Texts(Vec<String>),
     Blobs(Vec<Vec<u8>>),
 }
@@ -156,12 +156,14 @@ values! {
 impl ToSql for SqlValue {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(match self {
+            // SQLite has no arrays: its texts read JSON.
+            SqlValue::Integers(values) => return Ok(format!("{values:?}").into()),
             SqlValue::Integer(Some(value)) => ValueRef::Integer(*value),
             SqlValue::Boolean(value) => ValueRef::Integer((*value).into()),
             SqlValue::Text(Some(value)) => ValueRef::Text(value.as_bytes()),
             SqlValue::Blob(value) => ValueRef::Blob(value),
             SqlValue::Integer(None) | SqlValue::Text(None) => ValueRef::Null,
-            SqlValue::Integers(_) | SqlValue::Texts(_) | SqlValue::Blobs(_) => ValueRef::Null,
+            SqlValue::Texts(_) | SqlValue::Blobs(_) => ValueRef::Null,
         }))
     }
 }

@@ -186,11 +186,12 @@ fn actix_is_named_in_the_shell_only() {
 }
 
 /// Modules of `store/postgres` and `store/sqlite` that the other has no use for.
-const LONE_MODULES: [&str; 8] = [
+const LONE_MODULES: [&str; 9] = [
     "postgres/batches",
     "postgres/cluster",
     "postgres/migrations",
     "postgres/retry",
+    "postgres/rows",
     "postgres/state",
     "postgres/statements",
     "sqlite/checkpoint",

@@ -1,7 +1,7 @@
 //! The accounts that operators have added, and the options of accounts. Each change counts itself, so that servers
 //! reload them.
 
-use crate::catalogue::{Backend, CatalogueStore, SqlSession};
+use crate::catalogue::session::{Backend, CatalogueStore, SqlSession};
 use crate::protocol::auth::seal::KeySlot;
 use crate::sql::{SqlText, counted_change};
 use crate::{AccountChange, AccountOptions, ChangeCounts, Fault, StoreResult, StoredAccount, StoredAccounts};

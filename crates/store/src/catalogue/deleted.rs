@@ -1,6 +1,7 @@
 //! Deleted tables that can be brought back.
 
-use crate::catalogue::{Backend, CatalogueStore, DOOM, SqlSession, indexes};
+use crate::catalogue::indexes;
+use crate::catalogue::session::{Backend, CatalogueStore, DOOM, SqlSession};
 use crate::contract::deleted::{KeptExpiry, MAX_ENDED, RENAME_PAUSE};
 use crate::error::Code;
 use crate::protocol::model::{TableName, TableRef, Ticks};

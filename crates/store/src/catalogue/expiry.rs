@@ -1,7 +1,7 @@
 //! Expiry: rules, and how far the deletion of expired entities has come.
 
 use crate::bucket::bucket;
-use crate::catalogue::{Backend, CatalogueStore, SqlSession};
+use crate::catalogue::session::{Backend, CatalogueStore, SqlSession};
 use crate::contract::load::stale_copies;
 use crate::error::Code;
 use crate::protocol::model::{Key, TableRef, Ticks};
@@ -72,8 +72,20 @@ const IS_ANY_STALE: SqlText = SqlText::same(
      OR EXISTS (SELECT 1 FROM copy_marks WHERE copy < $1 AND substr(copy, 13, 1) = $2)",
 );
 
-pub(super) const ALL: [SqlText; 8] =
-    [SET, CLEAR, LIST, DUE, SUMMARIZE, RECORD, FORGET_DELETED, FORGET_STALE_MARKS];
+/// $1 holder, $2 now, $3 the end of its time. A clock ahead has recorded an end that is later still; the
+/// clocks of two servers may differ by that time.
+const LEAD: SqlText = SqlText::same(
+    "INSERT INTO upkeep_lease AS l (id, holder, until) VALUES (1, $1, $3) \
+     ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, until = excluded.until \
+     WHERE l.holder = excluded.holder OR l.until <= $2 OR l.until > $3 + ($3 - $2) RETURNING id",
+);
+/// Whether the time of another holder than $1 runs. $2 and $3 as above.
+const IS_LED_BY_ANOTHER: SqlText = SqlText::same(
+    "SELECT holder FROM upkeep_lease WHERE holder <> $1 AND until > $2 AND until <= $3 + ($3 - $2)",
+);
+
+pub(super) const ALL: [SqlText; 10] =
+    [SET, CLEAR, LIST, DUE, SUMMARIZE, RECORD, FORGET_DELETED, FORGET_STALE_MARKS, LEAD, IS_LED_BY_ANOTHER];
 
 impl<S: CatalogueStore> Expiry for S {
     async fn set_expiry(&self, table: TableRef<'_>, rule: &ExpiryRule, now: Ticks) -> StoreResult<()> {
@@ -169,11 +181,21 @@ impl<S: CatalogueStore> Expiry for S {
     }
 
     async fn leads_upkeep(&self, holder: i64, now: Ticks, until: Ticks) -> StoreResult<bool> {
-        match self.backend() {
-            Backend::Postgres(store) => store.take_lead_or_share(holder, now, until).await,
-            // Only one server may open the file.
-            Backend::Sqlite(_) => Ok(true),
+        // Only one server may open the file of SQLite.
+        let Backend::Postgres(store) = self.backend() else { return Ok(true) };
+        let lead = |text: SqlText| text.bind(holder).bind(now).bind(until);
+        let leads = match self.backend().write(lead(LEAD)).await {
+            // A node is away, so no other server can take the lead either: once the time of the last one has run
+            // out, all work, and do some of it more than once.
+            Err(_) if store.nodes.is_distributed() => {
+                self.backend().row(lead(IS_LED_BY_ANOTHER)).await?.is_none()
+            }
+            taken => taken?,
+        };
+        if !leads {
+            store.unrecorded_sweeps.clear();
         }
+        Ok(leads)
     }
 }
 

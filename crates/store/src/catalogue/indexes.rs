@@ -1,9 +1,10 @@
 //! The records of property indexes. The indexes themselves are made in each database in its own way.
 
 use crate::bucket::new_table_no;
-use crate::catalogue::{Backend, CatalogueStore, SqlSession, TABLE_NO};
+use crate::catalogue::session::{Backend, CatalogueStore, SqlSession, TABLE_NO};
 use crate::contract::deleted::KeptIndex;
 use crate::error::Code;
+use crate::postgres::retry::retry;
 use crate::postgres::statements::indexes::LOCK_TABLE;
 use crate::protocol::model::Ticks;
 use crate::protocol::plan::index::PropertyIndex;
@@ -74,7 +75,7 @@ impl<S: CatalogueStore> Indexes for S {
 
     async fn build_index(&self, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
         match self.backend() {
-            Backend::Postgres(store) => store.build(index, now).await,
+            Backend::Postgres(store) => retry(|| store.build(index, now)).await,
             Backend::Sqlite(store) => store.build(index, now).await,
         }
     }
@@ -95,14 +96,14 @@ impl<S: CatalogueStore> Indexes for S {
 
     async fn remove_index(&self, now: Ticks) -> StoreResult<bool> {
         match self.backend() {
-            Backend::Postgres(store) => store.remove_one(now).await,
+            Backend::Postgres(store) => retry(|| store.remove_one(now)).await,
             Backend::Sqlite(store) => store.remove_one(now).await,
         }
     }
 
     async fn index_figures(&self, index: &PropertyIndex) -> StoreResult<IndexFigures> {
         match self.backend() {
-            Backend::Postgres(store) => store.figures(index).await,
+            Backend::Postgres(store) => retry(|| store.figures(index)).await,
             Backend::Sqlite(store) => store.figures(index).await,
         }
     }

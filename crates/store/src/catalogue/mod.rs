@@ -1,198 +1,21 @@
 //! The catalogue: tables, accounts, expiry rules and indexes, written once for both databases.
 //!
-//! A subject runs its statements in a [`SqlSession`]. On SQLite a statement has its result at once, so the thread
-//! that writes runs the whole subject in its group commit.
+//! A subject runs its statements in a [`SqlSession`](session::SqlSession). On SQLite a statement has its result at once, so
+//! the thread that writes runs a whole transaction in its group commit.
 
 mod accounts;
 mod deleted;
 mod expiry;
 mod indexes;
+mod reset;
+mod session;
 mod tables;
 
-use futures_util::FutureExt as _;
-use rusqlite::Connection;
-
-use crate::postgres::PgStore;
-use crate::postgres::connections::lease::Lease;
-use crate::postgres::fault::Effect;
-use crate::postgres::retry::retry;
-use crate::postgres::state::table_ids::cache_key;
-use crate::postgres::statements::DOOM_TABLE;
-use crate::protocol::model::TableRef;
-use crate::sql::{Sql, SqlRow, SqlText};
-use crate::sqlite::SqliteStore;
-use crate::{Failure, Fault, StoreResult};
-
-/// The number and the spread of a table; the spread is negative while it is being changed.
-const TABLE_NO: &str = "SELECT table_no, spread FROM tables WHERE account = $1 AND name_lower = $2";
-/// Locks a table in PostgreSQL, so that it keeps its number until the end of the transaction.
-const LOCK_TABLE: SqlText = SqlText::each(
-    "SELECT table_no, spread FROM tables WHERE account = $1 AND name_lower = $2 FOR SHARE",
-    TABLE_NO,
-);
-/// Has a deleted table purged: $1 its number, $2 its spread, $3 the time.
-const DOOM: SqlText = SqlText::same(DOOM_TABLE);
+use crate::sql::SqlText;
 
 /// Every text for PostgreSQL.
 pub fn texts() -> Vec<&'static str> {
-    let subjects: [&[SqlText]; 5] =
-        [&accounts::ALL, &deleted::ALL, &expiry::ALL, &indexes::ALL, &tables::ALL];
-    subjects.concat().iter().chain(&[LOCK_TABLE, DOOM]).map(|text| text.postgres).collect()
-}
-
-/// Which of the two databases a store is.
-#[derive(Clone, Copy)]
-pub enum Backend<'a> {
-    Postgres(&'a PgStore),
-    Sqlite(&'a SqliteStore),
-}
-
-/// A store with a catalogue.
-pub trait CatalogueStore: Send + Sync {
-    fn backend(&self) -> Backend<'_>;
-}
-
-impl CatalogueStore for PgStore {
-    fn backend(&self) -> Backend<'_> {
-        Backend::Postgres(self)
-    }
-}
-
-impl CatalogueStore for SqliteStore {
-    fn backend(&self) -> Backend<'_> {
-        Backend::Sqlite(self)
-    }
-}
-
-impl Backend<'_> {
-    /// Runs a read.
-    pub(crate) async fn rows(self, sql: impl Into<Sql>) -> StoreResult<Vec<SqlRow>> {
-        let sql = sql.into();
-        match self {
-            Backend::Postgres(store) => {
-                retry(|| async {
-                    let mut lease = store.nodes.acquire().await?;
-                    let rows = lease.rows(sql.for_postgres(), Effect::Undone).await?;
-                    Ok(rows.into_iter().map(SqlRow::Postgres).collect())
-                })
-                .await
-            }
-            Backend::Sqlite(store) => store.readers.with_statement(|db| sql.run(db).map(Ok)),
-        }
-    }
-
-    /// Like [`Backend::rows`], for at most one row.
-    pub(crate) async fn row(self, sql: impl Into<Sql>) -> StoreResult<Option<SqlRow>> {
-        Ok(self.rows(sql).await?.pop())
-    }
-
-    /// Like [`Backend::row`], for a statement that always has a row.
-    pub(crate) async fn only_row(self, sql: impl Into<Sql>) -> StoreResult<SqlRow> {
-        Ok(self.row(sql).await?.ok_or(Fault::Other)?)
-    }
-
-    /// Runs a write of one statement, and returns whether it has changed the row that it returns.
-    pub(crate) async fn write(self, sql: impl Into<Sql>) -> StoreResult<bool> {
-        let sql = sql.into();
-        match self {
-            Backend::Postgres(store) => {
-                retry(|| async {
-                    let mut lease = store.nodes.acquire_for_all_nodes().await?;
-                    Ok(lease.row(sql.for_postgres(), Effect::Unknown).await?.is_some())
-                })
-                .await
-            }
-            Backend::Sqlite(store) => {
-                store.writer.submit(move |db| sql.run(db).map(|rows| Ok(!rows.is_empty()))).await
-            }
-        }
-    }
-
-    /// Forgets the number of a table that was deleted.
-    fn forget_table_id(self, table: TableRef<'_>) {
-        if let Backend::Postgres(store) = self {
-            store.table_cache.remove(&cache_key(table));
-        }
-    }
-
-    /// Runs statements in one transaction. If they refuse the operation, they must have changed nothing on SQLite.
-    pub(crate) async fn transact<T: Send + 'static>(
-        self,
-        work: impl AsyncFn(&mut SqlSession<'_>) -> StoreResult<T> + Send + 'static,
-    ) -> StoreResult<T> {
-        match self {
-            Backend::Postgres(store) => {
-                retry(|| async {
-                    let mut lease = store.nodes.acquire_for_all_nodes().await?;
-                    lease.begin().await?;
-                    let done = work(&mut SqlSession::Postgres(&mut lease)).await;
-                    match &done {
-                        Ok(_) => lease.commit().await?,
-                        Err(Failure::Refused(_)) => lease.roll_back().await,
-                        // The lease closes its session.
-                        Err(Failure::Fault(_)) => {}
-                    }
-                    done
-                })
-                .await
-            }
-            Backend::Sqlite(store) => store.writer.submit(move |db| run_now(db, &work)).await,
-        }
-    }
-}
-
-/// Runs work on a SQLite database, where nothing waits. A failure rolls back.
-fn run_now<T>(
-    db: &mut Connection,
-    work: &impl AsyncFn(&mut SqlSession<'_>) -> StoreResult<T>,
-) -> rusqlite::Result<StoreResult<T>> {
-    let mut session = SqlSession::Sqlite(db, None);
-    let done = work(&mut session).now_or_never().unwrap_or(Err(Fault::Other.into()));
-    match (done, session) {
-        (_, SqlSession::Sqlite(_, Some(error))) => Err(error),
-        (Err(Failure::Fault(_)), _) => Err(rusqlite::Error::InvalidQuery),
-        (done, _) => Ok(done),
-    }
-}
-
-/// Runs the statements of a transaction.
-pub(crate) enum SqlSession<'s> {
-    Postgres(&'s mut Lease),
-    /// With the error of a statement that has failed.
-    Sqlite(&'s mut Connection, Option<rusqlite::Error>),
-}
-
-impl SqlSession<'_> {
-    /// Runs a statement, and returns its only row.
-    pub(crate) async fn row(&mut self, sql: impl Into<Sql>) -> StoreResult<Option<SqlRow>> {
-        let sql = sql.into();
-        match self {
-            SqlSession::Postgres(lease) => {
-                Ok(lease.row(sql.for_postgres(), Effect::Undone).await?.map(SqlRow::Postgres))
-            }
-            SqlSession::Sqlite(db, failed) => match sql.run(db) {
-                Ok(mut rows) => Ok(rows.pop()),
-                Err(error) => {
-                    *failed = Some(error);
-                    Err(Fault::Other.into())
-                }
-            },
-        }
-    }
-
-    /// Like [`SqlSession::row`], for a statement that always has a row.
-    pub(crate) async fn only_row(&mut self, sql: impl Into<Sql>) -> StoreResult<SqlRow> {
-        Ok(self.row(sql).await?.ok_or(Fault::Other)?)
-    }
-
-    /// Runs a statement; whether it has a row, as a change has that returns what it has changed.
-    pub(crate) async fn has_row(&mut self, sql: impl Into<Sql>) -> StoreResult<bool> {
-        Ok(self.row(sql).await?.is_some())
-    }
-
-    /// The number of a table, which it keeps until the end of the transaction.
-    pub(crate) async fn table_no(&mut self, table: TableRef<'_>) -> StoreResult<Option<i64>> {
-        let row = self.row(LOCK_TABLE.bind(table.account).bind(table.name.lower())).await?;
-        row.map(|row| row.get(0)).transpose()
-    }
+    let subjects: [&[SqlText]; 6] =
+        [&accounts::ALL, &deleted::ALL, &expiry::ALL, &indexes::ALL, &reset::ALL, &tables::ALL];
+    subjects.concat().iter().chain(&[session::LOCK_TABLE, session::DOOM]).map(|text| text.postgres).collect()
 }

@@ -1,7 +1,8 @@
 //! Tables: creating, deleting, listing, and their access policies.
 
-use crate::catalogue::{Backend, CatalogueStore, DOOM, SqlSession};
+use crate::catalogue::session::{Backend, CatalogueStore, DOOM, SqlSession};
 use crate::error::Code;
+use crate::postgres::retry::retry;
 use crate::protocol::model::{TableRef, Ticks};
 use crate::protocol::plan::{TableEntry, TablePage, TableScan};
 use crate::sql::SqlText;
@@ -24,7 +25,7 @@ pub(super) const ALL: [SqlText; 5] = [FIND, DROP, ACCOUNTS, READ_POLICIES, WRITE
 impl<S: CatalogueStore> Tables for S {
     async fn create_table(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
         match self.backend() {
-            Backend::Postgres(store) => store.create(table, now).await,
+            Backend::Postgres(store) => retry(|| store.create(table, now)).await,
             Backend::Sqlite(store) => store.create(table, now).await,
         }
     }
@@ -50,7 +51,7 @@ impl<S: CatalogueStore> Tables for S {
 
     async fn list_tables(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
         match self.backend() {
-            Backend::Postgres(store) => store.table_page(account, scan).await,
+            Backend::Postgres(store) => retry(|| store.table_page(account, scan)).await,
             Backend::Sqlite(store) => store.table_page(account, scan).await,
         }
     }

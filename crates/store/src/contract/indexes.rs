@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::hash::{DefaultHasher, Hasher as _};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -187,53 +187,69 @@ const REMEMBERED: Duration = Duration::from_secs(60);
 /// Filters that are remembered at most; then all are forgotten.
 const MAX_REMEMBERED: usize = 4096;
 
-/// Remembers filters that have too many entries, so that their next pages do not look them up again.
-#[derive(Debug, Default)]
-pub(crate) struct DenseFilters(Mutex<HashMap<u64, Instant>>);
+/// What was found by a key, and when. Once it is full, all is forgotten.
+#[derive(Debug)]
+struct RecentFindings<K, V>(Mutex<HashMap<K, (V, Instant)>>);
 
-impl DenseFilters {
-    /// Whether this filter had too many entries recently.
-    pub(crate) fn has(&self, filter: u64) -> bool {
+impl<K, V> Default for RecentFindings<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Eq + Hash, V> RecentFindings<K, V> {
+    /// Reads what was found no longer ago than `age`.
+    fn read<R>(&self, key: &K, age: Duration, read: impl FnOnce(&V) -> R) -> Option<R> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(&filter).is_some_and(|since| since.elapsed() < REMEMBERED)
+        known.get(key).filter(|(_, since)| since.elapsed() < age).map(|(found, _)| read(found))
     }
 
-    /// Remembers that this filter has too many entries.
-    pub(crate) fn put(&self, filter: u64) {
+    fn put(&self, key: K, found: V) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_REMEMBERED {
             known.clear();
         }
-        known.insert(filter, Instant::now());
+        known.insert(key, (found, Instant::now()));
+    }
+}
+
+/// Remembers filters that have too many entries, so that their next pages do not look them up again.
+#[derive(Debug, Default)]
+pub(crate) struct DenseFilters(RecentFindings<u64, ()>);
+
+impl DenseFilters {
+    /// Whether this filter had too many entries recently.
+    pub(crate) fn has(&self, filter: u64) -> bool {
+        self.0.read(&filter, REMEMBERED, |()| ()).is_some()
+    }
+
+    /// Remembers that this filter has too many entries.
+    pub(crate) fn put(&self, filter: u64) {
+        self.0.put(filter, ());
     }
 }
 
 /// Remembers how far an open range of an index must reach to have too many entries, so that a filter with
 /// another literal does not look them up again. By index, and whether the range is read from above.
 #[derive(Debug, Default)]
-pub(crate) struct DenseBounds(Mutex<HashMap<(i64, bool), (IndexValue, Instant)>>);
+pub(crate) struct DenseBounds(RecentFindings<(i64, bool), IndexValue>);
 
 impl DenseBounds {
     /// Whether a choice had too many entries recently: one of its ranges reaches far enough.
     pub(crate) fn has(&self, choice: &IndexChoice) -> bool {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         choice.ranges.iter().any(|range| {
-            let Some(bound) = range.only_bound() else { return false };
-            let is_far = |(reached, since): &(IndexValue, Instant)| {
-                let reaches = if range.is_from_above() { bound <= reached } else { bound >= reached };
-                reaches && since.elapsed() < REMEMBERED
+            let (Some(bound), is_from_above) = (range.only_bound(), range.is_from_above()) else {
+                return false;
             };
-            known.get(&(range.index.index_no, range.is_from_above())).is_some_and(is_far)
+            let is_far =
+                |reached: &IndexValue| if is_from_above { bound <= reached } else { bound >= reached };
+            self.0.read(&(range.index.index_no, is_from_above), REMEMBERED, is_far).unwrap_or(false)
         })
     }
 
     /// Remembers the entry at which this range had too many.
     pub(crate) fn put(&self, range: &IndexRange, reached: IndexValue) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MAX_REMEMBERED {
-            known.clear();
-        }
-        known.insert((range.index.index_no, range.is_from_above()), (reached, Instant::now()));
+        self.0.put((range.index.index_no, range.is_from_above()), reached);
     }
 }
 
@@ -276,22 +292,17 @@ impl IndexUses {
 
 /// Remembers for a moment which indexes the database has, with how many columns at least.
 #[derive(Debug, Default)]
-pub(crate) struct IndexPresence(Mutex<HashMap<(i64, i16), (bool, Instant)>>);
+pub(crate) struct IndexPresence(RecentFindings<(i64, i16), bool>);
 
 impl IndexPresence {
     /// Whether the database had an index when it was last read; `None` if that was too long ago.
     pub(crate) fn of(&self, index_no: i64, columns: i16) -> Option<bool> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(&(index_no, columns)).filter(|(_, at)| at.elapsed() < LOOKED).map(|(is_there, _)| *is_there)
+        self.0.read(&(index_no, columns), LOOKED, |is_there| *is_there)
     }
 
     /// Remembers whether the database has an index.
     pub(crate) fn put(&self, index_no: i64, columns: i16, is_there: bool) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MAX_REMEMBERED {
-            known.clear();
-        }
-        known.insert((index_no, columns), (is_there, Instant::now()));
+        self.0.put((index_no, columns), is_there);
     }
 }
 
@@ -417,6 +428,6 @@ mod tests {
         let dense = DenseFilters::default();
         (0..2 * MAX_REMEMBERED as u64).for_each(|filter| dense.put(filter));
         assert!(dense.has(2 * MAX_REMEMBERED as u64 - 1) && !dense.has(0));
-        assert!(dense.0.lock().unwrap().len() <= MAX_REMEMBERED);
+        assert!(dense.0.0.lock().unwrap().len() <= MAX_REMEMBERED);
     }
 }

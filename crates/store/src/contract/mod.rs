@@ -47,10 +47,7 @@ pub(crate) mod indexes;
 mod inspection;
 pub mod load;
 pub mod reset;
-mod set_aside;
 mod tables;
-mod totals;
-mod unrecorded;
 mod upkeep;
 pub mod views;
 
@@ -68,10 +65,8 @@ pub use indexes::{
 pub use inspection::{HostRole, HostsFound, Inspection, ListedHost, MigrationObstacle};
 pub use load::{Load, LoadMark, Loads};
 pub use reset::{Reset, StoreSnapshot};
-pub use set_aside::SetAside;
 pub use tables::{TableSize, Tables};
-pub use totals::{CountPosition, CountedPart, Totals};
-pub use upkeep::Upkeep;
+pub use upkeep::{CountPosition, CountedPart, SetAside, Totals, Upkeep};
 pub use views::{ColumnKind, SqlViews, ViewColumn, ViewDefinition, ViewScript};
 
 /// A fault of the database, in the detail that callers may know.

@@ -30,7 +30,7 @@ pub struct PgStore {
     /// One connection for readiness probes, so that they work however busy the others are.
     pub(super) probe: Pool,
     /// One connection that keeps the snapshots of test suites, opened for the first one.
-    pub(super) snapshots: Pool,
+    pub(crate) snapshots: Pool,
     /// The lanes of point reads and single writes; `None` if requests do not share statements.
     pub(super) reads: Option<Lanes<Reads>>,
     pub(super) writes: Option<Lanes<Writes>>,

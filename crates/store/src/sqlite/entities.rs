@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension, params};
 
-use super::SqliteStore;
-use super::reads::{pages, point};
-use super::writes::transaction::transact;
+use super::reads::pages;
+use super::writes::transact;
+use super::{Sqlite, SqliteStore, ticks};
+use crate::error::Code;
+use crate::protocol::model::entity::StoredProperties;
 use crate::protocol::model::{Key, Stored, TableRef, Ticks};
 use crate::protocol::plan::{PageEnd, Scan, Write, Written};
 use crate::{Collect, Entities, Failure, Fault, StoreResult};
 
 impl Entities for SqliteStore {
     async fn get(&self, table: TableRef<'_>, key: &Key) -> StoreResult<Option<Stored>> {
-        self.readers.with_statement(|db| point::get(db, table, key))
+        self.readers.with_statement(|db| get(db, table, key))
     }
 
     async fn page<C: Collect>(&self, table: TableRef<'_>, scan: &Scan, into: C) -> StoreResult<(C, PageEnd)> {
@@ -43,4 +45,22 @@ impl Entities for SqliteStore {
         let (table, writes) = (table.into_owned(), writes.to_vec());
         self.writer.submit(move |db| transact(db, table.as_ref(), &writes, now)).await
     }
+}
+
+/// Reads an entity by a single statement, which needs no transaction to see one state. With a spread of 1,
+/// the bucket is the table number times 2^16 ([`crate::bucket`]).
+fn get(db: &Connection, table: TableRef<'_>, key: &Key) -> Sqlite<StoreResult<Option<Stored>>> {
+    let mut read = db.prepare_cached(
+        "SELECT e.modified, e.properties FROM tables AS t
+         LEFT JOIN entities AS e ON e.bucket = t.table_no << 16 AND e.pk = ?3 AND e.rk = ?4
+         WHERE t.account = ?1 AND t.name_lower = ?2",
+    )?;
+    let found = read
+        .query_row(params![table.account, table.name.lower(), key.partition, key.row], |row| {
+            let Some(properties) = row.get(1)? else { return Ok(None) };
+            let properties = StoredProperties::from_stored_text(properties);
+            Ok(Some(Stored { key: key.clone(), modified: ticks(row, 0)?, properties }))
+        })
+        .optional()?;
+    Ok(found.ok_or_else(|| Code::TableNotFound.into()))
 }

@@ -9,13 +9,23 @@ mod connections;
 mod entities;
 mod fault;
 mod reads;
-mod rows;
 mod store;
 mod upkeep;
 mod writer;
 mod writes;
 
+use crate::protocol::model::Ticks;
+
 pub use connections::{Location, OpenError, SqliteOptions};
 pub use connections::{MAX_MAP_MIB, ServerLock, obstacle};
 pub use store::SqliteStore;
 pub use upkeep::{Backup, Copied};
+
+/// The result of a statement.
+pub(crate) type Sqlite<T> = rusqlite::Result<T>;
+
+/// Reads a stored number of ticks. A value that is out of range was not written by this program.
+pub(crate) fn ticks(row: &rusqlite::Row<'_>, column: usize) -> Sqlite<Ticks> {
+    let raw: i64 = row.get(column)?;
+    Ticks::stored(raw).ok_or(rusqlite::Error::IntegralValueOutOfRange(column, raw))
+}

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use super::connections::cancelled_builds::CancelledBuilds;
+use super::connections::locks::CancelledBuilds;
 use super::connections::open;
 use super::connections::pool::Readers;
 use super::connections::{Location, OpenError, SqliteOptions};
@@ -82,37 +82,25 @@ impl SqliteStore {
     /// Runs a walk that takes at most `time`, including the wait for a permit, and returns its state.
     pub(super) async fn walk<S: Send + 'static, T: Send + 'static>(
         &self,
-        mut state: S,
+        state: S,
         time: Duration,
         walk: impl Fn(&Connection, &mut S, ScanCounter) -> rusqlite::Result<StoreResult<ScanStep<T>>>
         + Clone
         + Send
         + 'static,
     ) -> StoreResult<(S, T)> {
-        let counted = self.scan_limit.walk(time);
-        let first = walk.clone();
-        let read =
-            move |db: &mut Connection| Ok(first(db, &mut state, counted)?.map(|walked| (state, walked)));
-        match self.read_apart(read).await? {
-            (state, ScanStep::Done(found)) => Ok((state, found)),
-            (state, ScanStep::NeedsPermit) => Box::pin(self.walk_with_permit(state, time, walk)).await,
-        }
-    }
-
-    async fn walk_with_permit<S: Send + 'static, T: Send + 'static>(
-        &self,
-        mut state: S,
-        time: Duration,
-        walk: impl Fn(&Connection, &mut S, ScanCounter) -> rusqlite::Result<StoreResult<ScanStep<T>>>
-        + Send
-        + 'static,
-    ) -> StoreResult<(S, T)> {
+        let walk_once = |mut state: S, counted: ScanCounter| {
+            let walk = walk.clone();
+            self.read_apart(move |db| Ok(walk(db, &mut state, counted)?.map(|walked| (state, walked))))
+        };
+        let state = match walk_once(state, self.scan_limit.walk(time)).await? {
+            (state, ScanStep::Done(found)) => return Ok((state, found)),
+            (state, ScanStep::NeedsPermit) => state,
+        };
         let arrived = Instant::now();
         let permit = self.scan_limit.wait(time).await?;
         let counted = self.scan_limit.walk_with(time.saturating_sub(arrived.elapsed()), permit);
-        let read =
-            move |db: &mut Connection| Ok(walk(db, &mut state, counted)?.map(|walked| (state, walked)));
-        match self.read_apart(read).await? {
+        match Box::pin(walk_once(state, counted)).await? {
             (state, ScanStep::Done(found)) => Ok((state, found)),
             (_, ScanStep::NeedsPermit) => Err(Fault::Other.into()),
         }

@@ -12,8 +12,7 @@ use tokio::sync::oneshot;
 use crate::observe::metrics::METRICS;
 use crate::sqlite::checkpoint::{Checkpoints, QUIET};
 use crate::sqlite::connections::options::{OpenError, SqliteOptions};
-use crate::sqlite::connections::pool::{SharedConnection, lock};
-use crate::sqlite::connections::transaction::Transaction;
+use crate::sqlite::connections::pool::{SharedConnection, Transaction, lock};
 use crate::sqlite::fault::{fault, unknown_commit};
 use crate::{Failure, Fault, StoreResult};
 

@@ -11,7 +11,6 @@ use crate::postgres::catalog::size::measure;
 use crate::postgres::connections::lease::Lease;
 use crate::postgres::fault::{Effect, StatementError};
 use crate::postgres::reads::turn::{Evaluated, ScanTurn};
-use crate::postgres::retry::retry;
 use crate::postgres::rows::{broken_row, ticks};
 use crate::postgres::state::table_ids::{TableId, cache_key};
 use crate::postgres::{PgStore, statements};
@@ -27,14 +26,6 @@ const NUMBERS_TRIED: usize = 5;
 const FILTERED_BATCH: usize = 1000;
 
 impl PgStore {
-    pub(crate) async fn create(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
-        retry(|| self.try_create(table, now)).await
-    }
-
-    pub(crate) async fn table_page(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
-        retry(|| self.try_table_page(account, scan)).await
-    }
-
     pub(crate) async fn measure(&self, table: TableRef<'_>, most: u32) -> StoreResult<TableSize> {
         self.with_table(table, |table_id| self.measure_table(table_id, most)).await
     }
@@ -73,7 +64,7 @@ impl PgStore {
         self.table_cache.drop_if(&cache_key(table), wrong);
     }
 
-    async fn try_create(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
+    pub(crate) async fn create(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
         let mut lease = self.nodes.acquire_for_all_nodes().await?;
         for _ in 0..NUMBERS_TRIED {
             let table_id = TableId::new(bucket::new_table_no(), self.spread);
@@ -99,7 +90,7 @@ impl PgStore {
     }
 
     /// Reads a page, and again with a permit if its filter needs one.
-    async fn try_table_page(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
+    pub(crate) async fn table_page(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
         let mut turn = ScanTurn::new(&self.scan_limit, scan.time);
         loop {
             let mut lease = self.nodes.acquire().await?;

@@ -6,7 +6,6 @@
 
 mod chosen;
 pub(crate) mod operator;
-pub(crate) mod reset;
 pub mod respread;
 pub(crate) mod view;
 
@@ -237,14 +236,13 @@ const PURGE: [&str; 9] =
 
 /// Every fixed text, and an example of each composed one.
 pub fn all() -> Vec<Cow<'static, str>> {
-    let fixed: [&[&'static str]; 9] = [
+    let fixed: [&[&'static str]; 8] = [
         &NODES,
         &CATALOGUE,
         &PURGE,
         &entities::ALL,
         &load::ALL,
         &indexes::ALL,
-        &reset::ALL,
         &operator::ALL,
         &respread::ALL,
     ];

@@ -13,14 +13,6 @@ pub const DELETE_EXPIRED: &str = "DELETE FROM entities AS e USING \
      WHERE e.bucket = $1 AND e.pk = u.pk AND e.rk = u.rk AND e.modified = u.modified \
      AND EXISTS (SELECT 1 FROM tables WHERE table_no = $5) \
      AND EXISTS (SELECT 1 FROM expiry WHERE table_no = $5 AND made = $6)";
-/// $1 holder, $2 now, $3 the end of its time. A clock ahead has recorded an end that is later still; the
-/// clocks of two servers may differ by that time.
-pub(crate) const LEAD_UPKEEP: &str = "INSERT INTO upkeep_lease AS l (id, holder, until) VALUES (1, $1, $3) \
-     ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, until = excluded.until \
-     WHERE l.holder = excluded.holder OR l.until <= $2 OR l.until > $3 + ($3 - $2) RETURNING id";
-/// Whether the time of another holder than $1 runs. $2 and $3 as above.
-pub(crate) const IS_LED_BY_ANOTHER: &str = "SELECT holder FROM upkeep_lease \
-     WHERE holder <> $1 AND until > $2 AND until <= $3 + ($3 - $2)";
 
 // Counts.
 
@@ -31,5 +23,4 @@ pub const COUNT_REST: &str = "SELECT count(*) AS n FROM entities WHERE bucket = 
 pub(crate) const HAS_SCHEMA: &str = "SELECT 1 FROM pg_namespace WHERE nspname = $1";
 
 /// Every text here.
-pub(crate) const ALL: [&str; 6] =
-    [LOCK_EXPIRED, DELETE_EXPIRED, LEAD_UPKEEP, IS_LED_BY_ANOTHER, COUNT_REST, HAS_SCHEMA];
+pub(crate) const ALL: [&str; 4] = [LOCK_EXPIRED, DELETE_EXPIRED, COUNT_REST, HAS_SCHEMA];

@@ -1,4 +1,4 @@
-//! Expiry where several servers share the database: the deletion of entities that are not locked, and the lead.
+//! The deletion of entities that have expired.
 
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
@@ -36,37 +36,6 @@ impl PgStore {
             lease.commit().await?;
         }
         Ok(deleted)
-    }
-
-    /// Whether this server works on expiry: it has the lead, or no server can take it.
-    pub(crate) async fn take_lead_or_share(
-        &self,
-        holder: i64,
-        now: Ticks,
-        until: Ticks,
-    ) -> StoreResult<bool> {
-        let leads = match self.take_lead(holder, now, until).await {
-            Err(_) if self.nodes.is_distributed() => !self.is_led_by_another(holder, now, until).await?,
-            taken => taken?,
-        };
-        if !leads {
-            self.unrecorded_sweeps.clear();
-        }
-        Ok(leads)
-    }
-
-    async fn take_lead(&self, holder: i64, now: Ticks, until: Ticks) -> StoreResult<bool> {
-        let mut lease = self.nodes.acquire_for_all_nodes().await?;
-        let lead = sqlx::query(texts::LEAD_UPKEEP).bind(holder).bind(now.raw()).bind(until.raw());
-        Ok(lease.row(lead, Effect::Unknown).await?.is_some())
-    }
-
-    /// For a server that could not take the lead because a node is away. The others cannot either: once the time
-    /// of the last one has run out, all work, and do some of it more than once.
-    async fn is_led_by_another(&self, holder: i64, now: Ticks, until: Ticks) -> StoreResult<bool> {
-        let mut lease = self.nodes.acquire().await?;
-        let led = sqlx::query(texts::IS_LED_BY_ANOTHER).bind(holder).bind(now.raw()).bind(until.raw());
-        Ok(lease.row(led, Effect::Undone).await?.is_some())
     }
 }
 

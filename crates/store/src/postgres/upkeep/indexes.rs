@@ -196,18 +196,6 @@ fn failed(error: sqlx::Error) -> StatementError {
 }
 
 impl PgStore {
-    pub(crate) async fn build(&self, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
-        retry(|| self.try_build_index(index, now)).await
-    }
-
-    pub(crate) async fn remove_one(&self, now: Ticks) -> StoreResult<bool> {
-        retry(|| self.try_remove_index(now)).await
-    }
-
-    pub(crate) async fn figures(&self, index: &PropertyIndex) -> StoreResult<IndexFigures> {
-        retry(|| self.read_index_figures(index)).await
-    }
-
     /// Cancels the build of a dropped index. If that fails, what it builds is not used, and is removed after it has
     /// ended.
     pub(crate) async fn cancel_dropped(&self, index_no: i64) {
@@ -216,7 +204,7 @@ impl PgStore {
         }
     }
 
-    async fn try_build_index(&self, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
+    pub(crate) async fn build(&self, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
         let Some(mut session) = self.open_build_session().await? else {
             return Ok(BuiltIndex::Busy);
         };
@@ -305,7 +293,7 @@ impl PgStore {
     }
 
     /// Removes the parts of one index that nothing uses any more.
-    async fn try_remove_index(&self, now: Ticks) -> StoreResult<bool> {
+    pub(crate) async fn remove_one(&self, now: Ticks) -> StoreResult<bool> {
         let mut lease = self.nodes.acquire().await?;
         let removable = sqlx::query(texts::REMOVABLE).bind(removable_until(now));
         let Some(row) = lease.row(removable, Effect::Undone).await? else { return Ok(false) };
@@ -320,7 +308,7 @@ impl PgStore {
         removed.map(|()| true)
     }
 
-    async fn read_index_figures(&self, index: &PropertyIndex) -> StoreResult<IndexFigures> {
+    pub(crate) async fn figures(&self, index: &PropertyIndex) -> StoreResult<IndexFigures> {
         let mut parts = self.parts(index.index_no).await?;
         if parts.iter().any(|part| !part.is_valid && part.pid.is_none())
             && let Ok(seen) = self.parts_of_builder(index.index_no).await

@@ -4,7 +4,6 @@ mod expiry;
 mod indexes;
 pub mod inspect;
 mod purge;
-mod reset;
 mod totals;
 
 pub use inspect::inspect;

@@ -2,5 +2,4 @@
 
 pub(crate) mod entries;
 pub(crate) mod tables;
-pub(crate) mod view_text;
-mod views;
+pub(crate) mod views;

@@ -1,17 +1,24 @@
-//! Opening SQLite databases.
+//! Opening SQLite databases. Beside a file that is only read nothing is created if that cannot be.
 
+use std::ffi::OsString;
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf, absolute};
 use std::time::Duration;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
+use rustix::process::{getegid, geteuid};
 
 use crate::sqlite::connections::options::{
     BUSY_TIMEOUT, Location, MAX_MAP_MIB, OpenError, SqliteOptions, display,
 };
-use crate::sqlite::connections::schema::migrate;
-use crate::sqlite::connections::{access, reading};
+use crate::sqlite::connections::schema::{imitate, migrate};
 
 /// Page cache of the writing connection, in KiB: enough for the changes of a commit. SQLite searches all
 /// of it after a page was split, so a larger one would cost time.
@@ -22,6 +29,8 @@ const READER_CACHE_KIB: i64 = 2 * 1024;
 /// Maximum attempts of a start that conflicts with another one, and the pause between them.
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
+/// What a path of a URI has as it is.
+const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'_').remove(b'-');
 
 /// Opens the database for reading and writing and applies the migrations.
 pub(crate) fn open(options: &SqliteOptions) -> Result<Connection, OpenError> {
@@ -51,7 +60,7 @@ pub(crate) fn open(options: &SqliteOptions) -> Result<Connection, OpenError> {
 /// not report missing permissions.
 fn explain(location: &Location, error: OpenError) -> OpenError {
     let obstacle = match location {
-        Location::File(path) => access::obstacle(path),
+        Location::File(path) => obstacle(path),
         Location::Memory => None,
     };
     match (error, obstacle) {
@@ -83,7 +92,7 @@ pub(crate) fn connect(options: &SqliteOptions) -> Result<Connection, OpenError> 
         refuse_hard_links(path)?;
     }
     if let (Location::File(path), true) = (location, options.reads_only) {
-        let connection = reading::open(path)?;
+        let connection = open_to_read(path)?;
         set_up(&connection, options)?;
         return Ok(connection);
     }
@@ -131,6 +140,94 @@ fn set_up(connection: &Connection, options: &SqliteOptions) -> Result<(), OpenEr
     let mapped = i64::from(options.map_mib.min(MAX_MAP_MIB)) << 20;
     connection.pragma_update_and_check(None, "mmap_size", mapped, |row| row.get::<_, i64>(0)).optional()?;
     Ok(())
+}
+
+/// Opens a file that has our tables.
+fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
+    let failed = |error| OpenError::Open(path.display().to_string(), error);
+    let connection = connect_to_read(path)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    let look = "SELECT count(*) = 3 FROM sqlite_schema WHERE type = 'table' AND name IN ('tables', 'entities', 'doomed')";
+    if !connection.query_row(look, [], |row| row.get(0)).map_err(failed)? {
+        return Err(OpenError::NoTables(path.display().to_string()));
+    }
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if !imitate(&connection, version)? {
+        return Err(OpenError::Outdated(path.display().to_string(), version));
+    }
+    connection.pragma_update(None, "query_only", true)?;
+    Ok(connection)
+}
+
+/// SQLite reads a file in WAL mode by files beside it. Where it cannot create them, it reads those that are
+/// there, or the file alone, if nothing else holds changes.
+fn connect_to_read(path: &Path) -> Result<Connection, OpenError> {
+    let failed = |error| OpenError::Open(path.display().to_string(), error);
+    let opened = |flags| Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
+    if obstacle(path).is_none() {
+        return opened(OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(failed);
+    }
+    let [log, index, journal] = ["-wal", "-shm", "-journal"].map(|end| named_beside(path, end));
+    if log.exists() && index.exists() {
+        return opened(OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(failed);
+    }
+    if let Some(changes) = [log, journal].into_iter().find(|file| has_content(file)) {
+        let reason = format!(
+            "{} has changes that are not in it yet, and SQLite can create no files there; copy both to a folder that \
+             can be written to",
+            changes.display()
+        );
+        return Err(OpenError::Access(path.display().to_string(), reason));
+    }
+    let whole = absolute(path).unwrap_or_else(|_| path.to_owned());
+    let uri = format!("file:{}?immutable=1", percent_encode(whole.as_os_str().as_bytes(), KEPT));
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(uri, flags).map_err(failed)
+}
+
+fn named_beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(end);
+    name.into()
+}
+
+fn has_content(file: &Path) -> bool {
+    file.metadata().is_ok_and(|found| found.len() > 0)
+}
+
+/// Returns why this process cannot write a database file: its folder is missing, or the permissions of
+/// the file or the folder forbid it. SQLite creates files beside the database.
+pub fn obstacle(file: &Path) -> Option<String> {
+    let file = &absolute(file).ok()?;
+    let folder = file.parent()?;
+    match access(folder, Access::WRITE_OK | Access::EXEC_OK) {
+        Err(Errno::NOENT) => return Some(format!("there is no folder {}", folder.display())),
+        Err(error) => return describe_obstacle("folder", folder, error.into()),
+        Ok(()) => {}
+    }
+    let refused = access(file, Access::READ_OK | Access::WRITE_OK).err()?;
+    describe_obstacle("file", file, refused.into())
+}
+
+/// Describes an error; `None` if neither permissions nor the file system are the cause.
+fn describe_obstacle(kind: &str, path: &Path, error: io::Error) -> Option<String> {
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    let shown = path.display();
+    let remedy = match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!("let uid {user} write there, or name another place that this user may write to")
+        }
+        io::ErrorKind::ReadOnlyFilesystem => "mount a writable volume there".to_owned(),
+        _ => return None,
+    };
+    let owner = path.metadata().map(owner).unwrap_or_default();
+    Some(format!("uid {user} (gid {group}) cannot write to the {kind} {shown}{owner}: {error}; {remedy}"))
+}
+
+fn owner(found: Metadata) -> String {
+    let mode = found.mode() & 0o7777;
+    format!(", which belongs to uid {} and gid {} with mode {mode:o}", found.uid(), found.gid())
 }
 
 #[cfg(test)]
@@ -181,5 +278,17 @@ mod tests {
         let unmapped = connect(&SqliteOptions { map_mib: 0, ..options }).unwrap();
         let mapped: i64 = unmapped.pragma_query_value(None, "mmap_size", |row| row.get(0)).unwrap();
         assert_eq!(mapped, 0);
+    }
+
+    #[test]
+    fn what_can_be_written_or_made_is_no_obstacle() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.db");
+        assert_eq!(obstacle(&file), None);
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(obstacle(&file), None);
+        let none = folder.path().join("none");
+        assert_eq!(obstacle(&none.join("a.db")), Some(format!("there is no folder {}", none.display())));
+        assert_eq!(obstacle(Path::new("a.db")), None);
     }
 }

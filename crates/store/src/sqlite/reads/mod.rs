@@ -1,7 +1,6 @@
-//! Reading entities: one by its key, or pages of them.
+//! Reading pages of entities.
 
 pub(crate) mod narrow;
 mod ordered;
 pub(crate) mod pages;
-pub(crate) mod point;
 mod ranges;

@@ -10,8 +10,8 @@ use crate::protocol::model::{Key, Ticks};
 use crate::protocol::plan::index::{IndexChoice, IndexKind, IndexRange, IndexValue};
 use crate::protocol::plan::span::points_within;
 use crate::protocol::plan::{Scan, Span};
+use crate::sqlite::Sqlite;
 use crate::sqlite::catalog::entries;
-use crate::sqlite::rows::Sqlite;
 
 /// How far a number may be off after SQLite has read its text, relative to the number.
 const READ_ERROR: f64 = 1e-14;

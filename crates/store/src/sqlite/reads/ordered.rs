@@ -6,9 +6,9 @@ use rusqlite::{Rows, Statement};
 
 use crate::protocol::model::PageOrder;
 use crate::protocol::plan::index::{IndexPosition, OrderPart, PropertyIndex, ValueOrder};
+use crate::sqlite::Sqlite;
 use crate::sqlite::catalog::entries::{self, EntryBound, KeyBound};
 use crate::sqlite::reads::narrow::{exactly, lower, upper};
-use crate::sqlite::rows::Sqlite;
 
 /// The rows of one statement.
 #[derive(Debug, Clone, PartialEq)]

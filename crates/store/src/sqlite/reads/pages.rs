@@ -19,7 +19,7 @@ use crate::sqlite::catalog::tables::bucket_of;
 use crate::sqlite::reads::narrow::{is_missing, narrow};
 use crate::sqlite::reads::ordered::OrderedRange;
 use crate::sqlite::reads::ranges::ranges;
-use crate::sqlite::rows::{Sqlite, ticks};
+use crate::sqlite::{Sqlite, ticks};
 use crate::{Collect, StoreResult};
 
 /// Reads one page of a query.

@@ -7,10 +7,10 @@ use rusqlite::{Connection, OptionalExtension};
 use crate::contract::indexes::removable_until;
 use crate::protocol::model::Ticks;
 use crate::protocol::plan::index::PropertyIndex;
+use crate::sqlite::Sqlite;
 use crate::sqlite::SqliteStore;
 use crate::sqlite::catalog::entries;
-use crate::sqlite::connections::cancelled_builds::CancelledBuilds;
-use crate::sqlite::rows::Sqlite;
+use crate::sqlite::connections::locks::CancelledBuilds;
 use crate::{BuiltIndex, Failure, Fault, IndexFigures, StoreResult};
 
 /// How long an index may take to be built.

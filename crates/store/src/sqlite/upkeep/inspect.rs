@@ -5,7 +5,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::quoting::identifier;
 use crate::sql::Sql;
 use crate::sqlite::SqliteStore;
-use crate::sqlite::catalog::{entries, view_text};
+use crate::sqlite::catalog::{entries, views};
 use crate::sqlite::connections::options::BUSY_TIMEOUT;
 use crate::sqlite::connections::options::{Location, OpenError, display};
 use crate::sqlite::connections::schema;
@@ -74,6 +74,6 @@ fn left_views(db: &Connection) -> Result<Vec<String>, OpenError> {
     let mut look = db.prepare(
         "SELECT name FROM sqlite_schema WHERE type = 'view' AND sql LIKE ?1 AND sql LIKE ?2 ORDER BY name",
     )?;
-    let names = look.query_map(view_text::LEFT_DEFINITION, |row| row.get(0))?;
+    let names = look.query_map(views::LEFT_DEFINITION, |row| row.get(0))?;
     Ok(names.map(|name| name.map(|name: String| identifier(&name))).collect::<rusqlite::Result<_>>()?)
 }

@@ -4,7 +4,6 @@ mod backup;
 pub(crate) mod indexes;
 pub(crate) mod inspect;
 pub(crate) mod purge;
-pub(crate) mod reset;
 mod totals;
 
 pub use backup::{Backup, Copied};

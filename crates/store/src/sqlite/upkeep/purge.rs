@@ -3,9 +3,9 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::protocol::model::Ticks;
+use crate::sqlite::Sqlite;
 use crate::sqlite::SqliteStore;
 use crate::sqlite::catalog::tables::SPREAD;
-use crate::sqlite::rows::Sqlite;
 use crate::{StoreResult, Upkeep, bucket};
 
 /// Maximum rows that one step removes. Few, because writes wait for it; but not fewer, because each commit
@@ -36,13 +36,13 @@ impl Upkeep for SqliteStore {
 }
 
 /// Returns how many deleted tables are not completely purged.
-pub(crate) fn backlog(db: &Connection) -> Sqlite<u64> {
+fn backlog(db: &Connection) -> Sqlite<u64> {
     let count = db.prepare_cached("SELECT count(*) FROM doomed")?.query_row([], |row| row.get(0));
     count.map(i64::cast_unsigned)
 }
 
 /// Removes some entities of one deleted table; returns whether more are left.
-pub(crate) fn purge(db: &Connection) -> Sqlite<bool> {
+fn purge(db: &Connection) -> Sqlite<bool> {
     let doomed: Option<i64> = db
         .prepare_cached("SELECT table_no FROM doomed ORDER BY due LIMIT 1")?
         .query_row([], |row| row.get(0))
@@ -61,6 +61,6 @@ pub(crate) fn purge(db: &Connection) -> Sqlite<bool> {
 }
 
 /// Checks whether reads work.
-pub(crate) fn probe(db: &Connection) -> Sqlite<()> {
+fn probe(db: &Connection) -> Sqlite<()> {
     db.prepare_cached("SELECT count(*) FROM (SELECT 1 FROM tables LIMIT 1)")?.query_row([], |_| Ok(()))
 }

@@ -1,14 +1,15 @@
 //! Storing the entities of a copy, with its mark.
 
+use std::sync::Arc;
+
 use rusqlite::{Connection, params};
 
 use crate::error::Code;
 use crate::protocol::model::{Key, TableRef};
+use crate::sqlite::Sqlite;
 use crate::sqlite::SqliteStore;
 use crate::sqlite::catalog::tables::bucket_of;
-use crate::sqlite::rows::Sqlite;
 use crate::{Load, LoadMark, Loads, StoreResult};
-use std::sync::Arc;
 
 const INSERT: &str = "INSERT INTO entities (bucket, pk, rk, modified, properties) VALUES (?1, ?2, ?3, ?4, ?5)
      ON CONFLICT DO NOTHING";
@@ -80,7 +81,7 @@ fn put_mark(db: &Connection, mark: &LoadMark) -> Sqlite<()> {
 }
 
 /// Reads the marks of a copy.
-pub(crate) fn marks(db: &Connection, copy: &str) -> Sqlite<Vec<LoadMark>> {
+fn marks(db: &Connection, copy: &str) -> Sqlite<Vec<LoadMark>> {
     let mut read = db.prepare_cached(
         "SELECT range_no, pk, rk, written, unchanged, rejected FROM copy_marks WHERE copy = ?1",
     )?;
@@ -94,6 +95,6 @@ pub(crate) fn marks(db: &Connection, copy: &str) -> Sqlite<Vec<LoadMark>> {
 }
 
 /// Removes the marks of a copy.
-pub(crate) fn forget_marks(db: &Connection, copy: &str) -> Sqlite<()> {
+fn forget_marks(db: &Connection, copy: &str) -> Sqlite<()> {
     db.prepare_cached("DELETE FROM copy_marks WHERE copy = ?1")?.execute([copy]).map(drop)
 }

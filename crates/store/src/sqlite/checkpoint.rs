@@ -5,16 +5,11 @@
 //! Here a separate thread does nearly all of it while commits continue. Only the last part, which
 //! restarts the log, runs between two commits.
 
-#[cfg(test)]
-mod fixture;
-mod thread;
-
 use std::cell::Cell;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-
-use thread::CheckpointThread;
 
 use crate::sqlite::connections::open;
 use crate::sqlite::connections::options::{Location, OpenError, SqliteOptions};
@@ -171,26 +166,85 @@ fn checkpoint(db: &Connection) {
     }
 }
 
+/// The handle of a thread of the lowest priority that repeats one task whenever it is woken. It ends when this is
+/// dropped.
+struct CheckpointThread {
+    wake: SyncSender<()>,
+    done: Receiver<()>,
+    is_busy: bool,
+}
+
+impl CheckpointThread {
+    /// Starts the thread; it runs `work` once for each [`CheckpointThread::wake`].
+    fn start(mut work: impl FnMut() + Send + 'static) -> std::io::Result<Self> {
+        let (wake, woken) = sync_channel(1);
+        let (report, done) = sync_channel(1);
+        std::thread::Builder::new().name("sqlite-log".into()).spawn(move || {
+            lower_priority();
+            while woken.recv().is_ok() {
+                work();
+                // Never full: the previous message was received before this work began.
+                let _ = report.try_send(());
+            }
+        })?;
+        Ok(Self { wake, done, is_busy: false })
+    }
+
+    /// Whether the last task is still running.
+    fn is_busy(&mut self) -> bool {
+        if self.is_busy {
+            self.is_busy = matches!(self.done.try_recv(), Err(TryRecvError::Empty));
+        }
+        self.is_busy
+    }
+
+    /// Waits until it is not busy, at most for this long.
+    fn wait(&mut self, limit: Duration) {
+        if self.is_busy {
+            self.is_busy = matches!(self.done.recv_timeout(limit), Err(RecvTimeoutError::Timeout));
+        }
+    }
+
+    /// Wakes the thread. Must be called only while it is not busy.
+    fn wake(&mut self) {
+        // Never full: this is the only sender. If the thread has ended, it stays idle.
+        self.is_busy = self.wake.try_send(()).is_ok();
+    }
+}
+
+/// Gives the calling thread the lowest priority (nice 19), on Linux. A system that refuses it
+/// leaves the priority as it is. On other systems a priority belongs to the whole process.
+fn lower_priority() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19) {
+        tracing::debug!(%error, "the checkpoint thread keeps its priority");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::sync::mpsc::sync_channel;
 
     use super::*;
 
     const PACE: Pace = Pace { step: 20, limit: 60, last_pages: 2, max_pages: 240 };
 
     struct LogFixture {
-        database: fixture::LogFixture,
+        folder: tempfile::TempDir,
+        writer: Connection,
         checkpoints: Checkpoints,
     }
 
     impl LogFixture {
         fn new() -> Self {
-            let database = fixture::LogFixture::new();
-            let checkpoints = Checkpoints::with_pace(PACE, &database.options, &database.writer).unwrap();
-            Self { database, checkpoints }
+            let folder = tempfile::tempdir().unwrap();
+            let options = SqliteOptions::new(Location::File(folder.path().join("a.db")));
+            let writer = open::open(&options).unwrap();
+            // The log starts empty, however large the schema is.
+            truncate_log(&writer).unwrap();
+            let checkpoints = Checkpoints::with_pace(PACE, &options, &writer).unwrap();
+            Self { folder, writer, checkpoints }
         }
 
         /// Commits a row of about one page and lets the thread finish; the pages in the log after that.
@@ -202,16 +256,25 @@ mod tests {
 
         /// Commits a row of about one page.
         fn write(&mut self, n: i64) {
-            self.database.commit(n);
-            self.checkpoints.committed(&self.database.writer);
+            let row = "INSERT INTO tables (table_no, account, name_lower, name, spread, created)
+                       VALUES (?1, 'a', ?1, ?2, 1, 1)";
+            self.writer.execute(row, rusqlite::params![n, "x".repeat(3000)]).unwrap();
+            self.checkpoints.committed(&self.writer);
         }
 
         fn wait(&mut self) {
             self.checkpoints.thread.as_mut().unwrap().wait(Duration::from_secs(60));
         }
 
+        /// A connection that holds a snapshot of the current state while it lives.
+        fn reader(&self) -> Connection {
+            let reader = Connection::open(self.folder.path().join("a.db")).unwrap();
+            reader.execute_batch("BEGIN; SELECT count(*) FROM tables").unwrap();
+            reader
+        }
+
         fn count(&self) -> i64 {
-            self.database.writer.query_row("SELECT count(*) FROM tables", [], |row| row.get(0)).unwrap()
+            self.writer.query_row("SELECT count(*) FROM tables", [], |row| row.get(0)).unwrap()
         }
     }
 
@@ -229,7 +292,7 @@ mod tests {
     fn a_reader_of_an_old_state_is_waited_for_by_nobody_and_loses_nothing() {
         let mut log = LogFixture::new();
         log.commit(0);
-        let reader = log.database.reader();
+        let reader = log.reader();
         let logged: Vec<i32> = (1..200).map(|n| log.commit(n)).collect();
         assert!(logged.windows(2).all(|pair| pair[0] < pair[1]), "{logged:?}");
         let seen: i64 = reader.query_row("SELECT count(*) FROM tables", [], |row| row.get(0)).unwrap();
@@ -253,7 +316,6 @@ mod tests {
         log.wait();
         assert!(!log.checkpoints.has_unfinished());
         let (logged, checkpointed) = log
-            .database
             .writer
             .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
                 Ok((row.get::<_, i32>(1)?, row.get::<_, i32>(2)?))
@@ -300,5 +362,23 @@ mod tests {
         let mut checkpoints = Checkpoints::start(&options, &writer).unwrap();
         assert!(checkpoints.thread.is_none());
         checkpoints.committed(&writer);
+    }
+
+    #[cfg(target_os = "linux")]
+    fn nice() -> String {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        let (_, after_name) = stat.rsplit_once(") ").unwrap();
+        after_name.split(' ').nth(16).unwrap().to_owned()
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn only_the_calling_thread_gets_the_lowest_priority() {
+        let before = nice();
+        let other = std::thread::spawn(|| {
+            lower_priority();
+            nice()
+        });
+        assert_eq!((other.join().unwrap().as_str(), nice()), ("19", before));
     }
 }
