@@ -203,14 +203,20 @@ pub(crate) fn not_begun(failure: impl Into<Failure>) -> Failure {
     }
 }
 
+/// Whether the database reports one of these codes.
+pub(crate) fn has_code(error: &sqlx::Error, codes: &[&str]) -> bool {
+    let code = error.as_database_error().and_then(DatabaseError::code);
+    code.is_some_and(|code| codes.contains(&&*code))
+}
+
 /// Whether the server refuses to write: read_only_sql_transaction, as a former primary reports.
 pub(crate) fn is_read_only(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::Database(database) if sqlstate(database.as_ref()) == READ_ONLY)
+    has_code(error, &[READ_ONLY])
 }
 
 /// Whether a statement was cancelled.
 pub(crate) fn is_cancellation(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::Database(database) if sqlstate(database.as_ref()) == CANCELLED)
+    has_code(error, &[CANCELLED])
 }
 
 /// Whether the connection must not be used again.
@@ -241,41 +247,25 @@ fn is_fatal(report: &dyn DatabaseError) -> bool {
 /// undefined_parameter, datatype_mismatch. Citus reports these for statements that were prepared before a table was
 /// distributed.
 pub(crate) fn lacks_plan(error: &sqlx::Error) -> bool {
-    let sqlx::Error::Database(database) = error else { return false };
-    matches!(sqlstate(database.as_ref()).as_str(), "0A000" | "42P18" | "42P02" | "42804")
+    has_code(error, &["0A000", "42P18", "42P02", "42804"])
 }
 
 /// Whether the database has as many connections as it, or the role, may have.
 pub(crate) fn is_limit(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::Database(database) if sqlstate(database.as_ref()) == "53300")
-}
-
-/// Whether the database refuses a definition for what it says: syntax and privileges (42), objects
-/// that others depend on (2B), and names that are not there (3F, 0L).
-fn is_about_definition(error: &dyn DatabaseError) -> bool {
-    let state = sqlstate(error);
-    ["42", "2B", "3F", "0L"].iter().any(|class| state.starts_with(class)) || state == "54011"
+    has_code(error, &["53300"])
 }
 
 /// What a worker of Citus says of definitions.
 const ONLY_COORDINATOR: &str = "operation is not allowed on this node";
-
-/// What the database says of a definition that is refused for what it says, or for where it was sent.
-pub(crate) fn told_of_definition(error: &dyn DatabaseError) -> Option<String> {
-    if error.message().starts_with(ONLY_COORDINATOR) {
-        return Some(
-            "a worker of a Citus cluster defines nothing: give the coordinator's URL as --migrate-url".into(),
-        );
-    }
-    is_about_definition(error).then(|| error.message().to_owned())
-}
 
 /// What the database says of a definition that it refuses; `None` if the definition may succeed later
 /// (`judged` says that), or if the message quotes values.
 pub(crate) fn reason_of_refusal(error: &sqlx::Error, judged: StatementError) -> Option<String> {
     let sqlx::Error::Database(database) = error else { return None };
     if database.message().starts_with(ONLY_COORDINATOR) {
-        return told_of_definition(database.as_ref());
+        let advice =
+            "a worker of a Citus cluster defines nothing: give the coordinator's URL as --migrate-url";
+        return Some(advice.into());
     }
     let is_refused = judged == Fault::Other.into() && !quotes_values(&sqlstate(database.as_ref()));
     let hint = database.try_downcast_ref::<PgDatabaseError>().and_then(PgDatabaseError::hint);

@@ -8,9 +8,10 @@
 //! times as many point reads, and 1.80, 2.92 and 3.10 times as many inserts; one client 1.11 and 1.00.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use thread_local::ThreadLocal;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
@@ -115,7 +116,7 @@ impl<S: Shared> Lanes<S> {
 
     fn enqueue(&self, job: Job<S>) -> Result<(), StatementError> {
         let key = self.nodes.lane_of(S::bucket(&job.request));
-        let mut queues = self.queues.get_or_default().lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = self.queues.get_or_default().lock();
         let job = match queues.get(&key).map(|open| open.try_reserve()) {
             Some(Ok(place)) => {
                 place.send(job);

@@ -11,7 +11,7 @@ use sqlx::postgres::PgRow;
 
 use crate::Fault;
 use crate::contract::cluster::{COLOCATED, COORDINATOR, REFERENCE};
-use crate::postgres::cluster::shards::ServerNumber;
+use crate::postgres::cluster::owners::ServerNumber;
 use crate::postgres::connections::host_map::NodeAddress;
 use crate::postgres::connections::lease::Lease;
 use crate::postgres::fault::{Effect, StatementError};

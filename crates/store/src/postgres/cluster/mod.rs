@@ -7,5 +7,4 @@ pub(crate) mod node;
 pub(crate) mod nodes;
 mod owners;
 pub mod respread;
-mod shards;
 mod topology;

@@ -2,17 +2,18 @@
 //! the catalogue has.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use crate::contract::cluster::COORDINATOR;
 use crate::observe::metrics::METRICS;
 use crate::postgres::cluster::catalogue::{Catalogue, ClusterView};
-use crate::postgres::cluster::shards::ServerNumber;
+use crate::postgres::cluster::owners::ServerNumber;
 use crate::postgres::connections::connector::Connector;
 use crate::postgres::connections::host_map::NodeAddress;
 use crate::postgres::connections::pool::Pool;
@@ -105,12 +106,12 @@ impl Node {
 
     /// As which server, by which address of the catalogue, it was used last.
     pub(crate) fn was(&self) -> Option<(ServerNumber, NodeAddress)> {
-        self.was.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.was.lock().clone()
     }
 
     /// What it said when it answered last, if that counts still.
     pub(crate) fn said(&self) -> Option<ClusterView> {
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let said = self.said.lock().clone();
         said.filter(|(when, _)| when.elapsed() < MEMORY).map(|(_, view)| view)
     }
 
@@ -148,7 +149,7 @@ impl Node {
             ClusterView::read(&mut lease).await.ok()
         });
         let view = asked.await.ok().flatten()?;
-        *self.said.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), view.clone()));
+        *self.said.lock() = Some((Instant::now(), view.clone()));
         Some(view)
     }
 
@@ -171,8 +172,8 @@ impl Node {
         if let Some((number, row)) = role {
             let is_drained = number != COORDINATOR && !row.holds_shards;
             self.is_drained.store(is_drained, Ordering::Relaxed);
-            *self.was.lock().unwrap_or_else(PoisonError::into_inner) = Some((number, row.address.clone()));
-            if let Some((_, view)) = &*self.said.lock().unwrap_or_else(PoisonError::into_inner) {
+            *self.was.lock() = Some((number, row.address.clone()));
+            if let Some((_, view)) = &*self.said.lock() {
                 self.strays.store(Arc::new(view.strays(catalogue)));
             }
         }

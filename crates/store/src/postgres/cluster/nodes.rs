@@ -22,7 +22,7 @@ use crate::observe::metrics::METRICS;
 use crate::postgres::cluster::catalogue::{Catalogue, ClusterView, NodeRow, Way, believed, ways_to_members};
 use crate::postgres::cluster::node::Node;
 use crate::postgres::cluster::owners::{BucketOwner, Owners};
-use crate::postgres::cluster::shards::{ServerNumber, ShardMap};
+use crate::postgres::cluster::owners::{ServerNumber, ShardMap};
 use crate::postgres::cluster::topology::{Topology, UsedNodes};
 use crate::postgres::cluster::topology::{new_topology, watched_owner};
 use crate::postgres::connections::breaker::Breaker;

@@ -1,17 +1,88 @@
-//! The servers that have buckets.
+//! The servers that have buckets, and which of them has which, where Citus distributes them.
+//!
+//! A map may be stale: any server passes a statement on to the one that has the bucket.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::Row;
+use sqlx::postgres::PgRow;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::Fault;
 use crate::observe::metrics::METRICS;
-use crate::postgres::cluster::shards::{ServerNumber, ShardMap};
 use crate::postgres::connections::breaker::Breaker;
-use crate::postgres::fault::StatementError;
+use crate::postgres::connections::lease::Lease;
+use crate::postgres::fault::{Effect, StatementError};
+use crate::postgres::rows::broken_row;
+use crate::postgres::statements;
+
+/// Buckets whose hash is compared with the database's before a map is believed.
+const SAMPLES: [i64; 4] = [0, -1, 5, 0x1234_5678_9abc_def0];
+
+/// A server, as Citus numbers it.
+pub(crate) type ServerNumber = i32;
+
+/// The ranges of hashes, each with the server that has its buckets.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ShardMap {
+    /// The last hash of each range, ascending.
+    ranges: Vec<(i32, ServerNumber)>,
+}
+
+impl ShardMap {
+    pub(super) fn new(mut ranges: Vec<(i32, ServerNumber)>) -> Self {
+        ranges.sort_unstable();
+        Self { ranges }
+    }
+
+    /// Reads the map; empty if the database's hash is not ours.
+    pub(crate) async fn read(lease: &mut Lease) -> Result<Self, StatementError> {
+        let samples = sqlx::query(statements::HASHES).bind(SAMPLES.to_vec());
+        let hashes = lease.rows(samples, Effect::Undone).await?;
+        let hashes: Vec<i32> =
+            hashes.iter().map(|row| row.try_get("hash").map_err(broken_row)).collect::<Result<_, _>>()?;
+        if hashes != SAMPLES.map(hash_of) {
+            return Ok(Self::default());
+        }
+        let rows = lease.rows(sqlx::query(statements::SHARDS).bind("entities"), Effect::Undone).await?;
+        let range = |row: &PgRow| -> Result<(i32, ServerNumber), StatementError> {
+            let last: String = row.try_get("last").map_err(broken_row)?;
+            Ok((last.parse().map_err(|_| Fault::Other)?, row.try_get("server").map_err(broken_row)?))
+        };
+        Ok(Self::new(rows.iter().map(range).collect::<Result<_, _>>()?))
+    }
+
+    /// The server that has a bucket; `None` if that is not known.
+    pub(crate) fn server_of(&self, bucket: i64) -> Option<ServerNumber> {
+        let hash = hash_of(bucket);
+        let at = self.ranges.partition_point(|(last, _)| *last < hash);
+        self.ranges.get(at).map(|(_, server)| *server)
+    }
+
+    /// The servers that have buckets.
+    pub(crate) fn servers(&self) -> BTreeSet<ServerNumber> {
+        self.ranges.iter().map(|(_, server)| *server).collect()
+    }
+}
+
+/// The hash that PostgreSQL gives to a bigint, which indexes and partitions on disk rely on:
+/// the last step of Bob Jenkins' lookup3 over both halves, folded.
+fn hash_of(value: i64) -> i32 {
+    let high = (value >> 32) as u32;
+    let folded = value as u32 ^ if value >= 0 { high } else { !high };
+    let start = 0x9e37_79b9_u32.wrapping_add(4 + 3_923_095);
+    let mut words = [start.wrapping_add(folded), start, start];
+    // The word that changes, the one that changes it, and by how much that is turned.
+    for (to, from, turn) in
+        [(2, 1, 14), (0, 2, 11), (1, 0, 25), (2, 1, 16), (0, 2, 4), (1, 0, 14), (2, 1, 24)]
+    {
+        words[to] = (words[to] ^ words[from]).wrapping_sub(words[from].rotate_left(turn));
+    }
+    words[2] as i32
+}
 
 /// Maximum buckets that are tried to find one of a server.
 const MAX_TRIED: i64 = 100_000;
@@ -133,5 +204,34 @@ mod tests {
             assert_eq!(owners.of_bucket(bucket).expect("an owner").number, number);
         }
         assert_eq!(owners.bucket_on(4), None);
+    }
+
+    #[test]
+    fn the_hash_is_that_of_postgresql() {
+        // SELECT hashint8(n).
+        for (value, hash) in HASHES {
+            assert_eq!(hash_of(value), hash, "{value}");
+        }
+    }
+
+    const HASHES: [(i64, i32); 8] = [
+        (0, -272711505),
+        (1, -1905060026),
+        (-1, 385747274),
+        (5, -1330264708),
+        (-5, 1412886042),
+        (65536, 32085720),
+        (1311768467463790320, -325855130),
+        (9223372036854775807, -1524351049),
+    ];
+
+    #[test]
+    fn a_bucket_is_on_the_server_of_its_range() {
+        let middle = ShardMap::new(vec![(hash_of(5) - 1, 1), (hash_of(5), 2), (i32::MAX, 3)]);
+        assert_eq!(middle.server_of(5), Some(2));
+        assert_eq!(middle.servers().len(), 3);
+        assert_eq!(ShardMap::default().server_of(5), None);
+        let part = ShardMap::new(vec![(hash_of(5) - 1, 1)]);
+        assert_eq!(part.server_of(5), None, "beyond the last range");
     }
 }

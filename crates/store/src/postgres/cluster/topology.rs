@@ -15,8 +15,8 @@ use tokio::time::timeout;
 
 use crate::contract::cluster::COORDINATOR;
 use crate::postgres::cluster::node::Node;
+use crate::postgres::cluster::owners::ServerNumber;
 use crate::postgres::cluster::owners::{BucketOwner, Owners};
-use crate::postgres::cluster::shards::ServerNumber;
 use crate::postgres::connections::breaker::Breaker;
 use crate::postgres::fault::Effect;
 use crate::postgres::statements;

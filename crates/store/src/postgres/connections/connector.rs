@@ -4,11 +4,12 @@
 //! after a while without an answer, a probe opens a new connection. If that gets no answer either, the
 //! wait ends.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sqlx::{PgConnection, Row};
+use parking_lot::Mutex;
+use sqlx::PgConnection;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
@@ -16,7 +17,7 @@ use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::observe::metrics::{CountedConnection, NodeMetrics};
 use crate::postgres::connections::canceller::{BackendId, Canceller};
 use crate::postgres::connections::hosts::{ChosenHost, Hosts};
-use crate::postgres::connections::options::{PgOptions, StartError};
+use crate::postgres::connections::options::{PgOptions, StartError, end_if_abandoned};
 use crate::postgres::connections::placement::{KnownPlacement, Placement};
 use crate::postgres::connections::search_path::SearchPath;
 use crate::postgres::connections::sessions::{LockWait, Owner, Session, Sessions};
@@ -65,16 +66,6 @@ pub(crate) struct Connector {
     placement: KnownPlacement,
     /// Whether the cluster does without this server: its sessions are only to ask.
     is_outsider: AtomicBool,
-}
-
-async fn is_standby(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
-    let asked = sqlx::query(statements::IS_STANDBY).persistent(false);
-    asked.fetch_one(connection).await?.try_get("is_standby")
-}
-
-async fn pid_of(connection: &mut PgConnection) -> Result<i32, sqlx::Error> {
-    let asked = sqlx::query(statements::BACKEND).persistent(false);
-    asked.fetch_one(connection).await?.try_get("pid")
 }
 
 /// Why a wait for a statement ended early.
@@ -132,14 +123,10 @@ impl Connector {
             let (mut connection, host) = self.hosts.connect().await?;
             // A fixed text that contains only our own numbers.
             sqlx::raw_sql(sqlx::AssertSqlSafe(session)).execute(&mut connection).await?;
-            // Some systems that PostgreSQL runs on do not support this.
-            let check = format!("SET client_connection_check_interval = {}", CHECKED.as_millis());
-            match sqlx::raw_sql(sqlx::AssertSqlSafe(check)).execute(&mut connection).await {
-                Ok(_) | Err(sqlx::Error::Database(_)) => {}
-                Err(error) => return Err(error),
-            }
+            end_if_abandoned(&mut connection, CHECKED).await?;
             let may_be_standby = !self.is_read_only && !self.hosts.is_of_primary();
-            if may_be_standby && is_standby(&mut connection).await? {
+            let is_standby = sqlx::query_scalar(statements::IS_STANDBY).persistent(false);
+            if may_be_standby && is_standby.fetch_one(&mut connection).await? {
                 self.hosts.leave(host);
                 return Err(sqlx::Error::Io(std::io::Error::other(STANDBY)));
             }
@@ -147,7 +134,8 @@ impl Connector {
             if placement == Placement::Distributed {
                 sqlx::raw_sql(PLANS_OF_VALUES).execute(&mut connection).await?;
             }
-            let pid = pid_of(&mut connection).await?;
+            let pid = sqlx::query_scalar(statements::BACKEND).persistent(false);
+            let pid = pid.fetch_one(&mut connection).await?;
             Ok((connection, BackendId { host, pid }, placement))
         });
         let opened = opened.await.ok()?;
@@ -303,13 +291,13 @@ impl Connector {
         }
         // Another host may be there.
         if !self.hosts.are_several() {
-            *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            *self.silent.lock() = Some(Instant::now());
         }
     }
 
     /// Whether a probe has just ended without an answer.
     pub(crate) fn is_silent(&self) -> bool {
-        let silent = *self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        let silent = *self.silent.lock();
         silent.is_some_and(|when| when.elapsed() < PAUSE)
     }
 

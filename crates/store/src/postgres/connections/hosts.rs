@@ -8,13 +8,14 @@
 //! A primary becomes a standby by a restart, which ends its sessions: a session that works is one of the
 //! server that was asked when it was opened, in the role that it had then.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{Connection, PgConnection, Row};
+use sqlx::{Connection, PgConnection};
 use tokio::time::{Instant, timeout};
 
 use crate::contract::{HostRole, ListedHost};
@@ -113,7 +114,7 @@ impl Hosts {
 
     /// The host in use as metrics and logs name it.
     pub(crate) fn name(&self) -> String {
-        name_of(&self.hosts[self.choice().host].connect)
+        name_of(&self.hosts[self.choice.lock().host].connect)
     }
 
     /// What is counted of a host.
@@ -123,7 +124,7 @@ impl Hosts {
 
     /// What is counted of the host in use.
     pub(crate) fn metrics(&self) -> &NodeMetrics {
-        let at = if self.are_several() { self.choice().host } else { 0 };
+        let at = if self.are_several() { self.choice.lock().host } else { 0 };
         &self.hosts[at].metrics
     }
 
@@ -140,7 +141,7 @@ impl Hosts {
     /// Leaves a host that may not be what it was, unless it was left before or there is no other. It is
     /// tried last.
     pub(crate) fn leave(&self, chosen: ChosenHost) {
-        let mut choice = self.choice();
+        let mut choice = self.choice.lock();
         if self.are_several() && self.is_in_use(chosen) {
             choice.is_found = false;
             choice.put_last(chosen.host);
@@ -151,7 +152,7 @@ impl Hosts {
     /// Ends the use of all sessions of a host that has lost one, unless it was left before or there is no
     /// other. It is asked first what it is now: a former primary that still runs may be listed before it.
     pub(crate) fn recheck(&self, chosen: ChosenHost) {
-        let mut choice = self.choice();
+        let mut choice = self.choice.lock();
         if self.are_several() && self.is_in_use(chosen) {
             choice.is_found = self.wanted == self.wanted.last_resort();
             self.generation.fetch_add(1, Ordering::AcqRel);
@@ -217,14 +218,14 @@ impl Hosts {
         &self,
         wanted: WantedSession,
     ) -> Result<(PgConnection, ChosenHost), Vec<(usize, sqlx::Error)>> {
-        let order = self.choice().order.clone();
+        let order = self.choice.lock().order.clone();
         let mut refusals = Vec::new();
         for host in order {
             match self.attempt(host, wanted).await {
                 Ok(connection) => return Ok((connection, self.choose(host))),
                 Err(error) => refusals.push((host, error)),
             }
-            self.choice().put_last(host);
+            self.choice.lock().put_last(host);
         }
         Err(refusals)
     }
@@ -290,13 +291,13 @@ impl Hosts {
     }
 
     fn chosen(&self) -> Option<ChosenHost> {
-        let choice = self.choice();
+        let choice = self.choice.lock();
         let generation = self.generation.load(Ordering::Acquire);
         choice.is_found.then_some(ChosenHost { host: choice.host, generation })
     }
 
     fn choose(&self, host: usize) -> ChosenHost {
-        let mut choice = self.choice();
+        let mut choice = self.choice.lock();
         if choice.host != host {
             self.generation.fetch_add(1, Ordering::AcqRel);
             tracing::info!(host = %name_of(&self.hosts[host].connect), "using another host of the database");
@@ -304,10 +305,6 @@ impl Hosts {
         (choice.host, choice.is_found) = (host, true);
         choice.put_first(host);
         ChosenHost { host, generation: self.generation.load(Ordering::Acquire) }
-    }
-
-    fn choice(&self) -> MutexGuard<'_, Choice> {
-        self.choice.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -333,10 +330,8 @@ fn name_of(connect: &PgConnectOptions) -> String {
 
 /// What the server of a session is.
 pub(crate) async fn role_of(connection: &mut PgConnection) -> Result<HostRole, sqlx::Error> {
-    let asked =
-        sqlx::query(statements::SESSION_KIND).bind("transaction_read_only").bind("on").persistent(false);
-    let row = asked.fetch_one(connection).await?;
-    Ok(match (row.try_get("is_standby")?, row.try_get("is_read_only")?) {
+    let asked = sqlx::query_as(statements::SESSION_KIND).bind("transaction_read_only").bind("on");
+    Ok(match asked.persistent(false).fetch_one(connection).await? {
         (true, _) => HostRole::Standby,
         (false, true) => HostRole::ReadOnly,
         (false, false) => HostRole::Primary,

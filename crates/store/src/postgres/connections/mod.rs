@@ -1,7 +1,6 @@
 //! Connections to the database: who opens, who lends, who limits.
 //!
-//! - `options`, `parameters`, `host_list`, `host_map`: what the settings say, and how many connections follow
-//!   from it (`capacity`)
+//! - `options`, `host_list`, `host_map`: what the settings say, and how many connections follow from it
 //! - `hosts` chooses among the hosts of one server, and connects (`socket_options`)
 //! - `connector` opens sessions to one server, finds the schema (`schema`, `search_path`), and looks whether the
 //!   entities are distributed (`placement`); `sessions` counts them and keeps those that are idle
@@ -12,26 +11,21 @@
 
 pub(crate) mod breaker;
 mod canceller;
-pub(crate) mod capacity;
 pub(crate) mod connector;
 mod host_list;
 pub(crate) mod host_map;
 pub(crate) mod hosts;
 pub(crate) mod lease;
 pub(crate) mod options;
-mod parameters;
 pub(crate) mod placement;
 pub(crate) mod pool;
 pub(crate) mod schema;
 pub(crate) mod search_path;
 pub(crate) mod sessions;
-pub(crate) mod shared_sessions;
 mod socket_options;
 pub(crate) mod statement_watch;
 
-pub use capacity::ConnectionDemand;
-pub(crate) use capacity::allowed_connections;
+pub(crate) use host_list::mistake_in;
 pub use host_map::HostMap;
-pub(crate) use options::database_message;
-pub use options::{PgOptions, StartError};
-pub(crate) use parameters::mistake_in;
+pub use options::{ConnectionDemand, PgOptions, StartError};
+pub(crate) use options::{allowed_connections, database_message};

@@ -1,14 +1,16 @@
 //! The settings of the store, and those of every session.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use sqlx::migrate::MigrateError;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Executor as _, PgConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Executor as _, PgConnection};
 
 use crate::postgres::connections::host_map::HostMap;
+use crate::postgres::statements;
 
 /// Maximum buckets of a new table. Each one adds an index scan to a scan of the whole table.
 pub(crate) const MAX_SPREAD: u16 = 64;
@@ -133,12 +135,15 @@ const DURABLE: &str = "SELECT set_config('synchronous_commit', \
 pub(crate) const NO_TRANSACTION_TIMEOUT: &str = "SELECT set_config('transaction_timeout', '0', false) \
      WHERE current_setting('transaction_timeout', true) IS NOT NULL";
 
-const CHECK_CLIENT: &str = "SET client_connection_check_interval = '2s'";
+/// How often the database looks whether the client of a long command is still there.
+pub(crate) const CLIENT_CHECK: Duration = Duration::from_secs(2);
 
-/// Has the database end the statements of a session soon after their client has gone. Not every system that
-/// PostgreSQL runs on can notice that.
-pub(crate) async fn end_if_abandoned(db: &mut PgConnection) -> Result<(), sqlx::Error> {
-    match db.execute(sqlx::raw_sql(CHECK_CLIENT)).await {
+/// Has the database end the statements of a session within this time after their client has gone. Not every system
+/// that PostgreSQL runs on can notice that.
+pub(crate) async fn end_if_abandoned(db: &mut PgConnection, within: Duration) -> Result<(), sqlx::Error> {
+    // A fixed text that contains only our own number.
+    let check = format!("SET client_connection_check_interval = {}", within.as_millis());
+    match db.execute(sqlx::raw_sql(AssertSqlSafe(check))).await {
         Ok(_) | Err(sqlx::Error::Database(_)) => Ok(()),
         Err(error) => Err(error),
     }
@@ -316,6 +321,62 @@ fn hint(code: Option<&str>) -> &'static str {
     }
 }
 
+/// Connections besides those of requests: one for readiness probes, one that cancels statements, one that builds or
+/// removes indexes, and briefly one that checks whether the database still answers and one that looks what a build
+/// waits for.
+const BESIDES: u32 = 5;
+/// Lanes of each thread: one for point reads, one for single writes.
+const LANES: u32 = 2;
+
+impl PgOptions {
+    /// Returns the maximum number of connections that a server with this many threads opens.
+    pub fn most_connections(&self, threads: u32) -> u32 {
+        let lanes = if self.coalesce { LANES.saturating_mul(threads) } else { 0 };
+        self.max_connections.saturating_add(lanes).saturating_add(BESIDES)
+    }
+}
+
+/// The connections that a server may open, compared with those that its database allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionDemand {
+    /// Maximum connections of one server.
+    pub most: u32,
+    /// Maximum connections of all servers together.
+    pub allowed: u32,
+}
+
+impl ConnectionDemand {
+    /// What to do if there are too few for one server.
+    pub const ADVICE: &str = "lower --max-connections or --workers, or raise max_connections of PostgreSQL, or \
+                              the limit of the role or the database";
+
+    /// Whether there are enough for one server.
+    pub const fn fits(self) -> bool {
+        self.most <= self.allowed
+    }
+}
+
+impl fmt::Display for ConnectionDemand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { most, allowed } = self;
+        write!(f, "a server opens up to {most} connections, and the database allows {allowed}, ")?;
+        match allowed / (*most).max(1) {
+            0 => f.write_str("too few for one server"),
+            1 => f.write_str("enough for 1 server"),
+            servers => write!(f, "enough for {servers} servers"),
+        }
+    }
+}
+
+/// Returns how many connections the database allows this role, including those in use.
+pub(crate) async fn allowed_connections(db: &mut PgConnection) -> Result<u32, sqlx::Error> {
+    sqlx::query_scalar(statements::ALLOWED_CONNECTIONS).fetch_one(db).await.map(connections_of)
+}
+
+pub(crate) fn connections_of(allowed: i32) -> u32 {
+    u32::try_from(allowed).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -361,5 +422,15 @@ mod tests {
         }
         assert!(hint(Some("25006")).contains("standby"));
         assert_eq!(hint(None), "");
+    }
+
+    #[test]
+    fn threads_and_probes_count() {
+        let options = PgOptions::new("postgres://h/d");
+        assert_eq!(options.most_connections(2), 32 + 4 + 5);
+        let text = |allowed| ConnectionDemand { most: 40, allowed }.to_string();
+        assert!(text(97).ends_with("enough for 2 servers") && text(40).ends_with("enough for 1 server"));
+        assert!(text(39).ends_with("too few for one server"));
+        assert_eq!(PgOptions { coalesce: false, ..options }.most_connections(2), 32 + 5);
     }
 }

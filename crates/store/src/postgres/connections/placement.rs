@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sqlx::{PgConnection, Row};
+use sqlx::PgConnection;
 
 use crate::postgres::statements::{self, EntityStatements};
 
@@ -27,8 +27,8 @@ impl Placement {
 
     /// Looks into the catalogue; `None` if there is none.
     async fn of(connection: &mut PgConnection) -> Result<Option<Self>, sqlx::Error> {
-        let known = sqlx::query(statements::HAS_RELATION).bind(statements::CITUS_TABLES).persistent(false);
-        if !known.fetch_one(&mut *connection).await?.try_get("found")? {
+        let known = sqlx::query_scalar(statements::HAS_RELATION).bind(statements::CITUS_TABLES);
+        if !known.persistent(false).fetch_one(&mut *connection).await? {
             return Ok(None);
         }
         let listed = sqlx::query(statements::IS_DISTRIBUTED).bind("entities").persistent(false);

@@ -1,11 +1,14 @@
-//! The schema: its versions, and where it is found.
+//! What a database must be like: its schema, where it is found, and sessions that connections do not share.
 
 use sqlx::migrate::Migrator;
-use sqlx::{Connection, Executor, PgConnection, Row};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row as _};
+use tokio::time::timeout;
+use uuid::Uuid;
 
 use crate::postgres::connections::hosts::Hosts;
 use crate::postgres::connections::options::{NO_TRANSACTION_TIMEOUT, PgOptions, StartError};
-use crate::postgres::connections::search_path::SearchPath;
+use crate::postgres::connections::search_path::{SearchPath, has_relation};
+use crate::postgres::connections::sessions::close;
 use crate::postgres::statements;
 
 const MIGRATIONS: &str = "_sqlx_migrations";
@@ -29,16 +32,15 @@ pub(crate) fn known() -> i64 {
 
 /// The version of the schema; `None` before the first migration.
 pub(crate) async fn version(db: &mut PgConnection) -> Result<Option<i64>, sqlx::Error> {
-    let found = sqlx::query(statements::HAS_RELATION).bind(MIGRATIONS).fetch_one(&mut *db).await?;
-    match found.try_get("found")? {
-        true => sqlx::query(statements::SCHEMA_VERSION).fetch_one(db).await?.try_get("version"),
+    match has_relation(db, MIGRATIONS).await? {
+        true => sqlx::query_scalar(statements::SCHEMA_VERSION).fetch_one(db).await,
         false => Ok(None),
     }
 }
 
 /// The encoding of the database.
 pub(crate) async fn encoding(db: &mut PgConnection) -> Result<String, sqlx::Error> {
-    sqlx::query(statements::ENCODING).fetch_one(db).await?.try_get("encoding")
+    sqlx::query_scalar(statements::ENCODING).fetch_one(db).await
 }
 
 /// Whether the schema is the one that this program knows, or newer.
@@ -97,14 +99,14 @@ pub(crate) async fn connect_by(
     hosts: &Hosts,
 ) -> Result<(PgConnection, SearchPath), StartError> {
     let limit = options.acquire_timeout;
-    let connected = tokio::time::timeout(limit, hosts.connect()).await;
+    let connected = timeout(limit, hosts.connect()).await;
     let (mut db, _) =
         connected.map_err(|_| StartError::ConnectTimeout(limit))?.map_err(StartError::Connect)?;
     let confined = async {
         db.execute(sqlx::raw_sql(NO_TRANSACTION_TIMEOUT)).await.map_err(StartError::Connect)?;
         SearchPath::confine(&mut db).await
     };
-    let path = tokio::time::timeout(limit, confined).await;
+    let path = timeout(limit, confined).await;
     Ok((db, path.map_err(|_| StartError::ConnectTimeout(limit))??))
 }
 
@@ -115,14 +117,10 @@ pub(crate) async fn refuse_foreign_tables(
 ) -> Result<(), StartError> {
     let Some(schema) = path.schema.as_ref().filter(|_| !path.is_migrated) else { return Ok(()) };
     for (table, probe) in FOREIGN {
-        let found = sqlx::query(statements::HAS_RELATION).bind(table).fetch_one(&mut *db).await;
-        let mut is_foreign = found.and_then(|row| row.try_get("found")).map_err(StartError::of_statement)?;
+        let mut is_foreign = has_relation(db, table).await.map_err(StartError::of_statement)?;
         if is_foreign && let Some(probe) = probe {
-            is_foreign = sqlx::query(probe)
-                .fetch_optional(&mut *db)
-                .await
-                .map_err(StartError::of_statement)?
-                .is_some();
+            let row = sqlx::query(probe).fetch_optional(&mut *db).await;
+            is_foreign = row.map_err(StartError::of_statement)?.is_some();
         }
         if is_foreign {
             // Another server may have migrated since the path was found.
@@ -132,4 +130,29 @@ pub(crate) async fn refuse_foreign_tables(
         }
     }
     Ok(())
+}
+
+const MARK: &str = "SELECT current_setting('rowhouse.mark', true) AS mark";
+
+/// Checks that a setting of one connection is not visible in another. A database that does not answer two
+/// connections in time passes.
+///
+/// # Errors
+/// [`StartError::SharedSessions`].
+pub(crate) async fn refuse_shared_sessions(options: &PgOptions) -> Result<(), StartError> {
+    let limit = options.acquire_timeout;
+    let hosts = Hosts::of(options.first_url(), limit)?;
+    match timeout(limit, are_sessions_shared(&hosts)).await {
+        Ok(Ok(true)) => Err(StartError::SharedSessions),
+        _ => Ok(()),
+    }
+}
+
+async fn are_sessions_shared(hosts: &Hosts) -> Result<bool, sqlx::Error> {
+    let ((mut marked, _), mark) = (hosts.connect().await?, Uuid::new_v4().to_string());
+    sqlx::raw_sql(AssertSqlSafe(format!("SET rowhouse.mark = '{mark}'"))).execute(&mut marked).await?;
+    let (mut other, _) = hosts.connect().await?;
+    let seen: Option<String> = sqlx::raw_sql(MARK).fetch_one(&mut other).await?.try_get("mark")?;
+    tokio::join!(close(other), close(marked));
+    Ok(seen.as_ref() == Some(&mark))
 }

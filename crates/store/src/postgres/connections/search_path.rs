@@ -4,7 +4,7 @@
 //! that is made later and stands before the one with the tables would hide them, and migrations would make
 //! a second, empty set. So the schema is found once, and is then the only one on the path of each session.
 
-use sqlx::{AssertSqlSafe, Executor as _, PgConnection, Row};
+use sqlx::{AssertSqlSafe, Executor as _, PgConnection};
 
 use crate::postgres::connections::options::StartError;
 use crate::postgres::statements;
@@ -53,7 +53,10 @@ impl SearchPath {
         let [_, _, ..] = names.as_slice() else {
             let is_migrated = !names.is_empty();
             let schema = match names.into_iter().next() {
-                None => current(db).await.map_err(StartError::Connect)?,
+                None => {
+                    let current = sqlx::query_scalar(statements::CURRENT_SCHEMA).fetch_one(&mut *db).await;
+                    current.map_err(StartError::Connect)?
+                }
                 found => found,
             };
             return Ok(Self { schema, is_migrated, empty: Vec::new() });
@@ -74,19 +77,19 @@ impl SearchPath {
 
 /// The schemas on the path that have our tables.
 async fn names(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
-    let rows = sqlx::query(statements::SCHEMAS_WITH).bind(&OURS[..]).fetch_all(db).await?;
-    rows.iter().map(|row| row.try_get("name")).collect()
+    sqlx::query_scalar(statements::SCHEMAS_WITH).bind(&OURS[..]).fetch_all(db).await
 }
 
-async fn current(db: &mut PgConnection) -> Result<Option<String>, sqlx::Error> {
-    sqlx::query(statements::CURRENT_SCHEMA).fetch_one(db).await?.try_get("name")
+/// Whether there is a relation of this name.
+pub(crate) async fn has_relation(db: &mut PgConnection, name: &str) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(statements::HAS_RELATION).bind(name).fetch_one(db).await
 }
 
 /// Whether no table was created in a schema, and no account added.
 async fn is_empty(db: &mut PgConnection, schema: &str) -> Result<bool, sqlx::Error> {
     for table in CONTENTS {
         let name = format!("{}.{}", identifier(schema), identifier(table));
-        if !sqlx::query(statements::HAS_RELATION).bind(&name).fetch_one(&mut *db).await?.try_get("found")? {
+        if !has_relation(db, &name).await? {
             continue;
         }
         let first = AssertSqlSafe(statements::first_row(&name));

@@ -6,9 +6,10 @@
 //! callers at a time tries to open a session, with back-off.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sqlx::{Connection, PgConnection};
 use tokio::runtime;
 use tokio::sync::oneshot;
@@ -97,7 +98,7 @@ struct State {
 impl Sessions {
     /// Returns a unique number for a pool.
     pub(crate) fn new_owner(&self) -> u64 {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.owners += 1;
         state.owners
     }
@@ -120,7 +121,7 @@ impl Sessions {
     /// Whether others wait for a session.
     pub(crate) fn is_awaited(&self) -> bool {
         Arc::strong_count(&self.slot_waiters) > 1
-            || self.state().waiting.iter().any(|waiting| !waiting.is_closed())
+            || self.state.lock().waiting.iter().any(|waiting| !waiting.is_closed())
     }
 
     /// Takes an idle session of this pool: of this runtime, or of any if `others` is set. It prefers one
@@ -132,7 +133,7 @@ impl Sessions {
         wait: Option<LockWait>,
         limit: usize,
     ) -> Option<Session> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let own = || state.idle.iter().enumerate().filter(|(_, session)| session.owner.id == owner);
         let near = || own().filter(|(_, session)| session.home == home);
         let fits = |session: &Session| wait.is_none_or(|wait| session.lock_wait == wait);
@@ -144,7 +145,7 @@ impl Sessions {
 
     /// Hands a session to the first in the queue, or keeps it as idle.
     pub(crate) fn give(&self, mut session: Session) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if Instant::now() >= session.expires {
             state.retry_at = state.retry_at.map(|_| Instant::now());
             return;
@@ -162,7 +163,7 @@ impl Sessions {
     /// Joins the queue; if a session is idle, the wait ends at once.
     pub(crate) fn wait(&self) -> Waiter<'_> {
         let (sender, receiver) = oneshot::channel();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match state.idle.len().checked_sub(1) {
             Some(last) => {
                 let session = state.remove(last);
@@ -178,14 +179,14 @@ impl Sessions {
 
     /// Whether a session may be opened: the queue is empty, and the last attempt succeeded.
     pub(crate) fn may_open(&self) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.waiting.retain(|waiting| !waiting.is_closed());
         state.retry_at.is_none() && state.waiting.is_empty()
     }
 
     /// When a waiter should check whether to open a session.
     pub(crate) fn retry_at(&self) -> Instant {
-        let state = self.state();
+        let state = self.state.lock();
         let now = Instant::now();
         match state.retry_at {
             _ if state.is_opening => now + FIRST_PAUSE,
@@ -196,13 +197,13 @@ impl Sessions {
 
     /// Whether there is no session to wait for before the next attempt to connect.
     pub(crate) fn is_away(&self) -> bool {
-        let state = self.state();
+        let state = self.state.lock();
         state.is_away && state.retry_at.is_some_and(|at| Instant::now() < at)
     }
 
     /// The permission to open a session; `None` if another caller has it, or during the back-off.
     pub(crate) fn try_opening_permit(&self) -> Option<OpeningPermit<'_>> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.is_opening || state.retry_at.is_some_and(|at| Instant::now() < at) {
             return None;
         }
@@ -211,13 +212,13 @@ impl Sessions {
     }
 
     pub(crate) fn opened(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         (state.retry_at, state.pause, state.is_away) = (None, Duration::ZERO, false);
     }
 
     /// Records a failed attempt; `is_away` if there is no session to wait for either.
     pub(crate) fn refused(&self, is_away: bool) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.is_away = is_away;
         if state.retry_at.is_none_or(|at| at <= Instant::now()) {
             state.pause = (state.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
@@ -227,7 +228,7 @@ impl Sessions {
 
     /// Closes the idle sessions that are gone.
     pub(crate) fn clear(&self, is_gone: impl Fn(&Session) -> bool) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let gone: Vec<_> = state.idle.extract_if(.., |session| is_gone(session)).collect();
         drop(state);
         gone.iter().for_each(|session| session.owner.metrics.idle.add(-1));
@@ -242,7 +243,7 @@ impl Sessions {
     }
 
     fn unused(&self, limit: Duration) -> Vec<Session> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let now = Instant::now();
         let mut may_close = state.idle.len().saturating_sub(KEPT);
         let unused = state.idle.extract_if(.., |session| {
@@ -253,10 +254,6 @@ impl Sessions {
         let unused: Vec<_> = unused.collect();
         unused.iter().for_each(|session| session.owner.metrics.idle.add(-1));
         unused
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -275,7 +272,7 @@ pub(crate) struct OpeningPermit<'s> {
 
 impl Drop for OpeningPermit<'_> {
     fn drop(&mut self) {
-        self.sessions.state().is_opening = false;
+        self.sessions.state.lock().is_opening = false;
     }
 }
 

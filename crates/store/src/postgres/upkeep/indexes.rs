@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::contract::indexes::removable_until;
 use crate::postgres::PgStore;
 use crate::postgres::connections::hosts::Hosts;
-use crate::postgres::connections::options::{NO_TRANSACTION_TIMEOUT, end_if_abandoned};
+use crate::postgres::connections::options::{CLIENT_CHECK, NO_TRANSACTION_TIMEOUT, end_if_abandoned};
 use crate::postgres::connections::search_path::SearchPath;
 use crate::postgres::connections::sessions::close;
 use crate::postgres::fault::{Effect, StatementError, judge, reason_of_refusal};
@@ -122,7 +122,7 @@ impl BuildSession {
         let mut session = Self::open_to_watch(hosts, path).await?;
         session.connection.execute(sqlx::raw_sql(SESSION)).await.map_err(failed)?;
         session.connection.execute(sqlx::raw_sql(NO_TRANSACTION_TIMEOUT)).await.map_err(failed)?;
-        end_if_abandoned(&mut session.connection).await.map_err(failed)?;
+        end_if_abandoned(&mut session.connection, CLIENT_CHECK).await.map_err(failed)?;
         let locked = session.rows(sqlx::query(texts::LOCK_BUILDS)).await?;
         let row = locked.first().ok_or(Fault::Other)?;
         session.pid = row.try_get("pid").map_err(broken_row)?;

@@ -7,7 +7,7 @@ use sqlx::{Connection, PgConnection, Row};
 use crate::contract::cluster::{COLOCATED, REFERENCE};
 use crate::postgres::cluster::distribution::{cluster, is_worker};
 use crate::postgres::connections::hosts::Hosts;
-use crate::postgres::connections::shared_sessions::refuse_shared_sessions;
+use crate::postgres::connections::schema::refuse_shared_sessions;
 use crate::postgres::connections::{PgOptions, StartError, allowed_connections, schema};
 use crate::postgres::statements::{self, indexes, view};
 use crate::sql::SqlRow;

@@ -5,8 +5,8 @@ use sqlx::postgres::PgRow;
 
 use crate::bucket::buckets;
 use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
-use crate::postgres::connections::capacity;
 use crate::postgres::connections::lease::Lease;
+use crate::postgres::connections::options::connections_of;
 use crate::postgres::connections::sessions::LockWait;
 use crate::postgres::fault::{Effect, StatementError};
 use crate::postgres::retry::{retry, retry_or_reconnect};
@@ -72,7 +72,7 @@ impl PgStore {
     pub async fn allowed_connections(&self) -> Result<u32, StatementError> {
         let mut lease = self.acquire_to_probe().await?;
         let row = lease.row(sqlx::query(statements::ALLOWED_CONNECTIONS), Effect::Undone).await?;
-        row.map_or(Ok(0), |row| row.try_get("allowed").map(capacity::connections_of).map_err(broken_row))
+        row.map_or(Ok(0), |row| row.try_get("allowed").map(connections_of).map_err(broken_row))
     }
 
     /// Whether the database answers, on a connection of its own.

@@ -10,7 +10,7 @@ pub(crate) use run::add_tables;
 pub use state::status;
 pub(crate) use state::{cluster, is_worker};
 
-use sqlx::{Connection, Row};
+use sqlx::Connection;
 
 use crate::postgres::connections::hosts::Hosts;
 use crate::postgres::connections::{PgOptions, schema};
@@ -37,7 +37,7 @@ pub async fn distribute(
 ) -> Result<Vec<DistributionStep>, DistributionError> {
     let mut db = schema::connect(options).await?;
     let schema = (schema::version(&mut db).await?, schema::known());
-    let owner: String = sqlx::query(OWNER).fetch_one(&mut db).await?.try_get("name")?;
+    let owner: String = sqlx::query_scalar(OWNER).fetch_one(&mut db).await?;
     let role = Hosts::of(options.first_url(), options.acquire_timeout)?.role().to_owned();
     let (lock, statement) = (options.lock_timeout().as_millis(), options.operation_timeout.as_millis());
     let settings = DistributionSettings {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::{AssertSqlSafe, Executor, PgConnection, Row};
+use sqlx::{AssertSqlSafe, Executor, PgConnection};
 use tokio::time::{Instant, sleep};
 
 use crate::contract::cluster::{COLOCATED, DISTRIBUTION_COLUMN};
@@ -10,7 +10,8 @@ use crate::postgres::cluster::distribution::plan::{
     CannotDistribute, DistributionSettings, DistributionStep, placements, plan,
 };
 use crate::postgres::cluster::distribution::state::{KEY, catalogue, cluster, sessions};
-use crate::postgres::connections::options::{StartError, database_message, end_if_abandoned};
+use crate::postgres::connections::options::{CLIENT_CHECK, StartError, database_message, end_if_abandoned};
+use crate::postgres::fault::has_code;
 use crate::quoting::identifier;
 
 /// The lock that keeps two distributions from running at the same time.
@@ -126,7 +127,7 @@ async fn added(db: &mut PgConnection) -> Result<Vec<DistributionStep>, Distribut
 /// Waits until no other distribution runs, and keeps others away until the session ends.
 async fn lock(db: &mut PgConnection) -> Result<(), sqlx::Error> {
     db.execute(sqlx::raw_sql(SESSION)).await?;
-    end_if_abandoned(db).await?;
+    end_if_abandoned(db, CLIENT_CHECK).await?;
     sqlx::query(TAKE_LOCK).bind(LOCK_KEY).execute(&mut *db).await?;
     let limit = format!("SET lock_timeout = {}", LOCK_TIMEOUT.as_millis());
     db.execute(sqlx::raw_sql(AssertSqlSafe(limit))).await?;
@@ -152,17 +153,14 @@ async fn until_unused(db: &mut PgConnection) -> Result<(), DistributionError> {
 async fn carry_out(db: &mut PgConnection, step: &DistributionStep) -> Result<(), DistributionError> {
     for _ in 0..LOCK_ATTEMPTS {
         match attempt(db, step).await {
-            Err(DistributionError::Database(error)) if is_locked(&error) => sleep(LOCK_PAUSE).await,
+            // A lock is not to be had, or the cause of a deadlock.
+            Err(DistributionError::Database(error)) if has_code(&error, &["55P03", "40P01"]) => {
+                sleep(LOCK_PAUSE).await;
+            }
             done => return done,
         }
     }
     Err(DistributionError::Locked)
-}
-
-/// Whether a lock was not to be had, or was the cause of a deadlock.
-fn is_locked(error: &sqlx::Error) -> bool {
-    let code = error.as_database_error().and_then(|error| error.code());
-    matches!(code.as_deref(), Some("55P03" | "40P01"))
 }
 
 async fn attempt(db: &mut PgConnection, step: &DistributionStep) -> Result<(), DistributionError> {
@@ -178,16 +176,16 @@ async fn attempt(db: &mut PgConnection, step: &DistributionStep) -> Result<(), D
         }
         DistributionStep::NoStatisticsInShards => {
             let text = format!("ALTER TABLE %s {}", no_statistics());
-            let failed = sqlx::query(ON_SHARDS).bind(entities).bind(text).fetch_optional(db).await?;
-            if let Some(row) = failed {
-                return Err(DistributionError::Shards(row.try_get("result")?));
+            let failed = sqlx::query_scalar(ON_SHARDS).bind(entities).bind(text).fetch_optional(db).await?;
+            if let Some(reason) = failed {
+                return Err(DistributionError::Shards(reason));
             }
         }
         DistributionStep::Limit { role, setting, milliseconds } => {
             let value = format!("{milliseconds}ms");
-            let query = sqlx::query(LIMIT).bind(role).bind(*setting).bind(value);
+            let query = sqlx::query_scalar(LIMIT).bind(role).bind(*setting).bind(value);
             // PostgreSQL quotes what it is made of.
-            let text: String = query.fetch_one(&mut *db).await?.try_get("text")?;
+            let text: String = query.fetch_one(&mut *db).await?;
             db.execute(sqlx::raw_sql(AssertSqlSafe(text))).await?;
         }
         DistributionStep::Reference(table) => {

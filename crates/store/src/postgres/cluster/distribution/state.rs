@@ -82,21 +82,20 @@ pub(crate) async fn is_worker(db: &mut PgConnection) -> Result<bool, sqlx::Error
     if sqlx::query(VERSION).fetch_optional(&mut *db).await?.is_none() {
         return Ok(false);
     }
-    let group: i32 = sqlx::query(GROUP).fetch_one(db).await?.try_get("groupid")?;
-    Ok(group != COORDINATOR)
+    Ok(sqlx::query_scalar::<_, i32>(GROUP).fetch_one(db).await? != COORDINATOR)
 }
 
 /// Reads the catalogue of one node; `None` without Citus. The other nodes are not asked, and only
 /// where tables are is examined.
 pub(crate) async fn catalogue(db: &mut PgConnection) -> Result<Option<Cluster>, sqlx::Error> {
-    let Some(found) = sqlx::query(VERSION).fetch_optional(&mut *db).await? else { return Ok(None) };
-    let group: i32 = sqlx::query(GROUP).fetch_one(&mut *db).await?.try_get("groupid")?;
-    let address = sqlx::query(ADDRESS).bind(group).fetch_optional(&mut *db).await?;
+    let Some(version) = sqlx::query_scalar(VERSION).fetch_optional(&mut *db).await? else { return Ok(None) };
+    let group = sqlx::query_scalar(GROUP).fetch_one(&mut *db).await?;
+    let address = sqlx::query_scalar(ADDRESS).bind(group).fetch_optional(&mut *db).await?;
     Ok(Some(Cluster {
-        version: found.try_get("extversion")?,
+        version,
         is_coordinator: group == COORDINATOR,
         group,
-        address: address.map(|row| row.try_get("address")).transpose()?,
+        address,
         nodes: Vec::new(),
         unused: Vec::new(),
         tables: tables(db).await?,
@@ -130,48 +129,42 @@ pub async fn status(options: &PgOptions) -> Result<Option<Cluster>, StartError> 
 /// The nodes with which servers or commands have sessions, and how many. Of a worker that does not answer, what it
 /// says instead.
 pub(crate) async fn sessions(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
-    let here: String = sqlx::query(SESSIONS).fetch_one(&mut *db).await?.try_get("result")?;
-    let workers = sqlx::query(SESSIONS_OF_WORKERS).bind(SESSIONS).fetch_all(db).await?;
-    let mut counts = vec![("the coordinator".to_owned(), here)];
-    for row in workers {
-        counts.push((row.try_get("address")?, row.try_get("result")?));
-    }
-    let open = counts.into_iter().filter(|(_, sessions)| sessions != "0");
+    let here: String = sqlx::query_scalar(SESSIONS).fetch_one(&mut *db).await?;
+    let workers: Vec<(String, String)> =
+        sqlx::query_as(SESSIONS_OF_WORKERS).bind(SESSIONS).fetch_all(db).await?;
+    let counts = std::iter::once(("the coordinator".to_owned(), here)).chain(workers);
+    let open = counts.filter(|(_, sessions)| sessions != "0");
     Ok(open.map(|(address, sessions)| format!("{address}: {sessions}")).collect())
 }
 
 /// The nodes that are used, each asked, and the addresses of the others.
 async fn nodes(db: &mut PgConnection, role: &str) -> Result<(Vec<ClusterNode>, Vec<String>), sqlx::Error> {
-    let rows = sqlx::query(NODES).fetch_all(&mut *db).await?;
+    let rows: Vec<(i32, String, i32, bool, bool)> = sqlx::query_as(NODES).fetch_all(&mut *db).await?;
     if rows.is_empty() {
         return Ok((Vec::new(), Vec::new()));
     }
     // Not every role may set it.
     let _ = db.execute(sqlx::raw_sql(NODE_TIMEOUT)).await;
-    let answers = sqlx::query(FACTS_OF_NODES).bind(FACTS).bind(role).fetch_all(db).await?;
-    let mut answers: BTreeMap<i32, Result<NodeFacts, String>> =
-        answers.iter().map(answer).collect::<Result<_, sqlx::Error>>()?;
+    let answers = sqlx::query_as(FACTS_OF_NODES).bind(FACTS).bind(role).fetch_all(db).await?;
+    let mut answers: BTreeMap<i32, Result<NodeFacts, String>> = answers.into_iter().map(answer).collect();
     let (mut used, mut unused) = (Vec::new(), Vec::new());
-    for row in &rows {
-        let (id, address): (i32, String) = (row.try_get("nodeid")?, row.try_get("address")?);
-        if !row.try_get::<bool, _>("is_used")? {
+    for (id, address, group, holds_shards, is_used) in rows {
+        if !is_used {
             unused.push(address);
             continue;
         }
         let answer = answers.remove(&id).unwrap_or_else(|| Err("it was not asked".into()));
-        let (group, holds_shards) = (row.try_get("groupid")?, row.try_get("holds_shards")?);
         used.push(ClusterNode { address, group, holds_shards, answer });
     }
     Ok((used, unused))
 }
 
-fn answer(row: &PgRow) -> Result<(i32, Result<NodeFacts, String>), sqlx::Error> {
-    let (success, result): (bool, String) = (row.try_get("success")?, row.try_get("result")?);
+fn answer((node, success, result): (i32, bool, String)) -> (i32, Result<NodeFacts, String>) {
     let facts = match success {
         true => serde_json::from_str(&result).map_err(|error| error.to_string()),
         false => Err(result.lines().next().unwrap_or("no reason given").to_owned()),
     };
-    Ok((row.try_get("nodeid")?, facts))
+    (node, facts)
 }
 
 async fn tables(db: &mut PgConnection) -> Result<Vec<PlacedTable>, sqlx::Error> {
@@ -198,17 +191,13 @@ fn table(name: &'static str, row: &PgRow) -> Result<PlacedTable, sqlx::Error> {
 
 async fn statistics(db: &mut PgConnection, is_distributed: bool) -> Result<Vec<String>, sqlx::Error> {
     let entities = COLOCATED[0];
-    let rows = match is_distributed {
-        false => sqlx::query(STATISTICS).bind(entities).bind(&KEY[..]).fetch_all(db).await?,
-        true => {
-            let query = sqlx::query(STATISTICS_OF_SHARDS).bind(entities).bind(STATISTICS_OF_A_SHARD);
-            query.bind(&KEY[..]).fetch_all(db).await?
-        }
+    let query = match is_distributed {
+        false => sqlx::query_scalar(STATISTICS).bind(entities),
+        true => sqlx::query_scalar(STATISTICS_OF_SHARDS).bind(entities).bind(STATISTICS_OF_A_SHARD),
     };
-    rows.iter().map(|row| row.try_get("name")).collect()
+    query.bind(&KEY[..]).fetch_all(db).await
 }
 
 async fn view_schemas(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
-    let rows = sqlx::query(VIEW_SCHEMAS).bind(COLOCATED[0]).fetch_all(db).await?;
-    rows.iter().map(|row| row.try_get("name")).collect()
+    sqlx::query_scalar(VIEW_SCHEMAS).bind(COLOCATED[0]).fetch_all(db).await
 }

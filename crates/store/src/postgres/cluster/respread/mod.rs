@@ -13,7 +13,6 @@
 //! Whatever happens meanwhile, the table is served. A process that ends early leaves a table whose writes
 //! are recorded, with which another goes on.
 
-mod compare;
 mod outcome;
 mod rows;
 mod run;

@@ -1,4 +1,4 @@
-//! Copying entities from the source to the target.
+//! Copying entities from the source to the target, and comparing both while the source is written to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,21 +65,17 @@ pub(crate) async fn copy_changes(
     let (mut copied, except) = (0, except.unwrap_or(-1));
     for bucket in state.source.buckets() {
         loop {
-            let list = sqlx::query(texts::CHANGES).bind(bucket).bind(except).bind(PAGE);
-            let rows = list.fetch_all(&mut *db).await?;
-            if rows.is_empty() {
-                break;
-            }
-            let mut changed = Vec::with_capacity(rows.len());
-            for row in &rows {
-                changed.push(Key { partition: row.try_get("pk")?, row: row.try_get("rk")? });
-            }
+            let list = sqlx::query_as(texts::CHANGES).bind(bucket).bind(except).bind(PAGE);
+            let rows: Vec<(i64, String, String)> = list.fetch_all(&mut *db).await?;
+            let Some(table_no) = rows.last().map(|row| row.0) else { break };
+            let changed: Vec<Key> =
+                rows.into_iter().map(|(_, partition, row)| Key { partition, row }).collect();
             copy_again(db, state, bucket, &changed).await?;
-            let (Some(row), Some(last)) = (rows.last(), changed.last()) else { break };
+            let Some(last) = changed.last() else { break };
             sqlx::query(texts::FORGET_CHANGES)
                 .bind(bucket)
                 .bind(except)
-                .bind(row.try_get::<i64, _>("table_no")?)
+                .bind(table_no)
                 .bind(&last.partition)
                 .bind(&last.row)
                 .execute(&mut *db)
@@ -142,4 +138,112 @@ pub(crate) fn by_bucket<'k, T: Copy>(
         groups.entry(layout.bucket(&key(item).partition)).or_default().push(item);
     }
     groups
+}
+
+/// Entities that are compared together.
+const COMPARED_PAGE: i64 = 1000;
+
+/// A key with the hash of its entity.
+struct HashedKey {
+    key: Key,
+    hash: i64,
+}
+
+/// The direction of a comparison.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum CompareDirection {
+    /// Every entity of the source is in the target.
+    Forward,
+    /// Every entity of the target is in the source.
+    Backward,
+}
+
+/// Compares every entity of one layout with that of the other. What was written since changes were last
+/// copied is left out. `on_progress` gets how many were compared, which is also returned.
+///
+/// # Errors
+/// [`RespreadError::Differs`] at the first difference.
+pub(crate) async fn compare(
+    db: &mut PgConnection,
+    state: &RespreadState,
+    direction: CompareDirection,
+    on_progress: &mut (dyn FnMut(u64) + Send),
+) -> Result<u64, RespreadError> {
+    let (from, to) = match direction {
+        CompareDirection::Forward => (state.source, state.target),
+        CompareDirection::Backward => (state.target, state.source),
+    };
+    let mut compared = 0;
+    let mut position = Some(CopyPosition::of_share(0));
+    while let Some(here) = position {
+        let (page, next) = hashes(db, from, &here).await?;
+        let different = different(db, to, &page).await?;
+        if let Some(key) = unchanged(db, state, different).await? {
+            return Err(RespreadError::Differs(key.partition.clone(), key.row.clone()));
+        }
+        compared += page.len() as u64;
+        on_progress(compared);
+        position = next;
+    }
+    Ok(compared)
+}
+
+/// Reads the page at a position, and where the next one begins.
+async fn hashes(
+    db: &mut PgConnection,
+    of: TableId,
+    from: &CopyPosition,
+) -> Result<(Vec<HashedKey>, Option<CopyPosition>), RespreadError> {
+    let Some(bucket) = of.buckets().nth(from.share) else { return Ok((Vec::new(), None)) };
+    let read = sqlx::query_as(texts::HASHES_FROM).bind(bucket).bind(&from.key.partition).bind(&from.key.row);
+    // One more shows where the next page begins.
+    let rows: Vec<(String, String, i64)> = read.bind(COMPARED_PAGE + 1).fetch_all(db).await?;
+    let hashed = |(partition, row, hash)| HashedKey { key: Key { partition, row }, hash };
+    let mut page: Vec<HashedKey> = rows.into_iter().map(hashed).collect();
+    let is_last = page.len() as i64 <= COMPARED_PAGE;
+    let first_of_next = page.pop_if(|_| !is_last);
+    Ok((page, from.next(of, first_of_next.map(|hashed| hashed.key))))
+}
+
+/// The keys whose entities are other, or missing, in this layout.
+async fn different<'p>(
+    db: &mut PgConnection,
+    layout: TableId,
+    page: &'p [HashedKey],
+) -> Result<Vec<&'p Key>, RespreadError> {
+    let mut different = Vec::new();
+    for (bucket, here) in by_bucket(layout, page.iter(), |hashed| &hashed.key) {
+        let (pks, rks) = keys(here.iter().map(|hashed| &hashed.key));
+        let read = sqlx::query_as(texts::HASHES_BY_KEY).bind(bucket).bind(pks).bind(rks);
+        let found: Vec<(i64, Option<i64>)> = read.fetch_all(&mut *db).await?;
+        for (n, hash) in found {
+            let hashed = here[place(n, here.len())?];
+            if hash != Some(hashed.hash) {
+                different.push(&hashed.key);
+            }
+        }
+    }
+    Ok(different)
+}
+
+/// The first key that nothing has been recorded of. Changes are recorded in the transactions that make
+/// them, so this is asked after the entities were read.
+async fn unchanged<'p>(
+    db: &mut PgConnection,
+    state: &RespreadState,
+    different: Vec<&'p Key>,
+) -> Result<Option<&'p Key>, RespreadError> {
+    for (bucket, here) in by_bucket(state.source, different.into_iter(), |key| key) {
+        let (pks, rks) = keys(here.iter().copied());
+        let ask = sqlx::query_as(texts::IS_CHANGED).bind(bucket).bind(pks).bind(rks).bind(state.table_no);
+        let mut is_changed = vec![false; here.len()];
+        let found: Vec<(i64, Option<bool>)> = ask.fetch_all(&mut *db).await?;
+        for (n, changed) in found {
+            is_changed[place(n, here.len())?] = changed.is_some();
+        }
+        if let Some(at) = is_changed.iter().position(|changed| !changed) {
+            return Ok(Some(here[at]));
+        }
+    }
+    Ok(None)
 }

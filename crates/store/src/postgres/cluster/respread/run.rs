@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use tokio::time::Instant;
 
 use crate::postgres::cluster::distribution::is_worker;
 use crate::postgres::connections::connector::PLANS_OF_VALUES;
 use crate::postgres::connections::placement::{KnownPlacement, Placement};
 use crate::postgres::connections::{PgOptions, schema};
+use crate::postgres::fault::{has_code, is_cancellation};
 use crate::postgres::respread::outcome::{OnRespreadProgress, RespreadResult};
 use crate::postgres::respread::state;
 use crate::postgres::state::table_ids::TableId;
@@ -16,10 +17,9 @@ use crate::postgres::statements::{REMOVE_CHANGES, respread as texts};
 use crate::postgres::{RespreadError, RespreadEvent, RespreadRequest, RespreadSummary};
 use crate::protocol::model::{TableRef, Ticks};
 
-use super::compare::{CompareDirection, compare};
-use super::rows::{copy_changes, put, read_page};
+use super::rows::{CompareDirection, compare, copy_changes, put, read_page};
 use super::state::{RespreadStart, RespreadState};
-use super::writers::{took_too_long, wait_for_prepared, wait_for_writers};
+use super::writers::{wait_for_prepared, wait_for_writers};
 
 /// So few changes that they can be copied while writers wait.
 const FEW_CHANGES: u64 = 500;
@@ -258,7 +258,7 @@ impl RespreadSession {
 /// Keeps other calls away. The session of one that has just died may be there for a moment.
 async fn lock(db: &mut PgConnection) -> RespreadResult {
     let end = Instant::now() + LOCK_WAIT;
-    while !sqlx::query(texts::LOCK).fetch_one(&mut *db).await?.try_get::<bool, _>("locked")? {
+    while !sqlx::query_scalar::<_, bool>(texts::LOCK).fetch_one(&mut *db).await? {
         if Instant::now() > end {
             return Err(RespreadError::Running);
         }
@@ -275,6 +275,5 @@ async fn connect(options: &PgOptions) -> RespreadResult<PgConnection> {
 
 /// Whether a lock was not to be had in time, or a statement took too long.
 fn may_pass(error: &sqlx::Error) -> bool {
-    let code = error.as_database_error().and_then(|error| error.code());
-    matches!(code.as_deref(), Some("55P03" | "40P01" | "40001")) || took_too_long(error)
+    has_code(error, &["55P03", "40P01", "40001"]) || is_cancellation(error)
 }

@@ -104,15 +104,11 @@ pub(crate) async fn begin(
 
 /// Refuses a table with an index or a view, which cannot follow it to other buckets.
 async fn refuse_followers(db: &mut PgConnection, table_no: i64) -> Result<(), RespreadError> {
-    let index = sqlx::query(texts::HAS_INDEX).bind(table_no).fetch_one(&mut *db).await?;
-    if index.try_get("found")? {
+    if sqlx::query_scalar(texts::HAS_INDEX).bind(table_no).fetch_one(&mut *db).await? {
         return Err(RespreadError::HasIndex);
     }
-    let view = sqlx::query(texts::VIEW_OF).bind(table_no).bind(COLOCATED[0]).fetch_optional(db).await?;
-    match view {
-        Some(row) => Err(RespreadError::HasView(row.try_get("name")?)),
-        None => Ok(()),
-    }
+    let view = sqlx::query_scalar(texts::VIEW_OF).bind(table_no).bind(COLOCATED[0]).fetch_optional(db);
+    view.await?.map_or(Ok(()), |name| Err(RespreadError::HasView(name)))
 }
 
 /// Finds a respread that was begun.

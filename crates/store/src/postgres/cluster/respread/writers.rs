@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use sqlx::{AssertSqlSafe, PgConnection, Row};
+use sqlx::{AssertSqlSafe, PgConnection};
 use tokio::time::Instant;
 
 use super::outcome::{RespreadError, RespreadResult};
 use crate::postgres::connections::placement::Placement;
+use crate::postgres::fault::is_cancellation;
 use crate::postgres::statements::respread as texts;
 
 /// Pause between two looks.
@@ -30,8 +31,8 @@ pub(crate) async fn wait_for_writers(
     placement: Placement,
     relation: &str,
 ) -> RespreadResult {
-    let complete = sqlx::query(texts::COMPLETE).bind(texts::WRITERS).bind(relation);
-    let text: String = complete.fetch_one(&mut *db).await?.try_get("text")?;
+    let complete = sqlx::query_scalar(texts::COMPLETE).bind(texts::WRITERS).bind(relation);
+    let text: String = complete.fetch_one(&mut *db).await?;
     let end = Instant::now() + LIMIT;
     for text in [texts::PREPARED, &text, texts::PREPARED] {
         if !have_ended(db, placement, text, end).await? {
@@ -53,20 +54,14 @@ pub(crate) async fn wait_for_prepared(
     let ended = have_ended(db, placement, texts::PREPARED, end).await;
     limit_statements(db, &former).await?;
     match ended {
-        Err(RespreadError::Database(error)) if took_too_long(&error) => Ok(false),
+        Err(RespreadError::Database(error)) if is_cancellation(&error) => Ok(false),
         ended => ended,
     }
 }
 
 /// Sets the timeout of a session's statements; returns the former one.
 async fn limit_statements(db: &mut PgConnection, timeout: &str) -> RespreadResult<String> {
-    let row = sqlx::query(texts::LIMIT_STATEMENTS).bind(timeout).fetch_one(db).await?;
-    Ok(row.try_get("timeout")?)
-}
-
-/// Whether the timeout of statements has ended one.
-pub(crate) fn took_too_long(error: &sqlx::Error) -> bool {
-    error.as_database_error().and_then(|error| error.code()).as_deref() == Some("57014")
+    Ok(sqlx::query_scalar(texts::LIMIT_STATEMENTS).bind(timeout).fetch_one(db).await?)
 }
 
 /// Waits for the transactions that a text lists now; returns whether all have ended in time.
@@ -100,14 +95,15 @@ async fn listed(
     };
     if placement == Placement::Single {
         // The database quotes what it is made of.
-        let row = sqlx::query(AssertSqlSafe(text)).fetch_one(db).await?;
-        return Ok(named(0, row.try_get(0)?).into_iter().collect());
+        let list: String = sqlx::query_scalar(AssertSqlSafe(text)).fetch_one(db).await?;
+        return Ok(named(0, &list).into_iter().collect());
     }
     let mut all = BTreeSet::new();
-    for row in sqlx::query(texts::ON_ALL_SERVERS).bind(text).fetch_all(db).await? {
-        let (server, answer): (i32, Option<String>) = (row.try_get("nodeid")?, row.try_get("result")?);
+    let answers: Vec<(i32, bool, Option<String>)> =
+        sqlx::query_as(texts::ON_ALL_SERVERS).bind(text).fetch_all(db).await?;
+    for (server, success, answer) in answers {
         let answer = answer.unwrap_or_default();
-        if !row.try_get::<bool, _>("success")? {
+        if !success {
             return Err(RespreadError::ServerAway(answer));
         }
         all.extend(named(server, &answer));

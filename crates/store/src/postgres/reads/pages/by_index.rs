@@ -61,7 +61,7 @@ impl<'a> Ordered<'a> {
             lease.end_snapshot().await;
         }
         walked?;
-        let has_seen_rows = page.has_seen_rows();
+        let has_seen_rows = page.has_seen_rows;
         Ok(PartRows { end: page.into_end(), rows, has_seen_rows })
     }
 
@@ -285,7 +285,7 @@ impl Cursor for IndexCursor<'_> {
         let takes_every_row = self.takes_every_row();
         let (mut held, mut examined, mut edge) = (HeldRows::new(rows), 0, None);
         let mut visit = |row: &PgRow| {
-            page.see_rows();
+            page.has_seen_rows = true;
             examined = if takes_every_row { examined + 1 } else { number(row, with_properties)? };
             let (entry, entity) =
                 (entry_of(row, with_properties, ordered.index.kind)?, entity(row, with_properties)?);
@@ -327,7 +327,7 @@ impl Cursor for IndexCursor<'_> {
 
     /// A position is where rows are still to be read: without one, the part begins anew.
     fn end_cut_off(&self, page: &mut HeldPage<'_>, mark: Mark, has_advanced: bool) {
-        if self.from.is_some() && (has_advanced || page.has_rows_before(mark)) {
+        if self.from.is_some() && (has_advanced || mark.rows > 0) {
             page.truncate(mark);
             page.end_at_position(self.from.clone());
         }
@@ -336,7 +336,8 @@ impl Cursor for IndexCursor<'_> {
     /// Fewer rows take less time, unless all are sorted for them.
     fn retreat(&self, page: &mut HeldPage<'_>, mark: Mark) -> bool {
         page.truncate(mark);
-        page.forget_rows();
+        // Seen in a snapshot that is given up.
+        page.has_seen_rows = false;
         self.points.is_none() && self.parts.len() == 1
     }
 }

@@ -49,7 +49,7 @@ impl PartScan<'_> {
         }
         read?;
         // A row proves that the table existed.
-        if !page.has_seen_rows() && !exists(&mut lease, self.part.table_id).await? {
+        if !page.has_seen_rows && !exists(&mut lease, self.part.table_id).await? {
             return Ok(None);
         }
         Ok(Some(page.into_end()))
@@ -231,7 +231,7 @@ impl KeyCursor<'_> {
         let matches = page.matches_column();
         let (mut matched, mut edge) = (0, None);
         stream(lease, source, self.of.scan.order, &mut |row| {
-            page.see_rows();
+            page.has_seen_rows = true;
             if row.try_get_unchecked(matches)? {
                 matched += 1;
                 return page.offer_row(row);
@@ -261,7 +261,7 @@ impl KeyCursor<'_> {
         let (mut seen, mut matched, mut edge) = (0, 0, None);
         stream(lease, source, self.of.scan.order, &mut |row| {
             seen += 1;
-            page.see_rows();
+            page.has_seen_rows = true;
             if seen == limit {
                 edge = Some(key(row)?);
             } else if row.try_get_unchecked(matches)? {

@@ -178,7 +178,7 @@ impl BucketRows {
 /// Passes on rows in order, up to where a bucket has to be read on or the page ends. Returns the key of the last row.
 fn hand_out(buckets: &mut [BucketRows], page: &mut StreamedPage<'_>) -> Option<Key> {
     let mut last = None;
-    while let Some(row) = first(buckets, page.order()).and_then(|first| first.rows.pop_front()) {
+    while let Some(row) = first(buckets, page.scan.order).and_then(|first| first.rows.pop_front()) {
         if page.offer_held((&row).into()).is_break() {
             break;
         }

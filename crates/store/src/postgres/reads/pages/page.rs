@@ -103,12 +103,13 @@ impl<T> HeldRows<T> {
 
 /// A page so far, with the place that its rows go to.
 pub(super) struct OpenPage<'a, R: ?Sized> {
-    scan: &'a Scan,
+    pub scan: &'a Scan,
     rows: &'a mut R,
     end: PageEnd,
     bytes: usize,
     started: Instant,
-    has_seen_rows: bool,
+    /// Whether rows of the part were seen, matching or not.
+    pub has_seen_rows: bool,
     last: Option<Key>,
 }
 
@@ -121,7 +122,7 @@ pub(super) type HeldPage<'a> = OpenPage<'a, Vec<OrderedRow>>;
 /// The rows and bytes of a page when a window began.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
-    rows: usize,
+    pub rows: usize,
     bytes: usize,
 }
 
@@ -183,16 +184,6 @@ impl<'a, R: ?Sized> OpenPage<'a, R> {
         self.end.next.is_some() || self.end.next_in_index.is_some()
     }
 
-    /// Whether rows of the part were seen, matching or not.
-    pub(super) const fn has_seen_rows(&self) -> bool {
-        self.has_seen_rows
-    }
-
-    /// Notes that the part has rows.
-    pub(super) const fn see_rows(&mut self) {
-        self.has_seen_rows = true;
-    }
-
     /// Returns what the page has before a window, and forgets the last row of the window before it.
     pub(super) fn begin_window(&mut self) -> Mark {
         self.last = None;
@@ -248,10 +239,6 @@ impl<'a, R: ?Sized> OpenPage<'a, R> {
 }
 
 impl StreamedPage<'_> {
-    pub(super) const fn order(&self) -> PageOrder {
-        self.scan.order
-    }
-
     /// Notes a row that does not match.
     pub(super) fn pass(&mut self, key: Key) {
         self.last = Some(key);
@@ -322,10 +309,6 @@ impl StreamedPage<'_> {
 }
 
 impl HeldPage<'_> {
-    pub(super) const fn has_rows_before(&self, mark: Mark) -> bool {
-        mark.rows > 0
-    }
-
     /// Forgets the rows of a window.
     pub(super) fn truncate(&mut self, Mark { rows, bytes }: Mark) {
         self.rows.truncate(rows);
@@ -336,11 +319,6 @@ impl HeldPage<'_> {
     pub(super) fn restart(&mut self) {
         self.truncate(Mark { rows: 0, bytes: 0 });
         self.end = PageEnd { examined: self.end.examined, ..PageEnd::default() };
-        self.has_seen_rows = false;
-    }
-
-    /// Forgets that rows were seen, in a snapshot that is given up.
-    pub(super) const fn forget_rows(&mut self) {
         self.has_seen_rows = false;
     }
 
