@@ -7,12 +7,12 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::database::{DatabaseArguments, Opening, list_or};
-use super::endpoint::EndpointSettings;
+use super::endpoint::{EndpointSettings, KeyNumber};
 use super::output::{Done, Problem};
 use crate::operator::OperatorError;
 use crate::operator::accounts::{self, AccountReport, RotatedKey};
 use crate::protocol::auth::accounts::connection_string;
-use crate::protocol::auth::seal::{KeySlot, MasterKeys};
+use crate::protocol::auth::seal::MasterKeys;
 use crate::protocol::model::Ticks;
 use crate::server::config::MasterKeySettings;
 use crate::server::file::read_text;
@@ -164,24 +164,6 @@ pub(crate) struct ResealArguments {
     master_key: MasterKeySettings,
     #[command(flatten)]
     database: DatabaseArguments,
-}
-
-/// The number of a key, as operators write it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum KeyNumber {
-    #[value(name = "1")]
-    First,
-    #[value(name = "2")]
-    Second,
-}
-
-impl From<KeyNumber> for KeySlot {
-    fn from(slot: KeyNumber) -> Self {
-        match slot {
-            KeyNumber::First => KeySlot::First,
-            KeyNumber::Second => KeySlot::Second,
-        }
-    }
 }
 
 pub(crate) fn run(command: &AccountCommand) -> Done {

@@ -7,8 +7,7 @@ use chrono::TimeDelta;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::cluster_findings::of_cluster;
-use super::findings::{CheckResult, Finding, of_product, ok, problem, warning};
+use super::findings::{CheckResult, Finding, of_cluster, of_product, ok, problem, warning};
 use super::output::{Done, OutputForm, Problem, block_on};
 use crate::operator::accounts;
 use crate::server::config::{Config, Settings};

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use clap::Args;
+use clap::{Args, ValueEnum};
 
-use super::account::KeyNumber;
 use super::database::read;
 use super::output::{Done, Problem};
 use crate::operator::accounts;
@@ -65,6 +64,24 @@ impl EndpointSettings {
                     _ => Ok(origin.to_owned()),
                 }
             }
+        }
+    }
+}
+
+/// The number of a key, as operators write it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KeyNumber {
+    #[value(name = "1")]
+    First,
+    #[value(name = "2")]
+    Second,
+}
+
+impl From<KeyNumber> for KeySlot {
+    fn from(slot: KeyNumber) -> Self {
+        match slot {
+            KeyNumber::First => KeySlot::First,
+            KeyNumber::Second => KeySlot::Second,
         }
     }
 }

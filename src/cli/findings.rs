@@ -1,6 +1,10 @@
-//! The findings of `rowhouse check`, and that about the version of PostgreSQL.
+//! The findings of `rowhouse check`; those about the version of PostgreSQL, and about a Citus cluster from its
+//! catalogue.
 
 use std::ops::RangeInclusive;
+
+use crate::store::contract::cluster::{Cluster, ClusterNode};
+use crate::store::postgres::ConnectionDemand;
 
 /// The result of one check.
 pub(super) struct Finding {
@@ -61,9 +65,176 @@ fn major_version(product: &str) -> Option<u32> {
     version.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
 }
 
+const DISTRIBUTE: &str = "run `rowhouse distribute`";
+
+/// Judges a cluster. `demand` is the number of connections to a node that a server may open.
+pub(super) fn of_cluster(cluster: &Cluster, demand: Option<ConnectionDemand>) -> Vec<Finding> {
+    let mut findings = vec![of_placements(cluster)];
+    findings.extend(of_membership(cluster));
+    findings.extend(cluster.nodes.iter().map(of_node));
+    findings.extend(of_unused(cluster));
+    findings.extend(of_connections(cluster, demand));
+    findings.extend(of_processes(cluster));
+    if cluster.is_distributed() {
+        findings.extend(of_statistics(cluster));
+        findings.extend(of_leftovers(cluster));
+        findings.extend(of_lock_timeout(cluster));
+    }
+    findings
+}
+
+fn of_placements(cluster: &Cluster) -> Finding {
+    let holding = cluster.nodes.iter().filter(|node| node.holds_shards).count();
+    let role = if cluster.is_coordinator { "coordinator" } else { "worker" };
+    let found =
+        format!("Citus {}: {role} of {} nodes, {holding} with shards", cluster.version, cluster.nodes.len());
+    let misplaced = cluster.misplaced();
+    match (cluster.is_distributed(), misplaced.as_slice()) {
+        (true, []) => ok("cluster", found),
+        (true, names) => {
+            problem("cluster", format!("{found}; not distributed: {}", names.join(", ")), through(cluster))
+        }
+        (false, _) if cluster.has_begun() => {
+            let advice = format!(
+                "if no `rowhouse distribute` is running, stop the servers and run it again{}",
+                by(cluster)
+            );
+            problem("cluster", format!("{found}; a distribution has begun and is not complete"), advice)
+        }
+        (false, _) => {
+            let advice = format!("{}, or do nothing if one node should hold all tables", through(cluster));
+            warning("cluster", format!("{found}; the tables are not distributed"), advice)
+        }
+    }
+}
+
+/// Reports a removed or replaced node, which still has its old catalogue.
+fn of_membership(cluster: &Cluster) -> Option<Finding> {
+    let strangers = cluster.which_do_not_name_it();
+    (!strangers.is_empty()).then(|| {
+        let found = format!("the catalogues of these nodes do not name this node: {}", strangers.join(", "));
+        problem(
+            "membership",
+            found,
+            "remove the URL of this node from --database-url: the node was removed or replaced",
+        )
+    })
+}
+
+fn through(cluster: &Cluster) -> String {
+    format!("{DISTRIBUTE}{}", by(cluster))
+}
+
+fn by(cluster: &Cluster) -> &'static str {
+    if cluster.is_coordinator { "" } else { " through the coordinator (--migrate-url)" }
+}
+
+fn of_node(node: &ClusterNode) -> Finding {
+    let found = format!("{}: {}", node.address, node.role());
+    let facts = match &node.answer {
+        Ok(facts) => facts,
+        Err(reason) => {
+            let advice = "see that it is up, and that the other nodes can connect to it";
+            return problem("node", format!("{found}, does not answer: {reason}"), advice);
+        }
+    };
+    let found = format!(
+        "{found}, {} shards with about {} entities in {:.1} MB, {} standbys{}",
+        facts.shards,
+        facts.entities,
+        facts.bytes as f64 / 1e6,
+        facts.standbys,
+        if node.holds_shards { "" } else { ", gets no shards" },
+    );
+    if facts.is_standby {
+        let advice =
+            "promote it, or set the address of the primary in the cluster: SELECT citus_update_node(..)";
+        return problem("node", format!("{found}, in recovery: it refuses writes"), advice);
+    }
+    ok("node", found)
+}
+
+fn of_unused(cluster: &Cluster) -> impl Iterator<Item = Finding> {
+    cluster.unused.iter().map(|address| ok("node", format!("{address}: a standby, or disabled")))
+}
+
+/// Judges the connection limits. Each session on a node keeps a connection to every other node that it has used.
+fn of_connections(cluster: &Cluster, demand: Option<ConnectionDemand>) -> Vec<Finding> {
+    let Some(demand) = demand else { return Vec::new() };
+    let short = cluster.answers().filter(|(_, facts)| facts.connections < demand.most);
+    short
+        .map(|(node, facts)| {
+            let found = format!(
+                "{} allows {} connections, but one server may open {} there",
+                node.address, facts.connections, demand.most
+            );
+            warning(
+                "connections",
+                found,
+                "raise max_connections of the node, or lower --max-connections or --workers",
+            )
+        })
+        .collect()
+}
+
+fn of_processes(cluster: &Cluster) -> Vec<Finding> {
+    let short = cluster.answers().filter(|(_, facts)| facts.processes < facts.needed_processes());
+    short
+        .map(|(node, facts)| {
+            let found = format!(
+                "max_worker_processes of {} is {}, too few for {} databases: shards may never move",
+                node.address, facts.processes, facts.databases
+            );
+            warning(
+                "processes",
+                found,
+                format!("set it to {} or more, and restart the node", facts.needed_processes()),
+            )
+        })
+        .collect()
+}
+
+fn of_statistics(cluster: &Cluster) -> Option<Finding> {
+    cluster.keeps_statistics().then(|| {
+        let columns = cluster.columns_with_statistics.join(", ");
+        let found = format!(
+            "the planner keeps statistics of {columns}: reads of new tables may scan the whole table"
+        );
+        warning("statistics", found, format!("{}, and again after each move of shards", through(cluster)))
+    })
+}
+
+fn of_leftovers(cluster: &Cluster) -> Option<Finding> {
+    let left: Vec<_> = cluster.tables.iter().filter(|table| table.local_bytes > 0).collect();
+    (!left.is_empty()).then(|| {
+        let bytes: i64 = left.iter().map(|table| table.local_bytes).sum();
+        let names: Vec<&str> = left.iter().map(|table| table.name).collect();
+        let found = format!(
+            "this node still has {bytes} bytes from before the distribution, which nothing reads: {}",
+            names.join(", ")
+        );
+        warning("leftovers", found, through(cluster))
+    })
+}
+
+fn of_lock_timeout(cluster: &Cluster) -> Option<Finding> {
+    let without = cluster.answers().filter(|(_, facts)| facts.lock_timeout.is_none());
+    let addresses: Vec<&str> = without.map(|(node, _)| node.address.as_str()).collect();
+    (!addresses.is_empty()).then(|| {
+        let found = format!(
+            "the servers' role has no lock_timeout on {}: requests wait for locked rows until they fail \
+             with 500",
+            addresses.join(", ")
+        );
+        warning("timeouts", found, through(cluster))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::contract::cluster::fixture::{self, placed, table};
+    use crate::store::contract::cluster::{NodeFacts, TablePlacement};
 
     #[test]
     fn versions_that_are_not_tested_are_told() {
@@ -78,5 +249,85 @@ mod tests {
         ] {
             assert_eq!(of_product(product, "here").verdict, expected, "{product}");
         }
+    }
+
+    fn cluster() -> Cluster {
+        placed(fixture::cluster(&["c:1", "w:2"]))
+    }
+
+    fn facts(cluster: &mut Cluster) -> &mut NodeFacts {
+        cluster.nodes[1].answer.as_mut().expect("it answers")
+    }
+
+    /// Returns the names and severities of the problems after a change.
+    fn found(change: impl FnOnce(&mut Cluster)) -> Vec<(&'static str, CheckResult)> {
+        let mut changed = cluster();
+        change(&mut changed);
+        let findings = of_cluster(&changed, Some(ConnectionDemand { most: 38, allowed: 97 }));
+        let findings = findings.into_iter().filter(|finding| finding.verdict != CheckResult::Ok);
+        findings.map(|finding| (finding.name, finding.verdict)).collect()
+    }
+
+    #[test]
+    fn each_state_of_a_cluster_has_its_verdict() {
+        use CheckResult::{Problem, Warning};
+        assert!(found(|_| {}).is_empty());
+        assert!(found(|cluster| cluster.is_coordinator = false).is_empty());
+        let local =
+            |cluster: &mut Cluster, name: &str| table(cluster, name).placement = TablePlacement::Local;
+        assert_eq!(found(|c| local(c, "doomed")), [("cluster", Problem)]);
+        assert_eq!(found(|c| local(c, "buckets")), [("cluster", Problem)]);
+        let elsewhere = TablePlacement::ByHash { column: "bucket".into(), group: 3 };
+        assert_eq!(found(|c| table(c, "buckets").placement = elsewhere), [("cluster", Problem)]);
+        let all_local = |cluster: &mut Cluster| {
+            cluster.tables.iter_mut().for_each(|t| t.placement = TablePlacement::Local)
+        };
+        assert_eq!(found(all_local), [("cluster", Warning)]);
+        let begun = |cluster: &mut Cluster| {
+            all_local(cluster);
+            table(cluster, "tables").placement = TablePlacement::Reference;
+        };
+        assert_eq!(found(begun), [("cluster", Problem)]);
+        assert_eq!(found(|c| c.nodes[1].answer = Err("refused".into())), [("node", Problem)]);
+        assert_eq!(found(|c| facts(c).is_standby = true), [("node", Problem)]);
+        assert_eq!(found(|c| facts(c).addresses.clear()), [("membership", Problem)]);
+        let promoted = |cluster: &mut Cluster| facts(cluster).addresses.insert(1, "standby:1".into());
+        assert_eq!(found(|c| drop(promoted(c))), [("membership", Problem)]);
+        let unnamed = |cluster: &mut Cluster| (cluster.group, cluster.address) = (0, None);
+        assert!(found(unnamed).is_empty(), "a coordinator without an address");
+        assert_eq!(found(|c| facts(c).connections = 37), [("connections", Warning)]);
+        assert!(found(|c| facts(c).connections = 38).is_empty());
+        assert_eq!(found(|c| facts(c).databases = 5), [("processes", Warning)]);
+        assert!(found(|c| facts(c).databases = 4).is_empty());
+        assert_eq!(found(|c| c.columns_with_statistics = vec!["pk".into()]), [("statistics", Warning)]);
+        assert_eq!(found(|c| table(c, "entities").local_bytes = 8192), [("leftovers", Warning)]);
+        assert_eq!(found(|c| facts(c).lock_timeout = None), [("timeouts", Warning)]);
+    }
+
+    #[test]
+    fn each_node_is_named_with_what_it_has() {
+        let mut cluster = cluster();
+        (facts(&mut cluster).shards, facts(&mut cluster).bytes) = (16, 2_400_000);
+        (facts(&mut cluster).entities, facts(&mut cluster).standbys) = (1000, 1);
+        cluster.nodes[1].holds_shards = false;
+        cluster.unused.push("s:3".into());
+        let findings = of_cluster(&cluster, None);
+        let nodes: Vec<&str> = findings.iter().filter(|f| f.name == "node").map(|f| &*f.found).collect();
+        let drained = "w:2: worker, 16 shards with about 1000 entities in 2.4 MB, 1 standbys, gets no shards";
+        assert_eq!(nodes[1..], [drained, "s:3: a standby, or disabled"]);
+    }
+
+    #[test]
+    fn a_worker_is_told_where_to_distribute() {
+        let mut worker = cluster();
+        (worker.is_coordinator, table(&mut worker, "doomed").placement) = (false, TablePlacement::Missing);
+        let findings = of_cluster(&worker, None);
+        let finding = findings.iter().find(|finding| finding.name == "cluster").expect("a finding");
+        assert!(
+            finding.found.contains("worker of 2 nodes") && finding.found.ends_with("doomed"),
+            "{}",
+            finding.found
+        );
+        assert!(finding.advice.as_deref().expect("advice").contains("--migrate-url"));
     }
 }

@@ -3,7 +3,6 @@
 mod account;
 mod azurite;
 mod check;
-mod cluster_findings;
 mod command_line;
 mod database;
 mod endpoint;

@@ -1,4 +1,5 @@
-//! The state of the server: `/livez`, `/readyz`, `/metrics`, `/version` and `/cluster`.
+//! The state of the server: `/livez`, `/readyz`, `/metrics`, `/version`, `/cluster`, and the facts that the console
+//! needs first, `/console/api/session`.
 
 use std::time::Duration;
 
@@ -10,12 +11,15 @@ use tokio::time::timeout;
 
 use super::call::{Call, weight_of, within};
 use super::reply::{Answer, Outcome, Refusal, Reply, Status};
-use super::route::{Route, TIMED_OUT, guarded, json, open};
+use super::route::{Route, TIMED_OUT, guarded, json, open, token};
+use super::state::ConsoleMode;
 use crate::observe::metrics::text::MetricsFormat;
 use crate::observe::metrics::{METRICS, process, text};
 use crate::operator::{ClusterReport, ClusterUse};
 use crate::store::Store;
 
+/// Maximum number of accounts to list for the console.
+const MAX_ACCOUNTS: usize = 1000;
 /// Timeout for a response from the database.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -38,6 +42,10 @@ pub(super) const ROUTES: &[Route] = &[
         .about("getCluster", "The nodes of the Citus cluster that the database is distributed over")
         .answers::<Option<ClusterReport>>("The nodes, each asked now; null for a single server.")
         .others(&[TIMED_OUT, (503, "DatabaseUnavailable, or ServerBusy.")]),
+    token("GET", "/console/api/session", |call| json(async { session(call) }))
+        .of_console()
+        .about("session", "The state of the server that the console shows")
+        .answers::<SessionReport>("The state of the server and the accounts that it serves."),
 ];
 
 /// The kind of a database.
@@ -109,4 +117,63 @@ fn use_of_nodes() -> ClusterUse {
         substituted_lanes: METRICS.substituted_lanes.get(),
         bucket_map_read: read.map(|read| read.to_rfc3339_opts(SecondsFormat::Secs, true)),
     }
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(crate) struct SessionReport {
+    version: &'static str,
+    database: DatabaseKind,
+    /// Whether nothing can be changed from a browser.
+    read_only: bool,
+    test_mode: bool,
+    /// Scheme, host and port by which this machine reaches the Tables port.
+    tables_endpoint: String,
+    /// The first 1000 accounts.
+    accounts: Vec<AccountSummary>,
+    more_accounts: bool,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct AccountSummary {
+    name: String,
+    origin: AccountOrigin,
+    disabled: bool,
+    extended_queries: bool,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum AccountOrigin {
+    Settings,
+    Database,
+}
+
+fn session(call: &Call<'_>) -> Answer<SessionReport> {
+    let admin = call.admin;
+    admin.service.recent.as_ref().inspect(|recent| recent.watch());
+    let follower = &admin.service.follower;
+    let served = follower.accounts();
+    let accounts = served.names();
+    let listed = accounts.iter().take(MAX_ACCOUNTS).map(|name| {
+        let is_given = follower.is_given(name);
+        AccountSummary {
+            name: name.to_string(),
+            origin: if is_given { AccountOrigin::Settings } else { AccountOrigin::Database },
+            disabled: served.is_disabled(name),
+            extended_queries: served.has_extended_queries(name),
+        }
+    });
+    Ok(SessionReport {
+        version: env!("CARGO_PKG_VERSION"),
+        database: DatabaseKind::of(&admin.service.primary),
+        read_only: admin.settings.console == ConsoleMode::ReadOnly,
+        test_mode: admin.settings.test_mode,
+        tables_endpoint: admin.settings.tables_endpoint.clone(),
+        accounts: listed.collect(),
+        more_accounts: accounts.len() > MAX_ACCOUNTS,
+    })
 }

@@ -1,6 +1,6 @@
 //! The admin listener: probes, metrics and account administration, on a separate port.
 //!
-//! Each module declares its routes, with their descriptions and handlers. [`openapi`] generates the OpenAPI
+//! Each module declares its routes, with their descriptions and handlers. [`routes`] generates the OpenAPI
 //! document from the routes. Errors are `{"error":{"code":…,"message":…}}`.
 
 mod about;
@@ -8,13 +8,11 @@ mod accounts;
 mod audit;
 mod call;
 mod console;
-mod deleted;
 mod dispatch;
 mod expiry;
 mod guard;
 mod history;
 mod indexes;
-mod openapi;
 mod reply;
 mod route;
 pub(crate) mod routes;

@@ -1,4 +1,5 @@
-//! `/tables` and `/accounts/…/count`: the sizes of an account's tables, and the counts of their entities.
+//! `/tables` and `/accounts/…/count`: the sizes of an account's tables, and the counts of their entities;
+//! `/deleted-tables`: deleted tables, like `rowhouse table`.
 
 use std::time::{Duration, Instant};
 
@@ -10,19 +11,23 @@ use serde::{Deserialize, Serialize};
 use super::call::{Call, within};
 use super::reply::{Answer, Refusal};
 use super::route::{
-    NO_ACCOUNT, NO_ANSWER, PARAMETER, QueryField, QueryKind, Route, TIMED_OUT, guarded, json,
+    NO_ACCOUNT, NO_ANSWER, OF_ACCOUNT, PARAMETER, QueryField, QueryKind, Route, TIMED_OUT, guarded, json,
+    token,
 };
 use crate::error::{Code, Error};
-use crate::operator::durations::Time;
-use crate::operator::table_name;
+use crate::operator::deleted::{self, DeletedTableReport, UndeletedTable};
+use crate::operator::durations::{self, Time};
 use crate::operator::totals::{self, CountPace, TableTotal};
-use crate::protocol::model::{Key, TableName};
+use crate::operator::{OperatorError, table_name};
+use crate::protocol::model::{Key, TableName, Ticks};
 use crate::protocol::odata::{self, Grammar};
 use crate::protocol::plan::filter::{self, Subject};
 use crate::protocol::plan::scan::MAX_TIME;
 use crate::protocol::plan::span::Span;
 use crate::protocol::plan::{Predicate, TableScan};
-use crate::store::{CountPosition, CountedPart, Failure, Store, StoreResult, TableSize};
+use crate::store::{
+    CountPosition, CountedPart, DeletedScan, DeletedTable, Failure, Store, StoreResult, TableSize,
+};
 
 /// Maximum and default number of tables in one response.
 const TABLES: usize = 25;
@@ -30,6 +35,11 @@ const TABLES: usize = 25;
 const SAMPLE: u32 = 10_000;
 /// Time after which a response ends with the tables measured so far.
 const TIME_FOR_TABLES: Duration = Duration::from_secs(5);
+
+/// Maximum number of deleted tables in one response.
+const DELETED_TABLES: u32 = 100;
+/// Time after which the remaining tables are listed without their sizes.
+const TIME_FOR_SIZES: Duration = Duration::from_secs(5);
 
 /// Time after which a count returns its intermediate result.
 const COUNT_TIME: Duration = Duration::from_secs(5);
@@ -75,6 +85,40 @@ pub(super) const ROUTES: &[Route] = &[
             TIMED_OUT,
             NO_ANSWER,
         ]),
+    guarded("GET", "/deleted-tables", |call| json(list_deleted(call)))
+        .about("listDeletedTables", "Deleted tables that can be restored")
+        .details(
+            "The last deleted tables, 100 at most, with their sizes. A size is that of the first 10000 entities; if \
+             complete is false, the table holds more. A size that took too long to measure is null.",
+        )
+        .query(&[OF_ACCOUNT])
+        .answers::<DeletedTablesReport>("The tables, the last deleted first.")
+        .others(&[PARAMETER, NO_ACCOUNT, TIMED_OUT, NO_ANSWER]),
+    token("POST", "/deleted-tables/{id}/undelete", |call| json(undelete(call)))
+        .changing()
+        .about("undeleteTable", "Restore a deleted table")
+        .details(
+            "The table gets its entities, their ETags, its access policies and its expiry rule. A server builds its \
+             property indexes again.",
+        )
+        .optional_body::<UndeleteRequest>()
+        .answers::<UndeletedTable>("The table is restored.")
+        .others(&[
+            (404, "DeletedTableNotFound."),
+            (
+                409,
+                "TableAlreadyExists. RenamedTooSoon: on PostgreSQL, a table can have another name ten minutes after \
+                 it was deleted.",
+            ),
+            TIMED_OUT,
+            NO_ANSWER,
+        ]),
+    token("DELETE", "/deleted-tables/{id}", |call| json(purge(call)))
+        .changing()
+        .about("purgeDeletedTable", "Purge a deleted table before its time has ended")
+        .details("The table cannot be restored any more. Servers remove its entities from now on.")
+        .answers::<PurgedTable>("The table is being purged.")
+        .others(&[(404, "DeletedTableNotFound."), TIMED_OUT, NO_ANSWER]),
 ];
 
 #[derive(Serialize, JsonSchema)]
@@ -201,7 +245,7 @@ async fn count(call: &Call<'_>) -> Answer<CountReport> {
         })
     };
     let CountedPart { entities, next } = within(counting).await?.ok_or_else(respread)?;
-    let next = next.map(|next| token(&next));
+    let next = next.map(|next| count_token(&next));
     Ok(CountReport { entities, complete: next.is_none(), next })
 }
 
@@ -215,7 +259,7 @@ fn predicate(text: &str) -> Answer<Predicate> {
     Ok(filter::predicate(&parsed, Subject::Entities)?)
 }
 
-fn token(position: &CountPosition) -> String {
+fn count_token(position: &CountPosition) -> String {
     let CountPosition { layout, share, key } = position;
     let token = CountToken(*layout, *share, key.partition.clone(), key.row.clone());
     URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
@@ -228,4 +272,77 @@ fn position(text: &str) -> Answer<CountPosition> {
     let CountToken(layout, share, partition, row) =
         token.ok_or_else(|| Refusal::bad_request("from: must be the next of an earlier answer"))?;
     Ok(CountPosition { layout, share, key: Key { partition, row } })
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub(super) struct UndeleteRequest {
+    /// A free name, if the table is not to have its last one.
+    #[serde(rename = "as")]
+    name: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(super) struct DeletedTablesReport {
+    /// How long this server keeps tables that are deleted now: 7d for example, 0s for not at all.
+    keep_deleted: String,
+    tables: Vec<DeletedTableReport>,
+    /// Whether there are more deleted tables.
+    more: bool,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(inline)]
+pub(super) struct PurgedTable {
+    /// The number of the table.
+    purged: i64,
+}
+
+async fn list_deleted(call: &Call<'_>) -> Answer<DeletedTablesReport> {
+    let begun = Instant::now();
+    let account = call.queried_account()?;
+    let store = call.store();
+    let scan =
+        DeletedScan { account: account.as_deref(), most: DELETED_TABLES + 1, ..DeletedScan::default() };
+    let mut found = within(store.deleted_tables(scan)).await?;
+    let has_more = found.len() > DELETED_TABLES as usize;
+    found.truncate(DELETED_TABLES as usize);
+    let mut tables = Vec::with_capacity(found.len());
+    for table in &found {
+        let size = match begun.elapsed() < TIME_FOR_SIZES {
+            // A table with an unknown size must not hide other tables.
+            true => within(store.deleted_size(table.table_no, SAMPLE)).await.unwrap_or(None),
+            false => None,
+        };
+        tables.push(DeletedTableReport::new(table, size));
+    }
+    let keep_deleted = durations::display(call.admin.service.keep_deleted);
+    Ok(DeletedTablesReport { keep_deleted, tables, more: has_more })
+}
+
+async fn undelete(call: &Call<'_>) -> Answer<UndeletedTable> {
+    let request = if call.body().is_empty() { UndeleteRequest::default() } else { call.document()? };
+    let name = request.name.as_deref().map(table_name).transpose()?;
+    let table = deleted_table(call).await?;
+    let undeleted = deleted::undelete(call.store(), table, name, Ticks::now()).await?;
+    call.follow_own_change().await;
+    Ok(undeleted)
+}
+
+async fn purge(call: &Call<'_>) -> Answer<PurgedTable> {
+    let table = deleted_table(call).await?;
+    deleted::purge(call.store(), &table, Ticks::now()).await?;
+    Ok(PurgedTable { purged: table.table_no })
+}
+
+/// Returns the deleted table in the path, and records it for the audit.
+async fn deleted_table(call: &Call<'_>) -> Answer<DeletedTable> {
+    let table_no = call.parameter("id").parse().map_err(|_| OperatorError::DeletedTableNotFound)?;
+    let table = within(deleted::by_number(call.store(), table_no)).await?;
+    call.account.get_or_init(|| table.account.clone());
+    call.subject.get_or_init(|| format!("{}/{table_no}", table.name));
+    Ok(table)
 }

@@ -19,18 +19,7 @@ const ORDERS: [(&str, &[&str]); 6] = [
     ("protocol", &["error", "model", "odata", "codec", "request", "auth", "plan"]),
     (
         "operator",
-        &[
-            "error",
-            "durations",
-            "cluster",
-            "indexes",
-            "accounts",
-            "deleted",
-            "expiry",
-            "totals",
-            "views",
-            "upkeep",
-        ],
+        &["durations", "cluster", "indexes", "accounts", "deleted", "expiry", "totals", "views", "upkeep"],
     ),
     ("src/server", &["file", "http", "admin", "config", "start"]),
     (

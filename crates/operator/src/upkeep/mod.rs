@@ -1,6 +1,5 @@
 //! The background work of a server: jobs that repeat a small step with pauses, so that requests come first.
 
-mod clock;
 mod indexes;
 mod tables;
 

@@ -1,6 +1,5 @@
 //! `rowhouse copy`.
 
-mod arguments;
 mod effects;
 mod prepare;
 mod report;
@@ -18,8 +17,8 @@ use crate::transfer::{
     Selection, TransferError, TransferSource, copy,
 };
 
-pub(crate) use arguments::CopyArguments;
 use effects::Effects;
+pub(crate) use prepare::CopyArguments;
 use prepare::{CopyFiles, CopyJob, fingerprint};
 use report::interrupted;
 

@@ -8,7 +8,6 @@ pub(super) mod assets;
 pub(super) mod requests;
 pub(super) mod sas;
 pub(super) mod service;
-pub(super) mod session;
 
 use super::reply::Refusal;
 
