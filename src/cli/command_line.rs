@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     pub settings: Settings,
 }
 
-/// What the program does.
+/// The command.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the server until SIGTERM or SIGINT

@@ -29,6 +29,16 @@ pub(crate) struct TableDatabase {
     pub database: DatabaseArguments,
 }
 
+/// The account whose tables are listed, and the database.
+#[derive(Debug, Args)]
+pub(crate) struct ListDatabase {
+    /// List only the tables of this account
+    #[arg(long)]
+    pub account: Option<String>,
+    #[command(flatten)]
+    pub database: DatabaseArguments,
+}
+
 /// How a command opens its database.
 #[derive(Clone, Copy)]
 pub(super) enum Opening {

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::database::{DatabaseArguments, NO_TABLES_IN_MEMORY, Opening, TableDatabase, list_or};
+use super::database::{ListDatabase, NO_TABLES_IN_MEMORY, Opening, TableDatabase, list_or};
 use super::output::Done;
 use crate::operator::expiry::{self, ExpiryReport, NewRule};
 use crate::protocol::model::Ticks;
@@ -24,7 +24,7 @@ pub(crate) enum ExpireCommand {
     Set(SetArguments),
     /// List the tables whose entities expire, with the progress of the deletion
     #[command(after_help = "Example:\n  rowhouse expire list --json")]
-    List(ExpiryListArguments),
+    List(ListDatabase),
     /// Remove the rule of a table, so that its entities no longer expire
     #[command(after_help = "Example:\n  rowhouse expire clear Logs")]
     Clear(ClearArguments),
@@ -38,15 +38,6 @@ pub(crate) struct SetArguments {
     rule: NewRule,
     #[command(flatten)]
     of: TableDatabase,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ExpiryListArguments {
-    /// List only the tables of this account
-    #[arg(long)]
-    account: Option<String>,
-    #[command(flatten)]
-    database: DatabaseArguments,
 }
 
 #[derive(Debug, Args)]
@@ -68,7 +59,7 @@ pub(crate) fn run(command: &ExpireCommand) -> Done {
                 format!("The entities of {table} expire {when}; servers look every {every}.")
             })
         }
-        ExpireCommand::List(ExpiryListArguments { account, database }) => {
+        ExpireCommand::List(ListDatabase { account, database }) => {
             let list = async |store: &Store| expiry::list(store, account.as_deref(), Ticks::now()).await;
             database.run(Opening::Read, NO_TABLES_IN_MEMORY, list, |rules| {
                 list_or("No entities expire.", rules.iter().map(columns).collect())

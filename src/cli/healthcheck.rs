@@ -103,7 +103,7 @@ impl HealthcheckArguments {
 
 /// Makes a client that does not verify certificates. They contain the host name that clients use, while this
 /// client uses an address.
-fn agent(timeout: Duration) -> Agent {
+pub(super) fn agent(timeout: Duration) -> Agent {
     let tls = TlsConfig::builder().disable_verification(true).build();
     let config = Agent::config_builder()
         .timeout_global(Some(timeout))

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use ureq::Agent;
 
 use super::database::{DatabaseArguments, Opening, list_or, read_lasting};
+use super::healthcheck::agent;
 use super::output::{Done, OutputForm, Problem, block_on, interruption};
 use crate::operator::OperatorError;
 use crate::operator::indexes::{self, IndexReport, IndexRequest};
@@ -296,13 +296,7 @@ fn ask(arguments: &SuggestArguments) -> Done<Vec<Value>> {
     let admin = address(given)
         .ok_or_else(|| Problem(format!("--admin-listen {given}: must be an address and a port")))?;
     let url = format!("http://{}/index-suggestions", reachable(admin));
-    let config = Agent::config_builder()
-        .timeout_global(Some(SUGGESTION_TIMEOUT))
-        .http_status_as_error(false)
-        .proxy(None)
-        .max_redirects(0);
-    let agent = Agent::new_with_config(config.build());
-    let mut request = agent.get(&url);
+    let mut request = agent(SUGGESTION_TIMEOUT).get(&url);
     let token = secret("--admin-token", &arguments.admin_token, &arguments.admin_token_file)
         .map_err(Mistakes::from)?;
     if let Some(token) = token {

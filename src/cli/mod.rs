@@ -53,52 +53,49 @@ pub fn run() -> ExitCode {
         Err(Refused::Arguments(error)) => return usage(refuse(&error)),
         Err(Refused::Values(mistakes)) => return usage(fail(&mistakes)),
     };
-    let done = match &line.command {
-        None => serve::run(&line.settings).map_err(Problem::from),
-        Some(Command::Serve(settings)) => serve::run(settings).map_err(Problem::from),
-        Some(Command::Account(command)) => account::run(command),
-        Some(Command::Migrate(arguments)) => maintenance::migrate(arguments),
-        Some(Command::Distribute(arguments)) => maintenance::distribute(arguments),
-        Some(Command::Backup(arguments)) => maintenance::backup(arguments),
-        Some(Command::Check(arguments)) => check::run(arguments),
-        Some(Command::Index(command)) => index::run(command),
-        Some(Command::Sas(command)) => sas::run(command),
-        Some(Command::Explain(arguments)) => explain::run(arguments),
-        Some(Command::Healthcheck(arguments)) => healthcheck::run(arguments),
-        Some(Command::Copy(arguments)) => return end(transfer::copy(arguments)),
-        Some(Command::Verify(arguments)) => return end(transfer::verify(arguments)),
-        Some(Command::Count(arguments)) => return end(transfer::count(arguments)),
-        Some(Command::DeleteWhere(arguments)) => return end(transfer::delete_where(arguments)),
-        Some(Command::Expire(command)) => expire::run(command),
-        Some(Command::View(command)) => view::run(command),
-        Some(Command::Table(command)) => return end(table::run(command)),
-        Some(Command::Version(form)) => {
-            let version = env!("CARGO_PKG_VERSION");
-            form.print(&format!("rowhouse {version}"), &serde_json::json!({ "version": version }))
-        }
-        Some(Command::Completions { shell }) => {
-            let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Arguments::command(), "rowhouse", &mut script);
-            let mut output = io::stdout().lock();
-            written(output.write_all(&script).and_then(|()| output.flush()))
-        }
-        Some(Command::Man { folder }) => clap_mangen::generate_to(Arguments::command(), folder)
-            .map_err(|error| Problem(format!("{}: {error}", folder.display()))),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Problem(text)) => fail(&text),
-    }
-}
-
-/// Prints why a transfer command did not succeed, and returns its exit status.
-fn end(done: Result<(), TransferEnd>) -> ExitCode {
-    let Err(ended) = done else { return ExitCode::SUCCESS };
+    let Err(ended) = execute(&line) else { return ExitCode::SUCCESS };
     let (status, text) = ended.report();
     if let Some(text) = text {
         fail(&text);
     }
     status
+}
+
+/// Runs the command of a command line.
+fn execute(line: &Arguments) -> Result<(), TransferEnd> {
+    match &line.command {
+        None => serve::run(&line.settings).map_err(Problem::from)?,
+        Some(Command::Serve(settings)) => serve::run(settings).map_err(Problem::from)?,
+        Some(Command::Account(command)) => account::run(command)?,
+        Some(Command::Migrate(arguments)) => maintenance::migrate(arguments)?,
+        Some(Command::Distribute(arguments)) => maintenance::distribute(arguments)?,
+        Some(Command::Backup(arguments)) => maintenance::backup(arguments)?,
+        Some(Command::Check(arguments)) => check::run(arguments)?,
+        Some(Command::Index(command)) => index::run(command)?,
+        Some(Command::Sas(command)) => sas::run(command)?,
+        Some(Command::Explain(arguments)) => explain::run(arguments)?,
+        Some(Command::Healthcheck(arguments)) => healthcheck::run(arguments)?,
+        Some(Command::Copy(arguments)) => transfer::copy(arguments)?,
+        Some(Command::Verify(arguments)) => transfer::verify(arguments)?,
+        Some(Command::Count(arguments)) => transfer::count(arguments)?,
+        Some(Command::DeleteWhere(arguments)) => transfer::delete_where(arguments)?,
+        Some(Command::Expire(command)) => expire::run(command)?,
+        Some(Command::View(command)) => view::run(command)?,
+        Some(Command::Table(command)) => table::run(command)?,
+        Some(Command::Version(form)) => {
+            let version = env!("CARGO_PKG_VERSION");
+            form.print(&format!("rowhouse {version}"), &serde_json::json!({ "version": version }))?;
+        }
+        Some(Command::Completions { shell }) => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Arguments::command(), "rowhouse", &mut script);
+            let mut output = io::stdout().lock();
+            written(output.write_all(&script).and_then(|()| output.flush()))?;
+        }
+        Some(Command::Man { folder }) => clap_mangen::generate_to(Arguments::command(), folder)
+            .map_err(|error| Problem(format!("{}: {error}", folder.display())))?,
+    }
+    Ok(())
 }
 
 /// Returns the exit status for invalid arguments, which transfer commands distinguish from failures.
@@ -132,9 +129,9 @@ fn refuse(error: &clap::Error) -> ExitCode {
 
 /// Prints each line of the problem. Write errors are ignored, because the exit status reports the failure too.
 fn fail(problem: &str) -> ExitCode {
-    let mut said = std::io::stderr().lock();
+    let mut errors = std::io::stderr().lock();
     for line in printable(problem).lines() {
-        let _ = writeln!(said, "rowhouse: {line}");
+        let _ = writeln!(errors, "rowhouse: {line}");
     }
     ExitCode::FAILURE
 }

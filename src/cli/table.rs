@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::database::{self, DatabaseArguments, NO_TABLES_IN_MEMORY, Opening, TableDatabase, list_or};
+use super::database::{self, ListDatabase, NO_TABLES_IN_MEMORY, Opening, TableDatabase, list_or};
 use super::output::{OutputForm, Problem, block_on, interruption};
 use super::transfer::{TransferEnd, confirmed};
 use crate::operator::deleted::{self, DeletedChoice, DeletedTableReport, MAX_LISTED, UndeletedTable};
@@ -48,7 +48,7 @@ pub(crate) enum TableCommand {
     Respread(RespreadArguments),
     /// List the deleted tables that can be restored, with their sizes
     #[command(after_help = "Example:\n  rowhouse table deleted --account myaccount --json")]
-    Deleted(DeletedArguments),
+    Deleted(ListDatabase),
     /// Restore a deleted table with its entities, policies, expiry rule and indexes
     #[command(after_help = UNDELETE_EXAMPLES)]
     Undelete(UndeleteArguments),
@@ -74,15 +74,6 @@ pub(crate) struct RespreadArguments {
     storage: DatabaseSettings,
     #[command(flatten)]
     form: OutputForm,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DeletedArguments {
-    /// List only the tables of this account
-    #[arg(long)]
-    account: Option<String>,
-    #[command(flatten)]
-    database: DatabaseArguments,
 }
 
 /// A deleted table.
@@ -234,7 +225,7 @@ fn table_name(text: &str) -> Result<TableName, TransferEnd> {
     crate::operator::table_name(text).map_err(|error| TransferEnd::Usage(error.to_string()))
 }
 
-fn list_deleted(DeletedArguments { account, database }: &DeletedArguments) -> Result<(), TransferEnd> {
+fn list_deleted(ListDatabase { account, database }: &ListDatabase) -> Result<(), TransferEnd> {
     let mut tables = database.ask(Opening::Read, NO_TABLES_IN_MEMORY, async |store| {
         let scan =
             DeletedScan { account: account.as_deref(), most: MAX_LISTED + 1, ..DeletedScan::default() };

@@ -210,16 +210,10 @@ pub(crate) fn expired(rule: &ExpiryRule, now: Ticks) -> Option<Predicate> {
 static NOT_SWEPT: WarningLimiter = WarningLimiter::new();
 static SWEPT: WarningLimiter = WarningLimiter::new();
 
-/// What a step of the sweep has done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SweepStep {
-    /// Whether as much was deleted as a step may delete.
-    pub is_full: bool,
-}
-
-/// Sweeps a table for a step: reads on from where the last step ended, and deletes what has expired
-/// and was not written meanwhile. A table whose step fails waits, so that other tables are not blocked.
-pub(crate) async fn step(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<SweepStep> {
+/// Sweeps a table for a step: continues where the last step ended, and deletes the expired entities that were not
+/// written since they were read. A table whose step fails waits, so that other tables are not blocked. Returns
+/// whether the step deleted as many entities as it may.
+pub(crate) async fn step(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<bool> {
     let failure = match try_step(store, of, now).await {
         Ok(done) => return Ok(done),
         Err(failure) => failure,
@@ -228,12 +222,12 @@ pub(crate) async fn step(store: &Store, of: &TableExpiry, now: Ticks) -> StoreRe
     store.record_sweep(of, &SweepState { due, ..of.sweep.clone() }).await?;
     if let Some(DueWarning { left_out }) = NOT_SWEPT.due() {
         let TableExpiry { account, table, .. } = of;
-        tracing::warn!(account, table, ?failure, left_out, "what has expired was not deleted; will retry");
+        tracing::warn!(account, table, ?failure, left_out, "expired entities were not deleted; will retry");
     }
-    Ok(SweepStep { is_full: false })
+    Ok(false)
 }
 
-async fn try_step(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<SweepStep> {
+async fn try_step(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<bool> {
     let (found, next) = find(store, of, now).await?;
     let deleted = if found.is_empty() { 0 } else { store.delete_expired(of, &found).await? };
     METRICS.expired.add(deleted);
@@ -254,7 +248,7 @@ async fn try_step(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<Sw
         }
     };
     store.record_sweep(of, &sweep).await?;
-    Ok(SweepStep { is_full: found.len() >= STEP_ROWS })
+    Ok(found.len() >= STEP_ROWS)
 }
 
 /// Returns the next entities that have expired, with their versions, and where to continue.
@@ -282,11 +276,11 @@ async fn find(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<(Vec<(
     }
     match page {
         Ok((found, end)) => {
-            // In the order of an index, what is left comes first once these are deleted.
+            // In the order of an index, the remaining entities come first once these are deleted.
             let next = end.next.or_else(|| end.next_in_index.map(|_| Key::new("", "")));
             Ok((found.into_iter().map(|entity| (entity.key, entity.modified)).collect(), next))
         }
-        // It was deleted a moment ago, and its rule with it.
+        // The table was deleted a moment ago, with its rule.
         Err(Failure::Refused(error)) if error.code == Code::TableNotFound => Ok((Vec::new(), None)),
         Err(failure) => Err(failure),
     }

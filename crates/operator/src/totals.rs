@@ -1,4 +1,4 @@
-//! How many entities a table has: exactly, by counting, and at once, from what is known.
+//! The number of entities of a table: exact by counting, or estimated at once.
 
 use std::time::{Duration, Instant};
 
@@ -55,9 +55,6 @@ pub async fn total(store: &Store, table: TableRef<'_>, size: TableSize) -> Store
 }
 
 /// Counts matching entities from a key on, until the time has passed.
-///
-/// # Errors
-/// `TableNotFound`; failures of the database.
 pub async fn count_matching(
     store: &Store,
     table: TableRef<'_>,
@@ -102,9 +99,6 @@ impl Default for CountPace {
 
 impl CountPace {
     /// Counts all entities of a table for a step; `None` if the table has got other buckets since `from`.
-    ///
-    /// # Errors
-    /// `TableNotFound`; failures of the database, after which the next step is smaller.
     pub async fn step(
         &mut self,
         store: &Store,

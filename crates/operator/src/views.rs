@@ -24,7 +24,7 @@ const PAGE_ROWS: usize = 1000;
 pub struct PrintedView {
     pub definition: ViewDefinition,
     pub script: ViewScript,
-    /// How many properties have no column.
+    /// The number of properties without a column.
     pub left_out: usize,
 }
 
@@ -57,7 +57,7 @@ fn respread() -> OperatorError {
     OperatorError::Argument(message.to_owned())
 }
 
-/// Properties that were seen, and how often with which type.
+/// The properties of the entities, with the number of values of each type.
 #[derive(Debug, Default)]
 struct SeenProperties {
     entities: u64,
@@ -67,7 +67,7 @@ struct SeenProperties {
 impl SeenProperties {
     fn add(&mut self, stored: &str) {
         self.entities += 1;
-        // What is not in stored form was not written by us, and has no columns.
+        // Text that is not in stored form was not written by Rowhouse, and has no columns.
         for field in stored::fields(stored).unwrap_or_default() {
             let types = match self.properties.get_mut(field.name.as_ref()) {
                 Some(types) => types,

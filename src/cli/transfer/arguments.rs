@@ -67,9 +67,6 @@ impl Default for FileArguments {
 
 impl FileArguments {
     /// Refuses file options that have no effect, because no place is a file of another program.
-    ///
-    /// # Errors
-    /// [`TransferEnd::Usage`] with the first such option.
     pub(super) fn refuse_without_files(&self, places: &[&DataLocation]) -> Result<(), TransferEnd> {
         let given = [
             (self.format != FileFormat::Auto, "--format"),
@@ -111,7 +108,7 @@ impl LocationAccounts {
     }
 }
 
-/// How fast, and what is shown meanwhile.
+/// The concurrency of a run, and the form of its progress.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Progress")]
 pub(crate) struct RunArguments {
@@ -144,9 +141,6 @@ impl SelectionArguments {
 }
 
 /// Checks the filter of a selection: it must be valid and not empty, as from an unset variable.
-///
-/// # Errors
-/// [`TransferEnd::Usage`] with the name of the argument, before a place is opened.
 pub(super) fn checked(name: &str, selection: Selection) -> Result<Selection, TransferEnd> {
     let reason = match &selection.filter {
         Some(filter) if filter.trim().is_empty() => Some("is empty".to_owned()),
@@ -164,9 +158,6 @@ pub(super) fn rename(text: &str) -> Result<(String, String), String> {
 }
 
 /// Refuses to rename tables that FROM does not have, and to give one table two names.
-///
-/// # Errors
-/// [`TransferEnd::Usage`] with the names.
 pub(super) fn refuse_unknown_renames(
     renames: &[(String, String)],
     source: &dyn TransferSource,
@@ -186,9 +177,6 @@ pub(super) fn refuse_unknown_renames(
 }
 
 /// Refuses places whose signature covers only a range of keys, where the command must know that an entity is absent.
-///
-/// # Errors
-/// [`TransferEnd::Usage`].
 pub(super) fn refuse_ranged(argument: &str, places: &[&DataLocation]) -> Result<(), TransferEnd> {
     if !places.iter().any(|place| place.is_ranged()) {
         return Ok(());
@@ -201,9 +189,6 @@ pub(super) fn refuse_ranged(argument: &str, places: &[&DataLocation]) -> Result<
 }
 
 /// Refuses names that match none of these tables, and warns of patterns that match none.
-///
-/// # Errors
-/// [`TransferEnd::Usage`] with the names.
 pub(super) fn check_matches(selection: &Selection, tables: &[String]) -> Result<(), TransferEnd> {
     let (names, patterns) = selection.unmatched(tables);
     for pattern in patterns {

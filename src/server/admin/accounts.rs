@@ -28,7 +28,6 @@ pub(super) const ROUTES: &[Route] = &[
         .answers::<Vec<AccountReport>>("The accounts.")
         .others(&[NO_MASTER_KEY, TIMED_OUT, NO_ANSWER]),
     token("POST", "/accounts", |call| created(add(call)))
-        .changing()
         .about("addAccount", "Add an account, and return its keys once")
         .details(APPLIED)
         .body::<AddAccount>()
@@ -46,7 +45,6 @@ pub(super) const ROUTES: &[Route] = &[
         .answers::<AccountReport>("The account.")
         .others(&[NO_ACCOUNT, NOT_STORED, TIMED_OUT, NO_ANSWER]),
     token("DELETE", "/accounts/{name}", |call| json(remove(call)))
-        .changing()
         .about(
             "removeAccount",
             "Remove an account and its keys; its tables stay inaccessible until its name is added again",
@@ -55,13 +53,11 @@ pub(super) const ROUTES: &[Route] = &[
         .answers::<RemovedAccount>("The account is removed.")
         .others(&[NO_BODY, NO_ACCOUNT, NOT_STORED, UNKNOWN, NO_ANSWER]),
     token("POST", "/accounts/{name}/disable", |call| json(set_disabled(call, true)))
-        .changing()
         .about("disableAccount", "Refuse the requests of an account; its keys and tables stay")
         .details(APPLIED)
         .answers::<AccountSwitch>("The account is disabled.")
         .others(&[NO_BODY, NO_ACCOUNT, NOT_STORED, UNKNOWN, NO_ANSWER]),
     token("POST", "/accounts/{name}/enable", |call| json(set_disabled(call, false)))
-        .changing()
         .about("enableAccount", "Serve a disabled account again")
         .details(APPLIED)
         .answers::<AccountSwitch>("The account is enabled.")
@@ -71,7 +67,6 @@ pub(super) const ROUTES: &[Route] = &[
         .answers::<AccountLimit>("The limits.")
         .others(&[NO_ACCOUNT, TIMED_OUT, NO_ANSWER]),
     token("PUT", "/accounts/{name}/limits", |call| json(set_limits(call)))
-        .changing()
         .about("setLimits", "Limit the requests per second of an account on each server, or remove its limit")
         .details(APPLIED)
         .body::<AccountLimits>()
@@ -83,14 +78,12 @@ pub(super) const ROUTES: &[Route] = &[
         .answers::<AccountQueries>("The choice.")
         .others(&[NO_ACCOUNT]),
     token("PUT", "/accounts/{name}/queries", |call| json(set_queries(call)))
-        .changing()
         .about("setQueries", "Allow or forbid extended queries for the clients of an account")
         .details(APPLIED)
         .body::<ChosenQueries>()
         .answers::<AccountQueries>("The new choice.")
         .others(&[NO_ACCOUNT, UNKNOWN, NO_ANSWER]),
     token("POST", "/accounts/{name}/rotate", |call| json(rotate(call)))
-        .changing()
         .about("rotateKey", "Generate a new key in one slot, and return it once; the other key keeps working")
         .details(APPLIED)
         .body::<RotateKey>()

@@ -25,17 +25,6 @@ pub(crate) struct Operator {
     pub admission: Admission,
 }
 
-/// The contents of an audit line.
-struct AuditLine<'a> {
-    operator: Operator,
-    action: &'a str,
-    account: &'a str,
-    target: &'a str,
-    status: u16,
-    error: &'a str,
-    request_id: &'a str,
-}
-
 /// The error of a request whose connection ended before the response. The change may have been made or not.
 const CUT_OFF: &str = "CutOff";
 
@@ -117,15 +106,8 @@ impl Drop for Audit<'_> {
         let action = self.operation().map_or_else(route, |operation| operation.text().to_owned());
         let (account, target) = self.subject();
         let (status, error) = self.outcome.unwrap_or((0, CUT_OFF));
-        let (operator, action, request_id) = (self.operator, action.as_str(), self.request_id);
-        AuditLine { operator, action, account, target, status, error, request_id }.write();
-    }
-}
-
-impl AuditLine<'_> {
-    fn write(&self) {
         let peer = self.operator.peer.map(|peer| peer.to_string()).unwrap_or_default();
-        let cut = self.target.char_indices().nth(MAX_TEXT).map_or(self.target.len(), |(end, _)| end);
+        let cut = target.char_indices().nth(MAX_TEXT).map_or(target.len(), |(end, _)| end);
         tracing::info!(
             target: AUDIT,
             request_id = self.request_id,
@@ -134,12 +116,12 @@ impl AuditLine<'_> {
                 Admission::Local => "this machine",
             },
             peer,
-            action = self.action,
-            account = self.account,
+            action,
+            account,
             // Printed with Debug, so that the text cannot forge a log line.
-            subject = ?&self.target[..cut],
-            status = self.status,
-            error = self.error,
+            subject = ?&target[..cut],
+            status,
+            error,
             "audit"
         );
     }

@@ -15,7 +15,6 @@ pub(super) const ROUTES: &[Route] = &[
         .answers::<Vec<ExpiryReport>>("The rules, by account and table.")
         .others(&[PARAMETER, NO_ACCOUNT, TIMED_OUT, NO_ANSWER]),
     token("PUT", "/accounts/{name}/tables/{table}/expiry", |call| json(set(call)))
-        .changing()
         .about("setExpiry", "Set when the entities of a table expire")
         .details(
             "Servers delete expired entities in small steps, beginning within seconds. Clients see an expired entity \
@@ -30,7 +29,6 @@ pub(super) const ROUTES: &[Route] = &[
             NO_ANSWER,
         ]),
     token("DELETE", "/accounts/{name}/tables/{table}/expiry", |call| json(clear(call)))
-        .changing()
         .about("clearExpiry", "Remove the rule of a table, so that its entities no longer expire")
         .answers::<NamedTable>("The table.")
         .others(&[

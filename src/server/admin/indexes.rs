@@ -29,7 +29,6 @@ pub(super) const ROUTES: &[Route] = &[
         .answers::<Vec<IndexReport>>("The indexes.")
         .others(&[PARAMETER, NO_ANSWER]),
     token("POST", "/indexes", |call| created(add(call)))
-        .changing()
         .about("addIndex", "Create an index of a property of a table")
         .details(
             "A server on the database begins to build the index within seconds. On SQLite, writes wait while it is \
@@ -44,7 +43,6 @@ pub(super) const ROUTES: &[Route] = &[
             NO_ANSWER,
         ]),
     token("DELETE", "/indexes/{id}", |call| json(remove(call)))
-        .changing()
         .about("dropIndex", "Drop an index, even one that is being built")
         .details("Servers stop using the index within seconds, and then free its space.")
         .answers::<DroppedIndex>("The index is no longer used.")
@@ -59,6 +57,7 @@ pub(super) const ROUTES: &[Route] = &[
         .others(&[NO_ANSWER]),
     token("POST", "/explain", |call| json(explain(call)))
         .of_console()
+        .reading()
         .about("explain", "How the server answers a query, and the cost of one page")
         .body::<ExplainRequest>()
         .answers::<ExplainedQuery>("The ranges of keys that are read, and the residual filter.")

@@ -174,7 +174,8 @@ const fn route(method: &'static str, path: &'static str, access: Access, handler
     let (id, summary, details, answer) = ("", "", "", "");
     let (body, status, content) = (None, 200, Content::Nothing);
     let description = Description { id, summary, details, query, body, status, answer, content, others };
-    Route { method, path, access, part: ListenerPart::Always, is_change: false, handler, description }
+    let is_change = !matches!(method.as_bytes(), b"GET");
+    Route { method, path, access, part: ListenerPart::Always, is_change, handler, description }
 }
 
 pub(super) const fn open(method: &'static str, path: &'static str, function: Function) -> Route {
@@ -195,8 +196,9 @@ pub(super) const fn for_tests(method: &'static str, path: &'static str, function
 
 /// Returns a route of the Table service, which itself determines which requests are changes.
 pub(super) const fn service(method: &'static str, id: &'static str, summary: &'static str) -> Route {
-    let route =
-        route(method, "/service/{account}/{path...}", Access::AdminToken, Handler::Service).of_console();
+    let route = route(method, "/service/{account}/{path...}", Access::AdminToken, Handler::Service)
+        .of_console()
+        .reading();
     let mut route = route.about(id, summary);
     route.description.answer = "The answer of the Table service, with its status, headers and body.";
     route
@@ -261,8 +263,9 @@ impl Route {
 }
 
 impl Route {
-    pub(super) const fn changing(self) -> Self {
-        Self { is_change: true, ..self }
+    /// Marks a route that changes nothing, although its method is not GET.
+    pub(super) const fn reading(self) -> Self {
+        Self { is_change: false, ..self }
     }
 
     pub(super) const fn of_console(self) -> Self {

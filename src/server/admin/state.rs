@@ -19,7 +19,7 @@ use crate::error::{Code, Error};
 use crate::server::http::{Proxies, Turn};
 use crate::service::Service;
 
-/// What the console may be used for.
+/// The mode of the console.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ConsoleMode {
     /// Serve no console

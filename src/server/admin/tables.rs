@@ -95,7 +95,6 @@ pub(super) const ROUTES: &[Route] = &[
         .answers::<DeletedTablesReport>("The tables, the last deleted first.")
         .others(&[PARAMETER, NO_ACCOUNT, TIMED_OUT, NO_ANSWER]),
     token("POST", "/deleted-tables/{id}/undelete", |call| json(undelete(call)))
-        .changing()
         .about("undeleteTable", "Restore a deleted table")
         .details(
             "The table gets its entities, their ETags, its access policies and its expiry rule. A server builds its \
@@ -114,7 +113,6 @@ pub(super) const ROUTES: &[Route] = &[
             NO_ANSWER,
         ]),
     token("DELETE", "/deleted-tables/{id}", |call| json(purge(call)))
-        .changing()
         .about("purgeDeletedTable", "Purge a deleted table before its time has ended")
         .details("The table cannot be restored any more. Servers remove its entities from now on.")
         .answers::<PurgedTable>("The table is being purged.")

@@ -18,7 +18,6 @@ const QUERY: &[QueryField] = &[QueryField::text("account", "This account only, i
 
 pub(super) const ROUTES: &[Route] = &[
     for_tests("POST", "/test/reset", |call| json(reset(call)))
-        .changing()
         .about("reset", "Empty all accounts, or one")
         .details(
             "Deletes tables, entities, policies and service properties, but not the accounts; without an account, \
@@ -32,7 +31,6 @@ pub(super) const ROUTES: &[Route] = &[
         .answers::<Snapshots>("The snapshots.")
         .others(&[NO_ANSWER]),
     for_tests("POST", "/test/snapshots", |call| json(take(call)))
-        .changing()
         .about("takeSnapshot", "Take a snapshot of all accounts, or of one")
         .details(
             "At most 64 are kept. They are lost when the server stops and, on PostgreSQL, when the connection that \
@@ -42,12 +40,10 @@ pub(super) const ROUTES: &[Route] = &[
         .answers::<SnapshotName>("The name of the snapshot.")
         .others(&[PARAMETER, NO_ACCOUNT, (409, "TooManySnapshots: there are 64."), NO_ANSWER]),
     for_tests("POST", "/test/snapshots/{name}/restore", |call| json(restore(call)))
-        .changing()
         .about("restoreSnapshot", "Restore a snapshot, which stays")
         .answers::<Status>("The state is that of the snapshot, including ETags and timestamps.")
         .others(&[(404, "SnapshotNotFound."), NO_ANSWER]),
     for_tests("DELETE", "/test/snapshots/{name}", |call| json(discard(call)))
-        .changing()
         .about("deleteSnapshot", "Delete a snapshot")
         .answers::<Status>("The snapshot is deleted.")
         .others(&[(404, "SnapshotNotFound."), NO_ANSWER]),
@@ -56,13 +52,11 @@ pub(super) const ROUTES: &[Route] = &[
         .answers::<FaultRuleList>("The rules.")
         .others(&[NO_PARAMETER]),
     for_tests("PUT", "/test/faults", |call| json(async { set_fault_rules(call) }))
-        .changing()
         .about("setFaultRules", "Replace all fault rules")
         .body::<Vec<FaultRule>>()
         .answers::<FaultRuleList>("The rules, with counts at zero.")
         .others(&[(400, "A rule is invalid, there are more than 100, or there is a parameter; nothing is changed.")]),
     for_tests("DELETE", "/test/faults", |call| json(async { clear_fault_rules(call) }))
-        .changing()
         .about("clearFaultRules", "Remove all fault rules")
         .answers::<FaultRuleList>("An empty list.")
         .others(&[NO_PARAMETER]),

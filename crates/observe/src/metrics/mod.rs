@@ -57,9 +57,9 @@ metrics! {
         retried_alone: Counter, "rowhouse_writes_handed_back",
             "Writes whose shared statement failed, each then retried alone.";
         open_breakers: Gauge, "rowhouse_circuit_breakers_open",
-            "Nodes of a cluster that answer nobody, so that what needs them is refused.";
+            "Nodes of a cluster that do not answer, so that requests that need them are refused.";
         refused_by_breakers: Counter, "rowhouse_circuit_breaker_refusals",
-            "Round trips that were not begun because a node answers nobody.";
+            "Round trips that were not begun because a node does not answer.";
         substituted_lanes: Gauge, "rowhouse_substituted_lanes",
             "Lanes on another node of a cluster than the one that has their buckets.";
         bucket_map_read: Gauge, "rowhouse_bucket_map_timestamp_seconds",

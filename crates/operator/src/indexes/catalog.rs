@@ -20,7 +20,7 @@ pub struct IndexCatalog {
 }
 
 impl IndexCatalog {
-    /// Sorts what the database has.
+    /// Sorts the stored indexes by their tables and states.
     pub fn new(stored: Vec<StoredIndex>) -> Self {
         let mut catalog = Self { is_read: true, ..Self::default() };
         for StoredIndex { account, table, index, state, .. } in stored {
@@ -41,7 +41,7 @@ impl IndexCatalog {
         &self.unbuilt
     }
 
-    /// Adds to a query of entities which indexes it can use.
+    /// Adds to a query of entities the indexes that it can use.
     pub fn apply_to(&self, account: &str, plan: &mut Plan) -> Result<()> {
         match plan.entities_scan() {
             Some((table, scan)) => self.apply(account, table, scan),
@@ -103,7 +103,7 @@ fn find_order(
     Ok(Arc::clone(index))
 }
 
-/// What an operator can do about an order that is refused.
+/// Names the command with which an operator enables a refused order.
 fn missing_order(account: &str, table: &str, property: &str) -> String {
     format!(
         "an order by {property} needs exactly one complete index of that property: \

@@ -1,4 +1,4 @@
-//! Building the property indexes that were asked for, and removing those that nothing uses any more.
+//! Builds requested property indexes, and removes those that no server uses any more.
 
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,8 @@ use crate::protocol::model::Ticks;
 use crate::protocol::plan::index::PropertyIndex;
 use crate::store::{BuiltIndex, SetAside, Store};
 
-/// Builds the indexes that operators have asked for, or that a server has left incomplete. Several servers
-/// may try to; one of them does.
+/// Builds the indexes that operators have requested, or that a server has left incomplete. Of several servers, one
+/// builds an index.
 #[derive(Default)]
 pub struct IndexBuilds {
     /// The indexes that could not be built.
@@ -17,7 +17,7 @@ pub struct IndexBuilds {
 }
 
 impl IndexBuilds {
-    /// Builds what is not built yet, and returns the pause after it.
+    /// Builds the indexes that are not built yet, and returns the pause after it.
     pub async fn step(&mut self, store: &Store, follower: &Follower) -> Duration {
         let left_out = self.failed.current();
         let catalog = follower.indexes();
@@ -30,7 +30,7 @@ impl IndexBuilds {
     }
 }
 
-/// Builds one index, unless another process does; returns whether all is well.
+/// Builds one index, unless another process builds it. Returns whether it was not refused and did not fail.
 async fn build(store: &Store, follower: &Follower, index: &PropertyIndex) -> bool {
     let begun = Instant::now();
     let (number, property) = (index.index_no, index.property.as_str());
@@ -53,7 +53,7 @@ async fn build(store: &Store, follower: &Follower, index: &PropertyIndex) -> boo
     }
 }
 
-/// Removes the indexes that nothing uses any more.
+/// Removes the indexes that no server uses any more.
 pub struct IndexRemoval {
     pause: Duration,
 }
@@ -65,7 +65,7 @@ impl Default for IndexRemoval {
 }
 
 impl IndexRemoval {
-    /// Removes one index, and returns the pause after it. Failures double the pause, and are no news: an
+    /// Removes one index, and returns the pause after it. Failures double the pause, and are not warnings: an
     /// index may be in use.
     pub async fn step(&mut self, store: &Store) -> Duration {
         match store.remove_index(Ticks::now()).await {

@@ -26,13 +26,13 @@ const PAUSE_FACTOR: u32 = 19;
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(10));
 /// The longest pause after failures in a row, each of which doubles it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// How long the end of a server waits for steps that are under way.
+/// Maximum time that a stopping server waits for steps that are under way.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What follows a failed step.
+/// The log message and the pauses after a failed step.
 #[derive(Debug, Clone, Copy)]
 pub struct OnFailure {
-    /// What the log says about the first of several failures in a row.
+    /// Logged for the first of several failures in a row.
     pub message: &'static str,
     /// The pause after the first failure, and the longest: each failure in a row doubles it.
     pub pauses: (Duration, Duration),
@@ -69,7 +69,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Adds a job: `step` does what is due, and returns the pause after it.
+    /// Adds a job: `step` does the work that is due, and returns the pause after it.
     pub fn run<S: 'static>(
         &mut self,
         server: &Arc<S>,

@@ -15,18 +15,18 @@ use crate::store::{DeletedTable, Failure, Store};
 /// As [`PAUSE_FACTOR`], while every entity that is read has expired: entities must be deleted as fast as
 /// they are written, so the work takes a fifth of one connection.
 const FULL_PAUSE_FACTOR: u32 = 4;
-/// Interval at which what belongs to deleted tables is forgotten.
+/// Interval at which the records of deleted tables are removed.
 const FORGET: Duration = Duration::from_secs(10);
 /// How long the clock must have been consistent before kept tables are purged by it.
 const STEADY: Duration = Duration::from_secs(60);
 /// How long this server leads after a step; longer than any pause but that after failures.
 const LEAD: i64 = 15 * TICKS_PER_SECOND;
 
-/// What follows a failure to purge.
+/// The pauses after a failure to purge.
 pub const ON_PURGE_FAILURE: OnFailure =
     OnFailure { message: "purging deleted tables failed; will retry", pauses: (IDLE, IDLE) };
 
-/// Purges some entities of deleted tables that cannot be brought back any more, and returns the pause after it.
+/// Purges some entities of deleted tables that can no longer be restored, and returns the pause after it.
 /// Several servers may do so at once.
 pub async fn purge(store: &Store) -> Result<Duration, Failure> {
     let begun = Instant::now();
@@ -34,8 +34,8 @@ pub async fn purge(store: &Store) -> Result<Duration, Failure> {
     Ok(if is_more_due { pause_after(begun, PAUSE_FACTOR).min(IDLE) } else { IDLE })
 }
 
-/// Ends the time for which deleted tables can be brought back, forgets what belonged to tables that no longer exist,
-/// and counts the tables that are to be purged.
+/// Purges deleted tables whose time has ended, removes the records of tables that no longer exist, and counts the
+/// tables that are to be purged.
 #[derive(Default)]
 pub struct DeletedUpkeep {
     clock: TrustedClock,
@@ -48,7 +48,7 @@ impl DeletedUpkeep {
         pauses: (IDLE, IDLE),
     };
 
-    /// Does what is due, and returns the pause after it.
+    /// Does the work that is due, and returns the pause after it.
     pub async fn step(&mut self, store: &Store) -> Result<Duration, Failure> {
         if let Ok(tables) = store.backlog().await {
             METRICS.purge_backlog.set(i64::try_from(tables).unwrap_or(i64::MAX));
@@ -65,7 +65,8 @@ impl DeletedUpkeep {
     }
 }
 
-/// Has the deleted tables purged whose time has ended. One that cannot be purged now delays no other.
+/// Marks the deleted tables whose time has ended, so that they are purged. A table that cannot be purged now does
+/// not delay the others.
 async fn end_keeping(store: &Store, now: Ticks) -> Result<(), Failure> {
     for deleted in &store.ended_tables(now).await? {
         let DeletedTable { table_no, account, name: table, .. } = deleted;
@@ -95,7 +96,7 @@ async fn end_keeping(store: &Store, now: Ticks) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sweeps what has expired. Of several servers, one works at a time.
+/// Sweeps expired entities. Of several servers, one works at a time.
 pub struct TableUpkeep {
     /// Distinguishes this server from the others.
     holder: i64,
@@ -112,11 +113,11 @@ impl Default for TableUpkeep {
 
 impl TableUpkeep {
     pub const ON_FAILURE: OnFailure = OnFailure {
-        message: "expiry waits: the database failed",
+        message: "expiry waits, because the database failed; will retry",
         pauses: (Duration::from_secs(10), LONGEST_PAUSE),
     };
 
-    /// Does what is due, and returns the pause after it.
+    /// Does the work that is due, and returns the pause after it.
     pub async fn step(&mut self, store: &Store) -> Result<Duration, Failure> {
         let now = self.clock.read(store).await?;
         if is_due(self.summarized, IDLE) {
@@ -129,7 +130,7 @@ impl TableUpkeep {
             return Ok(IDLE);
         }
         let begun = Instant::now();
-        let is_full = expiry::step(store, &due, now).await?.is_full;
+        let is_full = expiry::step(store, &due, now).await?;
         Ok(pause_after(begun, if is_full { FULL_PAUSE_FACTOR } else { PAUSE_FACTOR }))
     }
 }
@@ -205,7 +206,7 @@ impl TrustedClock {
         if at.saturating_duration_since(since) < DOUBT { expected } else { self.trust(now, at) }
     }
 
-    /// The last trusted time, and what has passed since then.
+    /// The last trusted time plus the time that has passed since then.
     fn expected(&self, at: Instant) -> Option<Ticks> {
         let (time, then) = self.trusted?;
         let passed = at.saturating_duration_since(then).as_nanos() / 100;

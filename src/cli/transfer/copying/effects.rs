@@ -96,9 +96,6 @@ impl CopyJob<'_> {
 
     /// Asks for confirmation to change or delete existing entities, tables and settings, and refuses to
     /// delete more than `--max-delete`. Returns the deletions that are allowed, if they were counted.
-    ///
-    /// # Errors
-    /// [`TransferEnd::Usage`] if the copy must not continue.
     pub(super) fn confirm(
         &self,
         source: &dyn TransferSource,

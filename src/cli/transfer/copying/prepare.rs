@@ -100,9 +100,6 @@ impl CopyArguments {
     }
 
     /// Refuses arguments that have no effect.
-    ///
-    /// # Errors
-    /// [`TransferEnd::Usage`], before a place is opened.
     pub(super) fn refuse_without_effect(&self, from: &DataLocation) -> Result<(), TransferEnd> {
         self.files.refuse_without_files(&[from])?;
         if self.max_delete.is_some() && !self.delete_extra && !self.delete_extra_tables {
@@ -116,9 +113,6 @@ impl CopyArguments {
     }
 
     /// Refuses deletions and comparisons that the places do not support.
-    ///
-    /// # Errors
-    /// [`TransferEnd::Usage`], before a place is opened.
     pub(super) fn refuse_unsuited_places(
         &self,
         from: &DataLocation,
@@ -213,9 +207,6 @@ impl CopyJob<'_> {
     }
 
     /// Opens the whole source, if the copy itself takes only changes.
-    ///
-    /// # Errors
-    /// Those of [`Opener::source`](crate::transfer::Opener::source).
     pub(super) fn whole_source(&self) -> Result<Option<OpenLocation>, TransferEnd> {
         let selection = &Selection { since: None, ..self.selection.clone() };
         let open = || self.session.opener(selection, self.from_account).source(self.from);

@@ -26,7 +26,6 @@ const DEFAULT_VERSION: &str = "2019-02-02";
 pub(crate) const ROUTES: &[Route] = &[
     token("POST", "/sas", |call| json(async { sign(call) }))
         .of_console()
-        .changing()
         .about("sas", "Sign a shared access signature, unless the console is read-only")
         .body::<SasRequest>()
         .answers::<SignedSas>("The token.")
@@ -37,6 +36,7 @@ pub(crate) const ROUTES: &[Route] = &[
         ]),
     token("POST", "/sas/inspect", |call| json(inspect(call)))
         .of_console()
+        .reading()
         .about("inspectSas", "What a shared access signature allows, and why servers refuse it")
         .body::<InspectRequest>()
         .answers::<SasReport>("The fields, and every problem.")

@@ -134,7 +134,7 @@ impl Nodes {
     /// As [`Nodes::acquire`], for statements that write what each node has a copy of: they need all.
     ///
     /// # Errors
-    /// As [`Nodes::acquire_for`], and [`Fault::Unavailable`] while a server with buckets answers nobody.
+    /// As [`Nodes::acquire_for`], and [`Fault::Unavailable`] while a server with buckets does not answer.
     pub(crate) async fn acquire_for_all_nodes(&self) -> Result<Lease, StatementError> {
         if !self.is_distributed() {
             return self.acquire().await;
@@ -146,7 +146,7 @@ impl Nodes {
     ///
     /// # Errors
     /// As [`Nodes::acquire_for`], [`Fault::Busy`] if too many statements for that server wait on others, and
-    /// [`Fault::Unavailable`] if it answers nobody.
+    /// [`Fault::Unavailable`] if it does not answer.
     pub(crate) async fn acquire_at(
         &self,
         bucket: i64,

@@ -143,7 +143,7 @@ fn report(server: ServerNumber, answers: bool) {
     } else {
         tracing::warn!(
             server,
-            "a node of the cluster answers nobody: what needs it is refused until it does"
+            "a node of the cluster does not answer; requests that need it are refused until it does"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! A circuit breaker: a server that answers nobody gets no statements until it answers a probe.
+//! A circuit breaker: a server that does not answer gets no statements until it answers a probe.
 //!
 //! A statement for a server that hangs waits until it times out, and with it a connection and a client. So
 //! a wait that takes long has the server probed. If the probe gets no answer either, the breaker opens: the

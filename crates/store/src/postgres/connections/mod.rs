@@ -7,7 +7,7 @@
 //! - `pool` lends sessions and limits how many are lent; a `lease` is one that was lent, whose statements a
 //!   `statement_watch` waits for
 //! - the `canceller` ends statements whose remaining rows are not needed
-//! - a `breaker` refuses what needs a server that answers nobody
+//! - a `breaker` refuses what needs a server that does not answer
 
 pub(crate) mod breaker;
 mod canceller;
