@@ -3,12 +3,12 @@
 
 use super::Service;
 use crate::error::{Code, Error, Result};
-use crate::protocol::auth::{self, AccountSet, Action, Credentials, Identity, allows, sas};
+use crate::protocol::auth::{self, AccountSet, Credentials, Identity, allows, sas};
 use crate::protocol::codec::policies::{self, Policy};
 use crate::protocol::model::{Key, TableName, Ticks};
 use crate::protocol::plan::{ChangeSet, Plan, span};
 use crate::protocol::request::options::Options;
-use crate::protocol::request::{Head, Target};
+use crate::protocol::request::{Head, OperationLabel, Target};
 use crate::store::Store;
 
 impl Service {
@@ -71,14 +71,14 @@ pub(crate) async fn stored_policies(store: &Store, account: &str, table: &TableN
     }
 }
 
-/// Refuses actions that the identity is not permitted, and narrows a query to the keys that it may read.
+/// Refuses operations that the identity is not permitted, and narrows a query to the keys that it may read.
 ///
 /// # Errors
 /// Those of [`allows`]; [`Code::WriteOnSecondary`]; [`Code::NotImplemented`] for an order by a property
 /// within a range of keys.
 pub(crate) fn authorize(identity: &Identity, target: &Target, plan: Plan) -> Result<Plan> {
-    let (action, table, key) = plan.action();
-    check(identity, target, action, table, key)?;
+    let (operation, table, key) = plan.subject();
+    check(identity, target, operation, table, key)?;
     narrow(identity, plan)
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn authorize_change_set(
     set: ChangeSet,
 ) -> Result<ChangeSet> {
     for (index, write) in set.writes.iter().enumerate() {
-        let checked = check(identity, target, write.kind.action(), Some(&set.table), Some(&write.key));
+        let checked = check(identity, target, write.kind.label(), Some(&set.table), Some(&write.key));
         checked.map_err(|error| error.at(index))?;
     }
     Ok(set)
@@ -98,14 +98,14 @@ pub(crate) fn authorize_change_set(
 fn check(
     identity: &Identity,
     target: &Target,
-    action: Action,
+    operation: OperationLabel,
     table: Option<&TableName>,
     key: Option<&Key>,
 ) -> Result<()> {
-    if target.secondary && !action.is_read() {
+    if target.secondary && operation.is_change() {
         return Err(Code::WriteOnSecondary.into());
     }
-    allows(identity, action, table, key)
+    allows(identity, operation, table, key)
 }
 
 /// Adds the key range of a SAS to the spans, and so to the statement's WHERE clause. An order by a property
@@ -114,8 +114,8 @@ fn check(
 fn narrow(identity: &Identity, plan: Plan) -> Result<Plan> {
     match (plan, identity.range()) {
         (Plan::QueryEntities { scan, .. }, Some(range)) if scan.by.is_some() && !range.is_everything() => {
-            let why = "a SAS with a range of keys has the order of keys alone";
-            Err(Error::from(Code::NotImplemented).with_reason(why))
+            let reason = "a SAS with a range of keys has the order of keys alone";
+            Err(Error::from(Code::NotImplemented).with_reason(reason))
         }
         (Plan::QueryEntities { table, mut scan, select }, Some(range)) => {
             scan.spans = span::within(scan.spans, &range.lower, range.upper.as_ref());

@@ -98,7 +98,7 @@ impl Run<'_> {
             authorize(self.identity, self.target, operation.plan.map_err(of_part)?).map_err(of_part)?;
         plan.end_page_within(self.page_time);
         self.indexes.apply_to(&self.target.account, &mut plan).map_err(of_part)?;
-        let injection = self.injection(plan.action().1, [operation.label]);
+        let injection = self.injection(plan.subject().1, [operation.label]);
         if let Some(injection) = &injection {
             injection.shorten_page(&mut plan);
         }

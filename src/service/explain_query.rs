@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Code, Error, Result};
 use crate::operator::indexes::IndexCatalog;
-use crate::protocol::auth::{Action, Identity, allows};
+use crate::protocol::auth::{Identity, allows};
 use crate::protocol::codec::uri::escape;
 use crate::protocol::model::{Key, TableName, TableRef};
 use crate::protocol::odata::Grammar;
@@ -16,6 +16,7 @@ use crate::protocol::plan::index::{IndexChoice, PropertyIndex};
 use crate::protocol::plan::scan::MAX_TIME;
 use crate::protocol::plan::strategy::{self, KeyAccess, SpanBound};
 use crate::protocol::plan::{Projection, Scan, query, span};
+use crate::protocol::request::OperationLabel;
 use crate::protocol::request::options::Options;
 use crate::store::Store;
 
@@ -210,7 +211,7 @@ fn scan(request: &ExplainRequest, table: &TableName, grammar: Grammar) -> Result
         text += &format!("&$top={top}");
     }
     let options = Options::parse_with(&text, grammar.extended)?.query(grammar)?;
-    allows(&Identity::Operator { may_write: false }, Action::ReadEntities, Some(table), None)?;
+    allows(&Identity::Operator { may_write: false }, OperationLabel::QueryEntities, Some(table), None)?;
     query::entities(&options, None)
 }
 

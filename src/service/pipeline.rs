@@ -26,7 +26,7 @@ use crate::protocol::plan::operation::{Context, allowed_methods, may_have_order}
 use crate::protocol::plan::{self, Plan, RequestKind};
 use crate::protocol::request::options::Options;
 use crate::protocol::request::target::{self, Resource, Target};
-use crate::protocol::request::{Format, Head, Prefer};
+use crate::protocol::request::{Format, Head, OperationLabel, Prefer};
 use crate::store::Store;
 
 /// Maximum time of an operation (protocol §2.3).
@@ -194,7 +194,7 @@ impl Pipeline<'_> {
             }
         };
         let injection = self.fault_rules().and_then(|rules| {
-            let table = plan.action().1;
+            let table = plan.subject().1;
             rules.injection([FaultSubject { operation: self.observed.label(), table, index: None }])
         });
         // Created where it is awaited, because moving a future copies it.
@@ -240,11 +240,11 @@ impl Pipeline<'_> {
             }
             planned => planned?,
         };
-        let (action, table, _) = planned.action();
+        let (operation, table, _) = planned.subject();
         if let Some(table) = table {
             self.observed.record_table(table);
         }
-        if !action.is_read() {
+        if operation.is_change() {
             printer.now = self.service.version_clock.next_version();
         }
         let mut plan = authorize(identity, target, planned)?;
@@ -323,7 +323,7 @@ async fn below_missing_table(
     error: Error,
 ) -> Result<Error> {
     let table = TableName::parse(target.resource.table().unwrap_or_default())?;
-    auth::allows(identity, auth::Action::InsertEntity, Some(&table), None)?;
+    auth::allows(identity, OperationLabel::InsertEntity, Some(&table), None)?;
     Ok(match store.get_table(table.in_account(&target.account)).await? {
         None => Code::TableNotFound.into(),
         Some(_) => error,

@@ -5,15 +5,15 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::accounts::AccountKey;
-use super::permissions::{Action, Identity, allows};
+use super::permissions::{Identity, allows};
 use super::sas::{Claim, SasFindings, Use};
 use crate::codec::policies::Policy;
 use crate::error::{Code, Error, Result};
 use crate::model::{Key, TableName};
-use crate::request::Resource;
-use crate::request::Target;
+use crate::request::OperationLabel::{self, *};
 use crate::request::options::Options;
 use crate::request::target::resolve_inner;
+use crate::request::{Resource, Target};
 
 /// A SAS to inspect, and the request that it is used for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct SasInspection {
 
 /// A request, and whether the SAS allows it.
 struct JudgedAction {
-    action: Action,
+    name: &'static str,
     verdict: Result<()>,
 }
 
@@ -124,39 +124,39 @@ fn judged(
     let Some(identity) = &findings.identity else { return Ok(None) };
     let options = Options::parse(token)?;
     let comp = options.any_case("comp");
-    let action = action_of(method, resource, comp.is_some_and(|comp| comp.eq_ignore_ascii_case("acl")));
-    let action = action.ok_or(Code::MethodNotAllowed)?;
-    let verdict = verdict(identity, action, resource);
-    Ok(Some(JudgedAction { action, verdict }))
+    let found = operation_of(method, resource, comp.is_some_and(|comp| comp.eq_ignore_ascii_case("acl")));
+    let (operation, name) = found.ok_or(Code::MethodNotAllowed)?;
+    let verdict = verdict(identity, operation, resource);
+    Ok(Some(JudgedAction { name, verdict }))
 }
 
-fn verdict(identity: &Identity, action: Action, resource: &Resource) -> Result<()> {
+fn verdict(identity: &Identity, operation: OperationLabel, resource: &Resource) -> Result<()> {
     let (table, key): (Option<&str>, Option<&Key>) = match resource {
         Resource::Entity { table, key } => (Some(table), Some(key)),
         Resource::Table(table) => (Some(table), None),
         other => (other.table(), None),
     };
     let table = table.map(TableName::parse).transpose()?;
-    allows(identity, action, table.as_ref(), key)
+    allows(identity, operation, table.as_ref(), key)
 }
 
-/// Returns the action of a method on a resource. An update without If-Match is an upsert, but counts as an
-/// update here, which needs fewer permissions.
-fn action_of(method: &str, resource: &Resource, is_acl: bool) -> Option<Action> {
+/// Returns the operation of a method on a resource, and its name in words. An update without If-Match is an upsert, but
+/// counts as an update here, which needs fewer permissions.
+fn operation_of(method: &str, resource: &Resource, is_acl: bool) -> Option<(OperationLabel, &'static str)> {
     Some(match (resource, method.to_ascii_uppercase().as_str()) {
-        (Resource::Service, "GET") => Action::ReadService,
-        (Resource::Service, "PUT") => Action::WriteService,
-        (Resource::EntitySet(_), "GET" | "HEAD") if is_acl => Action::ReadPolicies,
-        (Resource::EntitySet(_), "PUT") if is_acl => Action::WritePolicies,
-        (Resource::Tables | Resource::Table(_), "GET") => Action::ListTables,
-        (Resource::Tables, "POST") => Action::CreateTable,
-        (Resource::Table(_), "DELETE") => Action::DeleteTable,
+        (Resource::Service, "GET") => (GetServiceProperties, "read the service properties"),
+        (Resource::Service, "PUT") => (SetServiceProperties, "change the service properties"),
+        (Resource::EntitySet(_), "GET" | "HEAD") if is_acl => (GetTableAcl, "read the stored policies"),
+        (Resource::EntitySet(_), "PUT") if is_acl => (SetTableAcl, "change the stored policies"),
+        (Resource::Tables | Resource::Table(_), "GET") => (QueryTables, "list tables"),
+        (Resource::Tables, "POST") => (CreateTable, "create a table"),
+        (Resource::Table(_), "DELETE") => (DeleteTable, "delete a table"),
         (Resource::EntitySet(_) | Resource::Entity { .. } | Resource::Partition { .. }, "GET") => {
-            Action::ReadEntities
+            (QueryEntities, "read entities")
         }
-        (Resource::EntitySet(_), "POST") => Action::InsertEntity,
-        (Resource::Entity { .. }, "PUT" | "PATCH" | "MERGE") => Action::UpdateEntity,
-        (Resource::Entity { .. }, "DELETE") => Action::DeleteEntity,
+        (Resource::EntitySet(_), "POST") => (InsertEntity, "insert an entity"),
+        (Resource::Entity { .. }, "PUT" | "PATCH" | "MERGE") => (UpdateEntity, "update an entity"),
+        (Resource::Entity { .. }, "DELETE") => (DeleteEntity, "delete an entity"),
         _ => return None,
     })
 }
@@ -230,7 +230,7 @@ impl SasInspection {
             valid: problems.is_empty(),
             problems,
             action: self.action.as_ref().map(|action| ActionReport {
-                name: words_of(action.action),
+                name: action.name,
                 allowed: action.verdict.is_ok(),
                 problem: action.verdict.as_ref().err().map(problem),
             }),
@@ -246,23 +246,6 @@ impl SasInspection {
 fn problem(error: &Error) -> SasProblem {
     let message = error.reason_or_text().to_owned();
     SasProblem { code: error.code.facts().code, message }
-}
-
-const fn words_of(action: Action) -> &'static str {
-    match action {
-        Action::ReadService => "read the service properties",
-        Action::WriteService => "change the service properties",
-        Action::ReadPolicies => "read the stored policies",
-        Action::WritePolicies => "change the stored policies",
-        Action::ListTables => "list tables",
-        Action::CreateTable => "create a table",
-        Action::DeleteTable => "delete a table",
-        Action::ReadEntities => "read entities",
-        Action::InsertEntity => "insert an entity",
-        Action::UpdateEntity => "update an entity",
-        Action::UpsertEntity => "insert or update an entity",
-        Action::DeleteEntity => "delete an entity",
-    }
 }
 
 /// Describes the value of a field in words.

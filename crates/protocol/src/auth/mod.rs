@@ -11,7 +11,7 @@ pub mod seal;
 pub(crate) mod shared_key;
 
 pub use accounts::AccountSet;
-pub use permissions::{Action, Identity, allows};
+pub use permissions::{Identity, allows};
 
 use crate::error::{Code, Error, Result};
 use crate::model::Ticks;

@@ -2,30 +2,7 @@
 
 use crate::error::{Code, Result};
 use crate::model::{Key, TableName};
-
-/// The action of a request, by category of permission.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
-    ReadService,
-    WriteService,
-    ReadPolicies,
-    WritePolicies,
-    ListTables,
-    CreateTable,
-    DeleteTable,
-    ReadEntities,
-    InsertEntity,
-    UpdateEntity,
-    UpsertEntity,
-    DeleteEntity,
-}
-
-impl Action {
-    /// Returns whether the action changes nothing.
-    pub const fn is_read(self) -> bool {
-        matches!(self, Action::ReadService | Action::ReadPolicies | Action::ListTables | Action::ReadEntities)
-    }
-}
+use crate::request::OperationLabel::{self, *};
 
 /// The half-open range of keys from `lower` up to, but excluding, `upper`, ordered by PartitionKey, then
 /// RowKey. The range represents inclusive bounds exactly, because keys contain no control characters.
@@ -92,34 +69,34 @@ pub enum Identity {
     Operator { may_write: bool },
 }
 
-/// Checks whether `identity` has permission for `action`, with `table` and `key` if the action has them. All
+/// Checks whether `identity` has permission for `operation`, with `table` and `key` if the operation has them. All
 /// authorization goes through this function.
 ///
 /// # Errors
 /// [`Code::AuthorizationResourceTypeMismatch`], [`Code::AuthorizationPermissionMismatch`], or
-/// [`Code::AuthorizationFailure`] outside the table or range of the SAS, and for actions that no table SAS
-/// allows. A read outside the range is [`Code::ResourceNotFound`], as if the entity did not exist.
+/// [`Code::AuthorizationFailure`] outside the table or range of the SAS, and for operations that no table
+/// SAS allows. A read outside the range is [`Code::ResourceNotFound`], as if the entity did not exist.
 pub fn allows(
     identity: &Identity,
-    action: Action,
+    operation: OperationLabel,
     table: Option<&TableName>,
     key: Option<&Key>,
 ) -> Result<()> {
     match identity {
         Identity::AccountKey => Ok(()),
-        Identity::Operator { may_write } if *may_write || action.is_read() => Ok(()),
+        Identity::Operator { may_write } if *may_write || !operation.is_change() => Ok(()),
         Identity::Operator { .. } => Err(Code::AuthorizationPermissionMismatch.into()),
-        Identity::Bearer { grants } => bearer(grants, action, table),
+        Identity::Bearer { grants } => bearer(grants, operation, table),
         Identity::AccountSas { permissions, resource_types } => {
-            account_sas(permissions, resource_types, action, key)
+            account_sas(permissions, resource_types, operation, key)
         }
         Identity::TableSas { table: own, permissions, range } => {
-            let needed = match action {
-                Action::ReadEntities => "r",
-                Action::InsertEntity => "a",
-                Action::UpdateEntity => "u",
-                Action::UpsertEntity => "au",
-                Action::DeleteEntity => "d",
+            let needed = match operation {
+                QueryEntities | GetEntity => "r",
+                InsertEntity => "a",
+                UpdateEntity | MergeEntity => "u",
+                InsertOrReplaceEntity | InsertOrMergeEntity => "au",
+                DeleteEntity => "d",
                 // No letter of a table SAS covers tables, policies or the service. As recorded, the error
                 // differs from that of a missing letter.
                 _ => return Err(Code::AuthorizationFailure.into()),
@@ -131,7 +108,9 @@ pub fn allows(
                 return Err(Code::AuthorizationPermissionMismatch.into());
             }
             match key {
-                Some(key) if !range.contains(key) && action.is_read() => Err(Code::ResourceNotFound.into()),
+                Some(key) if !range.contains(key) && !operation.is_change() => {
+                    Err(Code::ResourceNotFound.into())
+                }
                 Some(key) if !range.contains(key) => Err(Code::AuthorizationFailure.into()),
                 _ => Ok(()),
             }
@@ -141,8 +120,12 @@ pub fn allows(
 
 /// Checks the roles of a bearer token (protocol §10.7). As recorded from Azure, bearer tokens cannot access
 /// policies.
-fn bearer(grants: &[(Role, Option<String>)], action: Action, table: Option<&TableName>) -> Result<()> {
-    if matches!(action, Action::ReadPolicies | Action::WritePolicies) {
+fn bearer(
+    grants: &[(Role, Option<String>)],
+    operation: OperationLabel,
+    table: Option<&TableName>,
+) -> Result<()> {
+    if matches!(operation, GetTableAcl | SetTableAcl) {
         return Err(Code::ResourceNotFound.into());
     }
     let covers = |own: &Option<String>| match own {
@@ -150,7 +133,7 @@ fn bearer(grants: &[(Role, Option<String>)], action: Action, table: Option<&Tabl
         Some(own) => table.is_some_and(|table| table.lower() == own),
     };
     let granted = grants.iter().filter(|(_, own)| covers(own));
-    let enough = |role: Role| role == Role::Contributor || action.is_read();
+    let enough = |role: Role| role == Role::Contributor || !operation.is_change();
     if granted.into_iter().any(|(role, _)| enough(*role)) {
         Ok(())
     } else {
@@ -159,20 +142,25 @@ fn bearer(grants: &[(Role, Option<String>)], action: Action, table: Option<&Tabl
 }
 
 /// Implements the table of protocol §10.6. Entities are objects (`o`); entity queries also accept `c`.
-fn account_sas(permissions: &str, resource_types: &str, action: Action, key: Option<&Key>) -> Result<()> {
-    let (types, alternatives): (&str, &[&str]) = match action {
-        Action::ReadService => ("s", &["r"]),
-        Action::WriteService => ("s", &["w"]),
-        Action::ListTables => ("c", &["l"]),
-        Action::CreateTable => ("c", &["c", "w"]),
-        Action::DeleteTable => ("c", &["d"]),
-        Action::ReadEntities if key.is_none() => ("oc", &["r"]),
-        Action::ReadEntities => ("o", &["r"]),
-        Action::InsertEntity => ("o", &["a"]),
-        Action::UpdateEntity => ("o", &["u"]),
-        Action::UpsertEntity => ("o", &["au"]),
-        Action::DeleteEntity => ("o", &["d"]),
-        Action::ReadPolicies | Action::WritePolicies => {
+fn account_sas(
+    permissions: &str,
+    resource_types: &str,
+    operation: OperationLabel,
+    key: Option<&Key>,
+) -> Result<()> {
+    let (types, alternatives): (&str, &[&str]) = match operation {
+        GetServiceProperties | GetServiceStats => ("s", &["r"]),
+        SetServiceProperties => ("s", &["w"]),
+        QueryTables | GetTable => ("c", &["l"]),
+        CreateTable => ("c", &["c", "w"]),
+        DeleteTable => ("c", &["d"]),
+        QueryEntities | GetEntity if key.is_none() => ("oc", &["r"]),
+        QueryEntities | GetEntity => ("o", &["r"]),
+        InsertEntity => ("o", &["a"]),
+        UpdateEntity | MergeEntity => ("o", &["u"]),
+        InsertOrReplaceEntity | InsertOrMergeEntity => ("o", &["au"]),
+        DeleteEntity => ("o", &["d"]),
+        GetTableAcl | SetTableAcl | Unknown | EntityGroupTransaction | QueryBatch | Preflight => {
             return Err(Code::AuthorizationPermissionMismatch.into());
         }
     };
@@ -219,25 +207,15 @@ impl Identity {
 mod tests {
     use super::*;
 
-    fn verdict(identity: &Identity, action: Action, table: &str, key: (&str, &str)) -> Option<Code> {
+    fn verdict(
+        identity: &Identity,
+        operation: OperationLabel,
+        table: &str,
+        key: (&str, &str),
+    ) -> Option<Code> {
         let table = TableName::parse(table).unwrap();
-        allows(identity, action, Some(&table), Some(&Key::new(key.0, key.1))).err().map(|e| e.code)
+        allows(identity, operation, Some(&table), Some(&Key::new(key.0, key.1))).err().map(|e| e.code)
     }
-
-    const ACTIONS: [Action; 12] = [
-        Action::ReadService,
-        Action::WriteService,
-        Action::ReadPolicies,
-        Action::WritePolicies,
-        Action::ListTables,
-        Action::CreateTable,
-        Action::DeleteTable,
-        Action::ReadEntities,
-        Action::InsertEntity,
-        Action::UpdateEntity,
-        Action::UpsertEntity,
-        Action::DeleteEntity,
-    ];
 
     #[test]
     fn table_signatures_reach_their_entities_and_nothing_else() {
@@ -246,26 +224,34 @@ mod tests {
             permissions: permissions.into(),
             range: KeyRange::from_bounds(None, None, None, None),
         };
-        use Action::*;
-        for (action, needed) in [
-            (ReadEntities, "r"),
+        for (operation, needed) in [
+            (QueryEntities, "r"),
+            (GetEntity, "r"),
             (InsertEntity, "a"),
             (UpdateEntity, "u"),
-            (UpsertEntity, "au"),
+            (MergeEntity, "u"),
+            (InsertOrReplaceEntity, "au"),
+            (InsertOrMergeEntity, "au"),
             (DeleteEntity, "d"),
         ] {
-            assert_eq!(verdict(&sas(needed), action, "ABC", ("p", "r")), None, "{action:?}");
-            assert_eq!(verdict(&sas(needed), action, "xyz", ("p", "r")), Some(Code::AuthorizationFailure));
+            assert_eq!(verdict(&sas(needed), operation, "ABC", ("p", "r")), None, "{operation:?}");
+            assert_eq!(verdict(&sas(needed), operation, "xyz", ("p", "r")), Some(Code::AuthorizationFailure));
             let others: String = "raud".chars().filter(|c| !needed.contains(*c)).collect();
             let refused = Some(Code::AuthorizationPermissionMismatch);
-            assert_eq!(verdict(&sas(&others), action, "abc", ("p", "r")), refused, "{action:?}");
+            assert_eq!(verdict(&sas(&others), operation, "abc", ("p", "r")), refused, "{operation:?}");
         }
-        assert!(verdict(&sas("a"), UpsertEntity, "abc", ("p", "r")).is_some());
-        for action in
-            [ReadService, WriteService, ReadPolicies, WritePolicies, ListTables, CreateTable, DeleteTable]
-        {
+        assert!(verdict(&sas("a"), InsertOrMergeEntity, "abc", ("p", "r")).is_some());
+        for operation in [
+            GetServiceProperties,
+            SetServiceProperties,
+            GetTableAcl,
+            SetTableAcl,
+            QueryTables,
+            CreateTable,
+            DeleteTable,
+        ] {
             let refused = Some(Code::AuthorizationFailure);
-            assert_eq!(verdict(&sas("raud"), action, "abc", ("p", "r")), refused, "{action:?}");
+            assert_eq!(verdict(&sas("raud"), operation, "abc", ("p", "r")), refused, "{operation:?}");
         }
     }
 
@@ -273,31 +259,32 @@ mod tests {
     fn roles_read_or_write_where_they_are_given() {
         let bearer =
             |role, table: Option<&str>| Identity::Bearer { grants: vec![(role, table.map(str::to_owned))] };
-        for action in ACTIONS {
-            let policies = matches!(action, Action::ReadPolicies | Action::WritePolicies);
+        for operation in OperationLabel::ALL.iter().copied() {
+            let policies = matches!(operation, GetTableAcl | SetTableAcl);
             let allowed =
-                |identity: &Identity, table: &str| verdict(identity, action, table, ("p", "r")).is_none();
-            assert_eq!(allowed(&bearer(Role::Contributor, None), "abc"), !policies, "{action:?}");
+                |identity: &Identity, table: &str| verdict(identity, operation, table, ("p", "r")).is_none();
+            assert_eq!(allowed(&bearer(Role::Contributor, None), "abc"), !policies, "{operation:?}");
             assert_eq!(
                 allowed(&bearer(Role::Reader, None), "abc"),
-                action.is_read() && !policies,
-                "{action:?}"
+                !operation.is_change() && !policies,
+                "{operation:?}"
             );
-            assert_eq!(allowed(&bearer(Role::Contributor, Some("abc")), "ABC"), !policies, "{action:?}");
-            assert!(!allowed(&bearer(Role::Contributor, Some("abc")), "xyz"), "{action:?}");
-            assert!(!allowed(&Identity::Bearer { grants: vec![] }, "abc"), "{action:?}");
+            assert_eq!(allowed(&bearer(Role::Contributor, Some("abc")), "ABC"), !policies, "{operation:?}");
+            assert!(!allowed(&bearer(Role::Contributor, Some("abc")), "xyz"), "{operation:?}");
+            assert!(!allowed(&Identity::Bearer { grants: vec![] }, "abc"), "{operation:?}");
         }
-        let service = allows(&bearer(Role::Contributor, Some("abc")), Action::ListTables, None, None);
+        let service = allows(&bearer(Role::Contributor, Some("abc")), QueryTables, None, None);
         assert_eq!(service.unwrap_err().code, Code::AuthorizationPermissionMismatch);
     }
 
     #[test]
     fn operators_read_everything_and_write_unless_the_console_is_read_only() {
-        for action in ACTIONS {
-            let allowed =
-                |may_write| verdict(&Identity::Operator { may_write }, action, "abc", ("p", "r")).is_none();
-            assert!(allowed(true), "{action:?}");
-            assert_eq!(allowed(false), action.is_read(), "{action:?}");
+        for operation in OperationLabel::ALL.iter().copied() {
+            let allowed = |may_write| {
+                verdict(&Identity::Operator { may_write }, operation, "abc", ("p", "r")).is_none()
+            };
+            assert!(allowed(true), "{operation:?}");
+            assert_eq!(allowed(false), !operation.is_change(), "{operation:?}");
         }
     }
 
@@ -321,9 +308,9 @@ mod tests {
         assert!(whole.contains(&Key::new("b", "")) && whole.contains(&Key::new("b", "zzz")));
         assert!(!whole.contains(&Key::new("ba", "")) && !whole.contains(&Key::new("a", "zzz")));
         let sas = Identity::TableSas { table: "abc".into(), permissions: "raud".into(), range: whole };
-        assert_eq!(verdict(&sas, Action::ReadEntities, "abc", ("c", "r")), Some(Code::ResourceNotFound));
-        assert_eq!(verdict(&sas, Action::InsertEntity, "abc", ("c", "r")), Some(Code::AuthorizationFailure));
-        assert_eq!(verdict(&sas, Action::InsertEntity, "abc", ("b", "r")), None);
+        assert_eq!(verdict(&sas, QueryEntities, "abc", ("c", "r")), Some(Code::ResourceNotFound));
+        assert_eq!(verdict(&sas, InsertEntity, "abc", ("c", "r")), Some(Code::AuthorizationFailure));
+        assert_eq!(verdict(&sas, InsertEntity, "abc", ("b", "r")), None);
     }
 
     #[test]
@@ -337,7 +324,7 @@ mod tests {
             ("s", None, Some(Code::AuthorizationResourceTypeMismatch)),
             ("c", Some(&key), Some(Code::AuthorizationResourceTypeMismatch)),
         ] {
-            let outcome = allows(&of(types), Action::ReadEntities, Some(&table), key);
+            let outcome = allows(&of(types), QueryEntities, Some(&table), key);
             assert_eq!(outcome.err().map(|error| error.code), expected, "{types} {key:?}");
         }
     }
@@ -345,33 +332,38 @@ mod tests {
     #[test]
     fn account_signatures_follow_their_table() {
         let all = "rwdlacu";
-        for action in ACTIONS {
+        for operation in OperationLabel::ALL.iter().copied() {
             for resource_type in ["s", "c", "o"] {
                 let sas = |permissions: &str| Identity::AccountSas {
                     permissions: permissions.into(),
                     resource_types: resource_type.into(),
                 };
-                use Action::*;
-                let (types, needed) = match action {
-                    ReadService => ("s", vec!["r"]),
-                    WriteService => ("s", vec!["w"]),
-                    ReadPolicies | WritePolicies => ("", vec![]),
-                    ListTables => ("c", vec!["l"]),
+                let (types, needed) = match operation {
+                    GetServiceProperties | GetServiceStats => ("s", vec!["r"]),
+                    SetServiceProperties => ("s", vec!["w"]),
+                    GetTableAcl | SetTableAcl | Unknown | EntityGroupTransaction | QueryBatch | Preflight => {
+                        ("", vec![])
+                    }
+                    QueryTables | GetTable => ("c", vec!["l"]),
                     CreateTable => ("c", vec!["c", "w"]),
                     DeleteTable => ("c", vec!["d"]),
-                    ReadEntities => ("o", vec!["r"]),
+                    QueryEntities | GetEntity => ("o", vec!["r"]),
                     InsertEntity => ("o", vec!["a"]),
-                    UpdateEntity => ("o", vec!["u"]),
-                    UpsertEntity => ("o", vec!["au"]),
+                    UpdateEntity | MergeEntity => ("o", vec!["u"]),
+                    InsertOrReplaceEntity | InsertOrMergeEntity => ("o", vec!["au"]),
                     DeleteEntity => ("o", vec!["d"]),
                 };
                 let right_type = types.contains(resource_type) && !types.is_empty();
-                assert_eq!(verdict(&sas(all), action, "abc", ("p", "r")).is_none(), right_type, "{action:?}");
+                assert_eq!(
+                    verdict(&sas(all), operation, "abc", ("p", "r")).is_none(),
+                    right_type,
+                    "{operation:?}"
+                );
                 for permission in ["r", "w", "d", "l", "a", "c", "u", "au"] {
                     let covers = |needed: &&str| needed.chars().all(|n| permission.contains(n));
                     let expected = right_type && needed.iter().any(covers);
-                    let got = verdict(&sas(permission), action, "abc", ("p", "r")).is_none();
-                    assert_eq!(got, expected, "{action:?} with {permission} on {resource_type}");
+                    let got = verdict(&sas(permission), operation, "abc", ("p", "r")).is_none();
+                    assert_eq!(got, expected, "{operation:?} with {permission} on {resource_type}");
                 }
             }
         }

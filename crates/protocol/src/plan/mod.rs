@@ -26,7 +26,6 @@ pub use write::{ChangeSet, change_set};
 
 use std::time::Duration;
 
-use crate::auth::Action;
 use crate::codec::json::write::Select;
 use crate::codec::policies::Policy;
 use crate::codec::properties::{Layout, ServiceProperties};
@@ -111,22 +110,22 @@ impl Plan {
         }
     }
 
-    /// Returns the required permission, with its table and key.
-    pub const fn action(&self) -> (Action, Option<&TableName>, Option<&Key>) {
+    /// Returns the operation to authorize, with its table and key.
+    pub const fn subject(&self) -> (OperationLabel, Option<&TableName>, Option<&Key>) {
         match self {
-            Plan::QueryTables { .. } => (Action::ListTables, None, None),
-            Plan::GetTable(table) => (Action::ListTables, Some(table), None),
-            Plan::CreateTable(table) => (Action::CreateTable, Some(table), None),
-            Plan::DeleteTable(table) => (Action::DeleteTable, Some(table), None),
+            Plan::QueryTables { .. } => (OperationLabel::QueryTables, None, None),
+            Plan::GetTable(table) => (OperationLabel::QueryTables, Some(table), None),
+            Plan::CreateTable(table) => (OperationLabel::CreateTable, Some(table), None),
+            Plan::DeleteTable(table) => (OperationLabel::DeleteTable, Some(table), None),
             Plan::QueryEntities { table, .. } | Plan::BelowTable { table, .. } => {
-                (Action::ReadEntities, Some(table), None)
+                (OperationLabel::QueryEntities, Some(table), None)
             }
-            Plan::GetEntity { table, read } => (Action::ReadEntities, Some(table), Some(&read.key)),
-            Plan::Write { table, write } => (write.kind.action(), Some(table), Some(&write.key)),
-            Plan::GetPolicies(table) => (Action::ReadPolicies, Some(table), None),
-            Plan::SetPolicies { table, .. } => (Action::WritePolicies, Some(table), None),
-            Plan::GetProperties(_) | Plan::GetStats => (Action::ReadService, None, None),
-            Plan::SetProperties(_) => (Action::WriteService, None, None),
+            Plan::GetEntity { table, read } => (OperationLabel::QueryEntities, Some(table), Some(&read.key)),
+            Plan::Write { table, write } => (write.kind.label(), Some(table), Some(&write.key)),
+            Plan::GetPolicies(table) => (OperationLabel::GetTableAcl, Some(table), None),
+            Plan::SetPolicies { table, .. } => (OperationLabel::SetTableAcl, Some(table), None),
+            Plan::GetProperties(_) | Plan::GetStats => (OperationLabel::GetServiceProperties, None, None),
+            Plan::SetProperties(_) => (OperationLabel::SetServiceProperties, None, None),
         }
     }
 
@@ -151,16 +150,7 @@ impl Plan {
 }
 
 impl WriteKind {
-    /// Returns the required permission.
-    pub const fn action(self) -> Action {
-        match self {
-            WriteKind::Insert => Action::InsertEntity,
-            WriteKind::Replace(IfMatch::Absent) | WriteKind::Merge(IfMatch::Absent) => Action::UpsertEntity,
-            WriteKind::Replace(_) | WriteKind::Merge(_) => Action::UpdateEntity,
-            WriteKind::Delete(_) => Action::DeleteEntity,
-        }
-    }
-
+    /// Returns the operation that performs the write alone.
     pub const fn label(self) -> OperationLabel {
         match self {
             WriteKind::Insert => OperationLabel::InsertEntity,
