@@ -135,7 +135,7 @@ async fn start(config: &Config) -> Result<Running, ServeError> {
         version_clock: VersionClock::default(),
         issuer: config.trust.clone().map(Issuer::new),
         limits,
-        body_memory: BodyMemory::new(limits.body_memory),
+        body_memory: BodyMemory::new(config.serving.max_body_memory as usize * 1024 * 1024),
         max_requests_per_second: config.serving.max_requests_per_second.and_then(NonZeroU32::new),
         throttle: Throttle::default(),
         max_comparisons: config.serving.max_filter_comparisons as usize,

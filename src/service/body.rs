@@ -56,15 +56,13 @@ impl ReceiveBody for Bytes {
     }
 }
 
-/// Timeouts for clients, and the memory for bodies.
+/// Timeouts for clients.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// Timeout for the head of a request.
     pub head: Duration,
     /// Timeout for receiving the body of a request, and for the client to read the next bytes of a response.
     pub body: Duration,
-    /// Maximum total bytes of the bodies in memory.
-    pub body_memory: usize,
 }
 
 /// Timeout for a body to get memory, after which the server responds that it is busy.
@@ -78,7 +76,7 @@ pub(crate) struct BodyMemory {
 }
 
 impl BodyMemory {
-    /// Returns memory of this size in bytes, rounded down.
+    /// Returns memory of this size in bytes, rounded down to KiB.
     pub(crate) fn new(bytes: usize) -> Self {
         Self { pieces: Semaphore::new((bytes / PIECE).min(Semaphore::MAX_PERMITS)) }
     }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Result};
 use crate::operator::indexes::IndexCatalog;
 use crate::protocol::auth::{Identity, allows};
 use crate::protocol::codec::uri::escape;
@@ -115,7 +115,10 @@ pub(crate) async fn explain_query(
     let is_refused = scan(request, &table, grammar).is_err();
     let mut scan = scan(request, &table, Grammar { extended: true, ..grammar })?;
     match indexes.apply(&request.account, &table, &mut scan) {
-        Err(error) if error.code == Code::NotImplemented => return Ok(refused(&scan, &error)),
+        Err(error) if error.code == Code::NotImplemented => {
+            let advice = Some(format!("Refused: {}.", error.reason_or_text()));
+            return Ok(ExplainedQuery { advice, ..explained(&scan, KeyAccess::Refused) });
+        }
         applied => applied?,
     }
     let table = table.in_account(&request.account);
@@ -128,13 +131,21 @@ pub(crate) async fn explain_query(
     let used = narrowed_by.and_then(|number| scan.indexed.get(number));
     let access = if used.is_some() { KeyAccess::Index } else { KeyAccess::of(&scan) };
     let passed_over = scan.indexed.first().filter(|_| used.is_none());
-    let mut explained = explained(&scan, access);
     let order_index = scan.by.as_ref().and_then(|by| by.index.as_deref());
-    explained.index = used.map(names_of).or_else(|| order_index.map(|index| vec![name_of(index)]));
-    explained.index_passed_over = passed_over.map(names_of);
-    explained.advice = is_refused.then(|| advice(&request.account));
-    explained.cost = cost;
-    Ok(explained)
+    let account = &request.account;
+    let advice = is_refused.then(|| {
+        format!(
+            "Clients of {account} are refused this query, until `rowhouse account queries {account} extended` turns on \
+             extended queries."
+        )
+    });
+    Ok(ExplainedQuery {
+        index: used.map(names_of).or_else(|| order_index.map(|index| vec![name_of(index)])),
+        index_passed_over: passed_over.map(names_of),
+        advice,
+        cost,
+        ..explained(&scan, access)
+    })
 }
 
 /// Explains a query without reading anything.
@@ -154,21 +165,6 @@ fn explained(scan: &Scan, access: KeyAccess) -> ExplainedQuery {
         advice: None,
         cost: None,
     }
-}
-
-/// Explains an order that is refused.
-fn refused(scan: &Scan, error: &Error) -> ExplainedQuery {
-    let mut explained = explained(scan, KeyAccess::Refused);
-    explained.advice = Some(format!("Refused: {}.", error.reason_or_text()));
-    explained
-}
-
-/// Returns advice for a query that only extended queries allow.
-fn advice(account: &str) -> String {
-    format!(
-        "Clients of {account} are refused this query, until `rowhouse account queries {account} extended` turns on \
-         extended queries."
-    )
 }
 
 /// Returns the indexes that a choice reads, each once.

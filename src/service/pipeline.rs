@@ -370,7 +370,7 @@ mod tests {
             secondary: None,
             version_clock: VersionClock::ahead(HOUR),
             issuer: None,
-            limits: Limits { head: HOUR, body: HOUR, body_memory: 1 << 20 },
+            limits: Limits { head: HOUR, body: HOUR },
             body_memory: BodyMemory::new(1 << 20),
             max_requests_per_second: None,
             throttle: Throttle::default(),

@@ -326,7 +326,7 @@ fn serve(
     };
     if let Err(error) = start::run_until(config, stop, announce) {
         tracing::error!(%error, "a test server failed");
-        // If the server had started, nobody receives this.
+        // If the server had started, this is not received.
         let _ = ready.try_send(Err(error.into()));
     }
 }

@@ -20,7 +20,7 @@ use super::route::{Access, Handler, ListenerPart, Parameters, Route};
 use super::routes::routes;
 use super::state::{Admin, ConsoleMode, MAX_BODY};
 use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
-use crate::server::http::{Turn, announces_body, head_of};
+use crate::server::http::{RequestState, announces_body, head_of};
 use crate::service::Observed;
 
 /// Timeout for receiving a body.
@@ -29,8 +29,8 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-request-id");
 
 /// Answers one request.
 pub(super) async fn serve(admin: Data<Admin>, http: HttpRequest, body: Payload) -> HttpResponse {
-    let turn = Turn::of(&http);
-    let _answering = turn.begin();
+    let state = RequestState::of(&http);
+    let _answering = state.begin();
     let request_id = Uuid::new_v4().to_string();
     let mut response = match answer(&admin, &http, body, &request_id).await {
         Ok(Answered::Service(response)) => response,
@@ -137,8 +137,8 @@ fn is_of_browser(http: &HttpRequest) -> bool {
 }
 
 async fn whole(http: &HttpRequest, body: Payload) -> Result<Bytes, Refusal> {
-    let turn = Turn::of(http);
-    match timeout(BODY_TIME, turn.receive(None, body.to_bytes_limited(MAX_BODY))).await {
+    let state = RequestState::of(http);
+    match timeout(BODY_TIME, state.receive(None, body.to_bytes_limited(MAX_BODY))).await {
         Ok(Ok(Ok(body))) => Ok(body),
         Ok(Ok(Err(_))) => Err(Refusal::bad_request("The body could not be read.")),
         Ok(Err(_)) => Err(Refusal::new(413, "BodyTooLarge", format!("More than {MAX_BODY} bytes."))),

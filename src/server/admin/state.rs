@@ -16,7 +16,7 @@ use super::guard::Guard;
 use super::history::History;
 use super::reply::Refusal;
 use crate::error::{Code, Error};
-use crate::server::http::{Proxies, Turn};
+use crate::server::http::{Proxies, RequestState};
 use crate::service::Service;
 
 /// The mode of the console.
@@ -109,7 +109,7 @@ pub(crate) struct OpenConnections(Mutex<VecDeque<Weak<OpenConnection>>>);
 pub(crate) struct OpenConnection {
     /// A duplicate of the connection's descriptor, used to shut it down.
     connection: TcpStream,
-    turn: Turn,
+    state: RequestState,
 }
 
 impl OpenConnections {
@@ -126,9 +126,9 @@ impl OpenConnections {
     }
 
     /// Adds a connection, and closes a different one if there are many.
-    pub(crate) fn enter(&self, connection: &Accepted, turn: &Turn) -> Option<Arc<OpenConnection>> {
+    pub(crate) fn enter(&self, connection: &Accepted, state: &RequestState) -> Option<Arc<OpenConnection>> {
         let connection = connection.as_fd().try_clone_to_owned().ok()?.into();
-        let connection = Arc::new(OpenConnection { connection, turn: turn.clone() });
+        let connection = Arc::new(OpenConnection { connection, state: state.clone() });
         let mut connections = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         connections.retain(|connection| connection.strong_count() > 0);
         if connections.len() >= MANY {
@@ -141,7 +141,7 @@ impl OpenConnections {
 
 /// Closes the oldest idle connection. If none is idle and the limit is near, closes the oldest connection.
 fn close_one(connections: &mut VecDeque<Weak<OpenConnection>>) {
-    let is_idle = |open: &Weak<OpenConnection>| open.upgrade().is_some_and(|open| !open.turn.is_busy());
+    let is_idle = |open: &Weak<OpenConnection>| open.upgrade().is_some_and(|open| !open.state.is_busy());
     let least_used = (connections.len() >= NEARLY_ALL).then_some(0);
     let Some(at) = connections.iter().position(is_idle).or(least_used) else { return };
     if let Some(open) = connections.remove(at).and_then(|open| open.upgrade()) {

@@ -175,7 +175,7 @@ impl ListenSettings {
 #[command(next_help_heading = "Performance and limits")]
 pub(crate) struct ServingSettings {
     /// Number of threads that serve requests [default: one per core]
-    #[arg(long, env = "ROWHOUSE_WORKERS", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, env = "ROWHOUSE_WORKERS", value_parser = clap::value_parser!(u16).range(1..=512))]
     pub workers: Option<u16>,
 
     /// Busy-poll instead of sleeping between the requests of a single client; this lowers latency, and uses
@@ -214,7 +214,6 @@ impl ServingSettings {
         Limits {
             head: Duration::from_secs(self.head_seconds.into()),
             body: Duration::from_secs(self.body_seconds.into()),
-            body_memory: self.max_body_memory as usize * 1024 * 1024,
         }
     }
 }

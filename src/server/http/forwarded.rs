@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn only_trusted_proxies_are_believed() {
         const FOR: &str = "x-forwarded-for";
-        for (peer, said, client) in [
+        for (peer, reported, client) in [
             ("203.0.113.9", &["1.2.3.4"][..], "203.0.113.9"),
             ("11.0.0.1", &["1.2.3.4"], "11.0.0.1"),
             ("10.0.0.1", &["1.2.3.4"], "1.2.3.4"),
@@ -141,15 +141,15 @@ mod tests {
             ("10.0.0.1", &["1.2.3.4/32"], ""),
             ("10.0.0.1", &["[1.2.3.4"], ""),
         ] {
-            let headers: Vec<_> = said.iter().map(|value| (FOR, *value)).collect();
-            assert_eq!(seen(peer, &headers).0, client, "{peer} {said:?}");
+            let headers: Vec<_> = reported.iter().map(|value| (FOR, *value)).collect();
+            assert_eq!(seen(peer, &headers).0, client, "{peer} {reported:?}");
         }
     }
 
     #[test]
     fn https_is_what_every_proxy_of_the_chain_says() {
         const PROTO: &str = "x-forwarded-proto";
-        for (said, secure) in [
+        for (reported, secure) in [
             (&["https"][..], true),
             (&["HTTPS"], true),
             (&["https, https"], true),
@@ -162,8 +162,8 @@ mod tests {
             (&["https,"], false),
             (&["wss"], false),
         ] {
-            let headers: Vec<_> = said.iter().map(|value| (PROTO, *value)).collect();
-            assert_eq!(seen("10.0.0.1", &headers).1, secure, "{said:?}");
+            let headers: Vec<_> = reported.iter().map(|value| (PROTO, *value)).collect();
+            assert_eq!(seen("10.0.0.1", &headers).1, secure, "{reported:?}");
         }
         // The encryption of other requests is that of their connection, which is encrypted here.
         assert!(seen("203.0.113.9", &[(PROTO, "http")]).1);

@@ -21,7 +21,7 @@ use actix_web::web::ServiceConfig;
 use actix_web::{App, Error};
 
 use super::tls::Tls;
-use super::workarounds::{Connection, HeaderCase, OneAtATime, PeerTimeout, Turn, app_config};
+use super::workarounds::{Connection, HeaderCase, OneAtATime, PeerTimeout, RequestState, app_config};
 use crate::service::{Limits, MAX_OPERATION_TIME};
 
 /// The connection type on which actix serves HTTP.
@@ -82,7 +82,7 @@ pub(crate) struct Listening {
 pub(crate) fn listen<C, E, G>(listening: Listening, configure: C, enter: E) -> io::Result<ServerBuilder>
 where
     C: Fn(&mut ServiceConfig) + Clone + Send + 'static,
-    E: Fn(&TcpStream, &Turn) -> G + Clone + Send + 'static,
+    E: Fn(&TcpStream, &RequestState) -> G + Clone + Send + 'static,
     G: 'static,
 {
     let Listening { server, listener, tls, limits } = listening;
@@ -114,10 +114,10 @@ where
             async move {
                 let http = Rc::new(http.await?);
                 let serve = move |connection: TcpStream| {
-                    let (http, tls, turn) = (Rc::clone(&http), tls.clone(), Turn::default());
-                    let entered = enter(&connection, &turn);
+                    let (http, tls, state) = (Rc::clone(&http), tls.clone(), RequestState::default());
+                    let entered = enter(&connection, &state);
                     async move {
-                        let served = converse(connection, turn, &*http, tls, limits).await;
+                        let served = converse(connection, state, &*http, tls, limits).await;
                         drop(entered);
                         served
                     }
@@ -131,7 +131,7 @@ where
 /// Serves one connection until it ends.
 async fn converse<H>(
     connection: TcpStream,
-    turn: Turn,
+    state: RequestState,
     http: &H,
     tls: Option<Arc<Tls>>,
     limits: Limits,
@@ -147,6 +147,6 @@ where
         Some(tls) => Connection::Right(Box::new(tls.accept(connection).await?)),
     };
     let connection = PeerTimeout::new(connection, limits.body, SILENCE + limits.head + limits.body);
-    let connection = OneAtATime::new(HeaderCase::new(connection), turn);
+    let connection = OneAtATime::new(HeaderCase::new(connection), state);
     http.call((connection, Protocol::Http1, peer)).await
 }

@@ -21,7 +21,7 @@ pub(crate) use listen::{Listening, accept, bind, listen, reachable, reserve};
 pub(crate) use receive::{Incoming, head_of};
 pub(crate) use respond::respond;
 pub(crate) use tls::{Tls, TlsError, TlsFiles, ValidityProblem};
-pub(crate) use workarounds::{Turn, announces_body};
+pub(crate) use workarounds::{RequestState, announces_body};
 
 use crate::service::{Observed, Service};
 
@@ -49,11 +49,11 @@ pub(crate) fn configure(app: &mut ServiceConfig, edge: Data<Edge>) {
 
 /// Answers one request.
 async fn serve(edge: Data<Edge>, http: HttpRequest, body: Payload) -> HttpResponse {
-    let turn = Turn::of(&http);
-    let _answering = turn.begin();
+    let state = RequestState::of(&http);
+    let _answering = state.begin();
     let _in_flight = edge.busy_poll.then(busy_poll::begin);
     let head = head_of(&http, &edge.proxies);
-    let mut body = Incoming::new(body, &head, &turn);
+    let mut body = Incoming::new(body, &head, &state);
     // Boxed, because the future is copied on the way to where it runs.
     let observed = Box::new(Observed::new(Uuid::new_v4().to_string(), false));
     let served = edge.service.serve(&head, &mut body, None, &observed).await;

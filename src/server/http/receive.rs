@@ -10,7 +10,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use futures_util::StreamExt as _;
 
 use super::forwarded::Proxies;
-use super::workarounds::{Turn, close_after, is_endless};
+use super::workarounds::{RequestState, close_after, is_endless};
 use crate::error::{Code, Result};
 use crate::protocol::request::Head;
 use crate::service::{Body, BodyMemory, MAX_BODY, ReceiveBody, Share};
@@ -22,8 +22,8 @@ const FREE_ROOM: usize = 64 * 1024;
 /// The body of a request while it is being received.
 pub(crate) struct Incoming<'t> {
     payload: Payload,
-    /// The turn of the connection on which the body arrives.
-    turn: &'t Turn,
+    /// The state of the connection on which the body arrives.
+    state: &'t RequestState,
     /// Whether actix takes everything that follows as the body.
     is_endless: bool,
     /// Whether an endless or chunked body has not been read to its end.
@@ -32,10 +32,10 @@ pub(crate) struct Incoming<'t> {
 
 impl<'t> Incoming<'t> {
     /// Wraps a body of which nothing has been read.
-    pub(crate) fn new(payload: Payload, head: &Head<'_>, turn: &'t Turn) -> Self {
+    pub(crate) fn new(payload: Payload, head: &Head<'_>, state: &'t RequestState) -> Self {
         let is_endless = is_endless(head);
         let is_unread = is_endless || head.header("transfer-encoding").is_some();
-        Self { payload, turn, is_endless, is_unread }
+        Self { payload, state, is_endless, is_unread }
     }
 
     /// Returns the response. The connection closes after it if the body was not read.
@@ -114,7 +114,7 @@ fn room_for(length: usize, declared: Option<u64>) -> usize {
 
 /// Waits for more of a body, of which `left` bytes are missing.
 async fn next_piece(body: &mut Incoming<'_>, left: Option<u64>) -> Result<Option<Bytes>> {
-    match body.turn.receive(left, body.payload.next()).await {
+    match body.state.receive(left, body.payload.next()).await {
         None => Ok(None),
         Some(Ok(piece)) => Ok(Some(piece)),
         Some(Err(_)) => Err(Code::InvalidInput.into()),

@@ -310,19 +310,19 @@ mod tests {
         std::fs::copy(&certificate, &own).unwrap();
         std::fs::copy(&key, &own_key).unwrap();
         let tls = Tls::load(TlsFiles { certificate: own.clone(), key: own_key }).expect("they are of use");
-        let shown = || Arc::as_ptr(&*tls.current.0.read());
-        let first = shown();
+        let current = || Arc::as_ptr(&*tls.current.0.read());
+        let first = current();
         let mut followed = Followed { used: tls.first, reported: tls.first };
         tls.look(&mut followed).await;
-        assert_eq!(shown(), first, "nothing has changed");
+        assert_eq!(current(), first, "nothing has changed");
         std::fs::write(&own, "of no use").unwrap();
         tls.look(&mut followed).await;
-        assert_eq!((shown(), followed.used), (first, tls.first));
+        assert_eq!((current(), followed.used), (first, tls.first));
         std::fs::copy(&certificate, &own).unwrap();
         // As if only the permissions of the files had changed.
         followed.reported = tls.files.stamp();
         tls.look(&mut followed).await;
-        assert_ne!(shown(), first);
+        assert_ne!(current(), first);
         assert_eq!(followed.used, tls.files.stamp());
     }
 
@@ -336,8 +336,8 @@ mod tests {
             ("first.pem", "first.pem", "no private key in PEM form"),
             ("first.pem", "second.key.pem", "second.key.pem is not the key of the certificate"),
         ] {
-            let said = refusal(certificate, key).unwrap();
-            assert!(said.contains(words), "{said}");
+            let message = refusal(certificate, key).unwrap();
+            assert!(message.contains(words), "{message}");
         }
     }
 

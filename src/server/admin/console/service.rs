@@ -12,7 +12,7 @@ use crate::protocol::request::{Head, target};
 use crate::server::admin::reply::Refusal;
 use crate::server::admin::route::{Route, service};
 use crate::server::admin::state::{Admin, ConsoleMode};
-use crate::server::http::{Incoming, Turn, head_of, respond};
+use crate::server::http::{Incoming, RequestState, head_of, respond};
 use crate::service::{Observed, Served};
 
 pub(crate) const ROUTES: &[Route] = &[
@@ -73,8 +73,8 @@ pub(crate) async fn answer(
         observed.target.get_or_init(|| target);
     }
     let _permit = admin.permit().await?;
-    let turn = Turn::of(http);
-    let mut body = Incoming::new(body, &head, &turn);
+    let state = RequestState::of(http);
+    let mut body = Incoming::new(body, &head, &state);
     let operator = Identity::Operator { may_write: admin.settings.console == ConsoleMode::On };
     let served = admin.service.serve(&head, &mut body, Some(&operator), observed).await;
     let status = served.answer.outcome();

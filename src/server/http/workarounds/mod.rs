@@ -24,7 +24,7 @@ use actix_web::rt::net::TcpStream;
 use actix_web::web::{Bytes, Payload};
 
 pub(crate) use header_case::{HeaderCase, LENGTH_OF_NOTHING, announces_body};
-pub(crate) use one_at_a_time::{OneAtATime, Turn};
+pub(crate) use one_at_a_time::{OneAtATime, RequestState};
 pub(crate) use peer_timeout::PeerTimeout;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;

@@ -15,7 +15,8 @@
 //! - All bytes that were read are decoded in the same poll, unless the handler leaves a body unread.
 //! - Connections can carry data, through which a handler finds its connection.
 //!
-//! The handler reports its state through [`Turn`]. While it works, only the body that it waits for is handed over.
+//! The handler reports its state through [`RequestState`]. While it works, only the body that it waits for is handed
+//! over.
 //! This file becomes unnecessary once actix decodes a request only after writing the response to the previous one.
 
 use std::io;
@@ -42,21 +43,21 @@ const UNKNOWN: u64 = u64::MAX;
 
 /// The state of the current request of a connection, which the request's handler sets.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Turn(Arc<TurnState>);
+pub(crate) struct RequestState(Arc<SharedState>);
 
 /// Only the thread of the connection writes this state.
 #[derive(Debug, Default)]
-struct TurnState {
+struct SharedState {
     is_answering: AtomicBool,
     /// The number of body bytes that the handler waits for.
     wanted: AtomicU64,
 }
 
 /// Marks a request as being answered until it is dropped.
-pub(crate) struct Answering<'a>(&'a Turn);
+pub(crate) struct Answering<'a>(&'a RequestState);
 
-impl Turn {
-    /// Returns the turn of the connection on which a request arrived.
+impl RequestState {
+    /// Returns the state of the connection on which a request arrived.
     pub(crate) fn of(http: &HttpRequest) -> Self {
         http.conn_data::<Self>().cloned().unwrap_or_default()
     }
@@ -104,7 +105,7 @@ impl Drop for Answering<'_> {
 #[derive(Debug)]
 pub(crate) struct OneAtATime<IO> {
     io: IO,
-    turn: Turn,
+    state: RequestState,
     /// Bytes that were read, but not handed over yet.
     ahead: BytesMut,
     heads: Heads,
@@ -122,10 +123,10 @@ pub(crate) struct OneAtATime<IO> {
 
 impl<IO> OneAtATime<IO> {
     /// Wraps a new connection.
-    pub(crate) fn new(io: IO, turn: Turn) -> Self {
+    pub(crate) fn new(io: IO, state: RequestState) -> Self {
         Self {
             io,
-            turn,
+            state,
             ahead: BytesMut::new(),
             heads: Heads::default(),
             has_head: false,
@@ -137,22 +138,22 @@ impl<IO> OneAtATime<IO> {
     }
 
     /// Returns the state of the connection's current request.
-    pub(crate) const fn current(&self) -> &Turn {
-        &self.turn
+    pub(crate) const fn current(&self) -> &RequestState {
+        &self.state
     }
 
     /// Returns how many of the next bytes may be handed over now.
     fn admit(&mut self, bytes: &[u8]) -> usize {
-        if !self.turn.is_answering() {
+        if !self.state.is_answering() {
             return self.admit_head(bytes);
         }
-        match self.turn.wanted() {
+        match self.state.wanted() {
             // The beginning of the next head may have been handed over already. Its scan continues later.
             0 => 0,
             UNKNOWN => self.admit_head(bytes),
             wanted => {
                 let admitted = usize::try_from(wanted).map_or(bytes.len(), |wanted| wanted.min(bytes.len()));
-                self.turn.want(wanted - admitted as u64);
+                self.state.want(wanted - admitted as u64);
                 self.heads = Heads::default();
                 admitted
             }
@@ -188,7 +189,7 @@ impl<IO> OneAtATime<IO> {
     #[cold]
     fn refuse<T>(&mut self, cx: &Context<'_>) -> Poll<T> {
         self.was_refused = true;
-        if !self.is_blocked && !self.turn.is_answering() {
+        if !self.is_blocked && !self.state.is_answering() {
             // actix may read again without a flush if it drops a body.
             cx.waker().wake_by_ref();
         }
@@ -207,12 +208,12 @@ impl<IO> OneAtATime<IO> {
         if admitted == 0 { self.refuse(cx) } else { Poll::Ready(Ok(())) }
     }
 
-    /// Starts another turn, because everything has been written.
+    /// Allows another request, because everything has been written.
     fn flushed(&mut self, cx: &Context<'_>) {
         self.is_blocked = false;
         self.has_head = false;
         self.handed_over = 0;
-        if self.was_refused && !self.turn.is_busy() {
+        if self.was_refused && !self.state.is_busy() {
             self.was_refused = false;
             cx.waker().wake_by_ref();
         }
@@ -406,7 +407,7 @@ mod tests {
     /// Uses a connection like actix, and answers a request some polls after it has arrived completely.
     struct Actix {
         wire: OneAtATime<Client>,
-        turn: Turn,
+        state: RequestState,
         wakes: Arc<Wakes>,
         /// The bytes read so far, of which the first ones are decoded.
         read: Vec<u8>,
@@ -423,10 +424,10 @@ mod tests {
 
     impl Actix {
         fn new(pieces: impl IntoIterator<Item = Vec<u8>>, work: usize) -> Self {
-            let (turn, pieces) = (Turn::default(), pieces.into_iter().collect());
+            let (state, pieces) = (RequestState::default(), pieces.into_iter().collect());
             Self {
-                wire: OneAtATime::new(Client { pieces, ..Client::default() }, turn.clone()),
-                turn,
+                wire: OneAtATime::new(Client { pieces, ..Client::default() }, state.clone()),
+                state,
                 wakes: Arc::default(),
                 read: Vec::new(),
                 decoded: 0,
@@ -480,14 +481,14 @@ mod tests {
                 self.decoded += length;
                 self.waiting += 1;
                 if self.waiting == 1 {
-                    std::mem::forget(self.turn.begin());
+                    std::mem::forget(self.state.begin());
                 }
             }
         }
 
         fn work(&mut self) {
             while self.waiting > 0 {
-                self.turn.want(self.left.unwrap_or(0));
+                self.state.want(self.left.unwrap_or(0));
                 if self.left.is_some_and(|left| left > 0) {
                     return;
                 }
@@ -500,9 +501,9 @@ mod tests {
                 (self.worked, self.left) = (0, None);
                 self.waiting -= 1;
                 self.answered += 1;
-                drop(Answering(&self.turn));
+                drop(Answering(&self.state));
                 if self.waiting > 0 {
-                    std::mem::forget(self.turn.begin());
+                    std::mem::forget(self.state.begin());
                 }
             }
         }
@@ -637,12 +638,12 @@ mod tests {
 
     #[test]
     fn a_chunked_body_comes_though_lines_of_it_are_empty() {
-        let turn = Turn::default();
+        let state = RequestState::default();
         let body = b"9\r\na\n\nb\n\nc\n\n\r\n0\r\n\r\n";
         let mut wire =
-            OneAtATime::new(Client { pieces: [body.to_vec()].into(), ..Client::default() }, turn.clone());
-        let _answering = turn.begin();
-        turn.want(UNKNOWN);
+            OneAtATime::new(Client { pieces: [body.to_vec()].into(), ..Client::default() }, state.clone());
+        let _answering = state.begin();
+        state.want(UNKNOWN);
         let mut cx = Context::from_waker(Waker::noop());
         let mut read = Vec::new();
         for _ in 0..body.len() {
