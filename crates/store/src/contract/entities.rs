@@ -59,12 +59,7 @@ pub trait Entities {
     ///
     /// # Errors
     /// [`Code::TableNotFound`].
-    async fn page<C: Collect>(
-        &self,
-        table: TableRef<'_>,
-        scan: &Scan,
-        into: C,
-    ) -> StoreResult<(C, PageEnd)>;
+    async fn page<C: Collect>(&self, table: TableRef<'_>, scan: &Scan, into: C) -> StoreResult<(C, PageEnd)>;
 
     /// Performs one write.
     ///
@@ -79,10 +74,5 @@ pub trait Entities {
     /// As [`write`], with the index of the first operation, in request order, that fails.
     /// [`Code::TableNotFound`] carries index 0. [`Fault::NotBegun`] if nothing was tried, so that
     /// the caller can report it.
-    async fn transact(
-        &self,
-        table: TableRef<'_>,
-        writes: &[Write],
-        now: Ticks,
-    ) -> StoreResult<Vec<Written>>;
+    async fn transact(&self, table: TableRef<'_>, writes: &[Write], now: Ticks) -> StoreResult<Vec<Written>>;
 }}

@@ -139,12 +139,7 @@ pub trait Expiry {
     ///
     /// # Errors
     /// `TableNotFound`.
-    async fn set_expiry(
-        &self,
-        table: TableRef<'_>,
-        rule: &ExpiryRule,
-        now: Ticks,
-    ) -> StoreResult<()>;
+    async fn set_expiry(&self, table: TableRef<'_>, rule: &ExpiryRule, now: Ticks) -> StoreResult<()>;
 
     /// Removes the rule of a table; `false` if there is none.
     async fn clear_expiry(&self, table: TableRef<'_>) -> StoreResult<bool>;

@@ -30,12 +30,7 @@ pub trait Reset {
 
     /// Takes a snapshot of an account, or of all accounts, under a unique name; `false` if there
     /// are [`MAX_SNAPSHOTS`] already.
-    async fn take_snapshot(
-        &self,
-        name: &str,
-        account: Option<&str>,
-        now: Ticks,
-    ) -> StoreResult<bool>;
+    async fn take_snapshot(&self, name: &str, account: Option<&str>, now: Ticks) -> StoreResult<bool>;
 
     /// Restores a snapshot, and keeps it; `false` if there is none of this name. Does not change
     /// accounts that are not in it.

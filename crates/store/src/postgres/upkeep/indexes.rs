@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use sqlx::postgres::PgRow;
-use sqlx::{AssertSqlSafe, Executor as _, PgConnection, Row};
+use sqlx::{AssertSqlSafe, Executor as _, FromRow, PgConnection, Row};
 use tokio::time::timeout;
 
 use crate::contract::indexes::removable_until;
@@ -49,9 +49,11 @@ fn blocker(row: &PgRow) -> Result<Option<String>, StatementError> {
 }
 
 /// A part of an index as it is in the database.
+#[derive(FromRow)]
 struct IndexPart {
     name: String,
     relname: String,
+    #[sqlx(rename = "indisvalid")]
     is_valid: bool,
     bytes: i64,
     uses: i64,
@@ -60,19 +62,9 @@ struct IndexPart {
     pid: Option<i32>,
 }
 
-impl IndexPart {
-    fn read(row: &PgRow) -> StoreResult<Self> {
-        let text = |column: &str| row.try_get::<String, _>(column).map_err(broken_row);
-        Ok(Self {
-            name: text("name")?,
-            relname: text("relname")?,
-            is_valid: row.try_get("indisvalid").map_err(broken_row)?,
-            bytes: row.try_get("bytes").map_err(broken_row)?,
-            uses: row.try_get("uses").map_err(broken_row)?,
-            progress: row.try_get("progress").map_err(broken_row)?,
-            pid: row.try_get("pid").map_err(broken_row)?,
-        })
-    }
+fn read_parts(rows: &[PgRow]) -> StoreResult<Vec<IndexPart>> {
+    let parts: sqlx::Result<_> = rows.iter().map(IndexPart::from_row).collect();
+    Ok(parts.map_err(broken_row)?)
 }
 
 /// Why a definition or removal failed.
@@ -113,12 +105,8 @@ impl BuildSession {
         Ok(Self { connection, pid: 0 })
     }
 
-    /// Opens a session within the time; `None` if another one has the lock.
-    async fn open(hosts: &Hosts, path: &SearchPath, limit: Duration) -> StoreResult<Option<Self>> {
-        timeout(limit, Self::try_open(hosts, path)).await.unwrap_or_else(|_| Err(Fault::Unavailable.into()))
-    }
-
-    async fn try_open(hosts: &Hosts, path: &SearchPath) -> StoreResult<Option<Self>> {
+    /// Opens a session; `None` if another one has the lock.
+    async fn open(hosts: &Hosts, path: &SearchPath) -> StoreResult<Option<Self>> {
         let mut session = Self::open_to_watch(hosts, path).await?;
         session.connection.execute(sqlx::raw_sql(SESSION)).await.map_err(failed)?;
         session.connection.execute(sqlx::raw_sql(NO_TRANSACTION_TIMEOUT)).await.map_err(failed)?;
@@ -151,8 +139,7 @@ impl BuildSession {
     }
 
     async fn parts(&mut self, index_no: i64) -> StoreResult<Vec<IndexPart>> {
-        let rows = self.rows(sqlx::query(texts::PARTS).bind(texts::prefix(index_no))).await?;
-        rows.iter().map(IndexPart::read).collect()
+        read_parts(&self.rows(sqlx::query(texts::PARTS).bind(texts::prefix(index_no))).await?)
     }
 
     /// The tables that have the entities: one, or its partitions.
@@ -215,7 +202,23 @@ impl PgStore {
     }
 
     async fn open_build_session(&self) -> StoreResult<Option<BuildSession>> {
-        BuildSession::open(&self.definer, &self.search_path, self.operation_timeout).await
+        let opened = BuildSession::open(&self.definer, &self.search_path);
+        timeout(self.operation_timeout, opened).await.unwrap_or_else(|_| Err(Fault::Unavailable.into()))
+    }
+
+    /// Runs work within a time in a session of the role that builds indexes.
+    async fn watch<T>(
+        &self,
+        limit: Duration,
+        work: impl AsyncFnOnce(&mut BuildSession) -> StoreResult<T>,
+    ) -> StoreResult<T> {
+        let worked = timeout(limit, async {
+            let mut session = BuildSession::open_to_watch(&self.definer, &self.search_path).await?;
+            let done = work(&mut session).await?;
+            session.close().await;
+            Ok(done)
+        });
+        worked.await.unwrap_or_else(|_| Err(Fault::Unavailable.into()))
     }
 
     /// Waits for the work of a session, and names in the log who keeps it waiting. Gives up a session that the
@@ -270,26 +273,13 @@ impl PgStore {
         if !self.nodes.is_distributed() && parts.iter().all(|part| part.is_valid) {
             return Ok(());
         }
-        let cancelled = timeout(self.operation_timeout, async {
-            let mut session = BuildSession::open_to_watch(&self.definer, &self.search_path).await?;
+        let cancel = async move |session: &mut BuildSession| {
             for pid in session.parts(index_no).await?.iter().filter_map(|part| part.pid) {
                 session.rows(sqlx::query(texts::CANCEL).bind(pid)).await?;
             }
-            session.close().await;
             Ok(())
-        });
-        cancelled.await.unwrap_or_else(|_| Err(Fault::Unavailable.into()))
-    }
-
-    /// The parts of an index as the role that builds them sees them, with their progress.
-    async fn parts_of_builder(&self, index_no: i64) -> StoreResult<Vec<IndexPart>> {
-        let read = timeout(PATIENCE, async {
-            let mut session = BuildSession::open_to_watch(&self.definer, &self.search_path).await?;
-            let parts = session.parts(index_no).await?;
-            session.close().await;
-            Ok(parts)
-        });
-        read.await.unwrap_or_else(|_| Err(Fault::Unavailable.into()))
+        };
+        self.watch(self.operation_timeout, cancel).await
     }
 
     /// Removes the parts of one index that nothing uses any more.
@@ -309,10 +299,12 @@ impl PgStore {
     }
 
     pub(crate) async fn figures(&self, index: &PropertyIndex) -> StoreResult<IndexFigures> {
-        let mut parts = self.parts(index.index_no).await?;
+        let index_no = index.index_no;
+        let mut parts = self.parts(index_no).await?;
         if parts.iter().any(|part| !part.is_valid && part.pid.is_none())
-            && let Ok(seen) = self.parts_of_builder(index.index_no).await
+            && let Ok(seen) = self.watch(PATIENCE, async move |session| session.parts(index_no).await).await
         {
+            // That role sees the progress of the build.
             for part in &mut parts {
                 part.progress = seen.iter().find(|of| of.relname == part.relname).and_then(|of| of.progress);
             }
@@ -334,7 +326,7 @@ impl PgStore {
         let mut lease = self.nodes.acquire().await?;
         let find = sqlx::query(texts::PARTS).bind(texts::prefix(index_no));
         let found = lease.rows(find, Effect::Undone).await?;
-        let mut parts: Vec<IndexPart> = found.iter().map(IndexPart::read).collect::<StoreResult<_>>()?;
+        let mut parts = read_parts(&found)?;
         if lease.statements().is_distributed {
             for part in &mut parts {
                 let measure = sqlx::query(texts::BYTES_OF_SHARDS)

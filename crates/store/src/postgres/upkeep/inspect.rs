@@ -93,23 +93,18 @@ async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
     let product: String = server.try_get("version")?;
     Ok(Inspection {
         product: product.split_whitespace().take(2).collect::<Vec<_>>().join(" "),
-        schema: None,
-        is_schema_hidden: false,
         known_schema: schema::known(),
         encoding: Some(schema::encoding(db).await?),
         allowed_connections,
         is_standby: server.try_get("is_standby")?,
         reads_only: server.try_get("reads_only")?,
         missing,
-        migration_obstacle: None,
         skew: theirs.map(|theirs| theirs - middle),
-        cluster: None,
-        hosts: None,
         left_respreads,
-        hidden_schemas: Vec::new(),
         missing_indexes,
         left_views,
         accounts,
+        ..Inspection::default()
     })
 }
 

@@ -29,7 +29,14 @@ static NOT_PURGED: WarningLimiter = WarningLimiter::new();
 
 impl Upkeep for PgStore {
     async fn current_until(&self, now: Ticks) -> StoreResult<Option<Ticks>> {
-        retry(|| self.replayed_until(now)).await
+        let read = || async {
+            let mut lease = self.nodes.acquire().await?;
+            let row =
+                lease.row(sqlx::query(statements::REPLAYED), Effect::Undone).await?.ok_or(Fault::Other)?;
+            let is_replica: bool = row.try_get("is_replica").map_err(broken_row)?;
+            Ok(if is_replica { time_of(&row)? } else { Some(now) })
+        };
+        retry(read).await
     }
 
     async fn clock(&self) -> StoreResult<Option<Ticks>> {
@@ -42,11 +49,23 @@ impl Upkeep for PgStore {
     }
 
     async fn backlog(&self) -> StoreResult<u64> {
-        retry(|| self.count_doomed()).await
+        let count = || async {
+            let mut lease = self.nodes.acquire().await?;
+            let query = sqlx::query(statements::COUNT_DOOMED);
+            let row = lease.row(query, Effect::Undone).await?.ok_or(Fault::Other)?;
+            Ok(row.try_get::<i64, _>("n").map_err(broken_row)?.cast_unsigned())
+        };
+        retry(count).await
     }
 
     async fn answers(&self) -> StoreResult<()> {
-        self.probe().await
+        // The connection may have been lost since it was last used.
+        retry_or_reconnect(|| async {
+            let mut lease = self.acquire_to_probe().await?;
+            lease.row(sqlx::query(statements::PROBE), Effect::Undone).await?;
+            Ok(())
+        })
+        .await
     }
 
     async fn purge(&self, now: Ticks) -> StoreResult<bool> {
@@ -75,18 +94,6 @@ impl PgStore {
         row.map_or(Ok(0), |row| row.try_get("allowed").map(connections_of).map_err(broken_row))
     }
 
-    /// Whether the database answers, on a connection of its own.
-    pub(crate) async fn probe(&self) -> StoreResult<()> {
-        // The connection may have been lost since it was last used.
-        retry_or_reconnect(|| self.ask()).await
-    }
-
-    async fn ask(&self) -> StoreResult<()> {
-        let mut lease = self.acquire_to_probe().await?;
-        lease.row(sqlx::query(statements::PROBE), Effect::Undone).await?;
-        Ok(())
-    }
-
     /// A connection for probes; any other, if the first node is away or was left.
     async fn acquire_to_probe(&self) -> Result<Lease, StatementError> {
         if self.probe.connector().is_member()
@@ -95,24 +102,6 @@ impl PgStore {
             return Ok(lease);
         }
         self.nodes.acquire().await
-    }
-
-    pub(crate) async fn replayed_until(&self, now: Ticks) -> StoreResult<Option<Ticks>> {
-        let mut lease = self.nodes.acquire().await?;
-        let row = lease.row(sqlx::query(statements::REPLAYED), Effect::Undone).await?.ok_or(Fault::Other)?;
-        if !row.try_get("is_replica").map_err(broken_row)? {
-            return Ok(Some(now));
-        }
-        Ok(time_of(&row)?)
-    }
-
-    /// Counts the deleted tables whose first pass is not complete.
-    pub(crate) async fn count_doomed(&self) -> StoreResult<u64> {
-        let mut lease = self.nodes.acquire().await?;
-        let query = sqlx::query(statements::COUNT_DOOMED);
-        let row = lease.row(query, Effect::Undone).await?.ok_or(Fault::Other)?;
-        let count: i64 = row.try_get("n").map_err(broken_row)?;
-        Ok(u64::try_from(count).unwrap_or(0))
     }
 
     /// The table that has been due for the longest. One that a step failed for delays no other.
