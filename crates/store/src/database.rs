@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::postgres::{
     self, DistributionError, HostMap, PgOptions, PgStore, RespreadError, StartError, mistake_in,
 };
-use crate::sqlite::{Location, MAX_MAP_MIB, OpenError, ServerLock, SqliteOptions, SqliteStore};
+use crate::sqlite::{self, Location, MAX_MAP_MIB, OpenError, ServerLock, SqliteOptions, SqliteStore};
 use crate::{Inspection, Store};
 
 /// The default limit on connections to PostgreSQL.
@@ -131,7 +131,7 @@ pub async fn open_to_read(database: &Database) -> Result<Store, DatabaseError> {
 /// Inspects the database without changing it.
 pub async fn inspect_primary(database: &Database) -> Result<Inspection, DatabaseError> {
     Ok(match database {
-        Database::Sqlite(options) => SqliteStore::inspect(&options.location)?,
+        Database::Sqlite(options) => sqlite::inspect(&options.location)?,
         Database::Postgres { options, .. } => {
             postgres::inspect(options).await.map_err(|error| failed(options, error))?
         }

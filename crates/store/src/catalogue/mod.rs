@@ -7,6 +7,7 @@ mod accounts;
 mod deleted;
 mod expiry;
 mod indexes;
+mod loads;
 mod reset;
 mod session;
 mod tables;
@@ -15,7 +16,7 @@ use crate::sql::SqlText;
 
 /// Every text for PostgreSQL.
 pub fn texts() -> Vec<&'static str> {
-    let subjects: [&[SqlText]; 6] =
-        [&accounts::ALL, &deleted::ALL, &expiry::ALL, &indexes::ALL, &reset::ALL, &tables::ALL];
+    let subjects: [&[SqlText]; 7] =
+        [&accounts::ALL, &deleted::ALL, &expiry::ALL, &indexes::ALL, &loads::ALL, &reset::ALL, &tables::ALL];
     subjects.concat().iter().chain(&[session::LOCK_TABLE, session::DOOM]).map(|text| text.postgres).collect()
 }

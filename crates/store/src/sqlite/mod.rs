@@ -19,6 +19,7 @@ use crate::protocol::model::Ticks;
 pub use connections::{Location, OpenError, SqliteOptions};
 pub use connections::{MAX_MAP_MIB, ServerLock, obstacle};
 pub use store::SqliteStore;
+pub(crate) use upkeep::inspect;
 pub use upkeep::{Backup, Copied};
 
 /// The result of a statement.

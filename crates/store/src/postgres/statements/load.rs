@@ -54,12 +54,9 @@ pub const MARK: &str = "INSERT INTO copy_marks (copy, range_no, pk, rk, written,
      VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (copy, range_no) DO UPDATE SET \
      pk = excluded.pk, rk = excluded.rk, written = excluded.written, unchanged = excluded.unchanged, \
      rejected = excluded.rejected";
-pub const MARKS: &str =
-    "SELECT range_no, pk, rk, written, unchanged, rejected FROM copy_marks WHERE copy = $1";
-pub const FORGET_MARKS: &str = "DELETE FROM copy_marks WHERE copy = $1";
+
 /// All of the above.
-pub(super) const ALL: [&str; 7] =
-    [LOAD_NEW, LOAD_NEW_IN_BUCKET, LOAD, LOAD_IN_BUCKET, MARK, MARKS, FORGET_MARKS];
+pub(super) const ALL: [&str; 5] = [LOAD_NEW, LOAD_NEW_IN_BUCKET, LOAD, LOAD_IN_BUCKET, MARK];
 
 #[cfg(test)]
 mod tests {

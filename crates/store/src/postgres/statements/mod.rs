@@ -105,7 +105,7 @@ pub use entities::{
     UPDATE, UPDATE_EACH, UPDATE_IN_BUCKET, UPDATE_MANY, UPSERT, UPSERT_EACH, UPSERT_IN_BUCKET, UPSERT_MANY,
     UPSERT_MANY_ROUTED, UPSERT_ROUTED,
 };
-pub use load::{FORGET_MARKS, LOAD, LOAD_IN_BUCKET, LOAD_NEW, LOAD_NEW_IN_BUCKET, MARK, MARKS};
+pub use load::{LOAD, LOAD_IN_BUCKET, LOAD_NEW, LOAD_NEW_IN_BUCKET, MARK};
 pub use operator::{COUNT_REST, DELETE_EXPIRED};
 pub use pages::{
     WALK_STRIDE, columns, filtered, in_order, points, points_of_bucket, points_of_partition, range, walk,

@@ -1,20 +1,15 @@
 //! Storing the entities of a copy, with its mark, in one transaction.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use sqlx::Row;
-use sqlx::postgres::PgRow;
 
 use crate::postgres::cluster::buckets::{add_bucket, record_changes};
 use crate::postgres::connections::lease::{Lease, Statement};
 use crate::postgres::fault::{Effect, StatementError, not_begun};
-use crate::postgres::retry::retry;
-use crate::postgres::rows::{JsonText, broken_row};
+use crate::postgres::rows::JsonText;
 use crate::postgres::state::table_ids::{TableId, exists};
 use crate::postgres::{PgStore, statements};
-use crate::protocol::model::{Key, Stored, TableRef};
-use crate::{Load, LoadMark, Loads, StoreResult};
+use crate::protocol::model::{Stored, TableRef};
+use crate::{Load, LoadMark, StoreResult};
 
 /// The storing of entities.
 struct Loading<'a> {
@@ -121,37 +116,9 @@ fn put_mark(mark: &LoadMark) -> Statement<'_> {
         .bind(rejected)
 }
 
-impl Loads for PgStore {
-    async fn load(&self, table: TableRef<'_>, load: &Arc<Load>) -> StoreResult<bool> {
+impl PgStore {
+    pub(crate) async fn load_all(&self, table: TableRef<'_>, load: &Load) -> StoreResult<bool> {
         let loading = Loading { load };
         self.with_table(table, |table_id| loading.run(self, table_id)).await
     }
-
-    async fn marks(&self, copy: &str) -> StoreResult<Vec<LoadMark>> {
-        let rows = retry(|| async {
-            let mut lease = self.nodes.acquire().await?;
-            Ok(lease.rows(sqlx::query(statements::MARKS).bind(copy), Effect::Undone).await?)
-        });
-        Ok(rows.await?.iter().map(|row| mark(copy, row)).collect::<Result<_, StatementError>>()?)
-    }
-
-    async fn forget_marks(&self, copy: &str) -> StoreResult<()> {
-        let forgotten = retry(|| async {
-            let mut lease = self.nodes.acquire_for_all_nodes().await?;
-            Ok(lease.changed(sqlx::query(statements::FORGET_MARKS).bind(copy), Effect::Unknown).await?)
-        });
-        forgotten.await.map(|_| ())
-    }
-}
-
-fn mark(copy: &str, row: &PgRow) -> Result<LoadMark, StatementError> {
-    let text = |column| row.try_get::<String, _>(column).map_err(broken_row);
-    let number = |column| row.try_get::<i64, _>(column).map_err(broken_row);
-    let count = |column| number(column).map(|count| u64::try_from(count).unwrap_or(0));
-    Ok(LoadMark {
-        copy: copy.to_owned(),
-        range: number("range_no")?,
-        reached: Key { partition: text("pk")?, row: text("rk")? },
-        counts: [count("written")?, count("unchanged")?, count("rejected")?],
-    })
 }

@@ -8,8 +8,7 @@ use crate::protocol::plan::predicate::Prepared;
 use crate::protocol::plan::span::first_whole_partition;
 use crate::protocol::plan::{Span, TableEntry, TablePage, TableScan};
 use crate::scan_limit::{ScanCounter, ScanStep};
-use crate::sqlite::SqliteStore;
-use crate::sqlite::{Sqlite, ticks};
+use crate::sqlite::{Sqlite, SqliteStore, ticks};
 use crate::{StoreResult, TableSize, bucket};
 
 /// SQLite never spreads a table over several buckets.

@@ -7,11 +7,19 @@ use rusqlite::{Connection, OptionalExtension};
 use crate::contract::indexes::removable_until;
 use crate::protocol::model::Ticks;
 use crate::protocol::plan::index::PropertyIndex;
-use crate::sqlite::Sqlite;
-use crate::sqlite::SqliteStore;
+use crate::sql::{SqlText, counted_change};
 use crate::sqlite::catalog::entries;
 use crate::sqlite::connections::locks::CancelledBuilds;
+use crate::sqlite::{Sqlite, SqliteStore};
 use crate::{BuiltIndex, Failure, Fault, IndexFigures, StoreResult};
+
+/// Has servers use the index.
+const COMPLETE: SqlText = counted_change!(
+    "property_index_changes",
+    "UPDATE property_indexes SET state = 1, changed = $2 WHERE index_no = $1"
+);
+const FORGET: SqlText =
+    counted_change!("property_index_changes", "DELETE FROM property_indexes WHERE index_no = $1");
 
 /// How long an index may take to be built.
 const BUILD_LIMIT: Duration = Duration::from_secs(24 * 3600);
@@ -85,7 +93,7 @@ fn build(
     db.progress_handler(0, None::<fn() -> bool>)?;
     // A cancellation rolls back the whole transaction; the other writes of its group are then tried one by one.
     built?;
-    complete(db, index_no, now)?;
+    COMPLETE.bind(index_no).bind(now).run(db)?;
     Ok(BuiltIndex::Ready)
 }
 
@@ -93,7 +101,7 @@ fn build(
 fn remove(db: &Connection, until: i64) -> Sqlite<bool> {
     let Some(index_no) = removable(db, until)? else { return Ok(false) };
     db.execute_batch(&entries::removal(index_no))?;
-    forget(db, index_no)?;
+    FORGET.bind(index_no).run(db)?;
     Ok(true)
 }
 
@@ -115,13 +123,6 @@ fn is_wanted(db: &Connection, index_no: i64) -> Sqlite<bool> {
     .exists([index_no])
 }
 
-/// Has servers use the index.
-fn complete(db: &Connection, index_no: i64, now: Ticks) -> Sqlite<()> {
-    db.prepare_cached("UPDATE property_indexes SET state = 1, changed = ?2 WHERE index_no = ?1")?
-        .execute([index_no, now.raw()])?;
-    count_change(db)
-}
-
 /// Returns an index that nothing can use any more: dropped some time ago, or of a deleted table.
 fn removable(db: &Connection, until: i64) -> Sqlite<Option<i64>> {
     db.prepare_cached(
@@ -130,20 +131,6 @@ fn removable(db: &Connection, until: i64) -> Sqlite<Option<i64>> {
     )?
     .query_row([until], |row| row.get(0))
     .optional()
-}
-
-fn forget(db: &Connection, index_no: i64) -> Sqlite<()> {
-    db.prepare_cached("DELETE FROM property_indexes WHERE index_no = ?1")?.execute([index_no])?;
-    count_change(db)
-}
-
-fn count_change(db: &Connection) -> Sqlite<()> {
-    db.prepare_cached(
-        "INSERT INTO property_index_changes (id, changes) VALUES (1, 1)
-         ON CONFLICT (id) DO UPDATE SET changes = changes + 1",
-    )?
-    .execute([])?;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -4,22 +4,14 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::quoting::identifier;
 use crate::sql::Sql;
-use crate::sqlite::SqliteStore;
 use crate::sqlite::catalog::{entries, views};
 use crate::sqlite::connections::options::BUSY_TIMEOUT;
 use crate::sqlite::connections::options::{Location, OpenError, display};
 use crate::sqlite::connections::schema;
 use crate::{IndexState, Inspection, MigrationObstacle, StoredAccount, StoredIndex};
 
-impl SqliteStore {
-    /// Inspects a database without changing or creating it.
-    pub fn inspect(location: &Location) -> Result<Inspection, OpenError> {
-        inspect(location)
-    }
-}
-
 /// Inspects a database without changing it. A missing file is not an error: the first start creates it.
-fn inspect(location: &Location) -> Result<Inspection, OpenError> {
+pub(crate) fn inspect(location: &Location) -> Result<Inspection, OpenError> {
     let mut found = Inspection {
         product: format!("SQLite {}", rusqlite::version()),
         known_schema: schema::known(),

@@ -3,9 +3,8 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::protocol::model::Ticks;
-use crate::sqlite::Sqlite;
-use crate::sqlite::SqliteStore;
 use crate::sqlite::catalog::tables::SPREAD;
+use crate::sqlite::{Sqlite, SqliteStore};
 use crate::{StoreResult, Upkeep, bucket};
 
 /// Maximum rows that one step removes. Few, because writes wait for it; but not fewer, because each commit

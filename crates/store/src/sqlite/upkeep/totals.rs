@@ -5,9 +5,8 @@ use rusqlite::{Connection, params};
 use crate::error::Code;
 use crate::protocol::model::{Key, TableRef};
 use crate::protocol::plan::span::first_whole_partition;
-use crate::sqlite::Sqlite;
-use crate::sqlite::SqliteStore;
 use crate::sqlite::catalog::tables::bucket_of;
+use crate::sqlite::{Sqlite, SqliteStore};
 use crate::{CountPosition, CountedPart, StoreResult, Totals};
 
 impl Totals for SqliteStore {

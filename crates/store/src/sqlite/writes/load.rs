@@ -6,13 +6,12 @@ use rusqlite::{Connection, params};
 
 use crate::error::Code;
 use crate::protocol::model::{Key, TableRef};
-use crate::sqlite::Sqlite;
-use crate::sqlite::SqliteStore;
 use crate::sqlite::catalog::tables::bucket_of;
-use crate::{Load, LoadMark, Loads, StoreResult};
+use crate::sqlite::{Sqlite, SqliteStore};
+use crate::{Load, LoadMark, StoreResult};
 
-const INSERT: &str = "INSERT INTO entities (bucket, pk, rk, modified, properties) VALUES (?1, ?2, ?3, ?4, ?5)
-     ON CONFLICT DO NOTHING";
+use super::INSERT;
+
 /// An entity that is equal keeps its version, so that a page may be stored again.
 const REPLACE: &str =
     "INSERT INTO entities AS e (bucket, pk, rk, modified, properties) VALUES (?1, ?2, ?3, ?4, ?5)
@@ -20,20 +19,10 @@ const REPLACE: &str =
      SET modified = max(min(e.modified + 1, 3155378975999999999), excluded.modified), properties = excluded.properties
      WHERE e.modified <> excluded.modified OR e.properties <> excluded.properties";
 
-impl Loads for SqliteStore {
-    async fn load(&self, table: TableRef<'_>, load: &Arc<Load>) -> StoreResult<bool> {
+impl SqliteStore {
+    pub(crate) async fn load_all(&self, table: TableRef<'_>, load: &Arc<Load>) -> StoreResult<bool> {
         let (table, load) = (table.into_owned(), Arc::clone(load));
         self.writer.submit(move |db| store_all(db, table.as_ref(), &load)).await
-    }
-
-    async fn marks(&self, copy: &str) -> StoreResult<Vec<LoadMark>> {
-        let copy = copy.to_owned();
-        self.read_apart(move |db| marks(db, &copy).map(Ok)).await
-    }
-
-    async fn forget_marks(&self, copy: &str) -> StoreResult<()> {
-        let copy = copy.to_owned();
-        self.writer.submit(move |db| forget_marks(db, &copy).map(Ok)).await
     }
 }
 
@@ -78,23 +67,4 @@ fn put_mark(db: &Connection, mark: &LoadMark) -> Sqlite<()> {
     )?
     .execute(params![mark.copy, mark.range, partition, row, written, unchanged, rejected])
     .map(drop)
-}
-
-/// Reads the marks of a copy.
-fn marks(db: &Connection, copy: &str) -> Sqlite<Vec<LoadMark>> {
-    let mut read = db.prepare_cached(
-        "SELECT range_no, pk, rk, written, unchanged, rejected FROM copy_marks WHERE copy = ?1",
-    )?;
-    let marks = read.query_map([copy], |row| {
-        let count = |at| row.get(at).map(|count: i64| u64::try_from(count).unwrap_or(0));
-        let reached = Key { partition: row.get(1)?, row: row.get(2)? };
-        let counts = [count(3)?, count(4)?, count(5)?];
-        Ok(LoadMark { copy: copy.to_owned(), range: row.get(0)?, reached, counts })
-    })?;
-    marks.collect()
-}
-
-/// Removes the marks of a copy.
-fn forget_marks(db: &Connection, copy: &str) -> Sqlite<()> {
-    db.prepare_cached("DELETE FROM copy_marks WHERE copy = ?1")?.execute([copy]).map(drop)
 }

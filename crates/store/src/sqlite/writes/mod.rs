@@ -12,6 +12,9 @@ use crate::protocol::plan::{Change, Write, Written, decide};
 use crate::sqlite::catalog::tables::bucket_of;
 use crate::sqlite::{Sqlite, ticks};
 
+const INSERT: &str = "INSERT INTO entities (bucket, pk, rk, modified, properties) VALUES (?1, ?2, ?3, ?4, ?5)
+     ON CONFLICT DO NOTHING";
+
 fn find(db: &Connection, bucket: i64, key: &Key) -> Sqlite<Option<Stored>> {
     db.prepare_cached("SELECT modified, properties FROM entities WHERE bucket = ?1 AND pk = ?2 AND rk = ?3")?
         .query_row(params![bucket, key.partition, key.row], |row| {
@@ -60,10 +63,7 @@ fn insert_all(db: &Connection, bucket: i64, writes: &[Write], now: Ticks) -> Sql
     let Some(rows) = writes.iter().map(Write::as_insert).collect::<Option<Vec<_>>>() else {
         return Ok(false);
     };
-    let mut insert = db.prepare_cached(
-        "INSERT INTO entities (bucket, pk, rk, modified, properties) VALUES (?1, ?2, ?3, ?4, ?5)
-         ON CONFLICT DO NOTHING",
-    )?;
+    let mut insert = db.prepare_cached(INSERT)?;
     for (index, (write, properties)) in writes.iter().zip(rows).enumerate() {
         let Key { partition, row } = &write.key;
         if insert.execute(params![bucket, partition, row, now.raw(), properties.as_str()])? == 0 {

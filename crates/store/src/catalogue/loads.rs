@@ -1,0 +1,37 @@
+//! How far copies have come: their marks. Each database stores the entities of a copy in its own way.
+
+use std::sync::Arc;
+
+use crate::catalogue::session::{Backend, CatalogueStore};
+use crate::protocol::model::TableRef;
+use crate::sql::SqlText;
+use crate::{Fault, Load, LoadMark, Loads, StoreResult};
+
+const MARKS: SqlText =
+    SqlText::same("SELECT range_no, pk, rk, written, unchanged, rejected FROM copy_marks WHERE copy = $1");
+const FORGET_MARKS: SqlText = SqlText::same("DELETE FROM copy_marks WHERE copy = $1");
+
+pub(super) const ALL: [SqlText; 2] = [MARKS, FORGET_MARKS];
+
+impl<S: CatalogueStore> Loads for S {
+    async fn load(&self, table: TableRef<'_>, load: &Arc<Load>) -> StoreResult<bool> {
+        match self.backend() {
+            Backend::Postgres(store) => store.load_all(table, load).await,
+            Backend::Sqlite(store) => store.load_all(table, load).await,
+        }
+    }
+
+    async fn marks(&self, copy: &str) -> StoreResult<Vec<LoadMark>> {
+        let rows = self.backend().rows(MARKS.bind(copy)).await?;
+        let marks = rows.iter().map(|row| {
+            let counts = [row.count(3)?, row.count(4)?, row.count(5)?];
+            let reached = row.key(1)?.ok_or(Fault::Other)?;
+            Ok(LoadMark { copy: copy.to_owned(), range: row.get(0)?, reached, counts })
+        });
+        marks.collect()
+    }
+
+    async fn forget_marks(&self, copy: &str) -> StoreResult<()> {
+        self.backend().write(FORGET_MARKS.bind(copy)).await.map(drop)
+    }
+}
