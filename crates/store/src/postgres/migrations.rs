@@ -40,18 +40,18 @@ async fn migrate(options: &PgOptions) -> Result<SearchPath, StartError> {
     let (mut connection, path) = schema::connect_to(options, options.migration_url()).await?;
     let db = &mut connection;
     schema::refuse_foreign_tables(db, &path).await?;
-    let encoding = schema::encoding(db).await.map_err(StartError::of_statement)?;
+    let encoding = schema::encoding(db).await?;
     if encoding != "UTF8" {
         return Err(StartError::Encoding(encoding));
     }
-    let is_current = schema::is_current(db).await.map_err(StartError::of_statement)?;
-    if is_worker(db).await.map_err(StartError::of_statement)? {
+    let is_current = schema::is_current(db).await?;
+    if is_worker(db).await? {
         return if is_current { Ok(path) } else { Err(StartError::Worker) };
     }
     // A standby is refused by the migrations, current or not.
-    if !is_current || role_of(db).await.map_err(StartError::of_statement)? != HostRole::Primary {
+    if !is_current || role_of(db).await? != HostRole::Primary {
         // A timeout of the role would end a migration of a large table.
-        db.execute("SET statement_timeout = 0").await.map_err(StartError::of_statement)?;
+        db.execute("SET statement_timeout = 0").await?;
         // `run` cannot be used because its future is not `Send`.
         migrator().run_direct(None, db, false).await.map_err(StartError::Migrate)?;
     }

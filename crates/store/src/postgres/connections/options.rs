@@ -10,6 +10,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor as _, PgConnection};
 
 use crate::postgres::connections::host_map::HostMap;
+use crate::postgres::fault::has_code;
 use crate::postgres::statements;
 
 /// Maximum buckets of a new table. Each one adds an index scan to a scan of the whole table.
@@ -188,7 +189,7 @@ pub enum StartError {
     Forbidden(#[source] sqlx::Error),
     #[error("the database did not answer within {0:?}")]
     ConnectTimeout(Duration),
-    #[error("cannot migrate the database: {}", told_of_migration(.0))]
+    #[error("cannot migrate the database: {}", message_of_migration(.0))]
     Migrate(#[source] MigrateError),
     #[error(
         "the database is a worker of a Citus cluster, and its schema is not current; migrations run \
@@ -229,15 +230,14 @@ pub enum StartError {
 /// How TLS reports a certificate of X.509 version 1, whether or not certificates are verified.
 const OLD_CERTIFICATE: &str = "UnsupportedCertVersion";
 
-impl StartError {
-    /// The failure of a statement on a connection that was opened.
-    pub(crate) fn of_statement(error: sqlx::Error) -> Self {
-        match error.as_database_error().and_then(|error| error.code()).as_deref() {
-            Some("42501") => StartError::Forbidden(error),
-            _ => StartError::Connect(error),
-        }
+/// The failure of a statement on a connection that was opened.
+impl From<sqlx::Error> for StartError {
+    fn from(error: sqlx::Error) -> Self {
+        if has_code(&error, &["42501"]) { StartError::Forbidden(error) } else { StartError::Connect(error) }
     }
+}
 
+impl StartError {
     /// What to do, where that is known of this error.
     pub fn advice(&self) -> Option<&'static str> {
         match self {
@@ -299,11 +299,10 @@ pub(crate) fn database_message(error: &sqlx::Error) -> String {
     }
 }
 
-fn told_of_migration(error: &MigrateError) -> String {
+fn message_of_migration(error: &MigrateError) -> String {
     match error {
         MigrateError::Execute(inner) => {
-            let code = inner.as_database_error().and_then(|error| error.code());
-            format!("{}{}", database_message(inner), hint(code.as_deref()))
+            format!("{}{}", database_message(inner), hint(error_code(inner).as_deref()))
         }
         other => other.to_string(),
     }

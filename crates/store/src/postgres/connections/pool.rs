@@ -74,7 +74,11 @@ impl Pool {
         let until = Instant::now() + self.connector.acquire_timeout;
         let mut lease = Lease::new(Arc::clone(&self.connector), self.owner, slot);
         loop {
-            let session = self.session(wait, until).await.inspect_err(|error| self.count(*error))?;
+            let session = self.session(wait, until).await;
+            if matches!(session, Err(StatementError::Fault(Fault::Busy))) {
+                self.owner.metrics.timeouts.one();
+            }
+            let session = session?;
             let is_in_use = self.connector.hosts().is_in_use(session.host);
             if !is_in_use || session.placement != self.connector.placement().get() {
                 continue;
@@ -105,12 +109,6 @@ impl Pool {
         let slot = timeout(self.connector.acquire_timeout, Arc::clone(&self.slots).acquire_owned()).await;
         let slot = slot.inspect_err(|_| self.owner.metrics.timeouts.one()).map_err(|_| Fault::Busy)?;
         slot.map_err(|_| Fault::Unavailable.into())
-    }
-
-    fn count(&self, error: StatementError) {
-        if error == StatementError::Fault(Fault::Busy) {
-            self.owner.metrics.timeouts.one();
-        }
     }
 
     /// Returns an idle session of this pool, a new one, or the next that becomes free.
@@ -212,16 +210,12 @@ impl Pool {
         let may_wait = is_limit(&error) || self.connector.sessions().is_any_alive();
         NotOpened { fault: Fault::Unavailable, may_wait }
     }
-
-    /// Closes the idle connections of this pool.
-    fn clear(&self) {
-        self.connector.sessions().clear(|session| session.owner.id == self.owner.id);
-    }
 }
 
 impl Drop for Pool {
+    /// Closes the idle connections of this pool.
     fn drop(&mut self) {
-        self.clear();
+        self.connector.sessions().clear(|session| session.owner.id == self.owner.id);
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) async fn is_current(db: &mut PgConnection) -> Result<bool, sqlx::Erro
 /// Where the tables are; `None` unless they have at least the schema that this program knows.
 pub(crate) async fn current(options: &PgOptions, url: &str) -> Result<Option<SearchPath>, StartError> {
     let (mut connection, path) = connect_to(options, url).await?;
-    let is_current = is_current(&mut connection).await.map_err(StartError::of_statement)?;
+    let is_current = is_current(&mut connection).await?;
     connection.close().await.map_err(StartError::Connect)?;
     Ok(is_current.then_some(path))
 }
@@ -117,14 +117,14 @@ pub(crate) async fn refuse_foreign_tables(
 ) -> Result<(), StartError> {
     let Some(schema) = path.schema.as_ref().filter(|_| !path.is_migrated) else { return Ok(()) };
     for (table, probe) in FOREIGN {
-        let mut is_foreign = has_relation(db, table).await.map_err(StartError::of_statement)?;
+        let mut is_foreign = has_relation(db, table).await?;
         if is_foreign && let Some(probe) = probe {
             let row = sqlx::query(probe).fetch_optional(&mut *db).await;
-            is_foreign = row.map_err(StartError::of_statement)?.is_some();
+            is_foreign = row?.is_some();
         }
         if is_foreign {
             // Another server may have migrated since the path was found.
-            let is_migrated = SearchPath::is_migrated(db).await.map_err(StartError::of_statement)?;
+            let is_migrated = SearchPath::is_migrated(db).await?;
             let foreign = || StartError::Foreign { schema: schema.clone(), table };
             return if is_migrated { Ok(()) } else { Err(foreign()) };
         }

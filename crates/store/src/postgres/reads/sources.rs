@@ -125,10 +125,14 @@ fn range_binds(part: TablePart, span: &Span, limit: usize) -> Result<(Binds, usi
 
 fn buckets(part: TablePart, span: &Span) -> Vec<i64> {
     match (part.bucket, span.partition()) {
-        (Some(bucket), _) => vec![bucket],
         (None, Some(partition)) => vec![part.table_id.bucket(partition)],
-        (None, None) => part.table_id.buckets().collect(),
+        _ => all_buckets(part),
     }
+}
+
+/// The buckets of a part.
+pub(crate) fn all_buckets(part: TablePart) -> Vec<i64> {
+    part.bucket.map_or_else(|| part.table_id.buckets().collect(), |bucket| vec![bucket])
 }
 
 /// Reads at most `limit` of the rows with these keys.

@@ -275,123 +275,85 @@ macro_rules! delete {
     };
 }
 
-// One row.
+statements! {
+    // One row.
 
-/// Returns one row if the table exists; its entity columns are null if there is no entity.
-pub const READ: &str = "SELECT e.modified, e.properties FROM tables t \
-     LEFT JOIN entities e ON e.bucket = $1 AND e.pk = $2 AND e.rk = $3 WHERE t.table_no = $4";
-pub const LOCK_ONE: &str = concat! {
-    "SELECT modified, properties FROM entities WHERE ", key_matches!(one, ""), " AND ", table_exists!("$4"),
-    " FOR UPDATE",
-};
-pub const INSERT: &str = concat!(insert!(one, "entities"), " ON CONFLICT DO NOTHING RETURNING modified");
-pub const UPSERT: &str = upsert!(one);
-pub const UPDATE: &str = update!(one, "entities", "");
-pub const MERGE: &str = merge!(one, "$7::text", "$8::int");
-pub const INSERT_OR_MERGE: &str = insert_or_merge!(one);
-pub const DELETE: &str = delete!(one, "entities", "");
+    /// Returns one row if the table exists; its entity columns are null if there is no entity.
+    pub const READ: &str = "SELECT e.modified, e.properties FROM tables t \
+         LEFT JOIN entities e ON e.bucket = $1 AND e.pk = $2 AND e.rk = $3 WHERE t.table_no = $4";
+    pub const LOCK_ONE: &str = concat! {
+        "SELECT modified, properties FROM entities WHERE ", key_matches!(one, ""), " AND ", table_exists!("$4"),
+        " FOR UPDATE",
+    };
+    pub const INSERT: &str = concat!(insert!(one, "entities"), " ON CONFLICT DO NOTHING RETURNING modified");
+    pub const UPSERT: &str = upsert!(one);
+    pub const UPDATE: &str = update!(one, "entities", "");
+    pub const MERGE: &str = merge!(one, "$7::text", "$8::int");
+    pub const INSERT_OR_MERGE: &str = insert_or_merge!(one);
+    pub const DELETE: &str = delete!(one, "entities", "");
 
-pub const INSERT_ROUTED: &str =
-    concat!(insert!(one_routed, "entities"), " ON CONFLICT DO NOTHING RETURNING modified");
-pub const UPSERT_ROUTED: &str = upsert!(one_routed);
-pub const INSERT_OR_MERGE_ROUTED: &str = insert_or_merge!(one_routed);
+    pub const INSERT_ROUTED: &str =
+        concat!(insert!(one_routed, "entities"), " ON CONFLICT DO NOTHING RETURNING modified");
+    pub const UPSERT_ROUTED: &str = upsert!(one_routed);
+    pub const INSERT_OR_MERGE_ROUTED: &str = insert_or_merge!(one_routed);
 
-// One row for each of several requests.
+    // One row for each of several requests.
 
-/// Returns a row for each request whose table exists, with its index; the entity columns are null if
-/// there is no entity.
-pub const READ_EACH: &str = concat! {
-    "SELECT u.n, e.modified, e.properties FROM ", numbered_requests!(each, "", ", n"),
-    " LEFT JOIN entities AS e ON ", key_matches!(each, "e."),
-};
-/// Versions are unique, so they identify the rows.
-pub const INSERT_EACH: &str =
-    concat!(insert!(each, "entities"), " ON CONFLICT DO NOTHING RETURNING modified");
-pub const UPSERT_EACH: &str = upsert!(each);
-pub const UPDATE_EACH: &str = update!(each, "entities AS e", "e.");
-pub const MERGE_EACH: &str = merge!(each, "u.annotations", "u.room");
-pub const INSERT_OR_MERGE_EACH: &str = insert_or_merge!(each);
-pub const DELETE_EACH: &str = delete!(each, "entities AS e", "e.");
+    /// Returns a row for each request whose table exists, with its index; the entity columns are null if
+    /// there is no entity.
+    pub const READ_EACH: &str = concat! {
+        "SELECT u.n, e.modified, e.properties FROM ", numbered_requests!(each, "", ", n"),
+        " LEFT JOIN entities AS e ON ", key_matches!(each, "e."),
+    };
+    /// Versions are unique, so they identify the rows.
+    pub const INSERT_EACH: &str =
+        concat!(insert!(each, "entities"), " ON CONFLICT DO NOTHING RETURNING modified");
+    pub const UPSERT_EACH: &str = upsert!(each);
+    pub const UPDATE_EACH: &str = update!(each, "entities AS e", "e.");
+    pub const MERGE_EACH: &str = merge!(each, "u.annotations", "u.room");
+    pub const INSERT_OR_MERGE_EACH: &str = insert_or_merge!(each);
+    pub const DELETE_EACH: &str = delete!(each, "entities AS e", "e.");
 
-// The same for requests of one bucket.
+    // The same for requests of one bucket.
 
-pub const READ_IN_BUCKET: &str = concat! {
-    "SELECT u.n, e.modified, e.properties FROM ", numbered_requests!(in_bucket, "", ", n"),
-    " LEFT JOIN entities AS e ON ", key_matches!(in_bucket, "e."),
-};
-pub const INSERT_IN_BUCKET: &str =
-    concat!(insert!(in_bucket, "entities"), " ON CONFLICT DO NOTHING RETURNING modified");
-pub const UPSERT_IN_BUCKET: &str = upsert!(in_bucket);
-pub const UPDATE_IN_BUCKET: &str = update!(in_bucket, "entities AS e", "e.");
-pub const MERGE_IN_BUCKET: &str = merge!(in_bucket, "u.annotations", "u.room");
-pub const INSERT_OR_MERGE_IN_BUCKET: &str = insert_or_merge!(in_bucket);
-pub const DELETE_IN_BUCKET: &str = delete!(in_bucket, "entities AS e", "e.");
+    pub const READ_IN_BUCKET: &str = concat! {
+        "SELECT u.n, e.modified, e.properties FROM ", numbered_requests!(in_bucket, "", ", n"),
+        " LEFT JOIN entities AS e ON ", key_matches!(in_bucket, "e."),
+    };
+    pub const INSERT_IN_BUCKET: &str =
+        concat!(insert!(in_bucket, "entities"), " ON CONFLICT DO NOTHING RETURNING modified");
+    pub const UPSERT_IN_BUCKET: &str = upsert!(in_bucket);
+    pub const UPDATE_IN_BUCKET: &str = update!(in_bucket, "entities AS e", "e.");
+    pub const MERGE_IN_BUCKET: &str = merge!(in_bucket, "u.annotations", "u.room");
+    pub const INSERT_OR_MERGE_IN_BUCKET: &str = insert_or_merge!(in_bucket);
+    pub const DELETE_IN_BUCKET: &str = delete!(in_bucket, "entities AS e", "e.");
 
-// Rows of one partition. Most of these return only the number of changed rows.
+    // Rows of one partition. Most of these return only the number of changed rows.
 
-pub const LOCK_MANY: &str = concat! {
-    "SELECT rk, modified, properties FROM entities WHERE ", key_matches!(many, ""), " ORDER BY rk FOR UPDATE",
-};
-/// Fails as a whole if one of the rows exists.
-pub const INSERT_MANY: &str = insert!(many, "entities");
-/// Leaves out rows that exist.
-pub const INSERT_MISSING: &str = concat!(insert!(many, "entities"), " ON CONFLICT DO NOTHING");
-pub const UPSERT_MANY: &str = upsert!(many);
-/// $7 and $8 are the same for all rows.
-pub const INSERT_OR_MERGE_MANY: &str = insert_or_merge!(many);
+    pub const LOCK_MANY: &str = concat! {
+        "SELECT rk, modified, properties FROM entities WHERE ", key_matches!(many, ""), " ORDER BY rk FOR UPDATE",
+    };
+    /// Fails as a whole if one of the rows exists.
+    pub const INSERT_MANY: &str = insert!(many, "entities");
+    /// Leaves out rows that exist.
+    pub const INSERT_MISSING: &str = concat!(insert!(many, "entities"), " ON CONFLICT DO NOTHING");
+    pub const UPSERT_MANY: &str = upsert!(many);
+    /// $7 and $8 are the same for all rows.
+    pub const INSERT_OR_MERGE_MANY: &str = insert_or_merge!(many);
 
-pub const INSERT_MANY_ROUTED: &str = insert!(many_routed, "entities");
-pub const INSERT_MISSING_ROUTED: &str = concat!(insert!(many_routed, "entities"), " ON CONFLICT DO NOTHING");
-pub const UPSERT_MANY_ROUTED: &str = upsert!(many_routed);
-pub const INSERT_OR_MERGE_MANY_ROUTED: &str = insert_or_merge!(many_routed);
+    pub const INSERT_MANY_ROUTED: &str = insert!(many_routed, "entities");
+    pub const INSERT_MISSING_ROUTED: &str = concat!(insert!(many_routed, "entities"), " ON CONFLICT DO NOTHING");
+    pub const UPSERT_MANY_ROUTED: &str = upsert!(many_routed);
+    pub const INSERT_OR_MERGE_MANY_ROUTED: &str = insert_or_merge!(many_routed);
 
-/// The rows are locked, and their versions known. Without `rk = ANY` beside the join, the whole partition
-/// would be read.
-pub const UPDATE_MANY: &str = concat! {
-    "UPDATE entities AS e SET modified = u.modified, properties = u.properties \
-     FROM unnest($3::text[], $5::bigint[], $6::jsonb[]) AS u (rk, modified, properties) WHERE ",
-    key_matches!(many, "e."), " AND e.rk = u.rk AND ", table_exists!("$4"),
-};
-/// The rows are locked.
-pub const DELETE_MANY: &str =
-    concat!("DELETE FROM entities WHERE ", key_matches!(many, ""), " AND ", table_exists!("$4"));
-
-/// All of the above.
-pub(super) const ALL: [&str; 36] = [
-    READ,
-    LOCK_ONE,
-    INSERT,
-    UPSERT,
-    UPDATE,
-    MERGE,
-    INSERT_OR_MERGE,
-    DELETE,
-    READ_EACH,
-    INSERT_EACH,
-    UPSERT_EACH,
-    UPDATE_EACH,
-    MERGE_EACH,
-    INSERT_OR_MERGE_EACH,
-    DELETE_EACH,
-    INSERT_ROUTED,
-    UPSERT_ROUTED,
-    INSERT_OR_MERGE_ROUTED,
-    INSERT_MANY_ROUTED,
-    INSERT_MISSING_ROUTED,
-    UPSERT_MANY_ROUTED,
-    INSERT_OR_MERGE_MANY_ROUTED,
-    READ_IN_BUCKET,
-    INSERT_IN_BUCKET,
-    UPSERT_IN_BUCKET,
-    UPDATE_IN_BUCKET,
-    MERGE_IN_BUCKET,
-    INSERT_OR_MERGE_IN_BUCKET,
-    DELETE_IN_BUCKET,
-    LOCK_MANY,
-    INSERT_MANY,
-    INSERT_MISSING,
-    UPSERT_MANY,
-    INSERT_OR_MERGE_MANY,
-    UPDATE_MANY,
-    DELETE_MANY,
-];
+    /// The rows are locked, and their versions known. Without `rk = ANY` beside the join, the whole partition
+    /// would be read.
+    pub const UPDATE_MANY: &str = concat! {
+        "UPDATE entities AS e SET modified = u.modified, properties = u.properties \
+         FROM unnest($3::text[], $5::bigint[], $6::jsonb[]) AS u (rk, modified, properties) WHERE ",
+        key_matches!(many, "e."), " AND e.rk = u.rk AND ", table_exists!("$4"),
+    };
+    /// The rows are locked.
+    pub const DELETE_MANY: &str =
+        concat!("DELETE FROM entities WHERE ", key_matches!(many, ""), " AND ", table_exists!("$4"));
+}

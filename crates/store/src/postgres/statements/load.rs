@@ -45,18 +45,17 @@ macro_rules! unless_equal {
     };
 }
 
-/// Leaves out entities that exist.
-pub const LOAD_NEW: &str = load!(rows!(each), "DO NOTHING");
-pub const LOAD_NEW_IN_BUCKET: &str = load!(rows!(in_bucket), "DO NOTHING");
-pub const LOAD: &str = load!(rows!(each), unless_equal!());
-pub const LOAD_IN_BUCKET: &str = load!(rows!(in_bucket), unless_equal!());
-pub const MARK: &str = "INSERT INTO copy_marks (copy, range_no, pk, rk, written, unchanged, rejected) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (copy, range_no) DO UPDATE SET \
-     pk = excluded.pk, rk = excluded.rk, written = excluded.written, unchanged = excluded.unchanged, \
-     rejected = excluded.rejected";
-
-/// All of the above.
-pub(super) const ALL: [&str; 5] = [LOAD_NEW, LOAD_NEW_IN_BUCKET, LOAD, LOAD_IN_BUCKET, MARK];
+statements! {
+    /// Leaves out entities that exist.
+    pub const LOAD_NEW: &str = load!(rows!(each), "DO NOTHING");
+    pub const LOAD_NEW_IN_BUCKET: &str = load!(rows!(in_bucket), "DO NOTHING");
+    pub const LOAD: &str = load!(rows!(each), unless_equal!());
+    pub const LOAD_IN_BUCKET: &str = load!(rows!(in_bucket), unless_equal!());
+    pub const MARK: &str = "INSERT INTO copy_marks (copy, range_no, pk, rk, written, unchanged, rejected) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (copy, range_no) DO UPDATE SET \
+         pk = excluded.pk, rk = excluded.rk, written = excluded.written, unchanged = excluded.unchanged, \
+         rejected = excluded.rejected";
+}
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,6 @@
 
 mod chosen;
 pub(crate) mod operator;
-pub mod respread;
 pub(crate) mod view;
 
 pub(crate) use chosen::EntityStatements;
@@ -15,6 +14,16 @@ use std::borrow::Cow;
 
 use crate::protocol::model::PageOrder;
 use crate::protocol::plan::Projection;
+
+/// Defines statements, and `ALL`, the list of them.
+macro_rules! statements {
+    ($($(#[$attribute:meta])* $visibility:vis const $name:ident: &str = $text:expr;)*) => {
+        $($(#[$attribute])* $visibility const $name: &str = $text;)*
+
+        /// All of the above.
+        pub(super) const ALL: &[&str] = &[$($name),*];
+    };
+}
 
 macro_rules! table_exists {
     ($parameter:literal) => {
@@ -96,6 +105,7 @@ mod entities;
 pub mod indexes;
 mod load;
 mod pages;
+pub mod respread;
 
 pub use entities::{
     DELETE, DELETE_EACH, DELETE_IN_BUCKET, DELETE_MANY, INSERT, INSERT_EACH, INSERT_IN_BUCKET, INSERT_MANY,
@@ -236,16 +246,8 @@ const PURGE: [&str; 9] =
 
 /// Every fixed text, and an example of each composed one.
 pub fn all() -> Vec<Cow<'static, str>> {
-    let fixed: [&[&'static str]; 8] = [
-        &NODES,
-        &CATALOGUE,
-        &PURGE,
-        &entities::ALL,
-        &load::ALL,
-        &indexes::ALL,
-        &operator::ALL,
-        &respread::ALL,
-    ];
+    let fixed: [&[&'static str]; 8] =
+        [&NODES, &CATALOGUE, &PURGE, entities::ALL, load::ALL, &indexes::ALL, &operator::ALL, respread::ALL];
     let mut texts: Vec<Cow<'static, str>> = fixed.concat().into_iter().map(Cow::Borrowed).collect();
     for projection in [Projection::Full, Projection::SystemOnly] {
         texts.push(points_of_partition(projection).into());

@@ -70,60 +70,47 @@ pub fn range(projection: Projection, bounded: bool, buckets: usize) -> Cow<'stat
     ))
 }
 
-/// Rows of one partition. $3 bucket, $4 pk, $5 rks.
-pub const fn points_of_partition(projection: Projection) -> &'static str {
-    match projection {
-        Projection::Full => concat!(
-            "SELECT pk, rk, modified, properties FROM entities WHERE bucket = $3 AND pk = $4 AND rk = ANY($5) AND ",
-            table_exists!("$1"),
-            " ORDER BY pk, rk LIMIT $2"
-        ),
-        Projection::SystemOnly => concat!(
-            "SELECT pk, rk, modified FROM entities WHERE bucket = $3 AND pk = $4 AND rk = ANY($5) AND ",
-            table_exists!("$1"),
-            " ORDER BY pk, rk LIMIT $2"
-        ),
-    }
+macro_rules! points {
+    ($columns:literal, $from:literal, $order:literal) => {
+        concat!("SELECT ", $columns, $from, table_exists!("$1"), " ORDER BY ", $order, " LIMIT $2")
+    };
+    ($projection:ident, $from:literal) => {
+        match $projection {
+            Projection::Full => points!("e.pk, e.rk, e.modified, e.properties", $from, "e.pk, e.rk"),
+            Projection::SystemOnly => points!("e.pk, e.rk, e.modified", $from, "e.pk, e.rk"),
+        }
+    };
 }
 
-macro_rules! points_of_bucket {
-    ($columns:literal) => {
-        concat!(
-            "SELECT ",
-            $columns,
-            " FROM unnest($4::text[], $5::text[]) AS u (pk, rk) \
-             JOIN entities AS e ON e.bucket = $3 AND e.pk = u.pk AND e.rk = u.rk WHERE ",
-            table_exists!("$1"),
-            " ORDER BY e.pk, e.rk LIMIT $2"
-        )
-    };
+/// Rows of one partition. $3 bucket, $4 pk, $5 rks.
+pub const fn points_of_partition(projection: Projection) -> &'static str {
+    macro_rules! of {
+        ($columns:literal) => {
+            points!($columns, " FROM entities WHERE bucket = $3 AND pk = $4 AND rk = ANY($5) AND ", "pk, rk")
+        };
+    }
+    match projection {
+        Projection::Full => of!("pk, rk, modified, properties"),
+        Projection::SystemOnly => of!("pk, rk, modified"),
+    }
 }
 
 /// Rows of several partitions of one bucket. $3 bucket; $4 pks, $5 rks, side by side.
 pub const fn points_of_bucket(projection: Projection) -> &'static str {
-    match projection {
-        Projection::Full => points_of_bucket!("e.pk, e.rk, e.modified, e.properties"),
-        Projection::SystemOnly => points_of_bucket!("e.pk, e.rk, e.modified"),
-    }
+    points!(
+        projection,
+        " FROM unnest($4::text[], $5::text[]) AS u (pk, rk) \
+         JOIN entities AS e ON e.bucket = $3 AND e.pk = u.pk AND e.rk = u.rk WHERE "
+    )
 }
 
 /// Rows of several partitions. $3 buckets, $4 pks, $5 rks, as parallel arrays.
 pub const fn points(projection: Projection) -> &'static str {
-    match projection {
-        Projection::Full => concat!(
-            "SELECT e.pk, e.rk, e.modified, e.properties \
-             FROM unnest($3::bigint[], $4::text[], $5::text[]) AS u (bucket, pk, rk) \
-             JOIN entities AS e ON e.bucket = u.bucket AND e.pk = u.pk AND e.rk = u.rk WHERE ",
-            table_exists!("$1"),
-            " ORDER BY e.pk, e.rk LIMIT $2"
-        ),
-        Projection::SystemOnly => concat!(
-            "SELECT e.pk, e.rk, e.modified FROM unnest($3::bigint[], $4::text[], $5::text[]) AS u (bucket, pk, rk) \
-             JOIN entities AS e ON e.bucket = u.bucket AND e.pk = u.pk AND e.rk = u.rk WHERE ",
-            table_exists!("$1"),
-            " ORDER BY e.pk, e.rk LIMIT $2"
-        ),
-    }
+    points!(
+        projection,
+        " FROM unnest($3::bigint[], $4::text[], $5::text[]) AS u (bucket, pk, rk) \
+         JOIN entities AS e ON e.bucket = u.bucket AND e.pk = u.pk AND e.rk = u.rk WHERE "
+    )
 }
 
 /// The rows of a source that match a filter. `empty` is the empty object: concatenated to the properties,

@@ -45,21 +45,21 @@ async fn look(options: &PgOptions) -> Result<Inspection, StartError> {
     let (mut connection, path) = schema::connect_by(options, &hosts).await?;
     let db = &mut connection;
     schema::refuse_foreign_tables(db, &path).await?;
-    let mut found = table_id(db).await.map_err(StartError::of_statement)?;
+    let mut found = table_id(db).await?;
     found.hidden_schemas = path.empty;
     match &options.migrate_url {
         None => {
             let (table, privilege) = VERSION_NEEDS;
-            let hidden = missing(db, &[table], &[privilege]).await.map_err(StartError::of_statement)?;
+            let hidden = missing(db, &[table], &[privilege]).await?;
             found.missing.extend(hidden);
-            find_obstacle(db, &mut found).await.map_err(StartError::of_statement)?;
+            find_obstacle(db, &mut found).await?;
         }
         Some(url) => match schema::connect_to(options, url).await {
             Ok((mut other, _)) => {
-                find_obstacle(&mut other, &mut found).await.map_err(StartError::of_statement)?;
+                find_obstacle(&mut other, &mut found).await?;
             }
             Err(error) => {
-                find_version(db, &mut found).await.map_err(StartError::of_statement)?;
+                find_version(db, &mut found).await?;
                 found.migration_obstacle = Some(MigrationObstacle::Away(error.to_string()));
             }
         },
@@ -68,7 +68,7 @@ async fn look(options: &PgOptions) -> Result<Inspection, StartError> {
         let (used, take_any) = (hosts.name(), hosts.take_any());
         found.hosts = Some(HostsFound { used, take_any, listed: hosts.ask_each().await });
     }
-    found.cluster = cluster(&mut connection, hosts.role()).await.map_err(StartError::of_statement)?;
+    found.cluster = cluster(&mut connection, hosts.role()).await?;
     connection.close().await.map_err(StartError::Connect)?;
     Ok(found)
 }

@@ -123,7 +123,7 @@ pub(crate) async fn with_nodes(db: &mut PgConnection, role: &str) -> Result<Opti
 pub async fn status(options: &PgOptions) -> Result<Option<Cluster>, StartError> {
     let mut db = schema::connect(options).await?;
     let role = Hosts::of(options.first_url(), options.acquire_timeout)?.role().to_owned();
-    with_nodes(&mut db, &role).await.map_err(StartError::of_statement)
+    Ok(with_nodes(&mut db, &role).await?)
 }
 
 /// The nodes with which servers or commands have sessions, and how many. Of a worker that does not answer, what it

@@ -21,7 +21,7 @@ use crate::postgres::reads::filter::{self, Binds};
 use crate::postgres::reads::narrow::bind;
 use crate::postgres::reads::sources::{self, Source};
 use crate::postgres::rows::{entity, key};
-use crate::postgres::state::table_ids::{TableId, TablePart};
+use crate::postgres::state::table_ids::TableId;
 use crate::postgres::statements::indexes::{OrderedFrom, OrderedRows, is_short};
 use crate::protocol::model::PageOrder;
 use crate::protocol::plan::index::{IndexPosition, IndexValue, OrderPart};
@@ -160,9 +160,8 @@ impl<'a> IndexCursor<'a> {
 
     /// Returns the statement of a window of rows of each part.
     fn source(&self, (rows, matches): (usize, usize)) -> Result<Source, StatementError> {
-        let TablePart { table_id, bucket } = self.ordered.of.part;
         let mut binds = Binds::default();
-        binds.add(table_id.table_no)?;
+        binds.add(self.ordered.of.part.table_id.table_no)?;
         let limit = if self.takes_every_row() { rows.min(matches) } else { rows };
         let limit = binds.add(limit as i64)?;
         let mut texts = Vec::with_capacity(self.parts.len());
@@ -170,10 +169,7 @@ impl<'a> IndexCursor<'a> {
             let from = self.from.as_ref().filter(|_| at == 0);
             texts.push(if self.takes_every_row() {
                 let ordered = self.ordered_rows(*part, from, (&limit, &limit), &mut binds)?;
-                match bucket {
-                    Some(bucket) => ordered.every_row(std::iter::once(bucket), self.projection()),
-                    None => ordered.every_row(table_id.buckets(), self.projection()),
-                }
+                ordered.every_row(sources::all_buckets(self.ordered.of.part).into_iter(), self.projection())
             } else {
                 let matches = binds.add(matches as i64)?;
                 let ordered = self.ordered_rows(*part, from, (&limit, &matches), &mut binds)?;
@@ -217,15 +213,14 @@ impl<'a> IndexCursor<'a> {
 
     /// Returns the statement of those rows that match, as far as PostgreSQL decides that.
     fn filtered(&self, ordered: &OrderedRows<'_>, binds: &mut Binds) -> Result<String, StatementError> {
-        let TablePart { table_id, bucket } = self.ordered.of.part;
+        let part = self.ordered.of.part;
         let empty = binds.empty_object()?;
-        let source = match (&self.points, bucket) {
-            (Some(points), _) => {
-                let (buckets, pks, rks) = columns(points, table_id);
+        let source = match self.points {
+            Some(points) => {
+                let (buckets, pks, rks) = columns(points, part.table_id);
                 ordered.of_points(&binds.add(buckets)?, &binds.add(pks)?, &binds.add(rks)?)
             }
-            (None, Some(bucket)) => ordered.of_buckets(std::iter::once(bucket)),
-            (None, None) => ordered.of_buckets(table_id.buckets()),
+            None => ordered.of_buckets(sources::all_buckets(part).into_iter()),
         };
         let condition = self.condition(binds)?;
         Ok(ordered.filtered(&source, &condition, self.projection(), &empty))
