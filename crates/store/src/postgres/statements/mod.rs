@@ -5,7 +5,6 @@
 //! the table was deleted, or deleted and created again, no row of `tables` has this number.
 
 mod chosen;
-pub(crate) mod operator;
 pub(crate) mod view;
 
 pub(crate) use chosen::EntityStatements;
@@ -104,6 +103,7 @@ macro_rules! counted {
 mod entities;
 pub mod indexes;
 mod load;
+pub(crate) mod operator;
 mod pages;
 pub mod respread;
 
@@ -247,7 +247,7 @@ const PURGE: [&str; 9] =
 /// Every fixed text, and an example of each composed one.
 pub fn all() -> Vec<Cow<'static, str>> {
     let fixed: [&[&'static str]; 8] =
-        [&NODES, &CATALOGUE, &PURGE, entities::ALL, load::ALL, &indexes::ALL, &operator::ALL, respread::ALL];
+        [&NODES, &CATALOGUE, &PURGE, entities::ALL, load::ALL, &indexes::ALL, operator::ALL, respread::ALL];
     let mut texts: Vec<Cow<'static, str>> = fixed.concat().into_iter().map(Cow::Borrowed).collect();
     for projection in [Projection::Full, Projection::SystemOnly] {
         texts.push(points_of_partition(projection).into());

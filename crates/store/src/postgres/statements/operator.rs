@@ -1,26 +1,25 @@
 //! Texts for expiry and counts.
 
-// Expiry.
+statements! {
+    // Expiry.
 
-/// Locks entities, without waiting for those that others have locked. $1 bucket; $2 pks, $3 rks, $4 versions, side by side.
-pub(crate) const LOCK_EXPIRED: &str = "SELECT e.pk, e.rk, e.modified FROM entities AS e \
-     JOIN unnest($2::text[], $3::text[], $4::bigint[]) AS u (pk, rk, modified) \
-     ON e.pk = u.pk AND e.rk = u.rk AND e.modified = u.modified WHERE e.bucket = $1 FOR UPDATE OF e SKIP LOCKED";
-/// $1 bucket, $2 pks, $3 rks, $4 versions, side by side; $5 the table, $6 when its rule was set.
-/// A row that another transaction has changed is read again, and then has another version.
-pub const DELETE_EXPIRED: &str = "DELETE FROM entities AS e USING \
-     unnest($2::text[], $3::text[], $4::bigint[]) AS u (pk, rk, modified) \
-     WHERE e.bucket = $1 AND e.pk = u.pk AND e.rk = u.rk AND e.modified = u.modified \
-     AND EXISTS (SELECT 1 FROM tables WHERE table_no = $5) \
-     AND EXISTS (SELECT 1 FROM expiry WHERE table_no = $5 AND made = $6)";
+    /// Locks entities, without waiting for those that others have locked. $1 bucket; $2 pks, $3 rks, $4 versions, side by side.
+    pub(crate) const LOCK_EXPIRED: &str = "SELECT e.pk, e.rk, e.modified FROM entities AS e \
+         JOIN unnest($2::text[], $3::text[], $4::bigint[]) AS u (pk, rk, modified) \
+         ON e.pk = u.pk AND e.rk = u.rk AND e.modified = u.modified WHERE e.bucket = $1 FOR UPDATE OF e SKIP LOCKED";
+    /// $1 bucket, $2 pks, $3 rks, $4 versions, side by side; $5 the table, $6 when its rule was set.
+    /// A row that another transaction has changed is read again, and then has another version.
+    pub const DELETE_EXPIRED: &str = "DELETE FROM entities AS e USING \
+         unnest($2::text[], $3::text[], $4::bigint[]) AS u (pk, rk, modified) \
+         WHERE e.bucket = $1 AND e.pk = u.pk AND e.rk = u.rk AND e.modified = u.modified \
+         AND EXISTS (SELECT 1 FROM tables WHERE table_no = $5) \
+         AND EXISTS (SELECT 1 FROM expiry WHERE table_no = $5 AND made = $6)";
 
-// Counts.
+    // Counts.
 
-pub const COUNT_REST: &str = "SELECT count(*) AS n FROM entities WHERE bucket = $1 AND (pk, rk) >= ($2, $3)";
+    pub const COUNT_REST: &str = "SELECT count(*) AS n FROM entities WHERE bucket = $1 AND (pk, rk) >= ($2, $3)";
 
-// Schemas.
+    // Schemas.
 
-pub(crate) const HAS_SCHEMA: &str = "SELECT 1 FROM pg_namespace WHERE nspname = $1";
-
-/// Every text here.
-pub(crate) const ALL: [&str; 4] = [LOCK_EXPIRED, DELETE_EXPIRED, COUNT_REST, HAS_SCHEMA];
+    pub(crate) const HAS_SCHEMA: &str = "SELECT 1 FROM pg_namespace WHERE nspname = $1";
+}
