@@ -16,7 +16,7 @@ use crate::protocol::model::{Key, Ticks};
 use crate::rows::range::{Lower, RowRange, order_in_both};
 use crate::store::LoadMark;
 use crate::store::contract::load::{new_copy, stale_copies};
-use crate::work::work_queue::{Cut, Task};
+use crate::work::work_queue::Task;
 
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS copy (fingerprint TEXT NOT NULL, name TEXT NOT NULL);
@@ -252,12 +252,12 @@ impl Checkpoint {
         Ok(())
     }
 
-    pub(crate) fn cut(&self, cut: &Cut) -> TransferResult<()> {
+    pub(crate) fn cut(&self, id: i64, behind: &Task) -> TransferResult<()> {
         self.change(|connection| {
-            let at = cut.behind.range.lower.key();
+            let at = behind.range.lower.key();
             let update = "UPDATE ranges SET upper_pk = ?2, upper_rk = ?3 WHERE id = ?1";
-            connection.execute(update, params![cut.id, at.partition, at.row])?;
-            insert(connection, &cut.behind)
+            connection.execute(update, params![id, at.partition, at.row])?;
+            insert(connection, behind)
         })
     }
 

@@ -332,7 +332,7 @@ impl CopyRun<'_> {
     fn work(&self) -> TransferResult<()> {
         let splits = self.source.is_ordered().then_some(self.source);
         let worker = || -> TransferResult<()> {
-            while let Some(task) = self.queue.take(splits, &|cut| self.checkpoint.cut(cut))? {
+            while let Some(task) = self.queue.take(splits, &|id, behind| self.checkpoint.cut(id, behind))? {
                 match self.copy_range(&task) {
                     Ok(true) => self.checkpoint.finish(task.id)?,
                     Ok(false) => return Ok(()),

@@ -28,9 +28,6 @@ pub(crate) struct Task {
     pub resumed: Option<u64>,
 }
 
-/// The end of a range, which may have moved since the range was taken.
-pub(crate) type Upper = Option<Key>;
-
 #[derive(Debug)]
 struct RangeState {
     task: Task,
@@ -67,11 +64,8 @@ pub(crate) struct WorkQueue {
     changed: Condvar,
 }
 
-/// A range that was cut, and the new range after it.
-pub(crate) struct Cut {
-    pub id: i64,
-    pub behind: Task,
-}
+/// Records that a range, by its number, was cut, with the new range after it.
+type RecordCut<'a> = &'a dyn Fn(i64, &Task) -> TransferResult<()>;
 
 impl WorkQueue {
     /// Returns a queue with the ranges of some tables of a source.
@@ -124,7 +118,7 @@ impl WorkQueue {
     pub(crate) fn take(
         &self,
         source: Option<&dyn TransferSource>,
-        record: &dyn Fn(&Cut) -> TransferResult<()>,
+        record: RecordCut<'_>,
     ) -> TransferResult<Option<Task>> {
         loop {
             let mut ranges = self.lock();
@@ -170,12 +164,7 @@ impl WorkQueue {
 
     /// Splits a range at keys in ascending order, except those that its worker has reached. Returns the first
     /// of the new ranges; waiting workers take the others.
-    fn cut(
-        &self,
-        id: i64,
-        points: Vec<Key>,
-        record: &dyn Fn(&Cut) -> TransferResult<()>,
-    ) -> TransferResult<Option<Task>> {
+    fn cut(&self, id: i64, points: Vec<Key>, record: RecordCut<'_>) -> TransferResult<Option<Task>> {
         let mut ranges = self.lock();
         let mut last_id = ranges.last_id;
         let Some(range) = ranges.open.iter_mut().find(|range| range.task.id == id) else { return Ok(None) };
@@ -191,7 +180,7 @@ impl WorkQueue {
             let upper = range.task.range.upper.replace(at.clone());
             let behind = RowRange { lower: Lower::From(at), upper };
             let behind = Task { id: last_id, table: range.task.table.clone(), range: behind, resumed: None };
-            record(&Cut { id, behind: behind.clone() })?;
+            record(id, &behind)?;
             new.push(RangeState::new(behind, false));
         }
         range.is_splitting = false;
@@ -217,7 +206,7 @@ impl WorkQueue {
 
     /// Records the last key that a worker has read, and the number of rows. Returns the end of the worker's
     /// range: rows from there on belong to another worker.
-    pub(crate) fn claim(&self, id: i64, last: Option<&Key>, rows: usize) -> Upper {
+    pub(crate) fn claim(&self, id: i64, last: Option<&Key>, rows: usize) -> Option<Key> {
         let mut ranges = self.lock();
         let range = ranges.open.iter_mut().find(|range| range.task.id == id)?;
         if let Some(last) = last {
@@ -248,7 +237,7 @@ impl WorkQueue {
     }
 
     /// Closes a range, which prevents further splits. Returns its end.
-    pub(crate) fn close(&self, id: i64) -> Upper {
+    pub(crate) fn close(&self, id: i64) -> Option<Key> {
         let mut ranges = self.lock();
         let range = ranges.open.iter_mut().find(|range| range.task.id == id)?;
         range.claimed = Some(done());
@@ -264,7 +253,7 @@ impl WorkQueue {
     ) -> TransferResult<()> {
         let splits = source.is_ordered().then_some(source);
         self.run(threads, || {
-            while let Some(task) = self.take(splits, &|_| Ok(()))? {
+            while let Some(task) = self.take(splits, &|_, _| Ok(()))? {
                 work(&task)?;
                 self.finish(task.id);
             }
