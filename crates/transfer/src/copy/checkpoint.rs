@@ -50,23 +50,23 @@ impl Checkpoint {
     /// Opens the state of a copy: a new one, or with `resume` that of an interrupted run, if there is one.
     /// Fails if the file has another content, or the state of another copy.
     pub fn open(file: &Path, fingerprint: &Fingerprint, resume: bool) -> TransferResult<Self> {
-        if Self::is_begun(file) && !is_state(file)? {
+        let is_begun = Self::is_begun(file);
+        if is_begun && !is_state(file)? {
             return Err(usage!(
                 "{} is not the state of a copy; name another file with --state",
                 file.display()
             ));
         }
-        if Self::is_begun(file) && !resume {
+        if is_begun && !resume {
             return Err(usage!(
                 "{} belongs to an interrupted copy; continue the copy with --resume, or remove this file \
                  and, in the folder of a dump, all files beside it",
                 file.display()
             ));
         }
-        let is_new = !Self::is_begun(file);
         let connection = Connection::open(file)?;
         connection.busy_timeout(std::time::Duration::ZERO)?;
-        if is_new {
+        if !is_begun {
             connection.pragma_update(None, "application_id", APPLICATION)?;
         }
         // One process at a time. Pages whose record a power failure loses are copied again.

@@ -40,6 +40,13 @@ pub struct FileOptions {
     pub types: Vec<(String, EdmType)>,
 }
 
+impl FileOptions {
+    /// Returns the type that was given for a property.
+    pub(super) fn type_of(&self, property: &str) -> Option<EdmType> {
+        self.types.iter().find(|(name, _)| name == property).map(|(_, edm_type)| *edm_type)
+    }
+}
+
 /// Members that identify a manifest.
 const MANIFEST_MEMBERS: [&str; 2] = ["\"TotalDataFiles\"", "\"TableName\""];
 /// Extensions of files that are read in a folder.

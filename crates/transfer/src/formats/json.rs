@@ -206,15 +206,14 @@ impl EntityReading<'_> {
 
     fn scalar(&mut self, name: &str, raw: &str) -> Result<(), String> {
         let is_system = matches!(name, "PartitionKey" | "RowKey") || name.contains('@');
-        let wanted = self.options.types.iter().find(|(wanted, _)| wanted == name);
         if is_system {
             self.entity.untyped(name, raw);
         } else if let Some(stated) = self.object.get(&format!("{name}{ANNOTATION}")) {
             let stated = json_object::string(stated).and_then(|stated| known_type(&stated));
             return self.entity.annotated(name, stated, raw);
-        } else if let Some((_, wanted)) = wanted {
+        } else if let Some(given) = self.options.type_of(name) {
             self.entity.notes().given(name);
-            return self.entity.typed(name, wanted.name(), raw);
+            return self.entity.typed(name, given.name(), raw);
         } else if raw.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
             let inferred = inferred(raw).ok_or_else(|| {
                 format!("{name}: {raw} is beyond Int64; give its type, such as --type {name}=Double")

@@ -130,13 +130,12 @@ fn row(
             entity.text(name, None, text)?;
             continue;
         }
-        let wanted = options.types.iter().find(|(wanted, _)| wanted == name);
-        let wanted = wanted.map(|(_, edm_type)| edm_type.name());
+        let given = options.type_of(name).map(EdmType::name);
         let stated = stated.or(column.first.as_deref());
-        if wanted.is_some() && stated.is_none() {
+        if given.is_some() && stated.is_none() {
             entity.notes().given(name);
         }
-        match stated.or(wanted) {
+        match stated.or(given) {
             Some("Null" | "Edm.Null") => {}
             Some(known) => entity.text(name, Some(known), text)?,
             None => {

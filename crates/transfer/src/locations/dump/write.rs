@@ -1,16 +1,16 @@
 //! Writing a dump.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::contract::{Counts, TransferTarget, WritePage};
 use crate::error::{TransferError, TransferResult, failed, usage};
 use crate::locations::PageOutcome;
 use crate::locations::dump::part::{OpenPart, PageKeys};
-use crate::locations::dump::{DumpPart, DumpTable, FORMAT, MANIFEST, Manifest, VERSION};
+use crate::locations::dump::{DumpTable, FORMAT, MANIFEST, Manifest, VERSION};
 use crate::protocol::codec::policies::{self, Policy};
 use crate::protocol::codec::properties::{self, ServiceProperties};
 use crate::protocol::error::Error;
@@ -18,6 +18,8 @@ use crate::protocol::model::{Key, Ticks};
 use crate::rows::range::sorts_alike;
 
 const EXTENSION: &str = ".ndjson.zst";
+/// The compression level: higher levels cost more time than they save.
+const LEVEL: i32 = 1;
 /// The size in bytes after which a new part is started.
 const PART_BYTES: u64 = 64 << 20;
 
@@ -33,6 +35,7 @@ struct DumpState {
     tables: BTreeMap<String, Option<String>>,
     /// The part that each range is written to.
     open: BTreeMap<i64, Arc<Mutex<OpenPart>>>,
+    complete: Vec<OpenPart>,
 }
 
 impl DumpTarget {
@@ -45,10 +48,6 @@ impl DumpTarget {
         Ok(Self { folder: folder.to_owned(), state: Mutex::default() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, DumpState> {
-        self.state.lock()
-    }
-
     /// Returns the part that a range is written to. After an interruption it keeps the entities before
     /// `next`; `resumed` is the number of entities that the range must then have.
     fn part(
@@ -58,7 +57,7 @@ impl DumpTarget {
         next: &Key,
         resumed: Option<u64>,
     ) -> TransferResult<Arc<Mutex<OpenPart>>> {
-        if let Some(part) = self.lock().open.get(&range) {
+        if let Some(part) = self.state.lock().open.get(&range) {
             return Ok(part.clone());
         }
         std::fs::create_dir_all(self.folder.join(table))?;
@@ -67,7 +66,7 @@ impl DumpTarget {
             Some(written) => self.resumed_part(table, range, next, written)?,
         };
         let part = Arc::new(Mutex::new(part));
-        self.lock().open.insert(range, part.clone());
+        self.state.lock().open.insert(range, part.clone());
         Ok(part)
     }
 
@@ -78,7 +77,7 @@ impl DumpTarget {
         while self.folder.join(part_name(table, range, number + 1)).exists() {
             let part = OpenPart::load(&self.folder, table, part_name(table, range, number))?;
             kept += part.entities();
-            self.retire(part);
+            self.state.lock().complete.push(part);
             number += 1;
         }
         let part = OpenPart::go_on(&self.folder, table, part_name(table, range, number), next)?;
@@ -98,14 +97,6 @@ impl DumpTarget {
         ))
     }
 
-    /// Keeps a complete part for the manifest.
-    fn retire(&self, part: OpenPart) {
-        let mut state = self.lock();
-        // Ranges are numbered from 1, so complete parts get lower numbers.
-        let id = state.open.keys().next().copied().unwrap_or(0).min(0) - 1;
-        state.open.insert(id, Arc::new(Mutex::new(part)));
-    }
-
     /// Starts a new part.
     fn split(&self, part: &mut OpenPart) -> TransferResult<()> {
         let (stem, number) =
@@ -114,7 +105,7 @@ impl DumpTarget {
         let name = format!("{stem}-{:04}{EXTENSION}", number + 1);
         let next = OpenPart::create(&self.folder, &part.table, name)?;
         part.sync()?;
-        self.retire(std::mem::replace(part, next));
+        self.state.lock().complete.push(std::mem::replace(part, next));
         Ok(())
     }
 }
@@ -136,7 +127,7 @@ impl TransferTarget for DumpTarget {
     }
 
     fn create(&self, table: &str) -> TransferResult<()> {
-        self.lock().tables.entry(table.to_owned()).or_default();
+        self.state.lock().tables.entry(table.to_owned()).or_default();
         Ok(())
     }
 
@@ -145,13 +136,13 @@ impl TransferTarget for DumpTarget {
     }
 
     fn set_policies(&self, table: &str, policies: &[Policy]) -> TransferResult<()> {
-        let stored = policies::to_stored(policies).map_err(failed)?;
-        self.lock().tables.insert(table.to_owned(), Some(stored));
+        let stored = policies::to_stored(policies).map_err(from_protocol)?;
+        self.state.lock().tables.insert(table.to_owned(), Some(stored));
         Ok(())
     }
 
     fn set_properties(&self, wanted: &ServiceProperties) -> TransferResult<()> {
-        self.lock().properties = Some(properties::to_stored(wanted).map_err(failed)?);
+        self.state.lock().properties = Some(properties::to_stored(wanted).map_err(from_protocol)?);
         Ok(())
     }
 
@@ -191,56 +182,44 @@ impl DumpTarget {
         Ok(outcome.counts)
     }
 
-    /// Loads the parts of ranges that an interrupted run has finished.
-    fn load_finished(&self) -> TransferResult<()> {
-        let mut known = Vec::new();
-        let tables: Vec<String> = {
-            let state = self.lock();
-            for part in state.open.values() {
-                known.push(part.lock().name.clone());
-            }
-            state.tables.keys().cloned().collect()
-        };
-        for table in tables {
-            let Ok(entries) = std::fs::read_dir(self.folder.join(&table)) else { continue };
-            for entry in entries {
-                let name = format!("{table}/{}", entry?.file_name().to_string_lossy());
-                if name.ends_with(EXTENSION) && !known.contains(&name) {
-                    let part = OpenPart::load(&self.folder, &table, name)?;
-                    self.retire(part);
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Writes the manifest, after all files that it lists.
     fn complete(&self, origin: &str, written: u64) -> TransferResult<()> {
-        self.load_finished()?;
-        let state = self.lock();
+        let mut state = self.state.lock();
+        let DumpState { properties, tables: policies, open, complete } = &mut *state;
+        let names = open.values().map(|part| part.lock().name.clone());
+        let known: HashSet<String> = names.chain(complete.iter().map(|part| part.name.clone())).collect();
         let mut tables = Vec::new();
-        for (name, policies) in &state.tables {
+        for (name, policies) in policies {
+            // An interrupted run has finished the other parts.
+            for entry in std::fs::read_dir(self.folder.join(name)).into_iter().flatten() {
+                let part = format!("{name}/{}", entry?.file_name().to_string_lossy());
+                if part.ends_with(EXTENSION) && !known.contains(&part) {
+                    complete.push(OpenPart::load(&self.folder, name, part)?);
+                }
+            }
             let mut parts = Vec::new();
-            for part in state.open.values() {
-                let part = part.lock();
+            let mut list = |part: &OpenPart| {
                 if part.table == *name {
                     part.sync()?;
                     parts.extend(part.listed());
                 }
-            }
-            parts.sort_by(|a: &DumpPart, b| a.first.cmp(&b.first));
+                Ok::<_, TransferError>(())
+            };
+            open.values().try_for_each(|part| list(&part.lock()))?;
+            complete.iter().try_for_each(list)?;
+            parts.sort_by(|a, b| a.first.cmp(&b.first));
             let entities = parts.iter().map(|part| part.entities).sum();
             tables.push(DumpTable { name: name.clone(), entities, policies: policies.clone(), parts });
         }
         self.check_entities("in all", tables.iter().map(|table: &DumpTable| table.entities).sum(), written)?;
         let created = Ticks::now().to_canonical();
-        let properties = state.properties.clone();
+        let properties = properties.clone();
         let (format, origin) = (FORMAT.into(), Some(origin.to_owned()));
         Manifest { format, version: VERSION, created, origin, properties, tables }.write(&self.folder)
     }
 }
 
-fn failed(error: Error) -> TransferError {
+fn from_protocol(error: Error) -> TransferError {
     failed!("{}", error.text())
 }
 
@@ -256,6 +235,3 @@ fn has_parts(folder: &Path) -> TransferResult<bool> {
     }
     Ok(false)
 }
-
-/// The compression level: higher levels cost more time than they save.
-const LEVEL: i32 = 1;
