@@ -29,7 +29,6 @@ pub(crate) struct CheckArguments {
     form: OutputForm,
 }
 
-/// Checks the settings and the database, and prints the findings.
 pub(crate) fn run(arguments: &CheckArguments) -> Done {
     let findings = block_on(async { Ok(look(&arguments.settings).await) })?;
     let problems = findings.iter().filter(|finding| finding.verdict == CheckResult::Problem).count();
@@ -149,7 +148,8 @@ async fn of_storage(config: &Config) -> Vec<Finding> {
         Ok(primary) => {
             findings.push(of_product(&primary.product, &name));
             findings.extend(of_database(&config.database, &primary));
-            let connections = demand_of(config, &primary);
+            let allowed = primary.allowed_connections;
+            let connections = allowed.and_then(|allowed| connection_demand(config, allowed));
             findings.extend(connections.as_ref().map(of_connections));
             findings.extend(primary.cluster.iter().flat_map(|cluster| of_cluster(cluster, connections)));
             findings.extend(of_accounts(config, &primary));
@@ -235,7 +235,6 @@ fn of_database(database: &Database, found: &Inspection) -> Vec<Finding> {
     findings
 }
 
-/// Judges the hosts that the database URL lists.
 fn of_hosts(hosts: &HostsFound) -> Vec<Finding> {
     let roles = hosts.listed.iter().filter_map(|host| Some((&host.name, host.role.as_ref().ok()?)));
     let listed: Vec<String> = roles.clone().map(|(name, role)| format!("{name} is {role}")).collect();
@@ -258,10 +257,6 @@ fn of_silent_hosts(name: &'static str, hosts: &HostsFound) -> Vec<Finding> {
     let silent = hosts.listed.iter().filter_map(|host| Some((&host.name, host.role.as_ref().err()?)));
     let advice = "see that it is up, or remove it from the URL";
     silent.map(|(host, why)| warning(name, format!("{host} cannot be reached: {why}"), advice)).collect()
-}
-
-fn demand_of(config: &Config, found: &Inspection) -> Option<ConnectionDemand> {
-    connection_demand(config, found.allowed_connections?)
 }
 
 fn of_connections(demand: &ConnectionDemand) -> Finding {

@@ -172,7 +172,6 @@ pub(crate) enum Refused {
     Values(String),
 }
 
-/// Parses the command line and the environment.
 pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Arguments, Refused> {
     let mut command = Arguments::command();
     let mut mistakes: Vec<String> = Vec::new();

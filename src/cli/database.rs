@@ -19,9 +19,11 @@ pub(crate) struct DatabaseArguments {
     pub form: OutputForm,
 }
 
-/// The account of a table, and the database.
+/// A table, and the database.
 #[derive(Debug, Args)]
 pub(crate) struct TableDatabase {
+    /// The table
+    pub table: String,
     /// The account of the table
     #[arg(long, default_value = DEVELOPMENT_ACCOUNT)]
     pub account: String,
@@ -93,7 +95,6 @@ pub(super) fn list_or<const N: usize>(empty: &str, lines: Vec<[String; N]>) -> S
     if lines.is_empty() { empty.to_owned() } else { aligned(&lines) }
 }
 
-/// Reads the settings of the database.
 pub(super) fn read(settings: &DatabaseSettings) -> Done<Database> {
     let mut mistakes = Mistakes::default();
     let database = settings.read(&mut mistakes);

@@ -158,7 +158,6 @@ impl KeyArguments {
         Ok(Signer { account, key, tables: None })
     }
 
-    /// Returns the database in the settings.
     pub(crate) fn database(&self) -> Done<Database> {
         read(&self.storage)
     }

@@ -27,34 +27,24 @@ pub(crate) enum ExpireCommand {
     List(ListDatabase),
     /// Remove the rule of a table, so that its entities no longer expire
     #[command(after_help = "Example:\n  rowhouse expire clear Logs")]
-    Clear(ClearArguments),
+    Clear(TableDatabase),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SetArguments {
-    /// The table
-    table: String,
     #[command(flatten)]
     rule: NewRule,
     #[command(flatten)]
     of: TableDatabase,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct ClearArguments {
-    /// The table
-    table: String,
-    #[command(flatten)]
-    of: TableDatabase,
-}
-
 pub(crate) fn run(command: &ExpireCommand) -> Done {
     match command {
-        ExpireCommand::Set(SetArguments { table, rule, of }) => {
+        ExpireCommand::Set(SetArguments { rule, of: TableDatabase { table, account, database } }) => {
             // Checks the rule before the database is opened.
             rule.read()?;
-            let set = async |store: &Store| expiry::set(store, &of.account, table, rule, Ticks::now()).await;
-            of.database.run(Opening::Change, NO_TABLES_IN_MEMORY, set, |set| {
+            let set = async |store: &Store| expiry::set(store, account, table, rule, Ticks::now()).await;
+            database.run(Opening::Change, NO_TABLES_IN_MEMORY, set, |set| {
                 let (when, every) = (describe(rule), &set.every);
                 format!("The entities of {table} expire {when}; servers look every {every}.")
             })
@@ -65,9 +55,9 @@ pub(crate) fn run(command: &ExpireCommand) -> Done {
                 list_or("No entities expire.", rules.iter().map(columns).collect())
             })
         }
-        ExpireCommand::Clear(ClearArguments { table, of }) => {
-            let clear = async |store: &Store| expiry::clear(store, &of.account, table).await;
-            of.database.run(Opening::Change, NO_TABLES_IN_MEMORY, clear, |_| {
+        ExpireCommand::Clear(TableDatabase { table, account, database }) => {
+            let clear = async |store: &Store| expiry::clear(store, account, table).await;
+            database.run(Opening::Change, NO_TABLES_IN_MEMORY, clear, |_| {
                 format!("The entities of {table} stay.")
             })
         }

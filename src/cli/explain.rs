@@ -86,13 +86,11 @@ async fn explain(
     explain_query(store, &indexes, grammar, &request).await
 }
 
-/// Returns the names of indexes for display, or `None` if there are none.
 fn index_names(indexes: Option<&[NamedIndex]>) -> Option<String> {
     let name = |NamedIndex { property, kind }: &NamedIndex| format!("{property} ({kind})");
     Some(indexes?.iter().map(name).collect::<Vec<_>>().join(", "))
 }
 
-/// Returns the explanation for display.
 fn text(explained: &ExplainedQuery) -> String {
     let mut text = explained.summary.clone();
     let verb = if explained.index.is_none() { "Reads" } else { "Within" };

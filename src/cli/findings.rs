@@ -39,7 +39,6 @@ pub(super) fn problem(name: &'static str, found: impl Into<String>, advice: impl
 /// The major versions that the tests cover.
 const TESTED: RangeInclusive<u32> = 14..=18;
 
-/// Judges the database product at a place.
 pub(super) fn of_product(product: &str, place: &str) -> Finding {
     let (oldest, newest) = (TESTED.start(), TESTED.end());
     let found = format!("{product} answers at {place}");

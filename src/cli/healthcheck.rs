@@ -37,7 +37,6 @@ struct ProbeAnswer {
     has_request_id: bool,
 }
 
-/// Checks the server on this machine.
 pub(crate) fn run(arguments: &HealthcheckArguments) -> Done {
     let agent = agent(Duration::from_secs(arguments.timeout));
     match arguments.admin_address()? {
@@ -114,7 +113,6 @@ pub(super) fn agent(timeout: Duration) -> Agent {
     Agent::new_with_config(config.build())
 }
 
-/// Sends a request without credentials.
 fn ask(agent: &Agent, url: &str) -> Result<ProbeAnswer, ureq::Error> {
     let answer = agent.get(url).call()?;
     let has_request_id = answer.headers().contains_key("x-ms-request-id");

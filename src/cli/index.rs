@@ -65,13 +65,20 @@ pub(crate) struct CreateIndexArguments {
     yes: bool,
 }
 
+/// The tables whose indexes are listed or suggested.
 #[derive(Debug, Args)]
-pub(crate) struct ListIndexArguments {
+struct IndexedTables {
     /// The table [default: all tables]
     table: Option<String>,
     /// The account of the tables [default: all accounts]
     #[arg(long)]
     account: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListIndexArguments {
+    #[command(flatten)]
+    tables: IndexedTables,
     #[command(flatten)]
     database: DatabaseArguments,
 }
@@ -79,11 +86,8 @@ pub(crate) struct ListIndexArguments {
 /// The arguments of `rowhouse index suggest`.
 #[derive(Debug, Args)]
 pub(crate) struct SuggestArguments {
-    /// The table [default: all tables]
-    table: Option<String>,
-    /// The account of the tables [default: all accounts]
-    #[arg(long)]
-    account: Option<String>,
+    #[command(flatten)]
+    tables: IndexedTables,
     /// Address of the admin listener of the server
     #[arg(long, env = "ROWHOUSE_ADMIN_LISTEN")]
     admin_listen: String,
@@ -157,7 +161,6 @@ fn create(arguments: &CreateIndexArguments) -> Done {
     index.database.form.print(&text, &IndexReport::new(&stored, figures))
 }
 
-/// Asks for confirmation, because the build makes the writes of a server wait.
 fn confirm() -> Done {
     let warning = "a server uses the SQLite file: while it builds the index, all writes wait, about a second \
                    for each 200 MB of the file, and the server refuses writes that wait for too long as busy";
@@ -246,7 +249,9 @@ async fn remove(store: &Store, stored: &StoredIndex) -> Result<bool, OperatorErr
     Ok(true)
 }
 
-fn list(ListIndexArguments { table, account, database }: &ListIndexArguments) -> Done {
+fn list(
+    ListIndexArguments { tables: IndexedTables { table, account }, database }: &ListIndexArguments,
+) -> Done {
     let list = async |store: &Store| indexes::list(store, account.as_deref(), table.as_deref()).await;
     database.run(Opening::Read, IN_MEMORY, list, |found| {
         list_or("There are no indexes.", found.iter().map(columns).collect())
@@ -276,15 +281,14 @@ fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
-/// Prints the suggestions of a server.
 fn suggest(arguments: &SuggestArguments) -> Done {
     let mut found = ask(arguments)?;
     let is_wanted = |suggestion: &Value| {
         let is = |name: &str, wanted: Option<&str>| {
             wanted.is_none_or(|wanted| suggestion[name].as_str() == Some(wanted))
         };
-        let table = arguments.table.as_deref().map(str::to_ascii_lowercase);
-        is("account", arguments.account.as_deref()) && is("table", table.as_deref())
+        let table = arguments.tables.table.as_deref().map(str::to_ascii_lowercase);
+        is("account", arguments.tables.account.as_deref()) && is("table", table.as_deref())
     };
     found.retain(is_wanted);
     let text = list_or("No filter needs an index.", found.iter().map(suggestion_columns).collect());

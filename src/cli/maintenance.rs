@@ -119,7 +119,6 @@ pub(crate) struct BackupArguments {
     form: OutputForm,
 }
 
-/// Copies the database to a new file and checks the copy.
 pub(crate) fn backup(arguments: &BackupArguments) -> Done {
     let settings = DatabaseSettings { url: arguments.url.clone(), ..DatabaseSettings::default() };
     let database = read(&settings)?;
@@ -133,7 +132,6 @@ pub(crate) fn backup(arguments: &BackupArguments) -> Done {
     )
 }
 
-/// Returns the file to back up.
 fn source(database: &Database) -> Done<&Path> {
     match database {
         Database::Postgres { .. } => Err(Problem(

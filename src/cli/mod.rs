@@ -61,7 +61,6 @@ pub fn run() -> ExitCode {
     status
 }
 
-/// Runs the command of a command line.
 fn execute(line: &Arguments) -> Result<(), TransferEnd> {
     match &line.command {
         None => serve::run(&line.settings).map_err(Problem::from)?,

@@ -35,7 +35,6 @@ pub(crate) fn written(result: io::Result<()>) -> Done {
     }
 }
 
-/// Prints a warning on standard error.
 pub(crate) fn warn(text: &str) {
     // A failure to write a warning is not reported.
     let _ = writeln!(std::io::stderr().lock(), "rowhouse: warning: {}", printable(text));
@@ -107,7 +106,6 @@ fn ignores_hangup() -> bool {
     ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
-/// Runs a future to completion.
 pub(crate) fn block_on<T>(work: impl Future<Output = Done<T>>) -> Done<T> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }

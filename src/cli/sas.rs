@@ -116,7 +116,6 @@ struct SasArguments {
     form: OutputForm,
 }
 
-/// Signs a token and prints it.
 pub(crate) fn run(command: &SasCommand) -> Done {
     match command {
         SasCommand::Table(arguments) => {
@@ -242,7 +241,6 @@ fn problem(error: Error) -> Problem {
     Problem(error.reason_or_text().to_owned())
 }
 
-/// Returns the inspection for display.
 fn inspection_text(inspection: &SasReport) -> String {
     let of_table = if inspection.kind == SasScope::Table { "a table of " } else { "" };
     let mut text = format!("A SAS for {of_table}the account {}", inspection.account);

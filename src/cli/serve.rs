@@ -7,7 +7,6 @@ use crate::server::config::{Config, LogFormat, Mistakes, Settings};
 use crate::server::start::{self, ConsoleAddress, ListeningServer, READY, ServeError};
 use crate::service::EXPLANATIONS;
 
-/// Serves until SIGTERM or SIGINT.
 pub(crate) fn run(settings: &Settings) -> Result<(), ServeError> {
     let config = settings.read()?;
     start_logging(settings)?;
@@ -18,7 +17,6 @@ pub(crate) fn run(settings: &Settings) -> Result<(), ServeError> {
     })
 }
 
-/// Starts logging with the configured level and format.
 pub(crate) fn start_logging(settings: &Settings) -> Result<(), Mistakes> {
     // The program logs start and stop itself. Invalid HTTP from clients is not logged as a server error,
     // because its text may contain a signature.

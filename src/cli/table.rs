@@ -79,8 +79,6 @@ pub(crate) struct RespreadArguments {
 /// A deleted table.
 #[derive(Debug, Args)]
 pub(crate) struct DeletedName {
-    /// The table
-    table: String,
     /// Choose the table that was deleted last, if several deleted tables have this name
     #[arg(long)]
     newest: bool,
@@ -266,8 +264,8 @@ fn describe_size(size: TableSize) -> String {
 }
 
 fn undelete(arguments: &UndeleteArguments) -> Result<(), TransferEnd> {
-    let UndeleteArguments { deleted: DeletedName { table, of, .. }, new_name } = arguments;
-    let name = table_name(table)?;
+    let UndeleteArguments { deleted: DeletedName { of, .. }, new_name } = arguments;
+    let name = table_name(&of.table)?;
     let new_name = new_name.as_deref().map(table_name).transpose()?;
     let undelete = async |store: &Store| {
         let found = deleted::find(store, &of.account, &name, arguments.deleted.choice()).await?;
@@ -297,8 +295,8 @@ fn describe_undeleted(undeleted: &UndeletedTable) -> String {
 
 fn purge(arguments: &PurgeArguments) -> Result<(), TransferEnd> {
     let PurgeArguments { deleted: named, yes } = arguments;
-    let DeletedName { table, of, .. } = named;
-    let name = table_name(table)?;
+    let of = &named.of;
+    let name = table_name(&of.table)?;
     let (found, size) = of.database.ask(Opening::Read, NO_TABLES_IN_MEMORY, async |store| {
         let found = deleted::find(store, &of.account, &name, named.choice()).await?;
         let size = deleted::size_in_time(store, &found).await?;

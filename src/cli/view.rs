@@ -33,8 +33,6 @@ pub(crate) enum ViewCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct SqlArguments {
-    /// The table
-    table: String,
     /// Read all entities to find the columns
     #[arg(long)]
     full: bool,
@@ -42,11 +40,10 @@ pub(crate) struct SqlArguments {
     of: TableDatabase,
 }
 
-/// Runs the command.
 pub(crate) fn run(command: &ViewCommand) -> Done {
-    let ViewCommand::Sql(SqlArguments { table, full, of }) = command;
-    let print = async |store: &Store| views::print(store, &of.account, table, *full, &mut progress()).await;
-    let printed = of.database.ask(Opening::Read, NO_TABLES_IN_MEMORY, print)?;
+    let ViewCommand::Sql(SqlArguments { full, of: TableDatabase { table, account, database } }) = command;
+    let print = async |store: &Store| views::print(store, account, table, *full, &mut progress()).await;
+    let printed = database.ask(Opening::Read, NO_TABLES_IN_MEMORY, print)?;
     let mut text = printed.script.sql.clone();
     if printed.left_out > 0 {
         text.push_str(&format!(
@@ -54,7 +51,7 @@ pub(crate) fn run(command: &ViewCommand) -> Done {
             printed.left_out
         ));
     }
-    of.database.form.print(&text, &in_json(&of.account, &printed))
+    database.form.print(&text, &in_json(account, &printed))
 }
 
 fn in_json(account: &str, printed: &PrintedView) -> Value {

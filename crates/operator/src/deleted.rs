@@ -6,12 +6,12 @@ use serde::Serialize;
 use super::OperatorError;
 use super::durations::Time;
 use crate::protocol::model::{TableName, Ticks};
-use crate::store::{DeletedScan, DeletedTable, Fault, Store, TableSize, Undeletion};
+use crate::store::{DeletedScan, DeletedTable, Failure, Fault, Store, TableSize, Undeletion};
 
 /// Maximum deleted tables of a list, which has the last deleted ones.
 pub const MAX_LISTED: u32 = 1000;
 /// Maximum entities of a deleted table that are counted before it is purged.
-pub(crate) const MAX_COUNTED: u32 = 1_000_000;
+const MAX_COUNTED: u32 = 1_000_000;
 /// Maximum deleted tables that an error lists.
 const MAX_NAMED: usize = 10;
 
@@ -80,7 +80,6 @@ pub struct UndeletedTable {
     pub expires: bool,
 }
 
-/// Finds a deleted table by its name.
 pub async fn find(
     store: &Store,
     account: &str,
@@ -111,22 +110,16 @@ fn several(name: &TableName, found: &[DeletedTable]) -> String {
     )
 }
 
-/// Finds a deleted table by its number.
 pub async fn by_number(store: &Store, table_no: i64) -> Result<DeletedTable, OperatorError> {
     let scan = DeletedScan { table_no: Some(table_no), most: 1, ..DeletedScan::default() };
     store.deleted_tables(scan).await?.pop().ok_or(OperatorError::DeletedTableNotFound)
 }
 
-/// Measures a deleted table, counting `most` entities at most.
-pub(crate) async fn size(store: &Store, table: &DeletedTable, most: u32) -> Result<TableSize, OperatorError> {
-    store.deleted_size(table.table_no, most).await?.ok_or(OperatorError::DeletedTableNotFound)
-}
-
 /// Measures a deleted table before it is purged; `None` if that takes longer than a statement may take.
 pub async fn size_in_time(store: &Store, table: &DeletedTable) -> Result<Option<TableSize>, OperatorError> {
-    match size(store, table, MAX_COUNTED).await {
-        Err(OperatorError::Store(Fault::Timeout)) => Ok(None),
-        size => size.map(Some),
+    match store.deleted_size(table.table_no, MAX_COUNTED).await {
+        Err(Failure::Fault(Fault::Timeout)) => Ok(None),
+        size => size?.map(Some).ok_or(OperatorError::DeletedTableNotFound),
     }
 }
 

@@ -109,7 +109,6 @@ pub struct NamedTable {
 }
 
 impl NewRule {
-    /// Parses the rule.
     pub fn read(&self) -> Result<ExpiryRule, OperatorError> {
         let wrong = |text: &str| Err(OperatorError::Argument(text.to_owned()));
         let (property, delay) = match (&self.after, &self.at, &self.plus) {

@@ -25,7 +25,6 @@ use crate::protocol::error::Code;
 use crate::protocol::model::TableName;
 use crate::store::{Failure, Fault, MAX_INDEXES, MAX_TABLE_INDEXES};
 
-/// Parses the name of a table.
 pub fn table_name(table: &str) -> Result<TableName, OperatorError> {
     TableName::parse(table).map_err(|error| OperatorError::Argument(format!("{table}: {}", error.text())))
 }

@@ -132,7 +132,6 @@ impl<E: Into<ServeError>> From<E> for StartProblem {
     }
 }
 
-/// Serves until SIGTERM or SIGINT.
 pub(crate) fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Result<(), StartProblem> {
     let line = AzuriteArguments::try_parse_from(arguments).map_err(StartProblem::Arguments)?;
     line.refuse_pfx().map_err(StartProblem::Arguments)?;
@@ -177,7 +176,6 @@ pub(crate) fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Re
 }
 
 impl AzuriteArguments {
-    /// Returns the error for a data folder that cannot be created.
     fn not_made(&self, error: &io::Error) -> ServeError {
         let missing = self.location.ancestors().take_while(|path| !path.exists()).last();
         let cause = missing.and_then(obstacle).unwrap_or_else(|| error.to_string());
@@ -197,7 +195,6 @@ impl AzuriteArguments {
         Err(Self::command().error(ErrorKind::InvalidValue, message))
     }
 
-    /// Translates the flags into our own.
     fn as_settings(&self) -> Vec<OsString> {
         let database = if self.in_memory_persistence {
             "sqlite::memory:".into()
@@ -232,7 +229,6 @@ fn reserve(service: PlaceholderService, host: &str, port: u16) -> Result<Placeho
     })
 }
 
-/// The flag of Azurite that sets the port of a service.
 const fn flag_of(service: PlaceholderService) -> &'static str {
     match service {
         PlaceholderService::Blob => "--blobPort",

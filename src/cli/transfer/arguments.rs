@@ -121,7 +121,6 @@ pub(crate) struct RunArguments {
 }
 
 impl SelectionArguments {
-    /// Returns the selection for these places.
     pub(super) fn selection(
         &self,
         places: &[&DataLocation],
@@ -149,7 +148,6 @@ pub(super) fn checked(name: &str, selection: Selection) -> Result<Selection, Tra
     reason.map_or(Ok(selection), |reason| Err(TransferEnd::Usage(format!("{name}: {reason}"))))
 }
 
-/// Parses an argument of `--rename`.
 pub(super) fn rename(text: &str) -> Result<(String, String), String> {
     let (from, to) = text.split_once('=').ok_or("must be TABLE=NAME")?;
     // The rules for names differ between Cosmos DB and Azure Tables.
@@ -230,7 +228,6 @@ impl TransferSession {
         })
     }
 
-    /// Returns a walk over the selected entities.
     pub(super) fn walk<'a>(
         &'a self,
         source: &'a dyn TransferSource,
@@ -263,7 +260,6 @@ impl TransferSession {
         }
     }
 
-    /// Returns an opener for locations.
     pub(super) fn opener<'a>(&self, selection: &'a Selection, account: Option<&'a str>) -> Opener<'a> {
         Opener {
             selection,
@@ -277,7 +273,6 @@ impl TransferSession {
     }
 }
 
-/// Parses FROM, TO or another location.
 pub(super) fn location(name: &str, text: &str) -> Result<DataLocation, TransferEnd> {
     DataLocation::parse(text).map_err(|error| TransferEnd::Usage(format!("{name}: {error}")))
 }

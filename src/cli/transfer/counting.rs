@@ -55,7 +55,6 @@ pub(crate) struct DeleteArguments {
     form: OutputForm,
 }
 
-/// Counts entities.
 pub(crate) fn count(arguments: &CountArguments) -> Result<(), TransferEnd> {
     let location = location("PLACE", &arguments.place)?;
     let selection = arguments.selection.selection(&[&location], None)?;

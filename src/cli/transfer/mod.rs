@@ -36,7 +36,6 @@ pub(crate) enum TransferEnd {
 }
 
 impl TransferEnd {
-    /// Returns the exit status, and the message to print.
     pub(crate) fn report(self) -> (ExitCode, Option<String>) {
         match self {
             TransferEnd::Failed(text) => (ExitCode::from(1), Some(text)),

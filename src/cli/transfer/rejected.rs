@@ -58,7 +58,6 @@ pub(super) fn record_unread(
     Ok(unread)
 }
 
-/// Lists remarks about files.
 pub(super) fn warn_of_remarks(remarks: &[String]) {
     remarks.iter().take(MAX_SHOWN).for_each(|remark| warn(remark));
     if remarks.len() > MAX_SHOWN {

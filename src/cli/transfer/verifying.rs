@@ -45,7 +45,6 @@ pub(crate) struct VerifyArguments {
     form: OutputForm,
 }
 
-/// Compares two places and prints the differences.
 pub(crate) fn run(arguments: &VerifyArguments) -> Result<(), TransferEnd> {
     let (from, to) = (location("FROM", &arguments.from)?, location("TO", &arguments.to)?);
     let selection = arguments.selection.selection(&[&from, &to], None)?;
@@ -159,7 +158,6 @@ pub(super) fn report(form: &OutputForm, compared: &Compared) -> Result<(), Trans
     if compared.is_equal() { Ok(()) } else { Err(TransferEnd::Differs) }
 }
 
-/// Prints the number of extra entities that were deleted.
 pub(super) fn deleted(form: &OutputForm, entities: u64, tables: &[String]) -> Result<(), TransferEnd> {
     let mut text = format!("{entities} extra entities deleted");
     tables.iter().for_each(|table| text.push_str(&format!("\nthe extra table {table} deleted")));

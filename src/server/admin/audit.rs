@@ -47,7 +47,6 @@ pub(crate) struct Audit<'a> {
 }
 
 impl<'a> Audit<'a> {
-    /// Starts the audit of a request.
     pub(crate) const fn begin(
         operator: Operator,
         route: &'static Route,
@@ -70,7 +69,6 @@ impl<'a> Audit<'a> {
         }
     }
 
-    /// Returns whether the request could change anything.
     fn is_change(&self) -> bool {
         match (&self.audited, self.operation()) {
             (Audited::Call(_), _) => self.route.is_change,

@@ -34,7 +34,6 @@ pub(crate) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Returns the value of a header if it is valid text.
     pub(crate) fn header(&self, name: HeaderName) -> Option<&'a str> {
         text_of(self.headers, name)
     }
@@ -54,13 +53,11 @@ impl<'a> Call<'a> {
         Ok(None)
     }
 
-    /// Returns the value of a path parameter.
     pub(crate) fn parameter(&self, name: &str) -> &str {
         let found = self.parameters.iter().find(|(known, _)| *known == name);
         found.map_or("", |(_, text)| text.as_str())
     }
 
-    /// Returns the database.
     pub(crate) fn store(&self) -> &Store {
         &self.admin.service.primary
     }
@@ -73,14 +70,12 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Returns the account in the query string, if there is one.
     pub(crate) fn queried_account(&self) -> Answer<Option<String>> {
         let account = self.query("account")?;
         account.as_deref().map(|account| self.check_account(account)).transpose()?;
         Ok(account)
     }
 
-    /// Returns the account and the table in the path.
     pub(crate) fn table(&self) -> Answer<(&str, &str)> {
         let account = self.parameter("name");
         self.check_account(account)?;
@@ -96,7 +91,6 @@ impl<'a> Call<'a> {
         self.received.get().map_or(&[], |body| body)
     }
 
-    /// Parses the body as a JSON document.
     pub(crate) fn document<'b, T: Deserialize<'b>>(&'b self) -> Answer<T> {
         serde_json::from_slice(self.body())
             .map_err(|error| Refusal::bad_request(format!("The body: {error}")))
@@ -119,7 +113,6 @@ pub(crate) async fn within_limit<T, E: Into<Refusal>>(
     }
 }
 
-/// Returns the value of a header if it is valid text.
 pub(crate) fn text_of(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }

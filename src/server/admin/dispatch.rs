@@ -27,7 +27,6 @@ use crate::service::Observed;
 const BODY_TIME: Duration = Duration::from_secs(10);
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-request-id");
 
-/// Answers one request.
 pub(super) async fn serve(admin: Data<Admin>, http: HttpRequest, body: Payload) -> HttpResponse {
     let state = RequestState::of(&http);
     let _answering = state.begin();
@@ -146,7 +145,6 @@ async fn whole(http: &HttpRequest, body: Payload) -> Result<Bytes, Refusal> {
     }
 }
 
-/// Returns the routes that this server offers.
 fn offered(admin: &Admin) -> impl Iterator<Item = &'static Route> {
     let settings = &admin.settings;
     routes().filter(move |route| match route.part {
@@ -160,7 +158,6 @@ fn answers(route: &Route, method: &str) -> bool {
     route.method == method || (route.method == "GET" && method == "HEAD")
 }
 
-/// Returns the methods that a path supports.
 fn methods(admin: &Admin, path: &str) -> String {
     let methods = offered(admin).filter(|route| route.parameters(path).is_some()).map(|route| route.method);
     methods.collect::<Vec<_>>().join(", ")

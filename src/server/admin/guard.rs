@@ -90,7 +90,6 @@ impl Guard {
     }
 }
 
-/// Returns the refusal of a request that needs the token.
 pub(super) fn token_needed() -> Refusal {
     Refusal::new(401, "Unauthorized", "Send the admin token: Authorization: Bearer TOKEN.")
 }

@@ -148,7 +148,7 @@ impl History {
     }
 }
 
-fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

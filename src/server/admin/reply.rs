@@ -60,14 +60,12 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
 const JSON: &str = "application/json";
 
 impl Reply {
-    /// Makes a response with a JSON document.
     pub(crate) fn json(status: u16, document: &impl Serialize) -> Self {
         // Serializing our own types cannot fail.
         let body = serde_json::to_vec(document).unwrap_or_default();
         Self { status, content_type: JSON, headers: Vec::new(), body }
     }
 
-    /// Makes a response without a body.
     pub(crate) const fn empty(status: u16) -> Self {
         Self { status, content_type: JSON, headers: Vec::new(), body: Vec::new() }
     }
@@ -77,7 +75,6 @@ impl Reply {
         Self { status: 200, content_type, headers: Vec::new(), body: body.into() }
     }
 
-    /// Adds a header.
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Self {
         self.headers.push((name, value.into()));
         self
@@ -85,17 +82,14 @@ impl Reply {
 }
 
 impl Refusal {
-    /// Makes an error response from a status, a code and a message.
     pub(crate) fn new(status: u16, code: &'static str, message: impl Into<String>) -> Self {
         Self { status, code, message: message.into() }
     }
 
-    /// Makes an error response with status 400.
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
-    /// Makes an error response with status 404.
     pub(crate) fn no_account() -> Self {
         Self::new(404, "AccountNotFound", "There is no such account.")
     }

@@ -27,7 +27,7 @@ pub(super) fn created<'a, T: Serialize>(work: impl Future<Output = Answer<T>> + 
 /// The names and values of the parameters in a path.
 pub(crate) type Parameters = Vec<(&'static str, String)>;
 
-/// A path with its method and handler.
+/// A path with its method, its handler and its documentation, for readers and for client generators.
 pub(crate) struct Route {
     /// `GET` also covers `HEAD`.
     pub method: &'static str,
@@ -39,7 +39,20 @@ pub(crate) struct Route {
     /// Whether the route changes something or gives access to a change, so that its use is audited.
     pub is_change: bool,
     pub handler: Handler,
-    pub description: Description,
+    /// The name of the operation, in camel case.
+    pub id: &'static str,
+    /// A summary in one line.
+    pub summary: &'static str,
+    pub details: &'static str,
+    pub query: &'static [QueryField],
+    /// The schema of the body, and whether the body is required.
+    pub body: Option<(SchemaOf, bool)>,
+    pub status: u16,
+    /// The description of the successful response.
+    pub answer: &'static str,
+    pub content: Content,
+    /// Other statuses, each with its error codes. `openapi::generate` adds the statuses that all routes of a kind share.
+    pub others: &'static [OtherAnswer],
 }
 
 /// The part of the listener that a route belongs to.
@@ -76,25 +89,6 @@ pub(crate) enum Access {
 
 /// Adds the schema of a type and of the types that it refers to, and returns the schema of the type.
 pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
-
-/// The documentation of a route, for readers and for client generators.
-#[derive(Clone, Copy)]
-pub(crate) struct Description {
-    /// The name of the operation, in camel case.
-    pub id: &'static str,
-    /// A summary in one line.
-    pub summary: &'static str,
-    pub details: &'static str,
-    pub query: &'static [QueryField],
-    /// The schema of the body, and whether the body is required.
-    pub body: Option<(SchemaOf, bool)>,
-    pub status: u16,
-    /// The description of the successful response.
-    pub answer: &'static str,
-    pub content: Content,
-    /// Other statuses, each with its error codes. `openapi::generate` adds the statuses that all routes of a kind share.
-    pub others: &'static [OtherAnswer],
-}
 
 /// The content of a successful response.
 #[derive(Clone, Copy)]
@@ -145,7 +139,6 @@ impl QueryField {
     }
 }
 
-/// Describes a path or query parameter.
 pub(super) fn parameter(
     place: &str,
     name: &str,
@@ -173,9 +166,24 @@ const fn route(method: &'static str, path: &'static str, access: Access, handler
     let (others, query): (&[OtherAnswer], &[QueryField]) = (&[], &[]);
     let (id, summary, details, answer) = ("", "", "", "");
     let (body, status, content) = (None, 200, Content::Nothing);
-    let description = Description { id, summary, details, query, body, status, answer, content, others };
     let is_change = !matches!(method.as_bytes(), b"GET");
-    Route { method, path, access, part: ListenerPart::Always, is_change, handler, description }
+    Route {
+        method,
+        path,
+        access,
+        part: ListenerPart::Always,
+        is_change,
+        handler,
+        id,
+        summary,
+        details,
+        query,
+        body,
+        status,
+        answer,
+        content,
+        others,
+    }
 }
 
 pub(super) const fn open(method: &'static str, path: &'static str, function: Function) -> Route {
@@ -200,45 +208,44 @@ pub(super) const fn service(method: &'static str, id: &'static str, summary: &'s
         .of_console()
         .reading();
     let mut route = route.about(id, summary);
-    route.description.answer = "The answer of the Table service, with its status, headers and body.";
+    route.answer = "The answer of the Table service, with its status, headers and body.";
     route
 }
 
-/// Methods that build the description.
 impl Route {
     pub(super) const fn about(mut self, id: &'static str, summary: &'static str) -> Self {
-        (self.description.id, self.description.summary) = (id, summary);
+        (self.id, self.summary) = (id, summary);
         self
     }
 
     pub(super) const fn details(mut self, details: &'static str) -> Self {
-        self.description.details = details;
+        self.details = details;
         self
     }
 
     pub(super) const fn query(mut self, query: &'static [QueryField]) -> Self {
-        self.description.query = query;
+        self.query = query;
         self
     }
 
     pub(super) const fn body<T: JsonSchema>(mut self) -> Self {
-        self.description.body = Some((SchemaGenerator::subschema_for::<T>, true));
+        self.body = Some((SchemaGenerator::subschema_for::<T>, true));
         self
     }
 
     pub(super) const fn optional_body<T: JsonSchema>(mut self) -> Self {
-        self.description.body = Some((SchemaGenerator::subschema_for::<T>, false));
+        self.body = Some((SchemaGenerator::subschema_for::<T>, false));
         self
     }
 
     pub(super) const fn answers<T: JsonSchema>(mut self, answer: &'static str) -> Self {
-        self.description.answer = answer;
-        self.description.content = Content::Json(SchemaGenerator::subschema_for::<T>);
+        self.answer = answer;
+        self.content = Content::Json(SchemaGenerator::subschema_for::<T>);
         self
     }
 
     pub(super) const fn creates<T: JsonSchema>(mut self, answer: &'static str) -> Self {
-        self.description.status = 201;
+        self.status = 201;
         self.answers::<T>(answer)
     }
 
@@ -247,17 +254,17 @@ impl Route {
         answer: &'static str,
         media_types: &'static [&'static str],
     ) -> Self {
-        (self.description.answer, self.description.content) = (answer, Content::Text(media_types));
+        (self.answer, self.content) = (answer, Content::Text(media_types));
         self
     }
 
     pub(super) const fn redirects(mut self, answer: &'static str) -> Self {
-        (self.description.answer, self.description.status) = (answer, 308);
+        (self.answer, self.status) = (answer, 308);
         self
     }
 
     pub(super) const fn others(mut self, others: &'static [OtherAnswer]) -> Self {
-        self.description.others = others;
+        self.others = others;
         self
     }
 }

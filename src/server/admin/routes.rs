@@ -38,7 +38,6 @@ pub(crate) fn routes() -> impl Iterator<Item = &'static Route> {
 /// Generated once, because clients choose how often they request it.
 static DOCUMENT: LazyLock<Reply> = LazyLock::new(|| Reply::json(200, &generate(routes())));
 
-/// Returns the OpenAPI document.
 async fn document(_: &Call<'_>) -> Outcome {
     Ok(DOCUMENT.clone())
 }
@@ -50,7 +49,6 @@ const UNAUTHORIZED: &str = "The token is missing or wrong.";
 const FORBIDDEN: &str = "The request comes from a web page of another site, or names another host than this machine \
                          and has no token.";
 
-/// Generates the OpenAPI document of these routes.
 fn generate<'a>(routes: impl Iterator<Item = &'a Route>) -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
@@ -88,25 +86,24 @@ fn operation(
     of_bodies: &mut SchemaGenerator,
     error: &Value,
 ) -> Value {
-    let about = &route.description;
-    let mut operation = json!({ "operationId": about.id, "summary": about.summary });
-    if !about.details.is_empty() {
-        operation["description"] = about.details.into();
+    let mut operation = json!({ "operationId": route.id, "summary": route.summary });
+    if !route.details.is_empty() {
+        operation["description"] = route.details.into();
     }
     let of_path = path_parameters(route.path);
-    let parameters: Vec<Value> = of_path.chain(about.query.iter().map(|query| query.to_json())).collect();
+    let parameters: Vec<Value> = of_path.chain(route.query.iter().map(|query| query.to_json())).collect();
     if !parameters.is_empty() {
         operation["parameters"] = parameters.into();
     }
-    if let Some((schema, is_required)) = about.body {
+    if let Some((schema, is_required)) = route.body {
         operation["requestBody"] =
             json!({ "required": is_required, "content": json_content(schema(of_bodies)) });
     }
     if route.access == Access::Open {
         operation["security"] = json!([]);
     }
-    let mut answer = json!({ "description": about.answer });
-    match about.content {
+    let mut answer = json!({ "description": route.answer });
+    match route.content {
         Content::Nothing => {}
         Content::Json(schema) => answer["content"] = json_content(schema(of_answers)),
         Content::Text(types) => {
@@ -124,8 +121,8 @@ fn responses(route: &Route, answer: Value, error: &Value) -> Map<String, Value> 
         Some((_, known)) => *known = format!("{known} {text}"),
         None => texts.push((status, text.to_owned())),
     };
-    route.description.others.iter().for_each(|(status, text)| add(*status, text));
-    if route.description.body.is_some() {
+    route.others.iter().for_each(|(status, text)| add(*status, text));
+    if route.body.is_some() {
         add(400, "BadRequest: the body is invalid.");
         add(408, "RequestTimedOut: the body did not arrive in time.");
         add(413, "BodyTooLarge.");
@@ -136,7 +133,7 @@ fn responses(route: &Route, answer: Value, error: &Value) -> Map<String, Value> 
         ListenerPart::Console => add(404, "NotFound: the console is off."),
     }
     let mut responses = Map::new();
-    responses.insert(route.description.status.to_string(), answer);
+    responses.insert(route.status.to_string(), answer);
     for (status, text) in texts {
         let mut other = json!({ "description": text });
         if status >= 400 {
@@ -194,7 +191,7 @@ mod tests {
 
     #[test]
     fn each_operation_has_a_name_of_its_own() {
-        let mut ids: Vec<&str> = routes().map(|route| route.description.id).collect();
+        let mut ids: Vec<&str> = routes().map(|route| route.id).collect();
         ids.sort_unstable();
         let count = ids.len();
         ids.dedup();

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use actix_web::rt::net::TcpStream as Accepted;
@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{sleep, timeout};
 
 use super::guard::Guard;
-use super::history::History;
+use super::history::{History, locked};
 use super::reply::Refusal;
 use crate::error::{Code, Error};
 use crate::server::http::{Proxies, RequestState};
@@ -72,7 +72,6 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    /// Returns the state of a running server.
     pub(crate) fn new(service: Arc<Service>, settings: AdminSettings) -> Self {
         let permits = Semaphore::new(MAX_REQUESTS);
         let (history, connections) = (History::new(), OpenConnections::default());
@@ -92,7 +91,6 @@ impl Admin {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the server is shutting down.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
@@ -121,7 +119,7 @@ impl OpenConnections {
     }
 
     fn are_open(&self) -> bool {
-        let connections = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let connections = locked(&self.0);
         connections.iter().any(|connection| connection.strong_count() > 0)
     }
 
@@ -129,7 +127,7 @@ impl OpenConnections {
     pub(crate) fn enter(&self, connection: &Accepted, state: &RequestState) -> Option<Arc<OpenConnection>> {
         let connection = connection.as_fd().try_clone_to_owned().ok()?.into();
         let connection = Arc::new(OpenConnection { connection, state: state.clone() });
-        let mut connections = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connections = locked(&self.0);
         connections.retain(|connection| connection.strong_count() > 0);
         if connections.len() >= MANY {
             close_one(&mut connections);

@@ -56,16 +56,9 @@ pub struct Follower {
 /// The result of the last read.
 #[derive(Debug, Default)]
 struct LastRead {
-    /// `None` before the first read.
-    count: Option<LastCount>,
+    /// The change counters, and the time of the read; `None` before the first read.
+    count: Option<(ChangeCounts, Instant)>,
     known: KnownAccounts,
-}
-
-/// The change counters at the last read, and the time of that read.
-#[derive(Debug, Clone, Copy)]
-struct LastCount {
-    changes: ChangeCounts,
-    at: Instant,
 }
 
 /// The decrypted keys of the stored accounts, by name.
@@ -122,7 +115,6 @@ impl Follower {
         self.served.load_full()
     }
 
-    /// The property indexes as last read.
     pub fn indexes(&self) -> Arc<IndexCatalog> {
         self.indexes.load_full()
     }
@@ -143,9 +135,8 @@ impl Follower {
         let mut last = self.last.lock().await;
         // The counters first: a change between the two reads is then noticed by the next poll.
         let changes = store.account_changes().await?;
-        let seen = last.count.map(|count| count.changes);
-        // Nothing that is older is relied on.
-        let before = last.count.filter(|count| count.at.elapsed() < MAX_AGE).map(|count| count.changes);
+        let seen = last.count.map(|(changes, _)| changes);
+        let before = last.count.filter(|(_, at)| at.elapsed() < MAX_AGE).map(|(changes, _)| changes);
         if before == Some(changes) {
             return Ok(false);
         }
@@ -158,7 +149,7 @@ impl Follower {
         }
         let set = self.set(&last.known, &store.account_options().await?);
         self.served.store(Arc::new(set));
-        last.count = Some(LastCount { changes, at: Instant::now() });
+        last.count = Some((changes, Instant::now()));
         Ok(seen.is_some_and(|seen| changes != seen))
     }
 

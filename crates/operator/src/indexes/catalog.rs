@@ -36,7 +36,6 @@ impl IndexCatalog {
         catalog
     }
 
-    /// The indexes that are still to be built.
     pub(crate) fn unbuilt(&self) -> &[PropertyIndex] {
         &self.unbuilt
     }

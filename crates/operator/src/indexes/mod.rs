@@ -205,13 +205,11 @@ pub async fn list(
     Ok(found)
 }
 
-/// Finds an index by its number.
 pub async fn find_by_number(store: &Store, index_no: i64) -> Result<StoredIndex, OperatorError> {
     let found = store.indexes().await?.into_iter().find(|stored| stored.index.index_no == index_no);
     found.ok_or(OperatorError::IndexNotFound)
 }
 
-/// Finds the index of a property.
 pub async fn find(store: &Store, request: &IndexRequest) -> Result<StoredIndex, OperatorError> {
     let kind = request.kind()?;
     let mut found: Vec<StoredIndex> = store.indexes().await?;

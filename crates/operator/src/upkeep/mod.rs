@@ -53,7 +53,6 @@ impl OnFailure {
     }
 }
 
-/// Follows changes of accounts and indexes.
 pub async fn follow(follower: &Follower, store: &Store) -> Result<Duration, Failure> {
     if follower.follow(store).await? {
         tracing::info!("accounts or indexes changed");

@@ -22,7 +22,6 @@ pub(crate) use prepare::CopyArguments;
 use prepare::{CopyFiles, CopyJob, fingerprint};
 use report::interrupted;
 
-/// Copies, and prints a summary.
 pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     let (from, to) = (location("FROM", &arguments.from)?, location("TO", &arguments.to)?);
     let [from_account, to_account] = arguments.account.of(&from, &to);

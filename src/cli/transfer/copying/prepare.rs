@@ -91,7 +91,6 @@ pub(crate) struct CopyArguments {
 }
 
 impl CopyArguments {
-    /// Returns the master key that decrypts the accounts.
     pub(super) fn master_keys(&self) -> Result<MasterKeys, TransferEnd> {
         let read = self.master_key.read().map_err(|error| TransferEnd::Usage(error.to_string()))?;
         let needed = "--accounts: --master-key or --master-key-file is required, with the master key of the \
@@ -99,7 +98,6 @@ impl CopyArguments {
         read.ok_or_else(|| TransferEnd::Usage(needed.into()))
     }
 
-    /// Refuses arguments that have no effect.
     pub(super) fn refuse_without_effect(&self, from: &DataLocation) -> Result<(), TransferEnd> {
         self.files.refuse_without_files(&[from])?;
         if self.max_delete.is_some() && !self.delete_extra && !self.delete_extra_tables {
@@ -201,7 +199,6 @@ impl CopyJob<'_> {
         opened.and_then(|opened| opened.as_source()?.tables()).unwrap_or_default()
     }
 
-    /// Returns the rule for the target's settings.
     pub(super) fn settings_rule(&self) -> SettingsRule {
         SettingsRule { mode: self.arguments.mode, delete_extra: self.arguments.delete_extra }
     }
@@ -246,7 +243,6 @@ impl CopyJob<'_> {
             .map_err(|error| error.of("FROM"))?)
     }
 
-    /// Opens the state of the copy.
     pub(super) fn checkpoint(&self, files: &CopyFiles) -> Result<Checkpoint, TransferEnd> {
         Ok(Checkpoint::open(&files.state, &self.fingerprint, self.arguments.resume)?)
     }

@@ -52,7 +52,6 @@ fn text_of(copied: &CopySummary, elapsed: Duration, rejects: &Path) -> String {
     text
 }
 
-/// Returns the summary as JSON.
 fn json_of(copied: &CopySummary, elapsed: Duration, rejects: &Path) -> serde_json::Value {
     let sum = copied.sum();
     let of_table = |counts: &Counts| json!({ "copied": counts.written, "unchanged": counts.unchanged, "rejected": counts.rejected });
@@ -117,7 +116,6 @@ impl CopyJob<'_> {
         if survey.rejected > 0 { Err(TransferEnd::Rejected) } else { Ok(()) }
     }
 
-    /// Prints the summary of a copy.
     pub(super) fn summarize(
         &self,
         copied: &CopySummary,

@@ -11,7 +11,6 @@ pub(super) mod service;
 
 use super::reply::Refusal;
 
-/// Returns the refusal of a change while the console is read-only.
 pub(super) fn read_only() -> Refusal {
     Refusal::new(403, "ReadOnly", "The console of this server is read-only.")
 }
