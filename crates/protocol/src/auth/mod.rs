@@ -4,7 +4,6 @@ pub mod accounts;
 pub mod bearer;
 pub mod explain_sas;
 pub mod issue;
-mod jws;
 pub mod permissions;
 pub mod sas;
 pub mod seal;

@@ -8,8 +8,6 @@ pub mod json_object;
 pub mod multipart;
 pub mod policies;
 pub mod properties;
-pub mod property_order;
-pub mod sorted;
 pub mod stored;
 pub mod strings;
 pub mod uri;

@@ -18,7 +18,8 @@ use memchr::memmem::Finder;
 use super::json_object::{Member, each_stored_member, string, value_after, without_suffix};
 use super::strings::{push_plain, push_string};
 use crate::error::{Code, Result};
-use crate::model::entity::{BorrowedValue, Properties, StoredProperties, Value};
+use crate::model::entity::{BorrowedValue, Properties, PropertyOrder, StoredProperties, Value};
+use crate::model::names::ordinal;
 use crate::model::{EdmType, EdmValue, Ticks, lexical};
 
 /// The suffix of the name of a property's annotation.
@@ -162,6 +163,18 @@ pub fn fields(stored: &str) -> Result<Vec<StoredField<'_>>> {
         return Ok(Vec::new());
     }
     read_fields(stored).ok_or_else(|| Code::InternalError.into())
+}
+
+/// Returns the properties of a stored object in the order in which they are printed.
+///
+/// # Errors
+/// Those of [`fields`].
+pub fn ordered_fields(stored: &str, order: PropertyOrder) -> Result<Vec<StoredField<'_>>> {
+    let mut fields = fields(stored)?;
+    if order == PropertyOrder::Ordinal {
+        fields.sort_unstable_by(|a, b| ordinal(&a.name, &b.name));
+    }
+    Ok(fields)
 }
 
 fn read_fields(text: &str) -> Option<Vec<StoredField<'_>>> {

@@ -4,13 +4,11 @@ pub mod edm;
 pub mod entity;
 pub mod lexical;
 pub mod names;
-pub(crate) mod text_test;
 pub mod ticks;
 pub mod version;
 
-pub use edm::{CompareOp, EdmType, EdmValue};
+pub use edm::{CaseFold, CompareOp, EdmType, EdmValue, TextTest};
 pub use entity::{Entity, Key, PageOrder, Stored};
 pub use names::{TableName, TableRef};
-pub use text_test::{CaseFold, TextTest};
 pub use ticks::Ticks;
 pub use version::{IfMatch, IfNoneMatch};

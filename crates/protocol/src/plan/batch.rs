@@ -6,8 +6,7 @@ use super::operation::{self, Context, Operation, may_have_order};
 use crate::codec::multipart::{self, InnerRequest, Part, PartHeaders};
 use crate::error::{Code, Error, Result};
 use crate::request::options::Options;
-use crate::request::verb::Verb;
-use crate::request::{Format, Head, OperationLabel, Prefer, Resource, Target, target};
+use crate::request::{Format, Head, OperationLabel, Prefer, Resource, Target, Verb, target};
 
 /// Maximum operations of a change set.
 pub const MAX_OPERATIONS: usize = 100;

@@ -7,7 +7,6 @@ pub mod filter;
 pub mod guarded;
 pub mod index;
 pub mod operation;
-mod order;
 pub mod page;
 pub mod predicate;
 pub mod query;

@@ -16,8 +16,7 @@ use crate::model::{IfMatch, IfNoneMatch, Key, TableName};
 use crate::odata::Grammar;
 use crate::request::head::{JSON, JSON_ONLY, UPSERT};
 use crate::request::options::Options;
-use crate::request::verb::Verb;
-use crate::request::{Format, Head, OperationLabel, Prefer, QueryOptions, Resource, Target, format};
+use crate::request::{Format, Head, OperationLabel, Prefer, QueryOptions, Resource, Target, Verb, format};
 
 /// The operation of a request that could be parsed.
 #[derive(Debug, Clone)]

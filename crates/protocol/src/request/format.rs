@@ -1,8 +1,7 @@
 //! Content negotiation: the format of the response (protocol §4.1).
 
-use super::head::{ApiVersion, Head, JSON, JSON_ONLY, MINIMAL_ETAG};
+use super::head::{ApiVersion, Head, JSON, JSON_ONLY, MINIMAL_ETAG, Verb};
 use super::options::Options;
-use super::verb::Verb;
 use crate::codec::atom::write::Style;
 use crate::codec::json::write::Metadata;
 use crate::error::Code;

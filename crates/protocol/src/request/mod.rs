@@ -5,9 +5,9 @@ pub mod head;
 pub(crate) mod labels;
 pub mod options;
 pub mod target;
-pub(crate) mod verb;
 
 pub use format::{Format, Prefer, Representation};
+pub(crate) use head::Verb;
 pub use head::{ApiVersion, Head};
 pub use labels::{OperationLabel, Scheme};
 pub use options::{OrderBy, OrderTerms, QueryOptions};

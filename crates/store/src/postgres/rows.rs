@@ -8,7 +8,7 @@ use sqlx::{Decode, Encode, Postgres, Row, Type, ValueRef};
 
 use crate::Fault;
 use crate::postgres::fault::StatementError;
-use crate::protocol::codec::sorted::push_sorted;
+use crate::protocol::codec::json_object::push_sorted;
 use crate::protocol::model::entity::{BorrowedEntity, PropertyOrder, StoredProperties};
 use crate::protocol::model::{Key, Stored, Ticks};
 

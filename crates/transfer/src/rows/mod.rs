@@ -9,7 +9,6 @@ use std::borrow::Cow;
 use crate::error::{TransferResult, failed};
 use crate::protocol::codec::json::property::{Annotations, push_property};
 use crate::protocol::codec::json::read as json_read;
-use crate::protocol::codec::property_order;
 use crate::protocol::codec::stored::{self, StoredField};
 use crate::protocol::codec::strings::push_string;
 use crate::protocol::codec::validated::{Given, GivenProperties, ValidatedProperties};
@@ -106,7 +105,7 @@ impl Row {
 
     /// Appends each property with a comma.
     fn push_properties(&self, out: &mut String) -> crate::protocol::error::Result<()> {
-        for field in property_order::fields(self.properties.as_str(), self.properties.order())? {
+        for field in stored::ordered_fields(self.properties.as_str(), self.properties.order())? {
             if field.escaped {
                 // The value is decoded once more when it is printed; this detects one that is not in stored
                 // form.
@@ -137,7 +136,7 @@ impl Row {
 
     /// Returns the properties in display order.
     pub(crate) fn properties_in_order(&self) -> crate::protocol::error::Result<Properties> {
-        let fields = property_order::fields(self.properties.as_str(), self.properties.order())?;
+        let fields = stored::ordered_fields(self.properties.as_str(), self.properties.order())?;
         fields.iter().map(|field| Ok((field.name.clone().into_owned(), field.value()?))).collect()
     }
 

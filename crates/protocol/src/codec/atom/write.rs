@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::codec::json::write::{MetadataContext, Select};
-use crate::codec::{property_order, stored, uri, xml};
+use crate::codec::{stored, uri, xml};
 use crate::error::Result;
 use crate::model::entity::BorrowedEntity;
 use crate::model::version::etag;
@@ -138,7 +138,7 @@ impl Atom<'_> {
         match self.context.select.filter(|select| !select.names.is_empty()) {
             None => {
                 self.push_system(out, entity, |_| true);
-                for field in property_order::fields(entity.properties, entity.order)? {
+                for field in stored::ordered_fields(entity.properties, entity.order)? {
                     push_property(out, &field.name, &field.value()?);
                 }
             }

@@ -2,5 +2,4 @@
 
 pub mod property;
 pub mod read;
-mod shape;
 pub mod write;

@@ -1,7 +1,6 @@
 //! Prints entities, tables and feeds as JSON (protocol §4.2 to §4.4).
 
-use super::property::{Annotations, push_property};
-use super::shape::Shapes;
+use super::property::{Annotations, Shapes, push_property};
 use crate::codec::stored;
 use crate::codec::strings::{push_escaped, push_string};
 use crate::codec::uri;
