@@ -171,9 +171,9 @@ impl Requests {
         let durations = Histogram::new(&DURATIONS).read();
         let mut totals = RequestTotals { durations, database: 0, client_errors: 0, server_errors: 0 };
         for operation in OperationLabel::ALL {
-            totals.durations.merge(&self.durations(*operation));
-            totals.database += self.database(*operation);
-            for (status, code, count) in self.outcomes(*operation) {
+            totals.durations.merge(&self.durations(operation));
+            totals.database += self.database(operation);
+            for (status, code, count) in self.outcomes(operation) {
                 match code {
                     Some(_) if status >= 500 => totals.server_errors += count,
                     Some(_) => totals.client_errors += count,

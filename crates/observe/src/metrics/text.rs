@@ -79,7 +79,7 @@ fn request_metrics(page: &mut MetricsText, requests: &Requests) {
     for operation in OperationLabel::ALL {
         // Several codes share one wire code if they differ only in the message.
         let mut sums: BTreeMap<(u16, &str), u64> = BTreeMap::new();
-        for (status, refusal, count) in requests.outcomes(*operation) {
+        for (status, refusal, count) in requests.outcomes(operation) {
             let error = refusal.map_or("", |code| code.facts().code);
             *sums.entry((status, error)).or_default() += count;
         }
@@ -92,7 +92,7 @@ fn request_metrics(page: &mut MetricsText, requests: &Requests) {
     let about = "Time from the head of a request to its answer, by operation.";
     page.family("rowhouse_request_duration_seconds", "histogram", about);
     for operation in OperationLabel::ALL {
-        let counts = requests.durations(*operation);
+        let counts = requests.durations(operation);
         if counts.count() > 0 {
             let label = ("operation", operation.text());
             page.histogram("rowhouse_request_duration_seconds", label, &counts, SECOND);
@@ -101,7 +101,7 @@ fn request_metrics(page: &mut MetricsText, requests: &Requests) {
     let about = "Time that requests waited for the database, by operation.";
     page.family("rowhouse_request_database_seconds", "counter", about);
     for operation in OperationLabel::ALL {
-        let micros = requests.database(*operation);
+        let micros = requests.database(operation);
         if micros > 0 {
             let labels = [("operation", operation.text())];
             page.sample("rowhouse_request_database_seconds_total", &labels, micros as f64 / SECOND);
@@ -114,7 +114,7 @@ fn refusal_metrics(page: &mut MetricsText, requests: &Requests) {
     page.family("rowhouse_authentication_failures", "counter", about);
     for scheme in Scheme::ALL {
         let mut sums: BTreeMap<(u16, &str), u64> = BTreeMap::new();
-        for (code, count) in requests.refused(*scheme) {
+        for (code, count) in requests.refused(scheme) {
             *sums.entry((code.facts().status, code.facts().code)).or_default() += count;
         }
         for ((status, error), count) in sums {

@@ -112,24 +112,6 @@ impl Texts {
     }
 }
 
-/// A time in seconds, possibly with a fraction.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum Seconds {
-    Whole(i64),
-    Fraction(f64),
-}
-
-impl Seconds {
-    /// Returns the seconds without the fraction.
-    const fn whole(&self) -> i64 {
-        match self {
-            Self::Whole(seconds) => *seconds,
-            Self::Fraction(seconds) => *seconds as i64,
-        }
-    }
-}
-
 /// The claims that are read from a token.
 #[derive(Debug, Deserialize)]
 struct Claims {
@@ -138,8 +120,9 @@ struct Claims {
     issuer: String,
     #[serde(rename = "aud")]
     audience: Texts,
-    exp: Seconds,
-    nbf: Option<Seconds>,
+    /// Times in seconds, possibly with a fraction.
+    exp: f64,
+    nbf: Option<f64>,
     sub: Option<String>,
     oid: Option<String>,
     appid: Option<String>,
@@ -193,8 +176,8 @@ pub fn verify(token: &str, keys: &JwkSet, trust: &Trust, account: &str, now: Tic
         return Err(refused());
     }
     let now = now.unix_seconds();
-    if claims.exp.whole().saturating_add(LEEWAY) <= now
-        || claims.nbf.as_ref().is_some_and(|nbf| nbf.whole().saturating_sub(LEEWAY) > now)
+    if (claims.exp as i64).saturating_add(LEEWAY) <= now
+        || claims.nbf.is_some_and(|nbf| (nbf as i64).saturating_sub(LEEWAY) > now)
     {
         return Err(refused());
     }

@@ -118,13 +118,11 @@ impl Grant {
                 ON_TABLE
             }
             SasSubject::Account { services, resources } => {
-                let services = ordered(services, SERVICES).filter(|s| s.contains('t'));
-                let resources_ordered = ordered(resources, RESOURCES);
-                fields.push(("ss", Some(services.ok_or_else(|| self.services())?)));
-                fields.push((
-                    "srt",
-                    Some(resources_ordered.ok_or_else(|| GrantError::Resources(resources.clone()))?),
-                ));
+                let known = ordered(services, SERVICES).filter(|letters| letters.contains('t'));
+                let known = known.ok_or_else(|| GrantError::Services(services.clone()))?;
+                let types = ordered(resources, RESOURCES);
+                let types = types.ok_or_else(|| GrantError::Resources(resources.clone()))?;
+                fields.extend([("ss", Some(known)), ("srt", Some(types))]);
                 ON_ACCOUNT
             }
         };
@@ -135,13 +133,6 @@ impl Grant {
         fields.push(("sp", permissions.transpose()?));
         fields.extend([("sip", self.ip.clone()), ("spr", self.protocol.clone())]);
         Ok(fields)
-    }
-
-    fn services(&self) -> GrantError {
-        match &self.subject {
-            SasSubject::Account { services, .. } => GrantError::Services(services.clone()),
-            SasSubject::Table { .. } => GrantError::Services(String::new()),
-        }
     }
 
     fn check(&self) -> Result<(), GrantError> {

@@ -259,7 +259,7 @@ mod tests {
     fn roles_read_or_write_where_they_are_given() {
         let bearer =
             |role, table: Option<&str>| Identity::Bearer { grants: vec![(role, table.map(str::to_owned))] };
-        for operation in OperationLabel::ALL.iter().copied() {
+        for operation in OperationLabel::ALL {
             let policies = matches!(operation, GetTableAcl | SetTableAcl);
             let allowed =
                 |identity: &Identity, table: &str| verdict(identity, operation, table, ("p", "r")).is_none();
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn operators_read_everything_and_write_unless_the_console_is_read_only() {
-        for operation in OperationLabel::ALL.iter().copied() {
+        for operation in OperationLabel::ALL {
             let allowed = |may_write| {
                 verdict(&Identity::Operator { may_write }, operation, "abc", ("p", "r")).is_none()
             };
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn account_signatures_follow_their_table() {
         let all = "rwdlacu";
-        for operation in OperationLabel::ALL.iter().copied() {
+        for operation in OperationLabel::ALL {
             for resource_type in ["s", "c", "o"] {
                 let sas = |permissions: &str| Identity::AccountSas {
                     permissions: permissions.into(),

@@ -48,13 +48,8 @@ const FOREIGN: [&str; 14] = [
 pub struct Claim {
     fields: Vec<(String, String)>,
     signature: Vec<u8>,
-    kind: SasKind,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum SasKind {
-    Table(TableName),
-    Account,
+    /// The table of the SAS; `None` for a SAS of the account.
+    table: Option<TableName>,
 }
 
 /// The fields of a SAS that a stored policy may supply.
@@ -121,15 +116,15 @@ impl Claim {
     /// Checks that the combination of fields is well-formed. The signature is verified or computed later.
     pub(super) fn new(fields: Vec<(String, String)>, signature: Vec<u8>) -> Result<Self> {
         let field = |name: &str| fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
-        let kind = match (field("tn"), field("ss").or(field("srt"))) {
+        let table = match (field("tn"), field("ss").or(field("srt"))) {
             (Some(table), None) => {
                 let name = TableName::parse(table);
-                SasKind::Table(name.map_err(|_| failed(format!("tn is {table:?}, which names no table")))?)
+                Some(name.map_err(|_| failed(format!("tn is {table:?}, which names no table")))?)
             }
-            (None, Some(_)) => SasKind::Account,
+            (None, Some(_)) => None,
             _ => return Err(failed("either tn, for a table, or ss and srt, for the account, are needed")),
         };
-        let claim = Self { fields, signature, kind };
+        let claim = Self { fields, signature, table };
         claim.check_shape()?;
         Ok(claim)
     }
@@ -154,13 +149,9 @@ impl Claim {
     fn check_shape(&self) -> Result<()> {
         let has = |name: &str| self.field(name).is_some();
         let version = self.text("sv");
-        let oldest = match self.kind {
-            SasKind::Table(_) => "2012-02-12",
-            SasKind::Account => "2015-04-05",
-        };
-        let foreign: &[&str] = match self.kind {
-            SasKind::Table(_) => &["ss", "srt", "ses"],
-            SasKind::Account => &["tn", "spk", "srk", "epk", "erk", "si"],
+        let (oldest, foreign): (&str, &[&str]) = match self.table {
+            Some(_) => ("2012-02-12", &["ss", "srt", "ses"]),
+            None => ("2015-04-05", &["tn", "spk", "srk", "epk", "erk", "si"]),
         };
         // UNVERIFIED: Azure's behaviour for an empty end is not known.
         let ends = !["epk", "erk"].iter().any(|name| self.field(name) == Some(""));
@@ -187,10 +178,7 @@ impl Claim {
 
     /// Returns the table and the stored access policy that the SAS names.
     pub fn policy(&self) -> Option<(&TableName, &str)> {
-        match (&self.kind, self.field("si").filter(|id| !id.is_empty())) {
-            (SasKind::Table(table), Some(id)) => Some((table, id)),
-            _ => None,
-        }
+        self.table.as_ref().zip(self.field("si").filter(|id| !id.is_empty()))
     }
 
     /// Verifies the SAS and returns its identity. `policies` are the stored policies of the table, if
@@ -278,11 +266,11 @@ impl Claim {
 
     /// Returns the identity of the holder of a valid signature with these permissions.
     fn identity(&self, permissions: String) -> Result<Identity> {
-        match &self.kind {
-            SasKind::Table(_) if !is_permission(&permissions) => {
+        match &self.table {
+            Some(_) if !is_permission(&permissions) => {
                 Err(failed(format!("sp is {permissions:?}, not r, a, u, d in this order")))
             }
-            SasKind::Table(table) => Ok(Identity::TableSas {
+            Some(table) => Ok(Identity::TableSas {
                 table: table.lower().to_owned(),
                 permissions,
                 range: KeyRange::from_bounds(
@@ -292,12 +280,8 @@ impl Claim {
                     self.field("erk"),
                 ),
             }),
-            SasKind::Account if !self.text("ss").contains('t') => {
-                Err(Code::AuthorizationServiceMismatch.into())
-            }
-            SasKind::Account => {
-                Ok(Identity::AccountSas { permissions, resource_types: self.text("srt").to_owned() })
-            }
+            None if !self.text("ss").contains('t') => Err(Code::AuthorizationServiceMismatch.into()),
+            None => Ok(Identity::AccountSas { permissions, resource_types: self.text("srt").to_owned() }),
         }
     }
 
@@ -331,21 +315,21 @@ impl Claim {
 
     /// Returns whether this is a table SAS rather than an account SAS.
     pub(crate) const fn is_of_table(&self) -> bool {
-        matches!(self.kind, SasKind::Table(_))
+        self.table.is_some()
     }
 
     /// Builds the string to sign for the kind and version of this SAS.
     pub(crate) fn string_to_sign(&self, account: &str) -> String {
         let version = self.text("sv");
         let join = |names: &[&str]| names.iter().map(|n| self.text(n)).collect::<Vec<_>>().join("\n");
-        match &self.kind {
-            SasKind::Account => {
+        match &self.table {
+            None => {
                 let tail =
                     if version >= "2020-12-06" { format!("{}\n", self.text("ses")) } else { String::new() };
                 let fields = join(&["sp", "ss", "srt", "st", "se", "sip", "spr", "sv"]);
                 format!("{account}\n{fields}\n{tail}")
             }
-            SasKind::Table(table) => {
+            Some(table) => {
                 let prefix = if version >= "2015-02-21" { "/table" } else { "" };
                 let resource = format!("{prefix}/{account}/{}", table.lower());
                 let restrictions: &[&str] = if version >= "2015-04-05" { &["sip", "spr"] } else { &[] };

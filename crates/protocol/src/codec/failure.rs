@@ -1,7 +1,7 @@
 //! Error bodies (protocol §4.7).
 
 use super::strings::push_string;
-use super::xml::push_text;
+use super::xml::escaped;
 use crate::error::Error;
 use crate::model::Ticks;
 
@@ -78,13 +78,6 @@ pub fn atom(error: &Error) -> String {
         error.code.facts().code,
         escaped(error.text()),
     )
-}
-
-/// Escapes a message, which repeats the client's text with control characters.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    push_text(&mut out, text);
-    out
 }
 
 #[cfg(test)]

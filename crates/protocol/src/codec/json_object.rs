@@ -13,7 +13,8 @@ use std::fmt;
 use std::ops::Range;
 
 use memchr::memmem::Finder;
-use serde::de::{Deserialize, Deserializer as _, Error as _, MapAccess, Visitor};
+use serde::Deserialize;
+use serde::de::{Deserializer as _, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::strings::clean_length;
@@ -237,32 +238,10 @@ impl<'de, F: FnMut(Cow<'de, str>, &'de str) -> Result<(), String>> Visitor<'de> 
     }
 }
 
-/// A member name that borrows from the input if it has no escapes. Serde's own `Cow` never borrows.
-struct MemberName<'a>(Cow<'a, str>);
-
-impl<'de> Deserialize<'de> for MemberName<'de> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(MemberNameVisitor)
-    }
-}
-
-struct MemberNameVisitor;
-
-impl<'de> Visitor<'de> for MemberNameVisitor {
-    type Value = MemberName<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a member name")
-    }
-
-    fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Self::Value, E> {
-        Ok(MemberName(Cow::Borrowed(name)))
-    }
-
-    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
-        Ok(MemberName(Cow::Owned(name.to_owned())))
-    }
-}
+/// A member name that borrows from the input if it has no escapes. A `Cow` of its own would never borrow.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Initial capacity for members.
 const ROOM: usize = 32;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::xml::{self, Element};
+use super::xml::{self, Element, push_element};
 use crate::error::{Code, Result};
 use crate::model::Ticks;
 use crate::model::edm::is_within;
@@ -11,7 +11,6 @@ use crate::model::edm::is_within;
 const MAX_POLICIES: usize = 5;
 /// Maximum length of an id in UTF-16 units.
 const MAX_ID: usize = 64;
-const DECLARATION: &str = "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\"?>";
 
 /// A stored access policy. It supplies fields that a SAS naming the policy may omit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,7 +90,7 @@ fn policy(element: &Element) -> Result<Policy> {
 /// Prints the document as recorded: with a byte order mark, times with seven digits, and no element for an
 /// empty policy.
 pub fn write(policies: &[Policy]) -> String {
-    let mut out = String::from(DECLARATION);
+    let mut out = String::from(xml::DECLARATION);
     if policies.is_empty() {
         out.push_str("<SignedIdentifiers />");
         return out;
@@ -99,7 +98,7 @@ pub fn write(policies: &[Policy]) -> String {
     out.push_str("<SignedIdentifiers>");
     for policy in policies {
         out.push_str("<SignedIdentifier>");
-        push(&mut out, "Id", &policy.id);
+        push_element(&mut out, "Id", &policy.id);
         let time = |text: &Option<String>| {
             text.as_deref().and_then(|t| Ticks::parse(t).ok()).map(Ticks::to_seven_digits)
         };
@@ -112,7 +111,7 @@ pub fn write(policies: &[Policy]) -> String {
             out.push_str("<AccessPolicy>");
             for (name, value) in parts {
                 if let Some(value) = value {
-                    push(&mut out, name, &value);
+                    push_element(&mut out, name, &value);
                 }
             }
             out.push_str("</AccessPolicy>");
@@ -121,16 +120,6 @@ pub fn write(policies: &[Policy]) -> String {
     }
     out.push_str("</SignedIdentifiers>");
     out
-}
-
-fn push(out: &mut String, name: &str, text: &str) {
-    out.push('<');
-    out.push_str(name);
-    out.push('>');
-    xml::push_text(out, text);
-    out.push_str("</");
-    out.push_str(name);
-    out.push('>');
 }
 
 /// Prints the stored JSON.

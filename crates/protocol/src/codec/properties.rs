@@ -2,11 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::xml::{self, Element};
+use super::xml::{self, DECLARATION, Element, push_element};
 use crate::error::{Code, Result};
 use crate::model::Ticks;
-
-const DECLARATION: &str = "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\"?>";
 
 /// The properties of an account's Table service, or those that a request sets. Analytics settings are stored
 /// and returned, but have no effect.
@@ -274,41 +272,31 @@ pub fn write(properties: &ServiceProperties, layout: Layout) -> String {
     out
 }
 
-fn push(out: &mut String, name: &str, text: &str) {
-    if text.is_empty() {
-        out.push_str(&format!("<{name} />"));
-        return;
-    }
-    out.push_str(&format!("<{name}>"));
-    xml::push_text(out, text);
-    out.push_str(&format!("</{name}>"));
-}
-
 fn push_retention(out: &mut String, days: Option<u32>) {
     out.push_str("<RetentionPolicy>");
-    push(out, "Enabled", &days.is_some().to_string());
+    push_element(out, "Enabled", &days.is_some().to_string());
     if let Some(days) = days {
-        push(out, "Days", &days.to_string());
+        push_element(out, "Days", &days.to_string());
     }
     out.push_str("</RetentionPolicy>");
 }
 
 fn push_logging(out: &mut String, logging: &Logging) {
     out.push_str("<Logging>");
-    push(out, "Version", &logging.version);
-    push(out, "Read", &logging.read.to_string());
-    push(out, "Write", &logging.write.to_string());
-    push(out, "Delete", &logging.delete.to_string());
+    push_element(out, "Version", &logging.version);
+    push_element(out, "Read", &logging.read.to_string());
+    push_element(out, "Write", &logging.write.to_string());
+    push_element(out, "Delete", &logging.delete.to_string());
     push_retention(out, logging.retention);
     out.push_str("</Logging>");
 }
 
 fn push_metrics(out: &mut String, name: &str, metrics: &MetricsProperties) {
     out.push_str(&format!("<{name}>"));
-    push(out, "Version", &metrics.version);
-    push(out, "Enabled", &metrics.include_apis.is_some().to_string());
+    push_element(out, "Version", &metrics.version);
+    push_element(out, "Enabled", &metrics.include_apis.is_some().to_string());
     if let Some(include) = metrics.include_apis {
-        push(out, "IncludeAPIs", &include.to_string());
+        push_element(out, "IncludeAPIs", &include.to_string());
     }
     push_retention(out, metrics.retention);
     out.push_str(&format!("</{name}>"));
@@ -322,11 +310,11 @@ fn push_cors(out: &mut String, rules: &[CorsRule]) {
     out.push_str("<Cors>");
     for rule in rules {
         out.push_str("<CorsRule>");
-        push(out, "AllowedMethods", &rule.methods.join(","));
-        push(out, "AllowedOrigins", &rule.origins.join(","));
-        push(out, "AllowedHeaders", &header_list(&rule.allowed_headers));
-        push(out, "ExposedHeaders", &header_list(&rule.exposed_headers));
-        push(out, "MaxAgeInSeconds", &rule.max_age.to_string());
+        push_element(out, "AllowedMethods", &rule.methods.join(","));
+        push_element(out, "AllowedOrigins", &rule.origins.join(","));
+        push_element(out, "AllowedHeaders", &header_list(&rule.allowed_headers));
+        push_element(out, "ExposedHeaders", &header_list(&rule.exposed_headers));
+        push_element(out, "MaxAgeInSeconds", &rule.max_age.to_string());
         out.push_str("</CorsRule>");
     }
     out.push_str("</Cors>");
@@ -358,8 +346,8 @@ pub fn write_stats(replication: Replication) -> String {
         Replication::Bootstrap => ("bootstrap", String::new()),
         Replication::Unavailable => ("unavailable", String::new()),
     };
-    push(&mut out, "Status", status);
-    push(&mut out, "LastSyncTime", &time);
+    push_element(&mut out, "Status", status);
+    push_element(&mut out, "LastSyncTime", &time);
     out.push_str("</GeoReplication></StorageServiceStats>");
     out
 }

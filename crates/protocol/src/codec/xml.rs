@@ -245,6 +245,25 @@ impl Tree {
     }
 }
 
+/// The start of the documents of policies, service properties and stats.
+pub(crate) const DECLARATION: &str = "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\"?>";
+
+/// Appends an element that contains only text.
+pub(crate) fn push_element(out: &mut String, name: &str, text: &str) {
+    if text.is_empty() {
+        out.push_str(&format!("<{name} />"));
+    } else {
+        out.push_str(&format!("<{name}>{}</{name}>", escaped(text)));
+    }
+}
+
+/// Returns text with the escapes of [`push_text`].
+pub(crate) fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    push_text(&mut out, text);
+    out
+}
+
 /// Appends text with `<`, `>` and `&` escaped, and with character references for characters that XML cannot
 /// contain literally.
 pub fn push_text(out: &mut String, text: &str) {

@@ -7,46 +7,21 @@ use uuid::Uuid;
 
 use super::ticks::Ticks;
 
-/// A primitive type of the data model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum EdmType {
-    String,
-    Binary,
-    Boolean,
-    DateTime,
-    Double,
-    Guid,
-    Int32,
-    Int64,
+named_enum! {
+    /// A primitive type of the data model, with the name that annotations use.
+    EdmType, name {
+        String => "Edm.String",
+        Binary => "Edm.Binary",
+        Boolean => "Edm.Boolean",
+        DateTime => "Edm.DateTime",
+        Double => "Edm.Double",
+        Guid => "Edm.Guid",
+        Int32 => "Edm.Int32",
+        Int64 => "Edm.Int64",
+    }
 }
 
 impl EdmType {
-    /// All types, for tests.
-    pub const ALL: [EdmType; 8] = [
-        EdmType::String,
-        EdmType::Binary,
-        EdmType::Boolean,
-        EdmType::DateTime,
-        EdmType::Double,
-        EdmType::Guid,
-        EdmType::Int32,
-        EdmType::Int64,
-    ];
-
-    /// Returns the name that annotations use.
-    pub const fn name(self) -> &'static str {
-        match self {
-            EdmType::String => "Edm.String",
-            EdmType::Binary => "Edm.Binary",
-            EdmType::Boolean => "Edm.Boolean",
-            EdmType::DateTime => "Edm.DateTime",
-            EdmType::Double => "Edm.Double",
-            EdmType::Guid => "Edm.Guid",
-            EdmType::Int32 => "Edm.Int32",
-            EdmType::Int64 => "Edm.Int64",
-        }
-    }
-
     /// Returns the type with this name. Other `Edm.*` names are not part of the model.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|t| t.name() == name)
@@ -105,34 +80,19 @@ pub(crate) fn is_within(s: &str, most: usize) -> bool {
     s.len() <= most || utf16_len(s) <= most
 }
 
-/// A comparison operator of `$filter`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum CompareOp {
-    Eq,
-    Ne,
-    Lt,
-    Le,
-    Gt,
-    Ge,
+named_enum! {
+    /// A comparison operator, with its keyword in `$filter`.
+    CompareOp, word {
+        Eq => "eq",
+        Ne => "ne",
+        Lt => "lt",
+        Le => "le",
+        Gt => "gt",
+        Ge => "ge",
+    }
 }
 
 impl CompareOp {
-    /// All operators, for tests.
-    pub const ALL: [CompareOp; 6] =
-        [CompareOp::Eq, CompareOp::Ne, CompareOp::Lt, CompareOp::Le, CompareOp::Gt, CompareOp::Ge];
-
-    /// Returns the keyword of the operator in `$filter`.
-    pub const fn word(self) -> &'static str {
-        match self {
-            CompareOp::Eq => "eq",
-            CompareOp::Ne => "ne",
-            CompareOp::Lt => "lt",
-            CompareOp::Le => "le",
-            CompareOp::Gt => "gt",
-            CompareOp::Ge => "ge",
-        }
-    }
-
     /// Returns the operator for swapped operands: `3 lt N` is `N gt 3`.
     pub(crate) const fn mirrored(self) -> Self {
         match self {
@@ -225,11 +185,13 @@ impl TextTest {
     }
 }
 
-/// A change of case for ASCII letters alone, so that the result is the same in both databases and never changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum CaseFold {
-    Lower,
-    Upper,
+named_enum! {
+    /// A change of case for ASCII letters alone, so that the result is the same in both databases and never changes. Its
+    /// name is that of the function.
+    CaseFold, word {
+        Lower => "tolower",
+        Upper => "toupper",
+    }
 }
 
 impl CaseFold {
@@ -243,14 +205,6 @@ impl CaseFold {
             _ if !changes => Cow::Borrowed(text),
             CaseFold::Lower => Cow::Owned(text.to_ascii_lowercase()),
             CaseFold::Upper => Cow::Owned(text.to_ascii_uppercase()),
-        }
-    }
-
-    /// Returns the name of the function.
-    pub const fn word(self) -> &'static str {
-        match self {
-            CaseFold::Lower => "tolower",
-            CaseFold::Upper => "toupper",
         }
     }
 }

@@ -6,6 +6,22 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use uuid::Uuid;
 
+use super::edm::EdmValue;
+
+/// Returns the canonical text of a value.
+pub(crate) fn format(value: &EdmValue) -> String {
+    match value {
+        EdmValue::String(text) => text.clone(),
+        EdmValue::Binary(bytes) => format_binary(bytes),
+        EdmValue::Boolean(value) => value.to_string(),
+        EdmValue::DateTime(time) => time.to_canonical(),
+        EdmValue::Double(value) => format_double(*value),
+        EdmValue::Guid(value) => format_guid(value),
+        EdmValue::Int32(value) => value.to_string(),
+        EdmValue::Int64(value) => value.to_string(),
+    }
+}
+
 /// Returns the canonical text of a double: `3.0`, `1.5E-07`, `NaN`, `Infinity`.
 ///
 /// Follows the recorded output of Azure: fifteen significant digits if they parse back to the same number,

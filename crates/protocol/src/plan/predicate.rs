@@ -161,48 +161,50 @@ impl Predicate {
         }
     }
 
+    /// Passes every part that is not a connective to `see`.
+    fn each_test<'a>(&'a self, see: &mut impl FnMut(&'a Predicate)) {
+        match self {
+            Predicate::All(parts) | Predicate::Any(parts) => {
+                parts.iter().for_each(|part| part.each_test(see))
+            }
+            Predicate::Not(inner) => inner.each_test(see),
+            test => see(test),
+        }
+    }
+
     /// Returns the number of comparisons.
     fn comparisons(&self) -> usize {
-        match self {
-            Predicate::All(parts) | Predicate::Any(parts) => parts.iter().map(Self::comparisons).sum(),
-            Predicate::Not(inner) => inner.comparisons(),
-            _ => 1,
-        }
+        let mut count = 0;
+        self.each_test(&mut |_| count += 1);
+        count
     }
 
     /// Returns whether the predicate reads only custom properties.
     fn is_about_properties(&self) -> bool {
-        match self {
-            Predicate::All(parts) | Predicate::Any(parts) => parts.iter().all(Self::is_about_properties),
-            Predicate::Not(inner) => inner.is_about_properties(),
-            Predicate::Compare { field, .. } | Predicate::Text { field, .. } => {
-                matches!(field, Field::Custom(_))
+        let mut all = true;
+        self.each_test(&mut |test| {
+            if let Predicate::Compare { field, .. } | Predicate::Text { field, .. } = test {
+                all &= matches!(field, Field::Custom(_));
             }
-            Predicate::Flag(_) | Predicate::Present(_) | Predicate::Always(_) => true,
-        }
+        });
+        all
     }
 
     /// Returns the names of the custom properties that the predicate reads, each once.
     pub fn names(&self) -> Vec<&str> {
         let mut names = Vec::new();
-        self.collect_names(&mut names);
+        self.each_test(&mut |test| {
+            if let Predicate::Flag(name)
+            | Predicate::Present(name)
+            | Predicate::Compare { field: Field::Custom(name), .. }
+            | Predicate::Text { field: Field::Custom(name), .. } = test
+            {
+                names.push(name.as_str());
+            }
+        });
         names.sort_unstable();
         names.dedup();
         names
-    }
-
-    fn collect_names<'a>(&'a self, names: &mut Vec<&'a str>) {
-        match self {
-            Predicate::All(parts) | Predicate::Any(parts) => {
-                parts.iter().for_each(|p| p.collect_names(names));
-            }
-            Predicate::Not(inner) => inner.collect_names(names),
-            Predicate::Flag(name)
-            | Predicate::Present(name)
-            | Predicate::Compare { field: Field::Custom(name), .. }
-            | Predicate::Text { field: Field::Custom(name), .. } => names.push(name),
-            Predicate::Compare { .. } | Predicate::Text { .. } | Predicate::Always(_) => {}
-        }
     }
 }
 

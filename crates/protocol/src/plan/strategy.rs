@@ -6,8 +6,7 @@ use serde::Serialize;
 use super::predicate::{Field, Predicate};
 use super::scan::Scan;
 use super::span::Span;
-use crate::model::lexical::{format_double, format_guid};
-use crate::model::{CaseFold, EdmValue, Key, PageOrder, TextTest};
+use crate::model::{CaseFold, EdmValue, Key, PageOrder, TextTest, lexical};
 
 /// What is read of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -104,35 +103,17 @@ impl KeyAccess {
 }
 
 impl SpanBound {
-    fn lower(key: &Key) -> Option<Self> {
-        match (key.partition.strip_suffix('\u{1}'), key.row.strip_suffix('\u{1}')) {
-            (Some(partition), _) => {
-                Some(Self { partition: partition.into(), row: None, is_inclusive: false })
-            }
-            (None, Some(row)) => {
-                Some(Self { partition: key.partition.clone(), row: Some(row.into()), is_inclusive: false })
-            }
-            (None, None) if key.partition.is_empty() && key.row.is_empty() => None,
-            (None, None) => Some(Self {
-                partition: key.partition.clone(),
-                row: Some(key.row.clone()).filter(|row| !row.is_empty()),
-                is_inclusive: true,
-            }),
-        }
-    }
-
-    fn upper(key: &Key) -> Self {
-        match (key.partition.strip_suffix('\u{1}'), key.row.strip_suffix('\u{1}')) {
-            (Some(partition), _) => Self { partition: partition.into(), row: None, is_inclusive: true },
-            (None, Some(row)) => {
-                Self { partition: key.partition.clone(), row: Some(row.into()), is_inclusive: true }
-            }
-            (None, None) => Self {
-                partition: key.partition.clone(),
-                row: Some(key.row.clone()).filter(|row| !row.is_empty()),
-                is_inclusive: false,
+    /// Returns an end of a range as people read it. U+0001 at the end of a key means the position after the key.
+    fn of(key: &Key, is_upper: bool) -> Self {
+        let (partition, row, is_after) = match (key.partition.strip_suffix('\u{1}'), key.row.as_str()) {
+            (Some(partition), _) => (partition, None, true),
+            (None, "") => (key.partition.as_str(), None, false),
+            (None, row) => match row.strip_suffix('\u{1}') {
+                Some(row) => (key.partition.as_str(), Some(row), true),
+                None => (key.partition.as_str(), Some(row), false),
             },
-        }
+        };
+        Self { partition: partition.into(), row: row.map(str::to_owned), is_inclusive: is_after == is_upper }
     }
 
     fn words(&self) -> String {
@@ -146,7 +127,14 @@ impl SpanBound {
 
 /// Returns the bounds of a span. `None` is the start or the end of the table.
 pub fn bounds(span: &Span) -> (Option<SpanBound>, Option<SpanBound>) {
-    (SpanBound::lower(&span.lower), span.upper.as_ref().map(SpanBound::upper))
+    {
+        let lower = &span.lower;
+        let has_lower = !lower.partition.is_empty() || !lower.row.is_empty();
+        (
+            has_lower.then(|| SpanBound::of(lower, false)),
+            span.upper.as_ref().map(|upper| SpanBound::of(upper, true)),
+        )
+    }
 }
 
 /// Describes a span in words.
@@ -225,12 +213,10 @@ fn literal_text(value: &EdmValue) -> String {
         EdmValue::Binary(bytes) => {
             format!("X'{}'", bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
         }
-        EdmValue::Boolean(value) => value.to_string(),
-        EdmValue::DateTime(time) => format!("datetime'{}'", time.to_canonical()),
-        EdmValue::Double(value) => format_double(*value),
-        EdmValue::Guid(value) => format!("guid'{}'", format_guid(value)),
-        EdmValue::Int32(value) => value.to_string(),
+        EdmValue::DateTime(_) => format!("datetime'{}'", lexical::format(value)),
+        EdmValue::Guid(_) => format!("guid'{}'", lexical::format(value)),
         EdmValue::Int64(value) => format!("{value}L"),
+        EdmValue::Boolean(_) | EdmValue::Double(_) | EdmValue::Int32(_) => lexical::format(value),
     }
 }
 

@@ -1,33 +1,9 @@
 //! The fixed sets of values that label requests in metrics, logs and traces.
 
-macro_rules! labels {
-    ($(#[$about:meta])* $name:ident { $($variant:ident => $text:literal,)* }) => {
-        $(#[$about])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum $name {
-            $($variant,)*
-        }
-
-        impl $name {
-            /// All variants, in the order of their discriminants.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-            /// Number of variants.
-            pub const COUNT: usize = Self::ALL.len();
-
-            /// Returns the value of the label.
-            pub const fn text(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $text,)*
-                }
-            }
-        }
-    };
-}
-
-labels! {
+named_enum! {
     /// The operation of a request. `Unknown`: the request was refused before the operation was
     /// known, for lack of an account, a valid signature or a known resource.
-    OperationLabel {
+    OperationLabel, text {
         Unknown => "Unknown",
         QueryTables => "QueryTables",
         GetTable => "GetTable",
@@ -52,9 +28,9 @@ labels! {
     }
 }
 
-labels! {
+named_enum! {
     /// The authentication scheme of a request that was not authorized.
-    Scheme {
+    Scheme, text {
         None => "none",
         SharedKey => "shared_key",
         Signature => "sas",

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::codec::json::write::{MetadataContext, Select};
-use crate::codec::{stored, uri, xml};
+use crate::codec::xml::{self, escaped};
+use crate::codec::{stored, uri};
 use crate::error::Result;
 use crate::model::entity::BorrowedEntity;
 use crate::model::version::etag;
@@ -213,12 +214,6 @@ impl Atom<'_> {
     }
 }
 
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    xml::push_text(&mut out, text);
-    out
-}
-
 fn attribute(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     xml::push_attribute(&mut out, text);
@@ -230,14 +225,8 @@ fn push_property(out: &mut String, name: &str, value: &EdmValue) {
     out.push_str("<d:");
     out.push_str(name);
     let text = match value {
-        EdmValue::String(s) => s.clone(),
-        EdmValue::Binary(b) => lexical::format_binary(b),
-        EdmValue::Boolean(b) => b.to_string(),
-        EdmValue::DateTime(t) => t.to_canonical(),
         EdmValue::Double(d) => lexical::format_double(*d).replace("Infinity", "INF"),
-        EdmValue::Guid(g) => lexical::format_guid(g),
-        EdmValue::Int32(n) => n.to_string(),
-        EdmValue::Int64(n) => n.to_string(),
+        other => lexical::format(other),
     };
     if value.edm_type() != EdmType::String {
         out.push_str(&format!(" m:type=\"{}\"", value.edm_type().name()));
@@ -245,13 +234,9 @@ fn push_property(out: &mut String, name: &str, value: &EdmValue) {
     if text.starts_with(char::is_whitespace) || text.ends_with(char::is_whitespace) {
         out.push_str(" xml:space=\"preserve\"");
     }
-    if text.is_empty() {
-        out.push_str("></d:");
-    } else {
-        out.push('>');
-        xml::push_text(out, &text);
-        out.push_str("</d:");
-    }
+    out.push('>');
+    xml::push_text(out, &text);
+    out.push_str("</d:");
     out.push_str(name);
     out.push('>');
 }

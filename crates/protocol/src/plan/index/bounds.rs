@@ -43,10 +43,20 @@ impl IndexRange {
             _ => None,
         }
     }
+
+    /// Ranks the likely size of the range: 0 for one value, 1 for a range with two ends, 2 for one end.
+    pub(super) fn rank(&self) -> u8 {
+        match (&self.lower, &self.upper) {
+            (Some(lower), Some(upper)) if lower == upper => 0,
+            (Some(_), Some(_)) => 1,
+            _ => 2,
+        }
+    }
 }
 
 impl PartialOrd for IndexValue {
-    /// Orders entries. Returns `None` for values that cannot be in the same index.
+    /// Orders entries. Returns `None` for values that cannot be in the same index; all bounds of one property and kind
+    /// can be.
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
             (IndexValue::Text(a), IndexValue::Text(b)) => Some(a.cmp(b)),
@@ -103,32 +113,32 @@ impl Bounds {
     /// for values without entries, or has no bounds.
     pub(super) fn of(op: CompareOp, literal: &EdmValue) -> Option<Self> {
         kind_of(literal)?;
-        let types = types_of(literal);
         // NaN compares with nothing: no value matches, but other types sort below NaN.
         if matches!(literal, EdmValue::Double(value) if value.is_nan()) {
             return None;
         }
-        let at_least = || Some(lower(literal));
-        let at_most = || Some(UpperBound { value: upper(literal), types });
-        let (lower, upper) = match op {
-            CompareOp::Eq => (at_least(), at_most()),
-            CompareOp::Gt | CompareOp::Ge => (at_least(), None),
-            CompareOp::Lt | CompareOp::Le => (None, at_most()),
-            CompareOp::Ne => return None,
-        };
-        let lower_types = lower.is_some().then_some(types);
-        Some(Self { lower, upper, lower_types })
+        Self::between(op, lower(literal), upper(literal), types_of(literal))
     }
 
     /// Returns the bounds of the times for which a comparison of Timestamp holds, or `None` if it has no bounds.
     pub(super) fn of_timestamp(op: CompareOp, literal: &EdmValue) -> Option<Self> {
         let EdmValue::DateTime(at) = literal else { return None };
-        let (at, types) = (IndexValue::Timestamp(*at), ComparedTypes::All);
-        let has_lower = matches!(op, CompareOp::Eq | CompareOp::Gt | CompareOp::Ge);
-        let has_upper = matches!(op, CompareOp::Eq | CompareOp::Lt | CompareOp::Le);
-        let upper = has_upper.then(|| UpperBound { value: at.clone(), types });
-        let (lower, lower_types) = (has_lower.then_some(at), has_lower.then_some(types));
-        (has_lower || has_upper).then_some(Self { lower, upper, lower_types })
+        let at = IndexValue::Timestamp(*at);
+        Self::between(op, at.clone(), at, ComparedTypes::All)
+    }
+
+    fn between(op: CompareOp, lower: IndexValue, upper: IndexValue, types: ComparedTypes) -> Option<Self> {
+        let (has_lower, has_upper) = match op {
+            CompareOp::Eq => (true, true),
+            CompareOp::Gt | CompareOp::Ge => (true, false),
+            CompareOp::Lt | CompareOp::Le => (false, true),
+            CompareOp::Ne => return None,
+        };
+        Some(Self {
+            lower: has_lower.then_some(lower),
+            upper: has_upper.then_some(UpperBound { value: upper, types }),
+            lower_types: has_lower.then_some(types),
+        })
     }
 
     /// Returns the bounds of the strings that begin with `prefix`, or `None` if every string does.
@@ -148,7 +158,7 @@ impl Bounds {
         let (lower, lower_types) = match (self.lower, other.lower) {
             (Some(a), Some(b)) => {
                 let types = self.lower_types.min(other.lower_types);
-                (Some(if is_below(&a, &b) { b } else { a }), types)
+                (Some(if a < b { b } else { a }), types)
             }
             (a, None) => (a, self.lower_types),
             (None, b) => (b, other.lower_types),
@@ -177,19 +187,8 @@ fn tighter(a: UpperBound, b: UpperBound, lower_types: Option<ComparedTypes>) -> 
     match (a.types >= needed, b.types >= needed) {
         (true, false) => a,
         (false, true) => b,
-        _ if is_below(&a.value, &b.value) => a,
+        _ if a.value < b.value => a,
         _ => b,
-    }
-}
-
-impl IndexRange {
-    /// Ranks the likely size of the range: 0 for one value, 1 for a range with two ends, 2 for one end.
-    pub(super) fn rank(&self) -> u8 {
-        match (&self.lower, &self.upper) {
-            (Some(lower), Some(upper)) if lower == upper => 0,
-            (Some(_), Some(_)) => 1,
-            _ => 2,
-        }
     }
 }
 
@@ -199,11 +198,6 @@ const fn types_of(literal: &EdmValue) -> ComparedTypes {
         EdmValue::Int64(_) => ComparedTypes::Int64,
         _ => ComparedTypes::All,
     }
-}
-
-fn is_below(a: &IndexValue, b: &IndexValue) -> bool {
-    // All bounds of one property and kind have the same type.
-    a < b
 }
 
 /// Returns the entry below which no value at or above the literal lies. Entries of strings end before U+0000,

@@ -47,22 +47,26 @@ pub fn indexable(predicate: &Predicate) -> Vec<(&str, IndexKind)> {
 fn collect<'p>(predicate: &'p Predicate, found: &mut Vec<(&'p str, IndexKind)>) {
     match predicate {
         Predicate::All(parts) | Predicate::Any(parts) => parts.iter().for_each(|part| collect(part, found)),
-        Predicate::Flag(name) => found.push((name, IndexKind::Boolean)),
+        other => found.extend(narrowed(other).map(|(name, kind, _)| (name, kind))),
+    }
+}
+
+/// Returns the property and the bounds of a comparison that an index of this kind could narrow.
+fn narrowed(comparison: &Predicate) -> Option<(&str, IndexKind, Bounds)> {
+    match comparison {
         Predicate::Compare { field: Field::Custom(name), op, literal } => {
-            let kind = kind_of(literal).filter(|_| *op != CompareOp::Ne);
-            found.extend(kind.map(|kind| (name.as_str(), kind)));
+            Some((name, kind_of(literal)?, Bounds::of(*op, literal)?))
         }
-        Predicate::Compare { field: Field::Timestamp, op, .. } => {
-            found.extend((*op != CompareOp::Ne).then_some((TIMESTAMP, IndexKind::Timestamp)));
+        Predicate::Compare { field: Field::Timestamp, op, literal } => {
+            Some((TIMESTAMP, IndexKind::Timestamp, Bounds::of_timestamp(*op, literal)?))
         }
         Predicate::Text { field: Field::Custom(name), fold: None, test: TextTest::StartsWith, needle } => {
-            found.extend((!needle.is_empty()).then_some((name.as_str(), IndexKind::Text)));
+            Some((name, IndexKind::Text, Bounds::of_prefix(needle)?))
         }
-        Predicate::Compare { .. }
-        | Predicate::Text { .. }
-        | Predicate::Present(_)
-        | Predicate::Not(_)
-        | Predicate::Always(_) => {}
+        Predicate::Flag(name) => {
+            Some((name, IndexKind::Boolean, Bounds::of(CompareOp::Eq, &EdmValue::Boolean(true))?))
+        }
+        _ => None,
     }
 }
 
@@ -106,41 +110,22 @@ fn gather<'i>(
             (Predicate::All(inner), false) | (Predicate::Any(inner), true) => {
                 gather(inner, negated, indexes, bounds, found);
             }
-            (Predicate::Compare { field: Field::Custom(name), op, literal }, false) => {
-                add(name, kind_of(literal), Bounds::of(*op, literal), indexes, bounds);
+            (Predicate::Flag(_) | Predicate::Compare { .. } | Predicate::Text { .. }, false) => {
+                add(part, indexes, bounds);
             }
-            (Predicate::Compare { field: Field::Timestamp, op, literal }, false) => {
-                let (kind, new) = (Some(IndexKind::Timestamp), Bounds::of_timestamp(*op, literal));
-                add(TIMESTAMP, kind, new, indexes, bounds);
-            }
-            (
-                Predicate::Text {
-                    field: Field::Custom(name),
-                    fold: None,
-                    test: TextTest::StartsWith,
-                    needle,
-                },
-                false,
-            ) => add(name, Some(IndexKind::Text), Bounds::of_prefix(needle), indexes, bounds),
-            (Predicate::Flag(name), false) => {
-                let stored_true = Bounds::of(CompareOp::Eq, &EdmValue::Boolean(true));
-                add(name, Some(IndexKind::Boolean), stored_true, indexes, bounds);
-            }
-            (Predicate::Compare { .. } | Predicate::Text { .. }, false) => {}
             (other, _) => found.extend(find(other, negated, indexes)),
         }
     }
 }
 
 fn add<'i>(
-    name: &str,
-    kind: Option<IndexKind>,
-    new: Option<Bounds>,
+    comparison: &Predicate,
     indexes: &'i [Arc<PropertyIndex>],
     bounds: &mut Vec<(&'i Arc<PropertyIndex>, Bounds)>,
 ) {
-    let index = indexes.iter().find(|index| index.property == name && Some(index.kind) == kind);
-    let (Some(index), Some(new)) = (index, new) else { return };
+    let Some((name, kind, new)) = narrowed(comparison) else { return };
+    let index = indexes.iter().find(|index| index.property == name && index.kind == kind);
+    let Some(index) = index else { return };
     match bounds.iter_mut().find(|(known, _)| Arc::ptr_eq(known, index)) {
         Some((_, known)) => *known = known.clone().and(new),
         None => bounds.push((index, new)),

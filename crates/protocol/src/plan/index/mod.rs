@@ -18,41 +18,20 @@ use crate::model::{Key, PageOrder};
 /// The name of the only system property that can have an index.
 pub const TIMESTAMP: &str = "Timestamp";
 
-/// The type of the values in an index, which determines the predicates that the index can narrow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum IndexKind {
-    /// Strings, by their first [`MAX_TEXT`] characters.
-    Text,
-    /// Int32, Int64 and Double.
-    Number,
-    /// DateTime.
-    Time,
-    Guid,
-    Boolean,
-    /// Timestamp, which every entity has.
-    Timestamp,
-}
-
-impl IndexKind {
-    pub const ALL: [IndexKind; 6] = [
-        IndexKind::Text,
-        IndexKind::Number,
-        IndexKind::Time,
-        IndexKind::Guid,
-        IndexKind::Boolean,
-        IndexKind::Timestamp,
-    ];
-
-    /// Returns the name that commands and the database use.
-    pub const fn name(self) -> &'static str {
-        match self {
-            IndexKind::Text => "text",
-            IndexKind::Number => "number",
-            IndexKind::Time => "time",
-            IndexKind::Guid => "guid",
-            IndexKind::Boolean => "boolean",
-            IndexKind::Timestamp => "timestamp",
-        }
+named_enum! {
+    /// The type of the values in an index, which determines the predicates that the index can narrow. Commands and the
+    /// database use the names.
+    IndexKind, name {
+        /// Strings, by their first [`MAX_TEXT`] characters.
+        Text => "text",
+        /// Int32, Int64 and Double.
+        Number => "number",
+        /// DateTime.
+        Time => "time",
+        Guid => "guid",
+        Boolean => "boolean",
+        /// Timestamp, which every entity has.
+        Timestamp => "timestamp",
     }
 }
 
