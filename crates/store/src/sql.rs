@@ -46,17 +46,8 @@ macro_rules! counted_change {
 pub(crate) use counted_change;
 
 impl SqlText {
-    /// A text that both databases understand.
-    pub(crate) const fn same(text: &'static str) -> Self {
-        Self::each(text, text)
-    }
-
     pub(crate) const fn each(postgres: &'static str, sqlite: &'static str) -> Self {
         Self { postgres, sqlite, then: &[] }
-    }
-
-    pub(crate) fn bind(self, value: impl Into<SqlValue>) -> Sql {
-        Sql::from(self).bind(value)
     }
 }
 
@@ -71,6 +62,18 @@ impl From<SqlText> for Sql {
     fn from(text: SqlText) -> Self {
         Self { text, values: Vec::new() }
     }
+}
+
+/// A text that both databases understand.
+impl From<&'static str> for Sql {
+    fn from(text: &'static str) -> Self {
+        SqlText::each(text, text).into()
+    }
+}
+
+/// A statement that values are bound to.
+pub(crate) fn sql(text: impl Into<Sql>) -> Sql {
+    text.into()
 }
 
 impl Sql {

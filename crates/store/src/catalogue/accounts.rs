@@ -3,19 +3,15 @@
 
 use crate::catalogue::session::{Backend, CatalogueStore, SqlSession};
 use crate::protocol::auth::seal::KeySlot;
-use crate::sql::{SqlText, counted_change};
+use crate::sql::{SqlText, counted_change, sql};
 use crate::{AccountChange, AccountOptions, ChangeCounts, Fault, StoreResult, StoredAccount, StoredAccounts};
 
-const CHANGES: SqlText = SqlText::same(
-    "SELECT coalesce((SELECT changes FROM account_changes), 0), \
+const CHANGES: &str = "SELECT coalesce((SELECT changes FROM account_changes), 0), \
      coalesce((SELECT changes FROM account_option_changes), 0), \
-     coalesce((SELECT changes FROM property_index_changes), 0)",
-);
-const LIST_OPTIONS: SqlText = SqlText::same(
-    "SELECT coalesce(p.account, l.name, q.name), CAST(p.properties AS text), l.requests_per_second, q.extended \
+     coalesce((SELECT changes FROM property_index_changes), 0)";
+const LIST_OPTIONS: &str = "SELECT coalesce(p.account, l.name, q.name), CAST(p.properties AS text), l.requests_per_second, q.extended \
      FROM service_properties AS p FULL JOIN account_limits AS l ON l.name = p.account \
-     FULL JOIN account_queries AS q ON q.name = coalesce(p.account, l.name)",
-);
+     FULL JOIN account_queries AS q ON q.name = coalesce(p.account, l.name)";
 const ADD: SqlText = counted_change!(
     "account_changes",
     "INSERT INTO accounts (name, key1, key2, disabled, created, rotated1, rotated2) \
@@ -61,20 +57,16 @@ const REMOVE: SqlText = SqlText {
     ],
 };
 /// For PostgreSQL. $1: the required count of changes; $2 names, $3 and $4 their keys.
-const RESEAL: SqlText = SqlText::same(
-    "WITH counted AS (UPDATE account_changes SET changes = changes + 1 \
+const RESEAL: &str = "WITH counted AS (UPDATE account_changes SET changes = changes + 1 \
      WHERE id = 1 AND changes = $1 RETURNING changes), \
      resealed AS (UPDATE accounts AS a SET key1 = n.key1, key2 = n.key2 \
      FROM unnest($2::text[], $3::bytea[], $4::bytea[]) AS n (name, key1, key2) \
-     WHERE a.name = n.name AND EXISTS (SELECT FROM counted)) SELECT changes FROM counted",
-);
+     WHERE a.name = n.name AND EXISTS (SELECT FROM counted)) SELECT changes FROM counted";
 /// For SQLite. $1: the required count of changes.
-const COUNT_CHANGE: SqlText = SqlText::same(
-    "UPDATE account_changes SET changes = changes + 1 WHERE id = 1 AND changes = $1 RETURNING changes",
-);
-const RESEAL_ONE: SqlText = SqlText::same("UPDATE accounts SET key1 = $2, key2 = $3 WHERE name = $1");
-const READ_PROPERTIES: SqlText =
-    SqlText::same("SELECT CAST(properties AS text) FROM service_properties WHERE account = $1");
+const COUNT_CHANGE: &str =
+    "UPDATE account_changes SET changes = changes + 1 WHERE id = 1 AND changes = $1 RETURNING changes";
+const RESEAL_ONE: &str = "UPDATE accounts SET key1 = $2, key2 = $3 WHERE name = $1";
+const READ_PROPERTIES: &str = "SELECT CAST(properties AS text) FROM service_properties WHERE account = $1";
 /// PostgreSQL replaces the given members and keeps the others; SQLite replaces all.
 const PUT_PROPERTIES: SqlText = counted_change!(
     "account_option_changes",
@@ -84,19 +76,19 @@ const PUT_PROPERTIES: SqlText = counted_change!(
      ON CONFLICT (account) DO UPDATE SET properties = excluded.properties"
 );
 
-pub(super) const ALL: [SqlText; 13] = [
+pub(super) const ALL: [&str; 13] = [
     CHANGES,
     LIST_OPTIONS,
-    ADD,
-    ROTATE_KEY1,
-    ROTATE_KEY2,
-    DISABLE,
-    LIMIT,
-    SET_QUERIES,
-    REMOVE,
+    ADD.postgres,
+    ROTATE_KEY1.postgres,
+    ROTATE_KEY2.postgres,
+    DISABLE.postgres,
+    LIMIT.postgres,
+    SET_QUERIES.postgres,
+    REMOVE.postgres,
     RESEAL,
     READ_PROPERTIES,
-    PUT_PROPERTIES,
+    PUT_PROPERTIES.postgres,
     StoredAccount::LIST,
 ];
 
@@ -127,31 +119,31 @@ impl<S: CatalogueStore> StoredAccounts for S {
     async fn change_account(&self, change: &AccountChange) -> StoreResult<bool> {
         let sql = match change {
             AccountChange::Add(StoredAccount { name, keys: [key1, key2], disabled, created, rotated }) => {
-                let add = ADD.bind(name).bind(key1).bind(key2).bind(*disabled).bind(*created);
+                let add = sql(ADD).bind(name).bind(key1).bind(key2).bind(*disabled).bind(*created);
                 add.bind(rotated[0]).bind(rotated[1])
             }
             AccountChange::Rotate { name, slot, was, sealed, now } => {
                 let text = if *slot == KeySlot::First { ROTATE_KEY1 } else { ROTATE_KEY2 };
-                text.bind(name).bind(was).bind(sealed).bind(*now)
+                sql(text).bind(name).bind(was).bind(sealed).bind(*now)
             }
-            AccountChange::Disable { name, disabled } => DISABLE.bind(name).bind(*disabled),
+            AccountChange::Disable { name, disabled } => sql(DISABLE).bind(name).bind(*disabled),
             AccountChange::Limit { name, requests_per_second } => {
-                LIMIT.bind(name).bind(requests_per_second.map(i64::from))
+                sql(LIMIT).bind(name).bind(requests_per_second.map(i64::from))
             }
-            AccountChange::Queries { name, extended } => SET_QUERIES.bind(name).bind(*extended),
-            AccountChange::Remove { name } => REMOVE.bind(name),
+            AccountChange::Queries { name, extended } => sql(SET_QUERIES).bind(name).bind(*extended),
+            AccountChange::Remove { name } => sql(REMOVE).bind(name),
             AccountChange::Reseal { seen, accounts } if matches!(self.backend(), Backend::Postgres(_)) => {
                 let names: Vec<String> = accounts.iter().map(|account| account.name.clone()).collect();
                 let keys = |at: usize| accounts.iter().map(|a| a.keys[at].clone()).collect::<Vec<_>>();
-                RESEAL.bind(*seen).bind(names).bind(keys(0)).bind(keys(1))
+                sql(RESEAL).bind(*seen).bind(names).bind(keys(0)).bind(keys(1))
             }
             AccountChange::Reseal { seen, accounts } => {
                 let (seen, accounts) = (*seen, accounts.clone());
                 let reseal = async move |session: &mut SqlSession<'_>| {
-                    let is_unchanged = session.has_row(COUNT_CHANGE.bind(seen)).await?;
+                    let is_unchanged = session.has_row(sql(COUNT_CHANGE).bind(seen)).await?;
                     for account in accounts.iter().filter(|_| is_unchanged) {
                         let [key1, key2] = &account.keys;
-                        session.row(RESEAL_ONE.bind(&account.name).bind(key1).bind(key2)).await?;
+                        session.row(sql(RESEAL_ONE).bind(&account.name).bind(key1).bind(key2)).await?;
                     }
                     Ok(is_unchanged)
                 };
@@ -162,20 +154,20 @@ impl<S: CatalogueStore> StoredAccounts for S {
     }
 
     async fn properties(&self, account: &str) -> StoreResult<Option<String>> {
-        let row = self.backend().row(READ_PROPERTIES.bind(account)).await?;
+        let row = self.backend().row(sql(READ_PROPERTIES).bind(account)).await?;
         row.map(|row| row.get(0)).transpose()
     }
 
     async fn set_properties(&self, account: &str, members: &str) -> StoreResult<()> {
         if let Backend::Postgres(_) = self.backend() {
-            return self.backend().write(PUT_PROPERTIES.bind(account).bind(members)).await.map(drop);
+            return self.backend().write(sql(PUT_PROPERTIES).bind(account).bind(members)).await.map(drop);
         }
         let (account, members) = (account.to_owned(), members.to_owned());
         let merge = async move |session: &mut SqlSession<'_>| {
-            let row = session.row(READ_PROPERTIES.bind(&account)).await?;
+            let row = session.row(sql(READ_PROPERTIES).bind(&account)).await?;
             let old: Option<String> = row.map(|row| row.get(0)).transpose()?;
             let merged = merged(old.as_deref().unwrap_or("{}"), &members)?;
-            session.row(PUT_PROPERTIES.bind(&account).bind(&merged)).await.map(drop)
+            session.row(sql(PUT_PROPERTIES).bind(&account).bind(&merged)).await.map(drop)
         };
         self.backend().transact(merge).await
     }

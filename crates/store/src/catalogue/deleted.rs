@@ -5,16 +5,14 @@ use crate::catalogue::session::{Backend, CatalogueStore, DOOM, SqlSession};
 use crate::contract::deleted::{KeptExpiry, MAX_ENDED, RENAME_PAUSE};
 use crate::error::Code;
 use crate::protocol::model::{TableName, TableRef, Ticks};
-use crate::sql::{SqlRow, SqlText};
+use crate::sql::{SqlRow, SqlText, sql};
 use crate::{
     DeletedScan, DeletedTable, DeletedTables, Fault, StoreResult, TableRecords, TableSize, Undeletion,
 };
 
 /// Takes a table out of the list.
-const TAKE: SqlText = SqlText::same(
-    "DELETE FROM tables WHERE account = $1 AND name_lower = $2 \
-     RETURNING table_no, spread, name, CAST(policies AS text), created",
-);
+const TAKE: &str = "DELETE FROM tables WHERE account = $1 AND name_lower = $2 \
+     RETURNING table_no, spread, name, CAST(policies AS text), created";
 /// What belongs to the table $1, as [`TableRecords`].
 const RECORDS: SqlText = SqlText::each(
     "SELECT to_jsonb(r)::text FROM (SELECT \
@@ -41,37 +39,37 @@ macro_rules! keep {
 
 const KEEP: SqlText = SqlText::each(keep!("$6::jsonb"), keep!("$6"));
 /// The rule moves with the table: what forgets the rules of deleted tables must not race with its return.
-const FORGET_EXPIRY: SqlText = SqlText::same("DELETE FROM expiry WHERE table_no = $1");
+const FORGET_EXPIRY: &str = "DELETE FROM expiry WHERE table_no = $1";
 /// $1 account, $2 name, $3 number; null for any.
-const LIST: SqlText = SqlText::same(
-    "SELECT table_no, account, name, created, deleted_at, kept_until \
+const LIST: &str = "SELECT table_no, account, name, created, deleted_at, kept_until \
      FROM deleted_tables WHERE account = coalesce($1, account) AND name_lower = coalesce($2, name_lower) \
-     AND table_no = coalesce($3, table_no) ORDER BY deleted_at DESC, table_no LIMIT $4",
-);
+     AND table_no = coalesce($3, table_no) ORDER BY deleted_at DESC, table_no LIMIT $4";
 /// $1 now.
-const ENDED: SqlText = SqlText::same(
-    "SELECT table_no, account, name, created, deleted_at, kept_until \
-     FROM deleted_tables WHERE kept_until <= $1 ORDER BY kept_until, table_no LIMIT $2",
-);
+const ENDED: &str = "SELECT table_no, account, name, created, deleted_at, kept_until \
+     FROM deleted_tables WHERE kept_until <= $1 ORDER BY kept_until, table_no LIMIT $2";
 /// Lists the table $1 again, which was deleted at $2, under the name $3 and $4; no row if another table has
 /// the name, or if it is not deleted.
-const RETURN: SqlText = SqlText::same(
-    "INSERT INTO tables (table_no, account, name_lower, name, spread, policies, created) \
+const RETURN: &str = "INSERT INTO tables (table_no, account, name_lower, name, spread, policies, created) \
      SELECT table_no, account, $3, $4, spread, policies, created FROM deleted_tables \
-     WHERE table_no = $1 AND deleted_at = $2 ON CONFLICT DO NOTHING RETURNING table_no",
-);
-const FIND_RECORD: SqlText =
-    SqlText::same("SELECT 1 FROM deleted_tables WHERE table_no = $1 AND deleted_at = $2");
+     WHERE table_no = $1 AND deleted_at = $2 ON CONFLICT DO NOTHING RETURNING table_no";
+const FIND_RECORD: &str = "SELECT 1 FROM deleted_tables WHERE table_no = $1 AND deleted_at = $2";
 /// Takes the record of the table $1, which was deleted at $2. A table may be deleted again.
-const TAKE_RECORD: SqlText = SqlText::same(
-    "DELETE FROM deleted_tables WHERE table_no = $1 AND deleted_at = $2 RETURNING spread, records",
-);
-const RESTORE_EXPIRY: SqlText = SqlText::same(
-    "INSERT INTO expiry (table_no, property, delay, pause, made, due, expired) VALUES ($1, $2, $3, $4, $5, $6, 0)",
-);
+const TAKE_RECORD: &str =
+    "DELETE FROM deleted_tables WHERE table_no = $1 AND deleted_at = $2 RETURNING spread, records";
+const RESTORE_EXPIRY: &str = "INSERT INTO expiry (table_no, property, delay, pause, made, due, expired) VALUES ($1, $2, $3, $4, $5, $6, 0)";
 
-pub(super) const ALL: [SqlText; 10] =
-    [TAKE, RECORDS, KEEP, FORGET_EXPIRY, LIST, ENDED, RETURN, FIND_RECORD, TAKE_RECORD, RESTORE_EXPIRY];
+pub(super) const ALL: [&str; 10] = [
+    TAKE,
+    RECORDS.postgres,
+    KEEP.postgres,
+    FORGET_EXPIRY,
+    LIST,
+    ENDED,
+    RETURN,
+    FIND_RECORD,
+    TAKE_RECORD,
+    RESTORE_EXPIRY,
+];
 
 impl<S: CatalogueStore> DeletedTables for S {
     async fn delete_and_keep(&self, table: TableRef<'_>, now: Ticks, kept_until: Ticks) -> StoreResult<()> {
@@ -79,14 +77,16 @@ impl<S: CatalogueStore> DeletedTables for S {
         let keep = async move |session: &mut SqlSession<'_>| {
             let table = name.as_ref();
             let (account, lower) = (table.account, table.name.lower());
-            let taken = session.row(TAKE.bind(account).bind(lower)).await?.ok_or(Code::ResourceNotFound)?;
+            let taken =
+                session.row(sql(TAKE).bind(account).bind(lower)).await?.ok_or(Code::ResourceNotFound)?;
             let (table_no, spread): (i64, i32) = (taken.get(0)?, taken.get(1)?);
             let (as_given, policies): (String, Option<String>) = (taken.get(2)?, taken.get(3)?);
-            let records: String = session.only_row(RECORDS.bind(table_no)).await?.get(0)?;
-            let keep = KEEP.bind(table_no).bind(account).bind(lower).bind(&as_given).bind(i64::from(spread));
+            let records: String = session.only_row(sql(RECORDS).bind(table_no)).await?.get(0)?;
+            let keep =
+                sql(KEEP).bind(table_no).bind(account).bind(lower).bind(&as_given).bind(i64::from(spread));
             let keep = keep.bind(policies.as_deref()).bind(taken.ticks(4)?).bind(&records);
             session.row(keep.bind(now).bind(kept_until)).await?;
-            session.row(FORGET_EXPIRY.bind(table_no)).await.map(drop)
+            session.row(sql(FORGET_EXPIRY).bind(table_no)).await.map(drop)
         };
         self.backend().transact(keep).await?;
         self.backend().forget_table_id(table);
@@ -94,7 +94,7 @@ impl<S: CatalogueStore> DeletedTables for S {
     }
 
     async fn deleted_tables(&self, scan: DeletedScan<'_>) -> StoreResult<Vec<DeletedTable>> {
-        let list = LIST.bind(scan.account).bind(scan.name.map(TableName::lower)).bind(scan.table_no);
+        let list = sql(LIST).bind(scan.account).bind(scan.name.map(TableName::lower)).bind(scan.table_no);
         self.backend().rows(list.bind(i64::from(scan.most))).await?.iter().map(deleted).collect()
     }
 
@@ -114,18 +114,18 @@ impl<S: CatalogueStore> DeletedTables for S {
         let (table_no, deleted, name) = (table.table_no, table.deleted, name.clone());
         // Lists the table before its record is taken: whatever deletes or resets tables locks in this order.
         let undelete = async move |session: &mut SqlSession<'_>| {
-            let list = RETURN.bind(table_no).bind(deleted).bind(name.lower()).bind(name.as_given());
+            let list = sql(RETURN).bind(table_no).bind(deleted).bind(name.lower()).bind(name.as_given());
             if !session.has_row(list).await? {
-                let is_kept = session.has_row(FIND_RECORD.bind(table_no).bind(deleted)).await?;
+                let is_kept = session.has_row(sql(FIND_RECORD).bind(table_no).bind(deleted)).await?;
                 return Ok(if is_kept { Undeletion::NameTaken } else { Undeletion::Gone });
             }
             // Without a record, another server has taken it meanwhile; the next attempt finds that it is gone.
-            let taken = session.row(TAKE_RECORD.bind(table_no).bind(deleted)).await?;
+            let taken = session.row(sql(TAKE_RECORD).bind(table_no).bind(deleted)).await?;
             let records: String = taken.ok_or(Fault::Serialization)?.get(1)?;
             let records: TableRecords = serde_json::from_str(&records).map_err(|_| Fault::Other)?;
-            session.row(FORGET_EXPIRY.bind(table_no)).await?;
+            session.row(sql(FORGET_EXPIRY).bind(table_no)).await?;
             if let Some(KeptExpiry { property, delay, pause, made }) = &records.expiry {
-                let restore = RESTORE_EXPIRY.bind(table_no).bind(property.as_deref()).bind(*delay);
+                let restore = sql(RESTORE_EXPIRY).bind(table_no).bind(property.as_deref()).bind(*delay);
                 session.row(restore.bind(*pause).bind(*made).bind(now)).await?;
             }
             let kept = records.indexes.as_deref().unwrap_or_default();
@@ -138,17 +138,17 @@ impl<S: CatalogueStore> DeletedTables for S {
     async fn purge_deleted(&self, table: &DeletedTable, now: Ticks) -> StoreResult<bool> {
         let (table_no, deleted) = (table.table_no, table.deleted);
         let purge = async move |session: &mut SqlSession<'_>| {
-            let taken = session.row(TAKE_RECORD.bind(table_no).bind(deleted)).await?;
+            let taken = session.row(sql(TAKE_RECORD).bind(table_no).bind(deleted)).await?;
             let Some(row) = taken else { return Ok(false) };
             let spread: i32 = row.get(0)?;
-            session.row(DOOM.bind(table_no).bind(i64::from(spread)).bind(now)).await?;
+            session.row(sql(DOOM).bind(table_no).bind(i64::from(spread)).bind(now)).await?;
             Ok(true)
         };
         self.backend().transact(purge).await
     }
 
     async fn ended_tables(&self, now: Ticks) -> StoreResult<Vec<DeletedTable>> {
-        self.backend().rows(ENDED.bind(now).bind(MAX_ENDED)).await?.iter().map(deleted).collect()
+        self.backend().rows(sql(ENDED).bind(now).bind(MAX_ENDED)).await?.iter().map(deleted).collect()
     }
 }
 

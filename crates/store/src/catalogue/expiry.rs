@@ -5,20 +5,18 @@ use crate::catalogue::session::{Backend, CatalogueStore, SqlSession};
 use crate::contract::load::stale_copies;
 use crate::error::Code;
 use crate::protocol::model::{Key, TableRef, Ticks};
-use crate::sql::{SqlRow, SqlText};
+use crate::sql::{SqlRow, SqlText, sql};
 use crate::{
     Expiry, ExpiryRule, ExpirySummary, Fault, SWEEP_RETRY_PAUSE, StoreResult, SweepState, TableExpiry,
 };
 
 /// For a table whose row is locked, as for all that is recorded of a table by its name: otherwise a respread could
 /// give it another number while this waits.
-const SET: SqlText = SqlText::same(
-    "INSERT INTO expiry (table_no, property, delay, pause, made, due, expired) \
+const SET: &str = "INSERT INTO expiry (table_no, property, delay, pause, made, due, expired) \
      VALUES ($1, $2, $3, $4, $5, $5, 0) ON CONFLICT (table_no) DO UPDATE SET property = excluded.property, \
      delay = excluded.delay, pause = excluded.pause, made = excluded.made, due = excluded.due, began = NULL, \
-     pk = NULL, rk = NULL, clean = NULL, expired = 0 RETURNING table_no",
-);
-const CLEAR: SqlText = SqlText::same("DELETE FROM expiry WHERE table_no = $1 RETURNING table_no");
+     pk = NULL, rk = NULL, clean = NULL, expired = 0 RETURNING table_no";
+const CLEAR: &str = "DELETE FROM expiry WHERE table_no = $1 RETURNING table_no";
 
 macro_rules! expiries {
     ($rest:literal) => {
@@ -30,8 +28,7 @@ macro_rules! expiries {
     };
 }
 
-const LIST: SqlText =
-    SqlText::same(expiries!("WHERE t.account = coalesce($1, t.account) ORDER BY t.account, t.name_lower"));
+const LIST: &str = expiries!("WHERE t.account = coalesce($1, t.account) ORDER BY t.account, t.name_lower");
 /// $1 now, $2 the longest pause besides that of the rule. A due time that a clock ahead has recorded comes first.
 /// Sweeps that could not be stored, side by side: $3 tables, $4 when their rules were set, $5 when they are due.
 const DUE: SqlText = SqlText::each(
@@ -46,46 +43,45 @@ const DUE: SqlText = SqlText::each(
     ),
 );
 /// $1 now.
-const SUMMARIZE: SqlText = SqlText::same(
-    "SELECT count(*), min(CASE WHEN e.clean <= $1 THEN e.clean ELSE e.made END + e.pause) \
-     FROM expiry AS e JOIN tables AS t ON t.table_no = e.table_no",
-);
+const SUMMARIZE: &str = "SELECT count(*), min(CASE WHEN e.clean <= $1 THEN e.clean ELSE e.made END + e.pause) \
+     FROM expiry AS e JOIN tables AS t ON t.table_no = e.table_no";
 /// $2 when the rule was set.
-const RECORD: SqlText = SqlText::same(
-    "UPDATE expiry SET due = $3, began = $4, pk = $5, rk = $6, clean = $7, expired = $8 \
-     WHERE table_no = $1 AND made = $2",
-);
+const RECORD: &str = "UPDATE expiry SET due = $3, began = $4, pk = $5, rk = $6, clean = $7, expired = $8 \
+     WHERE table_no = $1 AND made = $2";
 /// Deletes an entity on SQLite: $5 the table, $6 when its rule was set.
 const DELETE: &str = "DELETE FROM entities WHERE bucket = $1 AND pk = $2 AND rk = $3 AND modified = $4 \
      AND EXISTS (SELECT 1 FROM tables WHERE table_no = $5) \
      AND EXISTS (SELECT 1 FROM expiry WHERE table_no = $5 AND made = $6) RETURNING bucket";
 /// The rules of tables that no longer exist.
-const FORGET_DELETED: SqlText = SqlText::same(
-    "DELETE FROM expiry WHERE NOT EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = expiry.table_no)",
-);
+const FORGET_DELETED: &str =
+    "DELETE FROM expiry WHERE NOT EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = expiry.table_no)";
 /// $1 what the names of stale copies are below, $2 their version, which is the 13th character of a name.
-const FORGET_STALE_MARKS: SqlText =
-    SqlText::same("DELETE FROM copy_marks WHERE copy < $1 AND substr(copy, 13, 1) = $2");
+const FORGET_STALE_MARKS: &str = "DELETE FROM copy_marks WHERE copy < $1 AND substr(copy, 13, 1) = $2";
 /// Whether there is anything to forget.
-const IS_ANY_STALE: SqlText = SqlText::same(
-    "SELECT 1 WHERE EXISTS (SELECT 1 FROM expiry WHERE table_no NOT IN (SELECT table_no FROM tables)) \
-     OR EXISTS (SELECT 1 FROM copy_marks WHERE copy < $1 AND substr(copy, 13, 1) = $2)",
-);
+const IS_ANY_STALE: &str = "SELECT 1 WHERE EXISTS (SELECT 1 FROM expiry WHERE table_no NOT IN (SELECT table_no FROM tables)) \
+     OR EXISTS (SELECT 1 FROM copy_marks WHERE copy < $1 AND substr(copy, 13, 1) = $2)";
 
 /// $1 holder, $2 now, $3 the end of its time. A clock ahead has recorded an end that is later still; the
 /// clocks of two servers may differ by that time.
-const LEAD: SqlText = SqlText::same(
-    "INSERT INTO upkeep_lease AS l (id, holder, until) VALUES (1, $1, $3) \
+const LEAD: &str = "INSERT INTO upkeep_lease AS l (id, holder, until) VALUES (1, $1, $3) \
      ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, until = excluded.until \
-     WHERE l.holder = excluded.holder OR l.until <= $2 OR l.until > $3 + ($3 - $2) RETURNING id",
-);
+     WHERE l.holder = excluded.holder OR l.until <= $2 OR l.until > $3 + ($3 - $2) RETURNING id";
 /// Whether the time of another holder than $1 runs. $2 and $3 as above.
-const IS_LED_BY_ANOTHER: SqlText = SqlText::same(
-    "SELECT holder FROM upkeep_lease WHERE holder <> $1 AND until > $2 AND until <= $3 + ($3 - $2)",
-);
+const IS_LED_BY_ANOTHER: &str =
+    "SELECT holder FROM upkeep_lease WHERE holder <> $1 AND until > $2 AND until <= $3 + ($3 - $2)";
 
-pub(super) const ALL: [SqlText; 10] =
-    [SET, CLEAR, LIST, DUE, SUMMARIZE, RECORD, FORGET_DELETED, FORGET_STALE_MARKS, LEAD, IS_LED_BY_ANOTHER];
+pub(super) const ALL: [&str; 10] = [
+    SET,
+    CLEAR,
+    LIST,
+    DUE.postgres,
+    SUMMARIZE,
+    RECORD,
+    FORGET_DELETED,
+    FORGET_STALE_MARKS,
+    LEAD,
+    IS_LED_BY_ANOTHER,
+];
 
 impl<S: CatalogueStore> Expiry for S {
     async fn set_expiry(&self, table: TableRef<'_>, rule: &ExpiryRule, now: Ticks) -> StoreResult<()> {
@@ -93,7 +89,7 @@ impl<S: CatalogueStore> Expiry for S {
         let set = async move |session: &mut SqlSession<'_>| {
             let table_no = session.table_no(table.as_ref()).await?.ok_or(Code::TableNotFound)?;
             let ExpiryRule { property, delay, pause } = &rule;
-            let set = SET.bind(table_no).bind(property.as_deref()).bind(*delay).bind(*pause).bind(now);
+            let set = sql(SET).bind(table_no).bind(property.as_deref()).bind(*delay).bind(*pause).bind(now);
             session.row(set).await.map(drop)
         };
         self.backend().transact(set).await
@@ -102,18 +98,18 @@ impl<S: CatalogueStore> Expiry for S {
     async fn clear_expiry(&self, table: TableRef<'_>) -> StoreResult<bool> {
         let table = table.into_owned();
         let clear = async move |session: &mut SqlSession<'_>| match session.table_no(table.as_ref()).await? {
-            Some(table_no) => session.has_row(CLEAR.bind(table_no)).await,
+            Some(table_no) => session.has_row(sql(CLEAR).bind(table_no)).await,
             None => Ok(false),
         };
         self.backend().transact(clear).await
     }
 
     async fn expiries(&self, account: Option<&str>) -> StoreResult<Vec<TableExpiry>> {
-        self.backend().rows(LIST.bind(account)).await?.iter().map(expiry).collect()
+        self.backend().rows(sql(LIST).bind(account)).await?.iter().map(expiry).collect()
     }
 
     async fn expiry_summary(&self, now: Ticks) -> StoreResult<ExpirySummary> {
-        let row = self.backend().only_row(SUMMARIZE.bind(now)).await?;
+        let row = self.backend().only_row(sql(SUMMARIZE).bind(now)).await?;
         Ok(ExpirySummary { tables: row.count(0)?, behind_since: row.time(1)? })
     }
 
@@ -128,7 +124,7 @@ impl<S: CatalogueStore> Expiry for S {
             made.push(since.raw());
             dues.push(sweep.due.raw());
         }
-        let due = DUE.bind(now).bind(SWEEP_RETRY_PAUSE).bind(tables).bind(made).bind(dues);
+        let due = sql(DUE).bind(now).bind(SWEEP_RETRY_PAUSE).bind(tables).bind(made).bind(dues);
         let Some(row) = self.backend().row(due).await? else { return Ok(None) };
         let mut of = expiry(&row)?;
         if let Backend::Postgres(store) = self.backend()
@@ -148,7 +144,7 @@ impl<S: CatalogueStore> Expiry for S {
             let mut deleted = 0;
             for (Key { partition, row }, version) in &entities {
                 let bucket = bucket(of.table_no, of.spread, partition);
-                let delete = SqlText::same(DELETE).bind(bucket).bind(partition).bind(row).bind(*version);
+                let delete = sql(DELETE).bind(bucket).bind(partition).bind(row).bind(*version);
                 deleted += u64::from(session.has_row(delete.bind(of.table_no).bind(of.made)).await?);
             }
             Ok(deleted)
@@ -159,7 +155,7 @@ impl<S: CatalogueStore> Expiry for S {
     async fn record_sweep(&self, of: &TableExpiry, sweep: &SweepState) -> StoreResult<()> {
         let SweepState { due, began, position, clean, expired } = sweep;
         let (pk, rk) = position.as_ref().map(|at| (at.partition.as_str(), at.row.as_str())).unzip();
-        let record = RECORD.bind(of.table_no).bind(of.made).bind(*due).bind(*began).bind(pk).bind(rk);
+        let record = sql(RECORD).bind(of.table_no).bind(of.made).bind(*due).bind(*began).bind(pk).bind(rk);
         let record = record.bind(*clean).bind(expired.cast_signed());
         let recorded = self.backend().write(record).await.map(drop);
         let Backend::Postgres(store) = self.backend() else { return recorded };
@@ -169,7 +165,7 @@ impl<S: CatalogueStore> Expiry for S {
 
     async fn forget_stale(&self, now: Ticks) -> StoreResult<()> {
         let (before, version) = stale_copies(now);
-        let stale = |text: SqlText| text.bind(&before).bind(version);
+        let stale = |text: &'static str| sql(text).bind(&before).bind(version);
         // A commit of SQLite costs a sync, so nothing is written where there is nothing to forget.
         if matches!(self.backend(), Backend::Sqlite(_))
             && self.backend().row(stale(IS_ANY_STALE)).await?.is_none()
@@ -183,7 +179,7 @@ impl<S: CatalogueStore> Expiry for S {
     async fn leads_upkeep(&self, holder: i64, now: Ticks, until: Ticks) -> StoreResult<bool> {
         // Only one server may open the file of SQLite.
         let Backend::Postgres(store) = self.backend() else { return Ok(true) };
-        let lead = |text: SqlText| text.bind(holder).bind(now).bind(until);
+        let lead = |text: &'static str| sql(text).bind(holder).bind(now).bind(until);
         let leads = match self.backend().write(lead(LEAD)).await {
             // A node is away, so no other server can take the lead either: once the time of the last one has run
             // out, all work, and do some of it more than once.

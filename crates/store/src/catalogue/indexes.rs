@@ -8,7 +8,7 @@ use crate::postgres::retry::retry;
 use crate::postgres::statements::indexes::LOCK_TABLE;
 use crate::protocol::model::Ticks;
 use crate::protocol::plan::index::PropertyIndex;
-use crate::sql::{SqlText, counted_change};
+use crate::sql::{SqlText, counted_change, sql};
 use crate::{
     AddedIndex, BuiltIndex, IndexFigures, Indexes, MAX_INDEXES, MAX_TABLE_INDEXES, NewIndex, StoreResult,
     StoredIndex,
@@ -17,10 +17,8 @@ use crate::{
 /// Locks a table, so that its indexes are added one after the other, and not while it is respread.
 const LOCK: SqlText = SqlText::each(LOCK_TABLE, TABLE_NO);
 /// $1 table number, $2 property, $3 kind.
-const COUNT: SqlText = SqlText::same(
-    "SELECT count(*) FILTER (WHERE table_no = $1 AND property = $2 AND kind = $3), \
-     count(*) FILTER (WHERE table_no = $1), count(*) FROM property_indexes WHERE state <> 2",
-);
+const COUNT: &str = "SELECT count(*) FILTER (WHERE table_no = $1 AND property = $2 AND kind = $3), \
+     count(*) FILTER (WHERE table_no = $1), count(*) FROM property_indexes WHERE state <> 2";
 const ADD: SqlText = counted_change!(
     "property_index_changes",
     "INSERT INTO property_indexes (index_no, table_no, property, kind, state, changed) \
@@ -36,7 +34,7 @@ const DROP_ALL: SqlText = counted_change!(
     "UPDATE property_indexes SET state = 2, changed = $2 WHERE table_no = $1 AND state <> 2"
 );
 
-pub(super) const ALL: [SqlText; 5] = [StoredIndex::LIST, COUNT, ADD, DROP, DROP_ALL];
+pub(super) const ALL: [&str; 5] = [StoredIndex::LIST, COUNT, ADD.postgres, DROP.postgres, DROP_ALL.postgres];
 
 impl<S: CatalogueStore> Indexes for S {
     async fn indexes(&self) -> StoreResult<Vec<StoredIndex>> {
@@ -48,13 +46,13 @@ impl<S: CatalogueStore> Indexes for S {
         let NewIndex { table, property, kind } = index;
         let (table, property) = (table.into_owned(), property.to_owned());
         let add = async move |session: &mut SqlSession<'_>| {
-            let lock = LOCK.bind(table.as_ref().account).bind(table.as_ref().name.lower());
+            let lock = sql(LOCK).bind(table.as_ref().account).bind(table.as_ref().name.lower());
             let locked = session.row(lock).await?.ok_or(Code::TableNotFound)?;
             let (table_no, spread): (i64, i32) = (locked.get(0)?, locked.get(1)?);
             if spread < 0 {
                 return Ok(AddedIndex::Respread);
             }
-            let count = COUNT.bind(table_no).bind(&property).bind(kind.name());
+            let count = sql(COUNT).bind(table_no).bind(&property).bind(kind.name());
             let counted = session.only_row(count).await?;
             let (same, of_table, total): (i64, i64, i64) =
                 (counted.get(0)?, counted.get(1)?, counted.get(2)?);
@@ -66,7 +64,7 @@ impl<S: CatalogueStore> Indexes for S {
             }
             let index_no = new_table_no();
             session
-                .row(ADD.bind(index_no).bind(table_no).bind(&property).bind(kind.name()).bind(now))
+                .row(sql(ADD).bind(index_no).bind(table_no).bind(&property).bind(kind.name()).bind(now))
                 .await?;
             Ok(AddedIndex::Added(index_no))
         };
@@ -81,7 +79,7 @@ impl<S: CatalogueStore> Indexes for S {
     }
 
     async fn drop_index(&self, index_no: i64, now: Ticks) -> StoreResult<bool> {
-        let drop = || self.backend().write(DROP.bind(index_no).bind(now));
+        let drop = || self.backend().write(sql(DROP).bind(index_no).bind(now));
         match self.backend() {
             Backend::Postgres(store) => {
                 let is_dropped = drop().await?;
@@ -116,11 +114,11 @@ pub(super) async fn restore(
     kept: &[KeptIndex],
     now: Ticks,
 ) -> StoreResult<usize> {
-    session.row(DROP_ALL.bind(table_no).bind(now)).await?;
-    let total: i64 = session.only_row(COUNT.bind(table_no).bind("").bind("")).await?.get(2)?;
+    session.row(sql(DROP_ALL).bind(table_no).bind(now)).await?;
+    let total: i64 = session.only_row(sql(COUNT).bind(table_no).bind("").bind("")).await?.get(2)?;
     let room = usize::try_from(MAX_INDEXES - total).unwrap_or(0);
     for KeptIndex { property, kind } in kept.iter().take(room) {
-        let add = ADD.bind(new_table_no()).bind(table_no).bind(property).bind(kind);
+        let add = sql(ADD).bind(new_table_no()).bind(table_no).bind(property).bind(kind);
         session.row(add.bind(now)).await?;
     }
     Ok(kept.len().saturating_sub(room))

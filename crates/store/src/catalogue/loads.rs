@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use crate::catalogue::session::{Backend, CatalogueStore};
 use crate::protocol::model::TableRef;
-use crate::sql::SqlText;
+use crate::sql::sql;
 use crate::{Fault, Load, LoadMark, Loads, StoreResult};
 
-const MARKS: SqlText =
-    SqlText::same("SELECT range_no, pk, rk, written, unchanged, rejected FROM copy_marks WHERE copy = $1");
-const FORGET_MARKS: SqlText = SqlText::same("DELETE FROM copy_marks WHERE copy = $1");
+const MARKS: &str = "SELECT range_no, pk, rk, written, unchanged, rejected FROM copy_marks WHERE copy = $1";
+const FORGET_MARKS: &str = "DELETE FROM copy_marks WHERE copy = $1";
 
-pub(super) const ALL: [SqlText; 2] = [MARKS, FORGET_MARKS];
+pub(super) const ALL: [&str; 2] = [MARKS, FORGET_MARKS];
 
 impl<S: CatalogueStore> Loads for S {
     async fn load(&self, table: TableRef<'_>, load: &Arc<Load>) -> StoreResult<bool> {
@@ -22,7 +21,7 @@ impl<S: CatalogueStore> Loads for S {
     }
 
     async fn marks(&self, copy: &str) -> StoreResult<Vec<LoadMark>> {
-        let rows = self.backend().rows(MARKS.bind(copy)).await?;
+        let rows = self.backend().rows(sql(MARKS).bind(copy)).await?;
         let marks = rows.iter().map(|row| {
             let counts = [row.count(3)?, row.count(4)?, row.count(5)?];
             let reached = row.key(1)?.ok_or(Fault::Other)?;
@@ -32,6 +31,6 @@ impl<S: CatalogueStore> Loads for S {
     }
 
     async fn forget_marks(&self, copy: &str) -> StoreResult<()> {
-        self.backend().write(FORGET_MARKS.bind(copy)).await.map(drop)
+        self.backend().write(sql(FORGET_MARKS).bind(copy)).await.map(drop)
     }
 }

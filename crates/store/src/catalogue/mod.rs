@@ -12,11 +12,9 @@ mod reset;
 mod session;
 mod tables;
 
-use crate::sql::SqlText;
-
 /// Every text for PostgreSQL.
 pub fn texts() -> Vec<&'static str> {
-    let subjects: [&[SqlText]; 7] =
+    let subjects: [&[&str]; 7] =
         [&accounts::ALL, &deleted::ALL, &expiry::ALL, &indexes::ALL, &loads::ALL, &reset::ALL, &tables::ALL];
-    subjects.concat().iter().chain(&[session::LOCK_TABLE, session::DOOM]).map(|text| text.postgres).collect()
+    [&subjects.concat()[..], &[session::LOCK_TABLE.postgres, session::DOOM]].concat()
 }

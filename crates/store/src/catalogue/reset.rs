@@ -8,7 +8,7 @@ use crate::postgres::connections::lease::Lease;
 use crate::postgres::fault::Effect;
 use crate::postgres::retry::retry;
 use crate::protocol::model::Ticks;
-use crate::sql::SqlText;
+use crate::sql::{SqlText, sql};
 use crate::{Reset, StoreResult};
 
 const HAS_SNAPSHOTS: &str =
@@ -87,9 +87,9 @@ const TAKE: SqlText = SqlText {
     ],
 };
 /// $1 name.
-const FIND: SqlText = SqlText::same("SELECT account FROM snapshots WHERE name = $1");
-const NUMBERS: SqlText = SqlText::same("SELECT table_no FROM snapshot_tables WHERE snapshot = $1");
-const LIST: SqlText = SqlText::same("SELECT name, account, taken FROM snapshots ORDER BY taken, name");
+const FIND: &str = "SELECT account FROM snapshots WHERE name = $1";
+const NUMBERS: &str = "SELECT table_no FROM snapshot_tables WHERE snapshot = $1";
+const LIST: &str = "SELECT name, account, taken FROM snapshots ORDER BY taken, name";
 const DISCARD: SqlText = SqlText {
     postgres: "WITH named AS (DELETE FROM pg_temp.snapshot_tables WHERE snapshot = $1), \
          filled AS (DELETE FROM pg_temp.snapshot_entities WHERE snapshot = $1), \
@@ -162,24 +162,22 @@ const RESTORE: [SqlText; 3] = [
          WHERE n.key = o.key AND s.snapshot = $1 AND s.table_no = o.value",
     ),
 ];
-const RESTORE_PROPERTIES: SqlText = SqlText::same(
-    "INSERT INTO service_properties (account, properties) \
-     SELECT account, properties FROM snapshot_properties WHERE snapshot = $1",
-);
+const RESTORE_PROPERTIES: &str = "INSERT INTO service_properties (account, properties) \
+     SELECT account, properties FROM snapshot_properties WHERE snapshot = $1";
 
 /// All except those that create.
-pub(super) const ALL: [SqlText; 12] = [
-    SqlText::same(HAS_SNAPSHOTS),
-    TAKE,
+pub(super) const ALL: [&str; 12] = [
+    HAS_SNAPSHOTS,
+    TAKE.postgres,
     FIND,
     NUMBERS,
     LIST,
-    DISCARD,
-    LOCK,
-    RESET,
-    RESTORE[0],
-    RESTORE[1],
-    RESTORE[2],
+    DISCARD.postgres,
+    LOCK.postgres,
+    RESET.postgres,
+    RESTORE[0].postgres,
+    RESTORE[1].postgres,
+    RESTORE[2].postgres,
     RESTORE_PROPERTIES,
 ];
 
@@ -191,7 +189,7 @@ impl<S: CatalogueStore> Reset for S {
     }
 
     async fn take_snapshot(&self, name: &str, account: Option<&str>, now: Ticks) -> StoreResult<bool> {
-        let take = TAKE.bind(name).bind(account).bind(now).bind(MAX_SNAPSHOTS as i64);
+        let take = sql(TAKE).bind(name).bind(account).bind(now).bind(MAX_SNAPSHOTS as i64);
         self.backend()
             .with_snapshots(async move |session: &mut SqlSession<'_>| session.has_row(take.clone()).await)
             .await
@@ -200,7 +198,7 @@ impl<S: CatalogueStore> Reset for S {
     async fn restore_snapshot(&self, name: &str, now: Ticks) -> StoreResult<bool> {
         let name = name.to_owned();
         let restore = async move |session: &mut SqlSession<'_>| {
-            let Some(found) = session.rows(FIND.bind(&name)).await?.pop() else { return Ok(false) };
+            let Some(found) = session.rows(sql(FIND).bind(&name)).await?.pop() else { return Ok(false) };
             let account: Option<String> = found.get(0)?;
             if let SqlSession::Postgres(lease) = session {
                 lease.begin().await?;
@@ -219,7 +217,7 @@ impl<S: CatalogueStore> Reset for S {
     }
 
     async fn drop_snapshot(&self, name: &str) -> StoreResult<bool> {
-        let discard = DISCARD.bind(name);
+        let discard = sql(DISCARD).bind(name);
         self.backend().with_snapshots(async move |session| session.has_row(discard.clone()).await).await
     }
 
@@ -271,7 +269,7 @@ async fn create_tables(lease: &mut Lease) -> StoreResult<()> {
 
 async fn empty(session: &mut SqlSession<'_>, account: Option<&str>, now: Ticks) -> StoreResult<()> {
     session.row(LOCK).await?;
-    session.row(RESET.bind(account).bind(now)).await.map(drop)
+    session.row(sql(RESET).bind(account).bind(now)).await.map(drop)
 }
 
 async fn put_back(
@@ -281,11 +279,11 @@ async fn put_back(
     now: Ticks,
 ) -> StoreResult<()> {
     empty(session, account, now).await?;
-    let rows = session.rows(NUMBERS.bind(name)).await?;
+    let rows = session.rows(sql(NUMBERS).bind(name)).await?;
     let old: Vec<i64> = rows.iter().map(|row| row.get(0)).collect::<StoreResult<_>>()?;
     let new: Vec<i64> = old.iter().map(|_| new_table_no()).collect();
     for text in RESTORE {
-        session.row(text.bind(name).bind(old.clone()).bind(new.clone())).await?;
+        session.row(sql(text).bind(name).bind(old.clone()).bind(new.clone())).await?;
     }
-    session.row(RESTORE_PROPERTIES.bind(name)).await.map(drop)
+    session.row(sql(RESTORE_PROPERTIES).bind(name)).await.map(drop)
 }

@@ -10,7 +10,7 @@ use crate::postgres::retry::retry;
 use crate::postgres::state::table_ids::cache_key;
 use crate::postgres::statements::DOOM_TABLE;
 use crate::protocol::model::TableRef;
-use crate::sql::{Sql, SqlRow, SqlText};
+use crate::sql::{Sql, SqlRow, SqlText, sql};
 use crate::sqlite::SqliteStore;
 use crate::{Failure, Fault, StoreResult};
 
@@ -23,7 +23,7 @@ pub(super) const LOCK_TABLE: SqlText = SqlText::each(
     TABLE_NO,
 );
 /// Has a deleted table purged: $1 its number, $2 its spread, $3 the time.
-pub(super) const DOOM: SqlText = SqlText::same(DOOM_TABLE);
+pub(super) const DOOM: &str = DOOM_TABLE;
 
 /// Which of the two databases a store is.
 #[derive(Clone, Copy)]
@@ -182,7 +182,7 @@ impl SqlSession<'_> {
 
     /// The number of a table, which it keeps until the end of the transaction.
     pub(crate) async fn table_no(&mut self, table: TableRef<'_>) -> StoreResult<Option<i64>> {
-        let row = self.row(LOCK_TABLE.bind(table.account).bind(table.name.lower())).await?;
+        let row = self.row(sql(LOCK_TABLE).bind(table.account).bind(table.name.lower())).await?;
         row.map(|row| row.get(0)).transpose()
     }
 }

@@ -5,22 +5,20 @@ use crate::error::Code;
 use crate::postgres::retry::retry;
 use crate::protocol::model::{TableRef, Ticks};
 use crate::protocol::plan::{TableEntry, TablePage, TableScan};
-use crate::sql::SqlText;
+use crate::sql::{SqlText, sql};
 use crate::{StoreResult, TableSize, Tables};
 
-const FIND: SqlText =
-    SqlText::same("SELECT name, created FROM tables WHERE account = $1 AND name_lower = $2");
-const DROP: SqlText =
-    SqlText::same("DELETE FROM tables WHERE account = $1 AND name_lower = $2 RETURNING table_no, spread");
-const ACCOUNTS: SqlText = SqlText::same("SELECT DISTINCT account FROM tables ORDER BY account LIMIT $1");
-const READ_POLICIES: SqlText =
-    SqlText::same("SELECT CAST(policies AS text) FROM tables WHERE account = $1 AND name_lower = $2");
+const FIND: &str = "SELECT name, created FROM tables WHERE account = $1 AND name_lower = $2";
+const DROP: &str = "DELETE FROM tables WHERE account = $1 AND name_lower = $2 RETURNING table_no, spread";
+const ACCOUNTS: &str = "SELECT DISTINCT account FROM tables ORDER BY account LIMIT $1";
+const READ_POLICIES: &str =
+    "SELECT CAST(policies AS text) FROM tables WHERE account = $1 AND name_lower = $2";
 const WRITE_POLICIES: SqlText = SqlText::each(
     "UPDATE tables SET policies = $3::jsonb WHERE account = $1 AND name_lower = $2 RETURNING table_no",
     "UPDATE tables SET policies = $3 WHERE account = $1 AND name_lower = $2 RETURNING table_no",
 );
 
-pub(super) const ALL: [SqlText; 5] = [FIND, DROP, ACCOUNTS, READ_POLICIES, WRITE_POLICIES];
+pub(super) const ALL: [&str; 5] = [FIND, DROP, ACCOUNTS, READ_POLICIES, WRITE_POLICIES.postgres];
 
 impl<S: CatalogueStore> Tables for S {
     async fn create_table(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
@@ -34,10 +32,10 @@ impl<S: CatalogueStore> Tables for S {
         let name = table.into_owned();
         let delete = async move |session: &mut SqlSession<'_>| {
             let table = name.as_ref();
-            let dropped = session.row(DROP.bind(table.account).bind(table.name.lower())).await?;
+            let dropped = session.row(sql(DROP).bind(table.account).bind(table.name.lower())).await?;
             let row = dropped.ok_or(Code::ResourceNotFound)?;
             let (table_no, spread): (i64, i32) = (row.get(0)?, row.get(1)?);
-            session.row(DOOM.bind(table_no).bind(i64::from(spread)).bind(now)).await.map(drop)
+            session.row(sql(DOOM).bind(table_no).bind(i64::from(spread)).bind(now)).await.map(drop)
         };
         self.backend().transact(delete).await?;
         self.backend().forget_table_id(table);
@@ -45,7 +43,7 @@ impl<S: CatalogueStore> Tables for S {
     }
 
     async fn get_table(&self, table: TableRef<'_>) -> StoreResult<Option<TableEntry>> {
-        let row = self.backend().row(FIND.bind(table.account).bind(table.name.lower())).await?;
+        let row = self.backend().row(sql(FIND).bind(table.account).bind(table.name.lower())).await?;
         row.map(|row| Ok(TableEntry { name: row.get(0)?, created: row.ticks(1)? })).transpose()
     }
 
@@ -57,16 +55,16 @@ impl<S: CatalogueStore> Tables for S {
     }
 
     async fn accounts_with_tables(&self, most: u16) -> StoreResult<Vec<String>> {
-        self.backend().rows(ACCOUNTS.bind(i64::from(most))).await?.iter().map(|row| row.get(0)).collect()
+        self.backend().rows(sql(ACCOUNTS).bind(i64::from(most))).await?.iter().map(|row| row.get(0)).collect()
     }
 
     async fn policies(&self, table: TableRef<'_>) -> StoreResult<Option<String>> {
-        let row = self.backend().row(READ_POLICIES.bind(table.account).bind(table.name.lower())).await?;
+        let row = self.backend().row(sql(READ_POLICIES).bind(table.account).bind(table.name.lower())).await?;
         row.ok_or(Code::TableNotFound)?.get(0)
     }
 
     async fn set_policies(&self, table: TableRef<'_>, policies: &str) -> StoreResult<()> {
-        let write = WRITE_POLICIES.bind(table.account).bind(table.name.lower()).bind(policies);
+        let write = sql(WRITE_POLICIES).bind(table.account).bind(table.name.lower()).bind(policies);
         let is_written = self.backend().write(write).await?;
         is_written.then_some(()).ok_or_else(|| Code::TableNotFound.into())
     }

@@ -3,7 +3,7 @@
 use super::StoreResult;
 use crate::protocol::auth::seal::KeySlot;
 use crate::protocol::model::Ticks;
-use crate::sql::{SqlRow, SqlText};
+use crate::sql::SqlRow;
 
 /// An account with its sealed keys, which this layer cannot decrypt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,9 +19,8 @@ pub struct StoredAccount {
 
 impl StoredAccount {
     /// Lists all, for [`StoredAccount::read`].
-    pub(crate) const LIST: SqlText = SqlText::same(
-        "SELECT name, key1, key2, disabled, created, rotated1, rotated2 FROM accounts ORDER BY name",
-    );
+    pub(crate) const LIST: &str =
+        "SELECT name, key1, key2, disabled, created, rotated1, rotated2 FROM accounts ORDER BY name";
 
     pub(crate) fn read(row: &SqlRow) -> StoreResult<Self> {
         Ok(Self {

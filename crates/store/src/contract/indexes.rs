@@ -10,7 +10,7 @@ use super::StoreResult;
 use crate::protocol::model::{Key, TableRef, Ticks};
 use crate::protocol::plan::Scan;
 use crate::protocol::plan::index::{IndexChoice, IndexKind, IndexRange, IndexValue, PropertyIndex};
-use crate::sql::{SqlRow, SqlText};
+use crate::sql::SqlRow;
 
 /// Maximum number of indexes of a table: each costs every write of the table.
 pub const MAX_TABLE_INDEXES: i64 = 8;
@@ -52,11 +52,9 @@ pub struct StoredIndex {
 
 impl StoredIndex {
     /// Lists those of existing tables, for [`StoredIndex::read`].
-    pub(crate) const LIST: SqlText = SqlText::same(
-        "SELECT i.index_no, i.table_no, i.property, i.kind, i.state, i.changed, t.account, t.name \
+    pub(crate) const LIST: &str = "SELECT i.index_no, i.table_no, i.property, i.kind, i.state, i.changed, t.account, t.name \
          FROM property_indexes AS i JOIN tables AS t ON t.table_no = i.table_no \
-         ORDER BY t.account, t.name_lower, i.property, i.kind",
-    );
+         ORDER BY t.account, t.name_lower, i.property, i.kind";
 
     /// `None` for a kind of a newer version, and for an index that is to be removed.
     pub(crate) fn read(row: &SqlRow) -> StoreResult<Option<Self>> {

@@ -4,7 +4,7 @@
 //! not at all.
 
 /// Defines a trait of the contract, and its methods of [`Store`](crate::Store), which call those of the store
-/// that it is. So a new method stands in three files: one here, and one in each store.
+/// that it is. A method is implemented in `catalogue` for both stores, or in each of them.
 macro_rules! store_trait {
     (
         $(#[$about:meta])*

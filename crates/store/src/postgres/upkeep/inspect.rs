@@ -81,7 +81,7 @@ async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
     let theirs = DateTime::from_timestamp_micros(row.try_get("micros")?);
     let missing = missing(db, &server_tables(), &PRIVILEGES).await?;
     let accounts = if missing.is_empty() && has_table(db, "accounts").await? {
-        let rows: Vec<PgRow> = sqlx::query(StoredAccount::LIST.postgres).fetch_all(&mut *db).await?;
+        let rows: Vec<PgRow> = sqlx::query(StoredAccount::LIST).fetch_all(&mut *db).await?;
         rows.into_iter().filter_map(|row| StoredAccount::read(&SqlRow::Postgres(row)).ok()).collect()
     } else {
         Vec::new()
@@ -145,7 +145,7 @@ async fn missing_indexes(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Err
     if !has_table(db, "property_indexes").await? {
         return Ok(Vec::new());
     }
-    let rows = sqlx::query(StoredIndex::LIST.postgres).fetch_all(&mut *db).await?;
+    let rows = sqlx::query(StoredIndex::LIST).fetch_all(&mut *db).await?;
     let (entities, kind) = indexes::ENTITIES;
     let mut missing = Vec::new();
     for index in rows.into_iter().filter_map(|row| StoredIndex::read(&SqlRow::Postgres(row)).ok().flatten()) {

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension};
 use crate::contract::indexes::removable_until;
 use crate::protocol::model::Ticks;
 use crate::protocol::plan::index::PropertyIndex;
-use crate::sql::{SqlText, counted_change};
+use crate::sql::{SqlText, counted_change, sql};
 use crate::sqlite::catalog::entries;
 use crate::sqlite::connections::locks::CancelledBuilds;
 use crate::sqlite::{Sqlite, SqliteStore};
@@ -93,7 +93,7 @@ fn build(
     db.progress_handler(0, None::<fn() -> bool>)?;
     // A cancellation rolls back the whole transaction; the other writes of its group are then tried one by one.
     built?;
-    COMPLETE.bind(index_no).bind(now).run(db)?;
+    sql(COMPLETE).bind(index_no).bind(now).run(db)?;
     Ok(BuiltIndex::Ready)
 }
 
@@ -101,7 +101,7 @@ fn build(
 fn remove(db: &Connection, until: i64) -> Sqlite<bool> {
     let Some(index_no) = removable(db, until)? else { return Ok(false) };
     db.execute_batch(&entries::removal(index_no))?;
-    FORGET.bind(index_no).run(db)?;
+    sql(FORGET).bind(index_no).run(db)?;
     Ok(true)
 }
 

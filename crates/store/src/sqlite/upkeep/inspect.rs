@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OpenFlags};
 
 use crate::quoting::identifier;
-use crate::sql::Sql;
+use crate::sql::sql;
 use crate::sqlite::catalog::{entries, views};
 use crate::sqlite::connections::options::BUSY_TIMEOUT;
 use crate::sqlite::connections::options::{Location, OpenError, display};
@@ -37,7 +37,7 @@ pub(crate) fn inspect(location: &Location) -> Result<Inspection, OpenError> {
         found.missing.push(format!("writing to {}: {error}", path.display()));
     }
     if version >= schema::WITH_ACCOUNTS {
-        let rows = Sql::from(StoredAccount::LIST).run(&db)?;
+        let rows = sql(StoredAccount::LIST).run(&db)?;
         found.accounts = rows.iter().filter_map(|row| StoredAccount::read(row).ok()).collect();
     }
     if version >= schema::WITH_INDEXES {
@@ -51,7 +51,7 @@ pub(crate) fn inspect(location: &Location) -> Result<Inspection, OpenError> {
 fn missing_indexes(db: &Connection) -> Result<Vec<String>, OpenError> {
     let mut look = db.prepare("SELECT 1 FROM sqlite_schema WHERE type = 'index' AND name = ?1")?;
     let mut missing = Vec::new();
-    let rows = Sql::from(StoredIndex::LIST).run(db)?;
+    let rows = sql(StoredIndex::LIST).run(db)?;
     let listed = rows.iter().filter_map(|row| StoredIndex::read(row).ok().flatten());
     for stored in listed.filter(|stored| stored.state == IndexState::Ready) {
         if !look.exists([entries::name(stored.index.index_no)])? {
