@@ -3,6 +3,7 @@
 use crate::bucket::new_table_no;
 use crate::catalogue::session::{Backend, CatalogueStore, SqlSession, TABLE_NO};
 use crate::contract::deleted::KeptIndex;
+use crate::contract::indexes::removable_until;
 use crate::error::Code;
 use crate::postgres::retry::retry;
 use crate::postgres::statements::indexes::LOCK_TABLE;
@@ -28,13 +29,27 @@ const DROP: SqlText = counted_change!(
     "property_index_changes",
     "UPDATE property_indexes SET state = 2, changed = $2 WHERE index_no = $1 AND state <> 2 RETURNING index_no"
 );
+/// An index that nothing can use any more: dropped until $1, or of a deleted table.
+const REMOVABLE: &str = "SELECT i.index_no FROM property_indexes AS i \
+     WHERE (i.state = 2 AND i.changed <= $1) \
+     OR NOT EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = i.table_no) LIMIT 1";
 /// What is left of the indexes that a table had is removed, not used.
 const DROP_ALL: SqlText = counted_change!(
     "property_index_changes",
     "UPDATE property_indexes SET state = 2, changed = $2 WHERE table_no = $1 AND state <> 2"
 );
 
-pub(super) const ALL: [&str; 5] = [StoredIndex::LIST, COUNT, ADD.postgres, DROP.postgres, DROP_ALL.postgres];
+pub(super) const ALL: [&str; 9] = [
+    StoredIndex::LIST,
+    StoredIndex::WANTED,
+    StoredIndex::COMPLETE.postgres,
+    StoredIndex::FORGET.postgres,
+    COUNT,
+    ADD.postgres,
+    DROP.postgres,
+    REMOVABLE,
+    DROP_ALL.postgres,
+];
 
 impl<S: CatalogueStore> Indexes for S {
     async fn indexes(&self) -> StoreResult<Vec<StoredIndex>> {
@@ -93,9 +108,12 @@ impl<S: CatalogueStore> Indexes for S {
     }
 
     async fn remove_index(&self, now: Ticks) -> StoreResult<bool> {
+        let removable = self.backend().row(sql(REMOVABLE).bind(removable_until(now))).await?;
+        let Some(row) = removable else { return Ok(false) };
+        let index_no = row.get(0)?;
         match self.backend() {
-            Backend::Postgres(store) => retry(|| store.remove_one(now)).await,
-            Backend::Sqlite(store) => store.remove_one(now).await,
+            Backend::Postgres(store) => retry(|| store.remove(index_no)).await,
+            Backend::Sqlite(store) => store.remove(index_no).await,
         }
     }
 

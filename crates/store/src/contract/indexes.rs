@@ -10,7 +10,7 @@ use super::StoreResult;
 use crate::protocol::model::{Key, TableRef, Ticks};
 use crate::protocol::plan::Scan;
 use crate::protocol::plan::index::{IndexChoice, IndexKind, IndexRange, IndexValue, PropertyIndex};
-use crate::sql::SqlRow;
+use crate::sql::{SqlRow, SqlText, counted_change};
 
 /// Maximum number of indexes of a table: each costs every write of the table.
 pub const MAX_TABLE_INDEXES: i64 = 8;
@@ -55,6 +55,18 @@ impl StoredIndex {
     pub(crate) const LIST: &str = "SELECT i.index_no, i.table_no, i.property, i.kind, i.state, i.changed, t.account, t.name \
          FROM property_indexes AS i JOIN tables AS t ON t.table_no = i.table_no \
          ORDER BY t.account, t.name_lower, i.property, i.kind";
+
+    /// The spread of the table, while the index $1 is still to be built.
+    pub(crate) const WANTED: &str = "SELECT t.spread FROM property_indexes AS i \
+         JOIN tables AS t ON t.table_no = i.table_no WHERE i.index_no = $1 AND i.state = 0";
+    /// Has servers use the index $1 from the time $2 on; no row if it is no longer wanted.
+    pub(crate) const COMPLETE: SqlText = counted_change!(
+        "property_index_changes",
+        "UPDATE property_indexes AS i SET state = 1, changed = $2 WHERE i.index_no = $1 AND i.state = 0 \
+         AND EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = i.table_no) RETURNING index_no"
+    );
+    pub(crate) const FORGET: SqlText =
+        counted_change!("property_index_changes", "DELETE FROM property_indexes WHERE index_no = $1");
 
     /// `None` for a kind of a newer version, and for an index that is to be removed.
     pub(crate) fn read(row: &SqlRow) -> StoreResult<Option<Self>> {

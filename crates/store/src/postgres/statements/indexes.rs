@@ -24,20 +24,6 @@ pub(crate) const BLOCKERS: &str = "SELECT DISTINCT a.pid, a.application_name FRO
 /// Locks a table, so that its indexes are added one after the other, and not while it is respread.
 pub(crate) const LOCK_TABLE: &str =
     "SELECT table_no, spread FROM tables WHERE account = $1 AND name_lower = $2 FOR UPDATE";
-pub(crate) const WANTED: &str = "SELECT t.spread FROM property_indexes AS i \
-     JOIN tables AS t ON t.table_no = i.table_no WHERE i.index_no = $1 AND i.state = 0";
-pub(crate) const COMPLETE: &str = counted!(
-    "property_index_changes",
-    "UPDATE property_indexes AS i SET state = 1, changed = $2 WHERE i.index_no = $1 AND i.state = 0 \
-     AND EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = i.table_no) RETURNING i.index_no"
-);
-/// Of indexes that nothing can use any more: dropped until $1, or of deleted tables.
-pub(crate) const REMOVABLE: &str = "SELECT i.index_no FROM property_indexes AS i \
-     WHERE (i.state = 2 AND i.changed <= $1) \
-     OR NOT EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = i.table_no) LIMIT 1";
-pub(crate) const FORGET: &str =
-    counted!("property_index_changes", "DELETE FROM property_indexes WHERE index_no = $1 RETURNING index_no");
-
 /// The tables that hold entities: one, or the partitions of one. $1 its name, $2 the kind of plain tables.
 pub(crate) const HOLDERS: &str = "SELECT c.oid::regclass::text AS name FROM pg_class AS c \
      WHERE c.oid = $1::regclass AND c.relkind = $2 UNION ALL \
@@ -68,19 +54,8 @@ pub(crate) const SHARD: &str = "%s";
 pub(crate) const CANCEL: &str = "SELECT pg_cancel_backend($1)";
 
 /// The texts that contain no values.
-pub(crate) const ALL: [&str; 11] = [
-    LOCK_BUILDS,
-    BLOCKERS,
-    IS_COMPLETE,
-    LOCK_TABLE,
-    WANTED,
-    COMPLETE,
-    REMOVABLE,
-    FORGET,
-    PARTS,
-    BYTES_OF_SHARDS,
-    CANCEL,
-];
+pub(crate) const ALL: [&str; 7] =
+    [LOCK_BUILDS, BLOCKERS, IS_COMPLETE, LOCK_TABLE, PARTS, BYTES_OF_SHARDS, CANCEL];
 
 /// What the names of an index's parts begin with.
 pub(crate) fn prefix(index_no: i64) -> String {

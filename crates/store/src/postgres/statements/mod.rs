@@ -88,18 +88,6 @@ macro_rules! value_or_failure {
     };
 }
 
-/// A change that also counts itself.
-macro_rules! counted {
-    ($counter:literal, $change:literal) => {
-        concat!(
-            "WITH counted AS (INSERT INTO ",
-            $counter,
-            " AS c (id, changes) VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET changes = c.changes + 1) ",
-            $change
-        )
-    };
-}
-
 mod entities;
 pub mod indexes;
 mod load;

@@ -9,7 +9,6 @@ use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Executor as _, FromRow, PgConnection, Row};
 use tokio::time::timeout;
 
-use crate::contract::indexes::removable_until;
 use crate::postgres::PgStore;
 use crate::postgres::connections::hosts::Hosts;
 use crate::postgres::connections::options::{CLIENT_CHECK, NO_TRANSACTION_TIMEOUT, end_if_abandoned};
@@ -21,7 +20,7 @@ use crate::postgres::rows::broken_row;
 use crate::postgres::statements::indexes as texts;
 use crate::protocol::model::Ticks;
 use crate::protocol::plan::index::PropertyIndex;
-use crate::{BuiltIndex, Failure, Fault, IndexFigures, StoreResult};
+use crate::{BuiltIndex, Failure, Fault, IndexFigures, StoreResult, StoredIndex};
 
 /// The settings of the session: no limit of time, and the parser that literals are written for.
 const SESSION: &str = "SET statement_timeout = 0; SET lock_timeout = 0; \
@@ -151,7 +150,7 @@ impl BuildSession {
 
     /// The spread of the table; `None` if the index is no longer wanted.
     async fn wanted(&mut self, index_no: i64) -> StoreResult<Option<u16>> {
-        let rows = self.rows(sqlx::query(texts::WANTED).bind(index_no)).await?;
+        let rows = self.rows(sqlx::query(StoredIndex::WANTED).bind(index_no)).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let spread: i32 = row.try_get("spread").map_err(broken_row)?;
         Ok(Some(u16::try_from(spread).map_err(|_| Fault::Other)?))
@@ -282,13 +281,8 @@ impl PgStore {
         self.watch(self.operation_timeout, cancel).await
     }
 
-    /// Removes the parts of one index that nothing uses any more.
-    pub(crate) async fn remove_one(&self, now: Ticks) -> StoreResult<bool> {
-        let mut lease = self.nodes.acquire().await?;
-        let removable = sqlx::query(texts::REMOVABLE).bind(removable_until(now));
-        let Some(row) = lease.row(removable, Effect::Undone).await? else { return Ok(false) };
-        drop(lease);
-        let index_no: i64 = row.try_get("index_no").map_err(broken_row)?;
+    /// Removes the parts of an index that nothing uses any more; `false` if another process has the lock.
+    pub(crate) async fn remove(&self, index_no: i64) -> StoreResult<bool> {
         let Some(mut session) = self.open_build_session().await? else {
             return Ok(false);
         };
@@ -348,7 +342,7 @@ async fn remove(session: &mut BuildSession, index_no: i64) -> StoreResult<()> {
     for part in session.parts(index_no).await? {
         session.define(texts::removal(&part.name)).await?;
     }
-    session.rows(sqlx::query(texts::FORGET).bind(index_no)).await?;
+    session.rows(sqlx::query(StoredIndex::FORGET.postgres).bind(index_no)).await?;
     Ok(())
 }
 
@@ -364,7 +358,7 @@ async fn build(session: &mut BuildSession, index: &PropertyIndex, now: Ticks) ->
             (_, DefinitionError::Failed(failure)) => Err(failure),
         };
     }
-    let complete = sqlx::query(texts::COMPLETE).bind(index_no).bind(now.raw());
+    let complete = sqlx::query(StoredIndex::COMPLETE.postgres).bind(index_no).bind(now.raw());
     let is_ready = !session.rows(complete).await?.is_empty();
     Ok(if is_ready { BuiltIndex::Ready } else { BuiltIndex::Gone })
 }

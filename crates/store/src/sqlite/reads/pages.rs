@@ -17,8 +17,7 @@ use crate::scan_limit::{ScanCounter, ScanStep};
 use crate::sqlite::catalog::entries;
 use crate::sqlite::catalog::tables::bucket_of;
 use crate::sqlite::reads::narrow::{is_missing, narrow};
-use crate::sqlite::reads::ordered::OrderedRange;
-use crate::sqlite::reads::ranges::ranges;
+use crate::sqlite::reads::ranges::{OrderedRange, ranges};
 use crate::sqlite::{Sqlite, ticks};
 use crate::{Collect, StoreResult};
 

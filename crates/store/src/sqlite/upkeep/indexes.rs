@@ -4,22 +4,13 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::contract::indexes::removable_until;
 use crate::protocol::model::Ticks;
 use crate::protocol::plan::index::PropertyIndex;
-use crate::sql::{SqlText, counted_change, sql};
+use crate::sql::sql;
 use crate::sqlite::catalog::entries;
 use crate::sqlite::connections::locks::CancelledBuilds;
 use crate::sqlite::{Sqlite, SqliteStore};
-use crate::{BuiltIndex, Failure, Fault, IndexFigures, StoreResult};
-
-/// Has servers use the index.
-const COMPLETE: SqlText = counted_change!(
-    "property_index_changes",
-    "UPDATE property_indexes SET state = 1, changed = $2 WHERE index_no = $1"
-);
-const FORGET: SqlText =
-    counted_change!("property_index_changes", "DELETE FROM property_indexes WHERE index_no = $1");
+use crate::{BuiltIndex, Failure, Fault, IndexFigures, StoreResult, StoredIndex};
 
 /// How long an index may take to be built.
 const BUILD_LIMIT: Duration = Duration::from_secs(24 * 3600);
@@ -58,13 +49,14 @@ impl SqliteStore {
         }
     }
 
-    pub(crate) async fn remove_one(&self, now: Ticks) -> StoreResult<bool> {
-        let until = removable_until(now);
-        // Writers have nothing to do with the question.
-        if self.readers.with(|db| removable(db, until).map(Ok))?.is_none() {
-            return Ok(false);
-        }
-        self.writer.submit_within(BUILD_LIMIT, move |db| remove(db, until).map(Ok)).await
+    /// Removes an index that nothing uses any more.
+    pub(crate) async fn remove(&self, index_no: i64) -> StoreResult<bool> {
+        let remove = move |db: &mut Connection| {
+            db.execute_batch(&entries::removal(index_no))?;
+            sql(StoredIndex::FORGET).bind(index_no).run(db)?;
+            Ok(Ok(true))
+        };
+        self.writer.submit_within(BUILD_LIMIT, remove).await
     }
 
     pub(crate) async fn figures(&self, index: &PropertyIndex) -> StoreResult<IndexFigures> {
@@ -82,7 +74,7 @@ fn build(
     cancelled: &CancelledBuilds,
 ) -> Sqlite<BuiltIndex> {
     let index_no = index.index_no;
-    if !is_wanted(db, index_no)? {
+    if sql(StoredIndex::WANTED).bind(index_no).run(db)?.is_empty() {
         return Ok(BuiltIndex::Gone);
     }
     if cancelled.has(index_no) {
@@ -93,16 +85,8 @@ fn build(
     db.progress_handler(0, None::<fn() -> bool>)?;
     // A cancellation rolls back the whole transaction; the other writes of its group are then tried one by one.
     built?;
-    sql(COMPLETE).bind(index_no).bind(now).run(db)?;
+    sql(StoredIndex::COMPLETE).bind(index_no).bind(now).run(db)?;
     Ok(BuiltIndex::Ready)
-}
-
-/// Removes one index that nothing uses any more; returns whether there was one.
-fn remove(db: &Connection, until: i64) -> Sqlite<bool> {
-    let Some(index_no) = removable(db, until)? else { return Ok(false) };
-    db.execute_batch(&entries::removal(index_no))?;
-    sql(FORGET).bind(index_no).run(db)?;
-    Ok(true)
 }
 
 /// Returns the size of an index.
@@ -112,25 +96,6 @@ fn bytes(db: &Connection, index_no: i64) -> Sqlite<Option<u64>> {
         .query_row([entries::name(index_no)], |row| row.get(0))
         .optional()?;
     Ok(bytes.flatten().map(i64::cast_unsigned))
-}
-
-/// Whether the index is still to be built.
-fn is_wanted(db: &Connection, index_no: i64) -> Sqlite<bool> {
-    db.prepare_cached(
-        "SELECT 1 FROM property_indexes AS i JOIN tables AS t ON t.table_no = i.table_no
-         WHERE i.index_no = ?1 AND i.state = 0",
-    )?
-    .exists([index_no])
-}
-
-/// Returns an index that nothing can use any more: dropped some time ago, or of a deleted table.
-fn removable(db: &Connection, until: i64) -> Sqlite<Option<i64>> {
-    db.prepare_cached(
-        "SELECT index_no FROM property_indexes AS i WHERE (state = 2 AND changed <= ?1)
-         OR NOT EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = i.table_no) LIMIT 1",
-    )?
-    .query_row([until], |row| row.get(0))
-    .optional()
 }
 
 #[cfg(test)]
