@@ -152,7 +152,11 @@ impl Nodes {
         bucket: i64,
         wait: Option<LockWait>,
     ) -> Result<Lease, StatementError> {
-        let Some(owner) = self.owner_of(bucket) else { return self.acquire_for(wait).await };
+        if !self.is_distributed() {
+            return self.acquire_for(wait).await;
+        }
+        let owner = self.topology.owners.load().of_bucket(bucket).map(Arc::clone);
+        let Some(owner) = owner else { return self.acquire_for(wait).await };
         Lease::guarded(&owner.breaker, self.acquire_of_owner(&owner, wait)).await
     }
 
@@ -166,7 +170,7 @@ impl Nodes {
         }
         let permit = owner.routing_permit(self.options.acquire_timeout).await?;
         let mut lease = self.acquire_of(Some(owner.number), wait).await?;
-        lease.hold_permit(permit);
+        lease.permit = Some(permit);
         Ok(lease)
     }
 
@@ -217,13 +221,6 @@ impl Nodes {
             }
         }
         Err(last)
-    }
-
-    fn owner_of(&self, bucket: i64) -> Option<Arc<BucketOwner>> {
-        if !self.is_distributed() {
-            return None;
-        }
-        self.topology.owners.load().of_bucket(bucket).map(Arc::clone)
     }
 
     /// Refreshes the map and the nodes periodically, where there is Citus, until the store is dropped.

@@ -7,6 +7,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
@@ -75,7 +76,7 @@ pub(crate) struct Lease {
     running: bool,
     in_transaction: bool,
     /// Held by statements that another server passes on.
-    permit: Option<OwnedSemaphorePermit>,
+    pub permit: Option<OwnedSemaphorePermit>,
     /// That of the server that has the data, if there are several.
     breaker: Option<Arc<Breaker>>,
 }
@@ -106,11 +107,6 @@ impl Lease {
             permit: None,
             breaker: None,
         }
-    }
-
-    /// Keeps a permit as long as the connection is on loan.
-    pub(crate) fn hold_permit(&mut self, permit: OwnedSemaphorePermit) {
-        self.permit = Some(permit);
     }
 
     /// A lease whose waits end when a breaker opens, from that for the lease itself on.
@@ -418,7 +414,7 @@ impl Lease {
             hosts.recheck(session.host);
         }
         self.connector.node().lost.one();
-        self.connector.lost_one();
+        self.connector.losses.fetch_add(1, Ordering::Relaxed);
         let owner = self.owner.id;
         self.connector.sessions().clear(|idle| idle.owner.id == owner || !hosts.is_in_use(idle.host));
     }

@@ -2,15 +2,14 @@
 //!
 //! - `options`, `host_list`, `host_map`: what the settings say, and how many connections follow from it
 //! - `hosts` chooses among the hosts of one server, and connects (`socket_options`)
-//! - `connector` opens sessions to one server, finds the schema (`schema`, `search_path`), and looks whether the
-//!   entities are distributed (`placement`); `sessions` counts them and keeps those that are idle
+//! - `connector` opens sessions to one server, finds the schema (`schema`, `search_path`), looks whether the
+//!   entities are distributed (`placement`), and cancels statements; `sessions` counts sessions and keeps those that
+//!   are idle
 //! - `pool` lends sessions and limits how many are lent; a `lease` is one that was lent, whose statements a
 //!   `statement_watch` waits for
-//! - the `canceller` ends statements whose remaining rows are not needed
 //! - a `breaker` refuses what needs a server that does not answer
 
 pub(crate) mod breaker;
-mod canceller;
 pub(crate) mod connector;
 mod host_list;
 pub(crate) mod host_map;

@@ -4,8 +4,7 @@ use futures_util::{Stream, TryStreamExt};
 use sqlx::postgres::PgRow;
 
 use crate::postgres::connections::breaker::Breaker;
-use crate::postgres::connections::canceller::BackendId;
-use crate::postgres::connections::connector::{Connector, Ended};
+use crate::postgres::connections::connector::{BackendId, Connector, Ended};
 use crate::postgres::connections::hosts::ChosenHost;
 use crate::postgres::fault::is_cancellation;
 use crate::postgres::rows::weight;

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Row};
 
 use crate::Fault;
@@ -31,7 +32,13 @@ pub(crate) async fn look_up(
     let mut best = BestChoice::default();
     let bounds = &memory.bounds;
     for (number, choice) in choices_of(scan, table_id.table_no).filter(|(_, choice)| !bounds.has(choice)) {
-        if !are_there(lease, choice, memory).await? {
+        // Somebody may have dropped an index, or restored the database without it. A lookup without its index would
+        // read the whole bucket.
+        let mut are_there = true;
+        for range in &choice.ranges {
+            are_there = are_there && is_there(lease, range.index.index_no, 1, memory).await?;
+        }
+        if !are_there {
             continue;
         }
         let keys = keys_of(lease, table_id, &choice.ranges, best.limit() + 1).await?;
@@ -41,21 +48,6 @@ pub(crate) async fn look_up(
         }
     }
     Ok(best)
-}
-
-/// Whether the database has the indexes of a choice: somebody may have dropped one, or restored the database
-/// without it. A lookup without its index would read the whole bucket.
-async fn are_there(
-    lease: &mut Lease,
-    choice: &IndexChoice,
-    memory: &NarrowingMemory,
-) -> Result<bool, StatementError> {
-    for range in &choice.ranges {
-        if !is_there(lease, range.index.index_no, 1, memory).await? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 /// Whether the database has an index, with so many columns at least.
@@ -90,23 +82,34 @@ async fn remember(
         bounds.put(range, bound.clone());
         return Ok(());
     }
+    if range.index.kind == IndexKind::Boolean {
+        return Ok(());
+    }
     let text = texts::value(&range.index);
     // Composed as the lookup is.
     let value = sqlx::query(AssertSqlSafe(text)).bind(table_id.bucket(&last.partition));
     let value = value.bind(&last.partition).bind(&last.row);
     let Some(row) = lease.row(value, Effect::Undone).await? else { return Ok(()) };
-    let reached = match range.index.kind {
-        IndexKind::Number => row.try_get(0).map(|number: Option<f64>| number.map(IndexValue::Number)),
-        IndexKind::Text | IndexKind::Time | IndexKind::Guid => {
-            row.try_get(0).map(|text: Option<String>| text.map(IndexValue::Text))
-        }
-        IndexKind::Timestamp => row.try_get(0).map(|raw: i64| Ticks::stored(raw).map(IndexValue::Timestamp)),
-        IndexKind::Boolean => return Ok(()),
-    };
-    if let Some(reached) = reached.map_err(broken_row)? {
+    if let Some(reached) = entry_of(&row, 0, range.index.kind).map_err(broken_row)? {
         bounds.put(range, reached);
     }
     Ok(())
+}
+
+/// Reads the entry of a row in an index, from one of its columns.
+pub(crate) fn entry_of(
+    row: &PgRow,
+    column: usize,
+    kind: IndexKind,
+) -> Result<Option<IndexValue>, sqlx::Error> {
+    Ok(match kind {
+        IndexKind::Number => row.try_get::<Option<f64>, _>(column)?.map(IndexValue::Number),
+        IndexKind::Boolean => row.try_get::<Option<bool>, _>(column)?.map(IndexValue::Boolean),
+        IndexKind::Timestamp => Ticks::stored(row.try_get(column)?).map(IndexValue::Timestamp),
+        IndexKind::Text | IndexKind::Time | IndexKind::Guid => {
+            row.try_get::<Option<String>, _>(column)?.map(IndexValue::Text)
+        }
+    })
 }
 
 /// The keys in some ranges of every bucket, `limit` at most.
@@ -123,7 +126,7 @@ async fn keys_of(
         let (text, binds) = statement(some, limit - keys.len())?;
         // Composed of fixed texts, and of numbers and names that `statements::indexes` writes.
         let lookup = sqlx::query_with(AssertSqlSafe(text), binds.into_inner());
-        let mut visit = |row: &sqlx::postgres::PgRow| {
+        let mut visit = |row: &PgRow| {
             keys.push(key(row)?);
             Ok(ControlFlow::Continue(()))
         };

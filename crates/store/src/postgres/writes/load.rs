@@ -80,20 +80,18 @@ impl Loading<'_> {
         for (bucket, here) in by_bucket {
             let put = || values(sqlx::query(text).bind(bucket), here.iter().copied()).bind(table_id.table_no);
             let mut changed = lease.changed(put(), Effect::Undone).await?;
-            if changed == 0 && !has_bucket(lease, bucket).await? {
-                add_bucket(lease, table_id, bucket).await?;
-                changed = lease.changed(put(), Effect::Undone).await?;
+            if changed == 0 {
+                // Without its row in `buckets`, nothing can be stored in a bucket.
+                let find = sqlx::query(statements::HAS_BUCKET).bind(bucket);
+                if lease.row(find, Effect::Undone).await?.is_none() {
+                    add_bucket(lease, table_id, bucket).await?;
+                    changed = lease.changed(put(), Effect::Undone).await?;
+                }
             }
             stored += changed;
         }
         Ok(stored)
     }
-}
-
-/// Whether `buckets` has a row for this bucket, without which nothing can be stored in it.
-async fn has_bucket(lease: &mut Lease, bucket: i64) -> Result<bool, StatementError> {
-    let found = lease.row(sqlx::query(statements::HAS_BUCKET).bind(bucket), Effect::Undone).await?;
-    Ok(found.is_some())
 }
 
 fn values<'q>(query: Statement<'q>, rows: impl Iterator<Item = &'q Stored> + Clone) -> Statement<'q> {

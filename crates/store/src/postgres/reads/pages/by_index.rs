@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sqlx::postgres::PgRow;
 
-use super::ordered::{Ordered, entry_of, number};
+use super::ordered::{Ordered, number};
 use super::page::{HeldPage, HeldRows, Mark, OrderedRow, PartRows, Residual, stream};
 use super::reader::{Cursor, FIRST, FIRST_LOCAL, GROWTH, PageReader, PartScan, Window, WindowPace};
 use crate::Fault;
@@ -18,7 +18,7 @@ use crate::postgres::connections::lease::Lease;
 use crate::postgres::connections::statement_watch::StreamEnd;
 use crate::postgres::fault::StatementError;
 use crate::postgres::reads::filter::{self, Binds};
-use crate::postgres::reads::narrow::bind;
+use crate::postgres::reads::narrow::{bind, entry_of};
 use crate::postgres::reads::sources::{self, Source};
 use crate::postgres::rows::{entity, key};
 use crate::postgres::state::table_ids::TableId;
@@ -282,8 +282,9 @@ impl Cursor for IndexCursor<'_> {
         let mut visit = |row: &PgRow| {
             page.has_seen_rows = true;
             examined = if takes_every_row { examined + 1 } else { number(row, with_properties)? };
-            let (entry, entity) =
-                (entry_of(row, with_properties, ordered.index.kind)?, entity(row, with_properties)?);
+            let column = if with_properties { 4 } else { 3 };
+            let entry = entry_of(row, column, ordered.index.kind)?;
+            let entity = entity(row, with_properties)?;
             if examined > rows {
                 edge = Some(ordered.position(entry, key(row)?));
                 return Ok(ControlFlow::Break(()));

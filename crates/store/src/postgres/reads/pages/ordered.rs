@@ -17,8 +17,8 @@ use crate::postgres::reads::narrow::is_there;
 use crate::postgres::reads::turn::Evaluated;
 use crate::postgres::state::table_ids::{TableId, exists};
 use crate::postgres::statements::indexes::{ordered_columns, short_key};
-use crate::protocol::model::{Key, PageOrder, Ticks};
-use crate::protocol::plan::index::{IndexKind, IndexPosition, IndexValue, PropertyIndex, ValueOrder};
+use crate::protocol::model::{Key, PageOrder};
+use crate::protocol::plan::index::{IndexPosition, IndexValue, PropertyIndex, ValueOrder};
 use crate::protocol::plan::predicate::Prepared;
 use crate::protocol::plan::{PageEnd, Scan};
 
@@ -141,21 +141,4 @@ impl Evaluated for OrderedRow {
 pub(super) fn number(row: &PgRow, with_properties: bool) -> Result<usize, sqlx::Error> {
     let number: i64 = row.try_get_unchecked(if with_properties { 5 } else { 4 })?;
     usize::try_from(number).map_err(|error| sqlx::Error::Decode(error.into()))
-}
-
-/// Reads the entry of a row.
-pub(super) fn entry_of(
-    row: &PgRow,
-    with_properties: bool,
-    kind: IndexKind,
-) -> Result<Option<IndexValue>, sqlx::Error> {
-    let column = if with_properties { 4 } else { 3 };
-    Ok(match kind {
-        IndexKind::Number => row.try_get::<Option<f64>, _>(column)?.map(IndexValue::Number),
-        IndexKind::Boolean => row.try_get::<Option<bool>, _>(column)?.map(IndexValue::Boolean),
-        IndexKind::Timestamp => Ticks::stored(row.try_get(column)?).map(IndexValue::Timestamp),
-        IndexKind::Text | IndexKind::Time | IndexKind::Guid => {
-            row.try_get::<Option<String>, _>(column)?.map(IndexValue::Text)
-        }
-    })
 }
