@@ -7,7 +7,7 @@ use crate::protocol::codec::policies::Policy;
 use crate::protocol::codec::properties::ServiceProperties;
 use crate::protocol::model::Key;
 use crate::rows::range::RowRange;
-use crate::rows::selection::NameCase;
+use crate::rows::selection::{NameCase, Selection};
 use crate::rows::type_inference::Inferences;
 use crate::rows::{Row, Version};
 use crate::store::LoadMark;
@@ -101,6 +101,12 @@ pub trait RowReader: Send {
 pub trait TransferSource: Send + Sync {
     /// Returns the names of all tables, in their original case.
     fn tables(&self) -> TransferResult<Vec<String>>;
+
+    fn selected_tables(&self, selection: &Selection) -> TransferResult<Vec<String>> {
+        let mut tables = self.tables()?;
+        tables.retain(|name| selection.has_table(name));
+        Ok(tables)
+    }
 
     /// Whether the place distinguishes tables by the case of their names.
     fn name_case(&self) -> NameCase {

@@ -42,7 +42,7 @@ pub struct Survey {
 impl PageWalk<'_> {
     pub fn count(&self) -> TransferResult<BTreeMap<String, u64>> {
         let mut sums = BTreeMap::new();
-        for table in self.source.tables()?.into_iter().filter(|name| self.selection.has_table(name)) {
+        for table in self.source.selected_tables(self.selection)? {
             let Some(entities) = self.count_inside(&table)? else {
                 return self.sum(true, &|table, page| Ok(understood(table, page)?.len() as u64));
             };
@@ -110,8 +110,7 @@ impl PageWalk<'_> {
         keys_only: bool,
         work: &(dyn Fn(&str, &Page) -> TransferResult<u64> + Sync),
     ) -> TransferResult<BTreeMap<String, u64>> {
-        let mut tables = self.source.tables()?;
-        tables.retain(|name| self.selection.has_table(name));
+        let tables = self.source.selected_tables(self.selection)?;
         let queue = WorkQueue::of(self.source, &tables, self.progress)?;
         let sums = Mutex::new(BTreeMap::from_iter(tables.into_iter().map(|table| (table, 0))));
         queue.each(self.source, self.concurrency, |task| {

@@ -143,8 +143,8 @@ impl CopyRun<'_> {
         for task in self.checkpoint.open_ranges()? {
             self.queue.add(task);
         }
-        let mut tables = self.source.tables().map_err(|error| error.of("FROM"))?;
-        tables.retain(|name| self.options.selection.has_table(name));
+        let tables = self.source.selected_tables(self.options.selection);
+        let tables = tables.map_err(|error| error.of("FROM"))?;
         if self.options.selection.is_everything() {
             self.copy_properties()?;
         }

@@ -179,7 +179,7 @@ pub(crate) fn stage_source(
     options: StagingOptions,
 ) -> TransferResult<Staged> {
     staged(options, |staging| {
-        for table in source.tables()?.into_iter().filter(|name| selection.has_table(name)) {
+        for table in source.selected_tables(selection)? {
             staging.begin(&table)?;
             let mut reader = source.open(&table, &RowRange::everything(), false)?;
             while let Some(page) = reader.next()? {

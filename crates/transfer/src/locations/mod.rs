@@ -21,8 +21,8 @@ const MAX_PAGES: usize = 3;
 
 /// A page that is being written, and the outcome for its entities so far.
 struct PageOutcome<'a, 'p> {
-    pub page: &'a WritePage<'p>,
-    pub counts: Counts,
+    page: &'a WritePage<'p>,
+    counts: Counts,
 }
 
 impl<'a, 'p> PageOutcome<'a, 'p> {

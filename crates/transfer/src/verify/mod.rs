@@ -77,14 +77,10 @@ impl Comparison<'_> {
 
     /// Returns the tables of both places, as the source spells them.
     fn tables(&self, compared: &mut Compared) -> TransferResult<Vec<String>> {
-        let selected = |mut names: Vec<String>| {
-            names.retain(|name| self.selection.has_table(name));
-            names
-        };
-        let (mut ours, theirs) = (
-            selected(self.source.tables().map_err(|error| error.of("FROM"))?),
-            selected(renamed_tables(self.target, self.renames).map_err(|error| error.of("TO"))?),
-        );
+        let ours = self.source.selected_tables(self.selection);
+        let mut ours = ours.map_err(|error| error.of("FROM"))?;
+        let mut theirs = renamed_tables(self.target, self.renames).map_err(|error| error.of("TO"))?;
+        theirs.retain(|name| self.selection.has_table(name));
         // The target decides which of its tables a table is copied to.
         let case = self.target.name_case();
         let has = |all: &[String], name: &str| all.iter().any(|other| case.is_same(other, name));

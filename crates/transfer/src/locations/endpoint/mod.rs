@@ -56,7 +56,7 @@ pub struct Endpoint {
 /// Threads that help with a write until it is done.
 struct Helpers<'a> {
     helping: &'a AtomicUsize,
-    pub count: usize,
+    count: usize,
 }
 
 impl Drop for Helpers<'_> {
@@ -181,7 +181,7 @@ type QueryParameter = (&'static str, String);
 /// pages may be empty.
 struct Continuation {
     /// The next page, and the first pages of the following lists.
-    pub calls: VecDeque<ClientCall>,
+    calls: VecDeque<ClientCall>,
     followed: u64,
     /// An earlier token of this list.
     before: Option<Vec<QueryParameter>>,
