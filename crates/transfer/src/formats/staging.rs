@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::contract::{Counts, Mode, Rejected, RowReader, TransferSource, TransferTarget, WritePage};
 use crate::error::{TransferError, TransferResult, check_stop, failed, usage};
+use crate::locations::NoEntities;
 use crate::locations::database::LocalDatabase;
 use crate::protocol::codec::policies::Policy;
 use crate::protocol::codec::properties::ServiceProperties;
@@ -29,8 +30,6 @@ use crate::work::progress::{Progress, ProgressForm};
 const PAGE: usize = 500;
 /// Bytes of properties that fill a transaction.
 const PAGE_BYTES: usize = 1 << 20;
-/// Maximum documents that are not entities: each is kept as a text.
-const MAX_NO_ENTITIES: u64 = 1000;
 
 /// Imported files. The temporary database is deleted on drop.
 pub struct Staged {
@@ -57,7 +56,7 @@ pub(super) struct Staging {
     waiting: Vec<Row>,
     /// Bytes of the properties of the waiting rows.
     waiting_bytes: usize,
-    no_entities: u64,
+    no_entities: NoEntities,
     progress: Progress,
     stop: Arc<AtomicBool>,
 }
@@ -121,13 +120,7 @@ impl Staging {
 
     /// Adds a document that has no keys or is not an object. A file with many such documents is refused.
     pub(super) fn add_no_entity(&mut self, document: Rejected) -> TransferResult<()> {
-        self.no_entities += 1;
-        if self.no_entities > MAX_NO_ENTITIES {
-            return Err(failed!(
-                "{}: more than {MAX_NO_ENTITIES} documents in its files are no entities",
-                self.table
-            ));
-        }
+        self.no_entities.add(1, &self.table, "documents in its files")?;
         self.add(Err(document))
     }
 
@@ -217,7 +210,7 @@ pub(super) fn staged(
         table: String::new(),
         waiting: Vec::new(),
         waiting_bytes: 0,
-        no_entities: 0,
+        no_entities: NoEntities::default(),
         progress: Progress::start(progress, "read"),
         stop,
     };

@@ -91,20 +91,26 @@ fn find_existing<'a>(
     Ok(found)
 }
 
-/// Maximum documents of a range that are not entities: each is kept as a text.
+/// Maximum documents that are not entities: each is kept as a text.
 const MAX_NO_ENTITIES: usize = 1000;
 
-/// The number of documents in a range that are not entities, such as those without keys.
+/// The number of documents that are not entities, such as those without keys.
 #[derive(Debug, Default)]
-struct NoEntities(usize);
+pub(crate) struct NoEntities(usize);
 
 impl NoEntities {
     fn check(&mut self, table: &str, page: &Page) -> TransferResult<()> {
-        self.0 += page.rejected.iter().filter(|rejected| !has_keys(&rejected.entity)).count();
-        if self.0 <= MAX_NO_ENTITIES {
-            return Ok(());
+        let more = page.rejected.iter().filter(|rejected| !has_keys(&rejected.entity)).count();
+        self.add(more, table, "documents")
+    }
+
+    /// Refuses a table with too many of them.
+    pub(crate) fn add(&mut self, more: usize, table: &str, documents: &str) -> TransferResult<()> {
+        self.0 += more;
+        match self.0 {
+            ..=MAX_NO_ENTITIES => Ok(()),
+            _ => Err(failed!("{table}: more than {MAX_NO_ENTITIES} {documents} are no entities")),
         }
-        Err(failed!("{table}: more than {MAX_NO_ENTITIES} documents are no entities"))
     }
 }
 

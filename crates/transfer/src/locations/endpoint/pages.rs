@@ -26,7 +26,7 @@ use crate::rows::selection::NameCase;
 impl Endpoint {
     pub(super) fn first_page(&self, table: &str) -> TransferResult<Result<Page, ServiceError>> {
         let call = ClientCall::get(format!("/{}()", escape(table))).query("$top", "1");
-        self.client.read(&call, |answer| read(&answer.body))
+        self.client.read(&call, |answer| read(&answer.body, false))
     }
 
     /// Returns the names of the keys, Timestamp, and the properties that the filter reads.
@@ -36,7 +36,7 @@ impl Endpoint {
     }
 
     fn page(&self, table: &str, call: &ClientCall) -> TransferResult<(Page, Option<ClientCall>)> {
-        let read = self.client.read(call, |answer| Ok((read(&answer.body)?, next(call, answer))))?;
+        let read = self.client.read(call, |answer| Ok((read(&answer.body, false)?, next(call, answer))))?;
         read.map_err(|refused| refusal(table, refused))
     }
 
@@ -198,12 +198,8 @@ impl EndpointPages<'_> {
     fn read(&self, mut call: ClientCall) -> TransferResult<ReadPage> {
         loop {
             let read = |answer: &ClientAnswer| {
-                let mut page = read(&answer.body)?;
-                if self.keys_only {
-                    page.rows = tagged(&answer.body, page.rows)?;
-                }
                 Ok(ReadPage {
-                    page,
+                    page: read(&answer.body, self.keys_only)?,
                     following: next(&call, answer),
                     bytes: answer.body.len(),
                     asked: rows_of(&call),
@@ -272,28 +268,22 @@ struct TagMember<'a> {
     tag: Option<Cow<'a, str>>,
 }
 
-/// Adds the ETags of a page to its rows, if all of them were parsed.
-fn tagged(body: &[u8], mut rows: Vec<Row>) -> Result<Vec<Row>, String> {
+/// Parses a page; `with_tags` adds the ETags if all rows were parsed.
+fn read(body: &[u8], with_tags: bool) -> Result<Page, String> {
     let wrong = |error| format!("a page of entities: {error}");
-    let read: PageBody<'_> = serde_json::from_slice(body).map_err(wrong)?;
-    if read.value.0.len() == rows.len() {
-        for (row, raw) in rows.iter_mut().zip(read.value.0) {
-            let member: TagMember<'_> = serde_json::from_str(raw.get()).map_err(wrong)?;
-            // Cosmos DB doubles the quotes of tags in bodies.
-            row.tag = member.tag.map(|tag| tag.replace("''", "'"));
-        }
-    }
-    Ok(rows)
-}
-
-fn read(body: &[u8]) -> Result<Page, String> {
-    let read: PageBody<'_> =
-        serde_json::from_slice(body).map_err(|error| format!("a page of entities: {error}"))?;
+    let PageBody { value: FirstRows(rows) } = serde_json::from_slice(body).map_err(wrong)?;
     let mut page = Page::default();
-    for raw in read.value.0 {
+    for raw in &rows {
         match Row::from_json(raw.get()) {
             Ok(row) => page.rows.push(row),
             Err(reason) => page.rejected.push(Rejected { entity: raw.get().to_owned(), reason }),
+        }
+    }
+    if with_tags && page.rejected.is_empty() {
+        for (row, raw) in page.rows.iter_mut().zip(rows) {
+            let member: TagMember<'_> = serde_json::from_str(raw.get()).map_err(wrong)?;
+            // Cosmos DB doubles the quotes of tags in bodies.
+            row.tag = member.tag.map(|tag| tag.replace("''", "'"));
         }
     }
     Ok(page)
