@@ -223,7 +223,7 @@ fn needed(settings: &MasterKeySettings) -> Done<MasterKeys> {
 /// A new account with its keys, shown once.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct AddedAccount<'a> {
+struct PrintedAccount<'a> {
     connection_string: String,
     keys: [String; 2],
     name: &'a str,
@@ -235,14 +235,19 @@ fn add(arguments: &AddArguments) -> Done {
     let keys = keys_file.as_deref().map(read_keys).transpose()?;
     let add = async |store: &Store| {
         let keys = accounts::add(store, &master, name, keys, Ticks::now()).await?;
-        Ok(AddedAccount { connection_string: connection_string(&origin, name, &keys[0]), keys, name })
+        Ok(PrintedAccount { connection_string: connection_string(&origin, name, &keys[0]), keys, name })
     };
-    on(database, Opening::Create, add, |AddedAccount { connection_string, keys: [first, second], .. }| {
-        format!(
-            "Added the account {name}. Its keys are not shown again.\n\
+    on(
+        database,
+        Opening::Create,
+        add,
+        |PrintedAccount { connection_string, keys: [first, second], .. }| {
+            format!(
+                "Added the account {name}. Its keys are not shown again.\n\
              Key 1: {first}\nKey 2: {second}\nConnection string: {connection_string}"
-        )
-    })
+            )
+        },
+    )
 }
 
 fn read_keys(path: &std::path::Path) -> Done<[Vec<u8>; 2]> {

@@ -28,8 +28,7 @@ use clap::error::ErrorKind;
 
 use azurite::Named;
 use command_line::{Arguments, Command, Refused, first_line, parse};
-use output::{Problem, printable, written};
-use transfer::TransferEnd;
+use output::{Problem, TransferEnd, printable, written};
 
 use crate::server::file::read_text;
 

@@ -6,7 +6,6 @@ use std::net::IpAddr;
 
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
-use serde_json::json;
 
 use super::endpoint::{EndpointSettings, KeyArguments, Signer};
 use super::output::{Done, OutputForm, Problem, block_on, warn};
@@ -16,6 +15,7 @@ use crate::protocol::auth::issue::{Grant, SasSubject, at_or_after};
 use crate::protocol::auth::sas::Use;
 use crate::protocol::codec::policies::{Policy, read_time};
 use crate::protocol::model::{TableName, Ticks};
+use crate::server::admin::SignedSas;
 use crate::service::stored_policies;
 use crate::store::database;
 
@@ -157,9 +157,8 @@ impl SasArguments {
         if let Some(expiry) = expiry {
             warn(&format!("--expiry {expiry} has passed: no server accepts this token"));
         }
-        let account = signer.account;
-        let text = if self.url { &url } else { &token };
-        self.form.print(text, &json!({ "account": account, "token": token, "url": url }))
+        let signed = SignedSas { account: signer.account, token, url };
+        self.form.print(if self.url { &signed.url } else { &signed.token }, &signed)
     }
 
     /// Returns the address that the token is for: `--endpoint`, the endpoint in the connection string, or the

@@ -6,8 +6,8 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::database::{self, ListDatabase, NO_TABLES_IN_MEMORY, Opening, TableDatabase, list_or};
-use super::output::{OutputForm, Problem, block_on, interruption};
-use super::transfer::{TransferEnd, confirmed};
+use super::output::{OutputForm, Problem, TransferEnd, block_on, interruption};
+use super::transfer::confirmed;
 use crate::operator::deleted::{self, DeletedChoice, DeletedTableReport, MAX_LISTED, UndeletedTable};
 use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
 use crate::protocol::model::{TableName, Ticks};

@@ -9,8 +9,7 @@ use clap::Args;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-use super::TransferEnd;
-use crate::cli::output::{interruption, printable, warn};
+use crate::cli::output::{TransferEnd, interruption, printable, warn};
 use crate::protocol::model::{EdmType, TableName, Ticks};
 use crate::transfer::{
     Comparison, DataLocation, FileFormat, FileOptions, NameCase, Opener, PageWalk, Progress, ProgressForm,

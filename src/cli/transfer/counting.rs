@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use clap::Args;
 use serde_json::json;
 
-use super::TransferEnd;
 use super::arguments::{
     FileArguments, RunArguments, SelectionArguments, TransferSession, check_matches, checked, confirmed,
     location,
 };
-use crate::cli::output::OutputForm;
+use crate::cli::output::{OutputForm, TransferEnd};
 use crate::transfer::{Progress, Selection};
 
 /// The arguments of `rowhouse count`.

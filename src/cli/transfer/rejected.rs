@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::TransferEnd;
-use crate::cli::output::warn;
+use crate::cli::output::{TransferEnd, warn};
 use crate::transfer::{Rejected, Rejects, Selection, Survey, TransferSource};
 
 /// Maximum number of entities to list with reasons. The file of rejected entities has all of them.

@@ -5,13 +5,12 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 
-use super::TransferEnd;
 use super::arguments::{
     FileArguments, LocationAccounts, RunArguments, SelectionArguments, TransferSession, check_matches,
     location, refuse_left_out, refuse_ranged, refuse_unknown_renames, rename,
 };
 use super::rejected::warn_of_remarks;
-use crate::cli::output::OutputForm;
+use crate::cli::output::{OutputForm, TransferEnd};
 use crate::transfer::{Compared, Comparison, Inferences, Progress, renamed_tables};
 
 /// Maximum number of differences in the text form. The JSON form has all of them.

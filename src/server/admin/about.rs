@@ -10,7 +10,7 @@ use serde::Serialize;
 use tokio::time::timeout;
 
 use super::call::{Call, weight_of, within};
-use super::reply::{Answer, Outcome, Refusal, Reply, Status};
+use super::reply::{CallResult, Outcome, Refusal, Reply, Status};
 use super::route::{Route, TIMED_OUT, guarded, json, open, token};
 use super::state::ConsoleMode;
 use crate::observe::metrics::text::MetricsFormat;
@@ -76,13 +76,13 @@ pub(crate) struct VersionReport {
     uptime_seconds: f64,
 }
 
-fn version(call: &Call<'_>) -> Answer<VersionReport> {
+fn version(call: &Call<'_>) -> CallResult<VersionReport> {
     let (name, version) = ("rowhouse", env!("CARGO_PKG_VERSION"));
     let (database, uptime_seconds) = (DatabaseKind::of(call.store()), process::uptime());
     Ok(VersionReport { name, version, database, uptime_seconds })
 }
 
-async fn ready(call: &Call<'_>) -> Answer<Status> {
+async fn ready(call: &Call<'_>) -> CallResult<Status> {
     if call.admin.is_stopping() {
         return Err(Refusal::new(503, "Stopping", "The server finishes what it has begun and stops."));
     }
@@ -101,7 +101,7 @@ async fn metrics(call: &Call<'_>) -> Outcome {
     Ok(Reply::text(format.content_type(), text::print(format)))
 }
 
-async fn cluster(call: &Call<'_>) -> Answer<Option<ClusterReport>> {
+async fn cluster(call: &Call<'_>) -> CallResult<Option<ClusterReport>> {
     // The status query opens a separate connection.
     let _permit = call.admin.permit().await?;
     let found = within(call.store().cluster()).await?;
@@ -152,7 +152,7 @@ enum AccountOrigin {
     Database,
 }
 
-fn session(call: &Call<'_>) -> Answer<SessionReport> {
+fn session(call: &Call<'_>) -> CallResult<SessionReport> {
     let admin = call.admin;
     admin.service.recent.as_ref().inspect(|recent| recent.watch());
     let follower = &admin.service.follower;

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::call::{Call, within};
-use super::reply::{Answer, Refusal};
+use super::reply::{CallResult, Refusal};
 use super::route::{
     NO_ACCOUNT, NO_ANSWER, OtherAnswer, Route, TIMED_OUT, UNKNOWN, created, guarded, json, token,
 };
@@ -160,17 +160,17 @@ pub(super) struct ChosenQueries {
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-async fn list(call: &Call<'_>) -> Answer<Vec<AccountReport>> {
+async fn list(call: &Call<'_>) -> CallResult<Vec<AccountReport>> {
     master(call)?;
     within(accounts::list(call.store())).await
 }
 
-async fn read(call: &Call<'_>) -> Answer<AccountReport> {
+async fn read(call: &Call<'_>) -> CallResult<AccountReport> {
     let (name, _) = stored(call)?;
     within(accounts::report(call.store(), name)).await
 }
 
-async fn add(call: &Call<'_>) -> Answer<AddedAccount> {
+async fn add(call: &Call<'_>) -> CallResult<AddedAccount> {
     let AddAccount { name, keys } = call.document()?;
     call.subject.get_or_init(|| name.clone());
     let master = master_of(call, &name)?;
@@ -184,7 +184,7 @@ async fn add(call: &Call<'_>) -> Answer<AddedAccount> {
     Ok(AddedAccount { name, keys, connection_strings })
 }
 
-async fn rotate(call: &Call<'_>) -> Answer<RotatedKey> {
+async fn rotate(call: &Call<'_>) -> CallResult<RotatedKey> {
     let RotateKey { slot: number } = call.document()?;
     let (name, master) = stored(call)?;
     let slot = match number {
@@ -197,40 +197,40 @@ async fn rotate(call: &Call<'_>) -> Answer<RotatedKey> {
     Ok(RotatedKey { name: name.to_owned(), slot: number, key, connection_string })
 }
 
-async fn set_disabled(call: &Call<'_>, disabled: bool) -> Answer<AccountSwitch> {
+async fn set_disabled(call: &Call<'_>, disabled: bool) -> CallResult<AccountSwitch> {
     nothing(call)?;
     let (name, _) = stored(call)?;
     changed(call, accounts::set_disabled(call.store(), name, disabled)).await
 }
 
-async fn remove(call: &Call<'_>) -> Answer<RemovedAccount> {
+async fn remove(call: &Call<'_>) -> CallResult<RemovedAccount> {
     nothing(call)?;
     let (name, _) = stored(call)?;
     changed(call, accounts::remove(call.store(), name)).await
 }
 
-async fn read_limits(call: &Call<'_>) -> Answer<AccountLimit> {
+async fn read_limits(call: &Call<'_>) -> CallResult<AccountLimit> {
     within(accounts::read_limit(call.store(), served(call)?)).await
 }
 
-async fn set_limits(call: &Call<'_>) -> Answer<AccountLimit> {
+async fn set_limits(call: &Call<'_>) -> CallResult<AccountLimit> {
     let AccountLimits { requests_per_second } = call.document()?;
     changed(call, accounts::limit(call.store(), served(call)?, requests_per_second)).await
 }
 
-fn read_queries(call: &Call<'_>) -> Answer<AccountQueries> {
+fn read_queries(call: &Call<'_>) -> CallResult<AccountQueries> {
     let name = served(call)?.to_owned();
     let extended = follower(call).accounts().has_extended_queries(&name);
     Ok(AccountQueries { name, extended })
 }
 
-async fn set_queries(call: &Call<'_>) -> Answer<AccountQueries> {
+async fn set_queries(call: &Call<'_>) -> CallResult<AccountQueries> {
     let ChosenQueries { extended } = call.document()?;
     changed(call, accounts::set_queries(call.store(), served(call)?, extended)).await
 }
 
 /// Returns the account in the path, which must be in the settings or in the database.
-fn served<'a>(call: &'a Call<'_>) -> Answer<&'a str> {
+fn served<'a>(call: &'a Call<'_>) -> CallResult<&'a str> {
     let name = call.parameter("name");
     if follower(call).accounts().exists(name) {
         return Ok(name);
@@ -247,7 +247,7 @@ fn follower<'a>(call: &'a Call<'_>) -> &'a Follower {
     &call.admin.service.follower
 }
 
-fn master<'a>(call: &'a Call<'_>) -> Answer<&'a MasterKeys> {
+fn master<'a>(call: &'a Call<'_>) -> CallResult<&'a MasterKeys> {
     follower(call).master().ok_or_else(|| {
         let message = "This server has no master key, so it does not serve the accounts of the database.";
         Refusal::new(409, "NoMasterKey", message)
@@ -255,13 +255,13 @@ fn master<'a>(call: &'a Call<'_>) -> Answer<&'a MasterKeys> {
 }
 
 /// Returns the account in the path, which must not be in the settings, and the master keys.
-fn stored<'a>(call: &'a Call<'_>) -> Answer<(&'a str, &'a MasterKeys)> {
+fn stored<'a>(call: &'a Call<'_>) -> CallResult<(&'a str, &'a MasterKeys)> {
     let name = call.parameter("name");
     Ok((name, master_of(call, name)?))
 }
 
 /// Returns the master keys, unless the settings define this account.
-fn master_of<'a>(call: &'a Call<'_>, name: &str) -> Answer<&'a MasterKeys> {
+fn master_of<'a>(call: &'a Call<'_>, name: &str) -> CallResult<&'a MasterKeys> {
     let master = master(call)?;
     if follower(call).is_given(name) {
         let message = "This account is one of the server's settings, and is changed there.";
@@ -271,7 +271,7 @@ fn master_of<'a>(call: &'a Call<'_>, name: &str) -> Answer<&'a MasterKeys> {
 }
 
 /// Refuses a body with members, because they would be ignored.
-fn nothing(call: &Call<'_>) -> Answer<()> {
+fn nothing(call: &Call<'_>) -> CallResult<()> {
     if call.body().is_empty() { Ok(()) } else { call.document::<Nothing>().map(|_| ()) }
 }
 
@@ -280,7 +280,10 @@ fn decoded(key: &str) -> Option<Vec<u8>> {
 }
 
 /// Waits until a change is stored, and loads it.
-async fn changed<T>(call: &Call<'_>, change: impl Future<Output = Result<T, OperatorError>>) -> Answer<T> {
+async fn changed<T>(
+    call: &Call<'_>,
+    change: impl Future<Output = Result<T, OperatorError>>,
+) -> CallResult<T> {
     let outcome = within(change).await?;
     call.follow_own_change().await;
     Ok(outcome)

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use super::reply::{Answer, Refusal};
+use super::reply::{CallResult, Refusal};
 use super::state::Admin;
 use crate::error::{Code, Error};
 use crate::protocol::codec::uri::percent_decode;
@@ -40,7 +40,7 @@ impl<'a> Call<'a> {
 
     /// Returns the first query parameter with this name, percent-decoded. Refuses invalid percent-encoding, and
     /// U+0000, which is invalid in every name.
-    pub(crate) fn query(&self, name: &str) -> Answer<Option<String>> {
+    pub(crate) fn query(&self, name: &str) -> CallResult<Option<String>> {
         for pair in self.query.split('&') {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             if key == name {
@@ -63,20 +63,20 @@ impl<'a> Call<'a> {
     }
 
     /// Checks that this server serves an account.
-    pub(crate) fn check_account(&self, account: &str) -> Answer<()> {
+    pub(crate) fn check_account(&self, account: &str) -> CallResult<()> {
         match self.admin.service.follower.accounts().exists(account) {
             true => Ok(()),
             false => Err(Refusal::no_account()),
         }
     }
 
-    pub(crate) fn queried_account(&self) -> Answer<Option<String>> {
+    pub(crate) fn queried_account(&self) -> CallResult<Option<String>> {
         let account = self.query("account")?;
         account.as_deref().map(|account| self.check_account(account)).transpose()?;
         Ok(account)
     }
 
-    pub(crate) fn table(&self) -> Answer<(&str, &str)> {
+    pub(crate) fn table(&self) -> CallResult<(&str, &str)> {
         let account = self.parameter("name");
         self.check_account(account)?;
         Ok((account, self.parameter("table")))
@@ -91,14 +91,14 @@ impl<'a> Call<'a> {
         self.received.get().map_or(&[], |body| body)
     }
 
-    pub(crate) fn document<'b, T: Deserialize<'b>>(&'b self) -> Answer<T> {
+    pub(crate) fn document<'b, T: Deserialize<'b>>(&'b self) -> CallResult<T> {
         serde_json::from_slice(self.body())
             .map_err(|error| Refusal::bad_request(format!("The body: {error}")))
     }
 }
 
 /// Waits for the work of a call up to [`CALL_TIMEOUT`].
-pub(crate) async fn within<T, E: Into<Refusal>>(work: impl Future<Output = Result<T, E>>) -> Answer<T> {
+pub(crate) async fn within<T, E: Into<Refusal>>(work: impl Future<Output = Result<T, E>>) -> CallResult<T> {
     within_limit(CALL_TIMEOUT, work).await
 }
 
@@ -106,7 +106,7 @@ pub(crate) async fn within<T, E: Into<Refusal>>(work: impl Future<Output = Resul
 pub(crate) async fn within_limit<T, E: Into<Refusal>>(
     limit: Duration,
     work: impl Future<Output = Result<T, E>>,
-) -> Answer<T> {
+) -> CallResult<T> {
     match timeout(limit, work).await {
         Ok(done) => done.map_err(Into::into),
         Err(_) => Err(Error::from(Code::OperationTimedOut).into()),

@@ -1,7 +1,7 @@
 //! `/expiry`: lists, sets and clears expiry rules, like `rowhouse expire`.
 
 use super::call::{Call, within};
-use super::reply::Answer;
+use super::reply::CallResult;
 use super::route::{
     NO_ACCOUNT, NO_ANSWER, OF_ACCOUNT, PARAMETER, Route, TIMED_OUT, UNKNOWN, guarded, json, token,
 };
@@ -39,18 +39,18 @@ pub(super) const ROUTES: &[Route] = &[
         ]),
 ];
 
-async fn list(call: &Call<'_>) -> Answer<Vec<ExpiryReport>> {
+async fn list(call: &Call<'_>) -> CallResult<Vec<ExpiryReport>> {
     let account = call.queried_account()?;
     within(expiry::list(call.store(), account.as_deref(), Ticks::now())).await
 }
 
-async fn set(call: &Call<'_>) -> Answer<ExpiryReport> {
+async fn set(call: &Call<'_>) -> CallResult<ExpiryReport> {
     let rule: NewRule = call.document()?;
     let (account, table) = call.table()?;
     within(expiry::set(call.store(), account, table, &rule, Ticks::now())).await
 }
 
-async fn clear(call: &Call<'_>) -> Answer<NamedTable> {
+async fn clear(call: &Call<'_>) -> CallResult<NamedTable> {
     let (account, table) = call.table()?;
     within(expiry::clear(call.store(), account, table)).await
 }

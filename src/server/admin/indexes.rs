@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::call::{Call, within};
-use super::reply::Answer;
+use super::reply::CallResult;
 use super::route::{NO_ANSWER, PARAMETER, QueryField, Route, TIMED_OUT, created, guarded, json, token};
 use crate::observe::metrics::METRICS;
 use crate::observe::metrics::scans::{ScanCost, ScannedProperty};
@@ -90,13 +90,13 @@ pub(super) struct IndexSuggestion {
     returned: u64,
 }
 
-async fn list(call: &Call<'_>) -> Answer<Vec<IndexReport>> {
+async fn list(call: &Call<'_>) -> CallResult<Vec<IndexReport>> {
     let (account, table) = (call.query("account")?, call.query("table")?);
     Ok(indexes::list(call.store(), account.as_deref(), table.as_deref()).await?)
 }
 
 /// The list shows the state of the build, which can take long.
-async fn add(call: &Call<'_>) -> Answer<IndexReport> {
+async fn add(call: &Call<'_>) -> CallResult<IndexReport> {
     let request: IndexRequest = call.document()?;
     audit_subject(call, &request.account, &request.table, &request.property);
     call.check_account(&request.account)?;
@@ -105,7 +105,7 @@ async fn add(call: &Call<'_>) -> Answer<IndexReport> {
     Ok(IndexReport::new(&added, IndexFigures::default()))
 }
 
-async fn remove(call: &Call<'_>) -> Answer<DroppedIndex> {
+async fn remove(call: &Call<'_>) -> CallResult<DroppedIndex> {
     let dropped = call.parameter("id").parse().map_err(|_| OperatorError::IndexNotFound)?;
     let StoredIndex { account, table, index, .. } = indexes::find_by_number(call.store(), dropped).await?;
     audit_subject(call, &account, &table, &index.property);
@@ -121,7 +121,7 @@ fn audit_subject(call: &Call<'_>, account: &str, table: &str, property: &str) {
 }
 
 /// Lists the cost of filters without an index on this server, by property. Properties with an index are left out.
-async fn suggestions(call: &Call<'_>) -> Answer<Vec<IndexSuggestion>> {
+async fn suggestions(call: &Call<'_>) -> CallResult<Vec<IndexSuggestion>> {
     let costs = METRICS.scan_costs.list();
     let indexes = call.store().indexes().await.map_err(OperatorError::from)?;
     let is_indexed = |scanned: &ScannedProperty| {
@@ -142,7 +142,7 @@ async fn suggestions(call: &Call<'_>) -> Answer<Vec<IndexSuggestion>> {
         .collect())
 }
 
-async fn explain(call: &Call<'_>) -> Answer<ExplainedQuery> {
+async fn explain(call: &Call<'_>) -> CallResult<ExplainedQuery> {
     let request: ExplainRequest = call.document()?;
     let service = &call.admin.service;
     call.check_account(&request.account)?;

@@ -21,6 +21,7 @@ mod tables;
 mod test_mode;
 
 pub(crate) use console::requests::record_history;
+pub(crate) use console::sas::SignedSas;
 pub(crate) use guard::{AdminToken, Guard};
 pub(crate) use state::{Admin, AdminSettings, ConsoleMode};
 

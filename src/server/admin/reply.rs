@@ -52,10 +52,10 @@ struct ErrorContent {
 }
 
 /// The result of a call, for a handler that makes its own response.
-pub(crate) type Outcome = Answer<Reply>;
+pub(crate) type Outcome = CallResult<Reply>;
 
 /// The result of a call, of a type that is serialized, or of a part of a call.
-pub(crate) type Answer<T> = Result<T, Refusal>;
+pub(crate) type CallResult<T> = Result<T, Refusal>;
 
 const JSON: &str = "application/json";
 

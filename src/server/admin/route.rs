@@ -8,19 +8,19 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::call::Call;
-use super::reply::{Answer, Outcome, Reply};
+use super::reply::{CallResult, Outcome, Reply};
 use crate::protocol::codec::uri::percent_decode;
 
 /// The future of a response.
 pub(crate) type Pending<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
 
 /// Answers with a JSON document.
-pub(super) fn json<'a, T: Serialize>(work: impl Future<Output = Answer<T>> + 'a) -> Pending<'a> {
+pub(super) fn json<'a, T: Serialize>(work: impl Future<Output = CallResult<T>> + 'a) -> Pending<'a> {
     Box::pin(async { Ok(Reply::json(200, &work.await?)) })
 }
 
 /// Answers 201 with a JSON document.
-pub(super) fn created<'a, T: Serialize>(work: impl Future<Output = Answer<T>> + 'a) -> Pending<'a> {
+pub(super) fn created<'a, T: Serialize>(work: impl Future<Output = CallResult<T>> + 'a) -> Pending<'a> {
     Box::pin(async { Ok(Reply::json(201, &work.await?)) })
 }
 

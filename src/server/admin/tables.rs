@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::call::{Call, within};
-use super::reply::{Answer, Refusal};
+use super::reply::{CallResult, Refusal};
 use super::route::{
     NO_ACCOUNT, NO_ANSWER, OF_ACCOUNT, PARAMETER, QueryField, QueryKind, Route, TIMED_OUT, guarded, json,
     token,
@@ -162,7 +162,7 @@ pub(super) struct CountReport {
 #[derive(Serialize, Deserialize)]
 struct CountToken(Option<i64>, u16, String, String);
 
-async fn tables(call: &Call<'_>) -> Answer<TablesReport> {
+async fn tables(call: &Call<'_>) -> CallResult<TablesReport> {
     let begun = Instant::now();
     let account = call
         .query("account")?
@@ -210,7 +210,7 @@ async fn tables(call: &Call<'_>) -> Answer<TablesReport> {
     Ok(TablesReport { account, method, tables: measured, next })
 }
 
-async fn size(store: &Store, account: &str, name: &str) -> Answer<Option<(TableSize, TableTotal)>> {
+async fn size(store: &Store, account: &str, name: &str) -> CallResult<Option<(TableSize, TableTotal)>> {
     let name = TableName::parse(name)?;
     let measure = async {
         let size = store.size(name.in_account(account), SAMPLE).await?;
@@ -223,7 +223,7 @@ async fn size(store: &Store, account: &str, name: &str) -> Answer<Option<(TableS
     }
 }
 
-async fn count(call: &Call<'_>) -> Answer<CountReport> {
+async fn count(call: &Call<'_>) -> CallResult<CountReport> {
     let (account, table) = call.table()?;
     let predicate = call.query("filter")?.map(|text| predicate(&text)).transpose()?;
     let from = call.query("from")?.map(|text| position(&text)).transpose()?;
@@ -252,7 +252,7 @@ fn respread() -> Refusal {
     Refusal::new(409, "TableRespread", message)
 }
 
-fn predicate(text: &str) -> Answer<Predicate> {
+fn predicate(text: &str) -> CallResult<Predicate> {
     let parsed = odata::parse(text, Grammar { max_comparisons: MAX_COMPARISONS, extended: true })?;
     Ok(filter::predicate(&parsed, Subject::Entities)?)
 }
@@ -263,7 +263,7 @@ fn count_token(position: &CountPosition) -> String {
     URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
 }
 
-fn position(text: &str) -> Answer<CountPosition> {
+fn position(text: &str) -> CallResult<CountPosition> {
     let read = URL_SAFE_NO_PAD.decode(text).ok();
     let read = read.and_then(|bytes| serde_json::from_slice::<CountToken>(&bytes).ok());
     let token = read.filter(|token| !token.2.contains('\u{0}') && !token.3.contains('\u{0}'));
@@ -299,7 +299,7 @@ pub(super) struct PurgedTable {
     purged: i64,
 }
 
-async fn list_deleted(call: &Call<'_>) -> Answer<DeletedTablesReport> {
+async fn list_deleted(call: &Call<'_>) -> CallResult<DeletedTablesReport> {
     let begun = Instant::now();
     let account = call.queried_account()?;
     let store = call.store();
@@ -321,7 +321,7 @@ async fn list_deleted(call: &Call<'_>) -> Answer<DeletedTablesReport> {
     Ok(DeletedTablesReport { keep_deleted, tables, more: has_more })
 }
 
-async fn undelete(call: &Call<'_>) -> Answer<UndeletedTable> {
+async fn undelete(call: &Call<'_>) -> CallResult<UndeletedTable> {
     let request = if call.body().is_empty() { UndeleteRequest::default() } else { call.document()? };
     let name = request.name.as_deref().map(table_name).transpose()?;
     let table = deleted_table(call).await?;
@@ -330,14 +330,14 @@ async fn undelete(call: &Call<'_>) -> Answer<UndeletedTable> {
     Ok(undeleted)
 }
 
-async fn purge(call: &Call<'_>) -> Answer<PurgedTable> {
+async fn purge(call: &Call<'_>) -> CallResult<PurgedTable> {
     let table = deleted_table(call).await?;
     deleted::purge(call.store(), &table, Ticks::now()).await?;
     Ok(PurgedTable { purged: table.table_no })
 }
 
 /// Returns the deleted table in the path, and records it for the audit.
-async fn deleted_table(call: &Call<'_>) -> Answer<DeletedTable> {
+async fn deleted_table(call: &Call<'_>) -> CallResult<DeletedTable> {
     let table_no = call.parameter("id").parse().map_err(|_| OperatorError::DeletedTableNotFound)?;
     let table = within(deleted::by_number(call.store(), table_no)).await?;
     call.account.get_or_init(|| table.account.clone());

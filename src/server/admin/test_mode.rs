@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::call::Call;
-use super::reply::{Answer, Refusal, Status};
+use super::reply::{CallResult, Refusal, Status};
 use super::route::{NO_ACCOUNT, NO_ANSWER, OtherAnswer, PARAMETER, QueryField, Route, for_tests, json};
 use crate::error::Result;
 use crate::operator::durations::Time;
@@ -91,13 +91,13 @@ pub(super) struct FaultRuleList {
     rules: Vec<FaultRuleCount>,
 }
 
-async fn reset(call: &Call<'_>) -> Answer<Status> {
+async fn reset(call: &Call<'_>) -> CallResult<Status> {
     let account = account(call)?;
     uncancelled(call, async move |service| service.reset(account.as_deref()).await).await?;
     Ok(Status { status: "reset" })
 }
 
-async fn take(call: &Call<'_>) -> Answer<SnapshotName> {
+async fn take(call: &Call<'_>) -> CallResult<SnapshotName> {
     let account = account(call)?;
     let taken = uncancelled(call, async move |service| service.take_snapshot(account.as_deref()).await);
     taken.await?.map(|name| SnapshotName { name }).ok_or_else(|| {
@@ -106,7 +106,7 @@ async fn take(call: &Call<'_>) -> Answer<SnapshotName> {
     })
 }
 
-async fn snapshots(call: &Call<'_>) -> Answer<Snapshots> {
+async fn snapshots(call: &Call<'_>) -> CallResult<Snapshots> {
     let snapshots = uncancelled(call, async |service| service.snapshots().await).await?;
     let report = |snapshot: StoreSnapshot| {
         let StoreSnapshot { name, account, taken } = snapshot;
@@ -115,20 +115,20 @@ async fn snapshots(call: &Call<'_>) -> Answer<Snapshots> {
     Ok(Snapshots { snapshots: snapshots.into_iter().map(report).collect() })
 }
 
-async fn restore(call: &Call<'_>) -> Answer<Status> {
+async fn restore(call: &Call<'_>) -> CallResult<Status> {
     let name = call.parameter("name").to_owned();
     let restored = uncancelled(call, async move |service| service.restore_snapshot(&name).await).await?;
     found(restored, "restored")
 }
 
-async fn discard(call: &Call<'_>) -> Answer<Status> {
+async fn discard(call: &Call<'_>) -> CallResult<Status> {
     let name = call.parameter("name").to_owned();
     let deleted = uncancelled(call, async move |service| service.drop_snapshot(&name).await).await?;
     found(deleted, "deleted")
 }
 
 /// Returns the account in the query string. Refuses unknown parameters: a misspelt `account` must not select all.
-fn account(call: &Call<'_>) -> Answer<Option<String>> {
+fn account(call: &Call<'_>) -> CallResult<Option<String>> {
     let mut parameters = call.query.split('&').filter(|pair| !pair.is_empty());
     let is_known = |pair: &str| pair == "account" || pair.starts_with("account=");
     if parameters.next().is_some_and(|pair| !is_known(pair)) || parameters.next().is_some() {
@@ -137,7 +137,7 @@ fn account(call: &Call<'_>) -> Answer<Option<String>> {
     call.queried_account()
 }
 
-fn found(found: bool, status: &'static str) -> Answer<Status> {
+fn found(found: bool, status: &'static str) -> CallResult<Status> {
     if found {
         return Ok(Status { status });
     }
@@ -149,26 +149,26 @@ fn found(found: bool, status: &'static str) -> Answer<Status> {
 async fn uncancelled<T: 'static, W: Future<Output = Result<T>> + 'static>(
     call: &Call<'_>,
     work: impl FnOnce(Arc<Service>) -> W,
-) -> Answer<T> {
+) -> CallResult<T> {
     let done = actix_web::rt::spawn(work(call.admin.service.clone())).await;
     let done = done.map_err(|_| Refusal::new(500, "InternalError", "The work did not come to its end."))?;
     Ok(done?)
 }
 
-fn fault_rules(call: &Call<'_>) -> Answer<FaultRuleList> {
+fn fault_rules(call: &Call<'_>) -> CallResult<FaultRuleList> {
     if call.query.is_empty() {
         return Ok(FaultRuleList { rules: call.admin.service.fault_rules.list() });
     }
     Err(Refusal::bad_request("/test/faults has no parameters: its rules are those of the server"))
 }
 
-fn set_fault_rules(call: &Call<'_>) -> Answer<FaultRuleList> {
+fn set_fault_rules(call: &Call<'_>) -> CallResult<FaultRuleList> {
     fault_rules(call)?;
     call.admin.service.fault_rules.replace(call.document()?).map_err(Refusal::bad_request)?;
     fault_rules(call)
 }
 
-fn clear_fault_rules(call: &Call<'_>) -> Answer<FaultRuleList> {
+fn clear_fault_rules(call: &Call<'_>) -> CallResult<FaultRuleList> {
     fault_rules(call)?;
     call.admin.service.fault_rules.clear();
     fault_rules(call)

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::prepare::CopyJob;
-use crate::cli::transfer::TransferEnd;
+use crate::cli::output::TransferEnd;
 use crate::cli::transfer::arguments::confirmed;
 use crate::transfer::{
     DataLocation, Mode, OpenLocation, Progress, Selection, SettingsStep, TransferSource, readable,

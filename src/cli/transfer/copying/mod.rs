@@ -6,11 +6,10 @@ mod report;
 
 use std::time::{Duration, Instant};
 
-use super::TransferEnd;
 use super::arguments::{TransferSession, location};
 use super::rejected::{list_rejected, record_unread, warn_of_rejected};
 use super::verifying;
-use crate::cli::output::warn;
+use crate::cli::output::{TransferEnd, warn};
 use crate::protocol::auth::seal::MasterKeys;
 use crate::transfer::{
     Checkpoint, Comparison, CopyOptions, CopySummary, DataLocation, OpenLocation, Progress, Rejects,

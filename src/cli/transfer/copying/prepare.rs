@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::cli::output::{OutputForm, warn};
-use crate::cli::transfer::TransferEnd;
+use crate::cli::output::{OutputForm, TransferEnd, warn};
 use crate::cli::transfer::arguments::{
     FileArguments, LocationAccounts, RunArguments, SelectionArguments, TransferSession, check_matches,
     confirmed, refuse_left_out, refuse_ranged, refuse_unknown_renames, rename,

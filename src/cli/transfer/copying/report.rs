@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::effects::Effects;
 use super::prepare::{CopyFiles, CopyJob};
-use crate::cli::transfer::TransferEnd;
+use crate::cli::output::TransferEnd;
 use crate::transfer::{CopySummary, Counts, Inferences, Survey, TransferSource};
 
 /// Maximum number of tables in the text form.

@@ -9,7 +9,7 @@ use crate::observe::metrics::METRICS;
 use crate::operator::durations::Time;
 use crate::server::admin::call::Call;
 use crate::server::admin::history::{HistoryReport, STEP};
-use crate::server::admin::reply::{Answer, Refusal};
+use crate::server::admin::reply::{CallResult, Refusal};
 use crate::server::admin::route::{PARAMETER, QueryField, QueryKind, Route, json, token};
 use crate::server::admin::state::Admin;
 use crate::service::{KEPT, RecentRequest, RecentRequests};
@@ -79,8 +79,8 @@ struct RequestReport {
     request_id: String,
 }
 
-fn requests(call: &Call<'_>) -> Answer<RequestsReport> {
-    let number = |name: &str| -> Answer<Option<u64>> {
+fn requests(call: &Call<'_>) -> CallResult<RequestsReport> {
+    let number = |name: &str| -> CallResult<Option<u64>> {
         let refuse = |_| Refusal::bad_request(format!("{name}: must be a number"));
         call.query(name)?.map(|text| text.parse().map_err(refuse)).transpose()
     };

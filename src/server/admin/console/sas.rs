@@ -14,7 +14,7 @@ use crate::protocol::auth::sas::Use;
 use crate::protocol::model::Ticks;
 use crate::protocol::request::target::Accounts as _;
 use crate::server::admin::call::{Call, within_limit};
-use crate::server::admin::reply::{Answer, Refusal};
+use crate::server::admin::reply::{CallResult, Refusal};
 use crate::server::admin::route::{NO_ACCOUNT, NO_ANSWER, Route, TIMED_OUT, json, token};
 use crate::server::admin::state::ConsoleMode;
 use crate::service::stored_policies;
@@ -75,9 +75,9 @@ pub(crate) struct SasRequest {
 #[derive(Serialize, JsonSchema)]
 #[schemars(inline)]
 pub(crate) struct SignedSas {
-    account: String,
-    token: String,
-    url: String,
+    pub account: String,
+    pub token: String,
+    pub url: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -94,7 +94,7 @@ pub(crate) struct InspectRequest {
     https: Option<bool>,
 }
 
-fn sign(call: &Call<'_>) -> Answer<SignedSas> {
+fn sign(call: &Call<'_>) -> CallResult<SignedSas> {
     if call.admin.settings.console == ConsoleMode::ReadOnly {
         return Err(super::read_only());
     }
@@ -153,7 +153,7 @@ fn grant(asked: SasRequest) -> Result<Grant, GrantError> {
     })
 }
 
-async fn inspect(call: &Call<'_>) -> Answer<SasReport> {
+async fn inspect(call: &Call<'_>) -> CallResult<SasReport> {
     let asked: InspectRequest = call.document()?;
     let service = &call.admin.service;
     let accounts = service.follower.accounts();
