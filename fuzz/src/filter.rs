@@ -1,7 +1,7 @@
 //! Filters printed again, and entities to try them on.
 
 use rowhouse_protocol::codec::stored;
-use rowhouse_protocol::model::names::{KeyPart, check_body_key};
+use rowhouse_protocol::model::names::check_body_key;
 use rowhouse_protocol::model::{EdmValue, Key, Stored, Ticks, lexical};
 use rowhouse_protocol::odata::{Expr, Operand};
 
@@ -121,7 +121,7 @@ impl Mentioned {
             let EdmValue::String(text) = literal else { continue };
             parts.extend([text.clone(), format!("{text}!"), text.chars().take(1).collect()]);
         }
-        parts.retain(|part| check_body_key(KeyPart::RowKey, part).is_ok());
+        parts.retain(|part| check_body_key("RowKey", part).is_ok());
         parts.truncate(MAX_PARTS);
         let mut keys: Vec<Key> =
             parts.iter().flat_map(|p| parts.iter().map(move |r| Key::new(p, r))).collect();

@@ -1,6 +1,6 @@
 //! Error bodies (protocol §4.7).
 
-use super::strings::push_string;
+use super::json_object::push_string;
 use super::xml::escaped;
 use crate::error::Error;
 use crate::model::Ticks;

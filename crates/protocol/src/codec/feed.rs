@@ -84,10 +84,7 @@ impl Feed {
         }
     }
 
-    /// Prints one more entity.
-    ///
-    /// # Errors
-    /// Only for a row that is not in stored form. The page is unusable afterwards.
+    /// Prints one more entity. After an error, the page is unusable.
     pub fn push(&mut self, entity: BorrowedEntity<'_>) -> Result<()> {
         let is_first = self.entities == 0;
         match self.outline.form() {

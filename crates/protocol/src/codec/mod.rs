@@ -9,7 +9,6 @@ pub mod multipart;
 pub mod policies;
 pub mod properties;
 pub mod stored;
-pub mod strings;
 pub mod uri;
 pub mod validated;
 pub mod xml;

@@ -123,9 +123,6 @@ pub fn write(policies: &[Policy]) -> String {
 }
 
 /// Prints the stored JSON.
-///
-/// # Errors
-/// None for these types. The serialization library requires the `Result`.
 pub fn to_stored(policies: &[Policy]) -> Result<String> {
     serde_json::to_string(policies).map_err(|_| Code::InternalError.into())
 }

@@ -354,9 +354,6 @@ pub fn write_stats(replication: Replication) -> String {
 
 /// Prints the stored JSON, with one member for each element that is set, so that a partial update replaces
 /// members.
-///
-/// # Errors
-/// None for these types. The serialization library requires the `Result`.
 pub fn to_stored(properties: &ServiceProperties) -> Result<String> {
     serde_json::to_string(properties).map_err(|_| Code::InternalError.into())
 }

@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use memchr::memmem::Finder;
 
 use super::json_object::{Member, each_stored_member, string, value_after, without_suffix};
-use super::strings::{push_plain, push_string};
+use super::json_object::{push_plain, push_string};
 use crate::error::{Code, Result};
 use crate::model::entity::{BorrowedValue, Properties, PropertyOrder, StoredProperties, Value};
 use crate::model::names::ordinal;
@@ -166,9 +166,6 @@ pub fn fields(stored: &str) -> Result<Vec<StoredField<'_>>> {
 }
 
 /// Returns the properties of a stored object in the order in which they are printed.
-///
-/// # Errors
-/// Those of [`fields`].
 pub fn ordered_fields(stored: &str, order: PropertyOrder) -> Result<Vec<StoredField<'_>>> {
     let mut fields = fields(stored)?;
     if order == PropertyOrder::Ordinal {

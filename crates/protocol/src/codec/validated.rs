@@ -123,7 +123,7 @@ impl Default for ValidatedProperties {
 mod tests {
     use super::*;
     use crate::codec::json::read;
-    use crate::codec::strings::push_string;
+    use crate::codec::json_object::push_string;
     use crate::error::Code;
     use crate::model::names::{MAX_ENTITY, MAX_STRING};
     use proptest::prelude::*;

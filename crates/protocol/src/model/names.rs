@@ -90,23 +90,6 @@ impl OwnedTable {
     }
 }
 
-/// One of the two parts of a key. Their names appear in messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyPart {
-    PartitionKey,
-    RowKey,
-}
-
-impl KeyPart {
-    /// Returns the name of the key property.
-    pub const fn name(self) -> &'static str {
-        match self {
-            KeyPart::PartitionKey => "PartitionKey",
-            KeyPart::RowKey => "RowKey",
-        }
-    }
-}
-
 /// Compares names by UTF-16 units, like .NET's `StringComparer.Ordinal`. Bytes have the same order,
 /// except that characters beyond U+FFFF, whose first byte is 0xF0 or more, come before U+E000 to
 /// U+FFFF, whose first byte is 0xEE or 0xEF.
@@ -125,14 +108,14 @@ fn forbidden_in_key(c: char) -> bool {
 /// Checks a key from a request body (protocol §5.6).
 ///
 /// # Errors
-/// [`Code::OutOfRangeInput`] naming the key and its value, or
+/// [`Code::OutOfRangeInput`] with the name of the key and its value, or
 /// [`Code::PropertyValueTooLarge`] past [`MAX_KEY`].
-pub fn check_body_key(part: KeyPart, value: &str) -> Result<()> {
+pub fn check_body_key(name: &str, value: &str) -> Result<()> {
     if value.contains(forbidden_in_key) {
         let shown: String = value.chars().take(256).filter(|c| !c.is_control()).collect();
         return Err(Error::with_message(
             Code::OutOfRangeInput,
-            format!("The '{}' parameter of value '{shown}' is out of range.", part.name()),
+            format!("The '{name}' parameter of value '{shown}' is out of range."),
         ));
     }
     check_key_length(value)
@@ -242,7 +225,7 @@ mod tests {
     fn keys_fail_differently_in_bodies_and_urls() {
         for c in ['/', '\\', '#', '?', '\u{0}', '\t', '\n', '\u{1f}', '\u{7f}', '\u{81}', '\u{9f}'] {
             let key = format!("a{c}b");
-            let error = check_body_key(KeyPart::RowKey, &key).unwrap_err();
+            let error = check_body_key("RowKey", &key).unwrap_err();
             assert_eq!(error.code, Code::OutOfRangeInput);
             assert!(error.text().starts_with("The 'RowKey' parameter of value 'a"), "{}", error.text());
             let (read, written) = match c {
@@ -254,7 +237,7 @@ mod tests {
             assert_eq!(code(check_written_key(&key)), Some(written), "{c:?}");
         }
         for good in ["", "%", "+", "'", "\"", " ", "a,b", "@&=:", "漢字", "😀", "\u{a0}"] {
-            assert_eq!(check_body_key(KeyPart::PartitionKey, good), Ok(()), "{good}");
+            assert_eq!(check_body_key("PartitionKey", good), Ok(()), "{good}");
             assert_eq!(check_written_key(good), Ok(()), "{good}");
         }
     }

@@ -30,15 +30,7 @@ impl Token {
     /// Returns the comparison operator that this token represents in the position of an operator.
     pub(crate) fn comparison(&self) -> Option<CompareOp> {
         let Token::Word(word) = self else { return None };
-        Some(match word.as_str() {
-            "eq" => CompareOp::Eq,
-            "ne" => CompareOp::Ne,
-            "lt" => CompareOp::Lt,
-            "le" => CompareOp::Le,
-            "gt" => CompareOp::Gt,
-            "ge" => CompareOp::Ge,
-            _ => return None,
-        })
+        CompareOp::ALL.into_iter().find(|op| op.word() == word)
     }
 
     /// Returns whether this token, in the position of an operator, is one that Azure does not support.

@@ -92,9 +92,6 @@ impl<'p> Prepared<'p> {
     }
 
     /// Returns whether a stored entity satisfies the predicate.
-    ///
-    /// # Errors
-    /// Only for a row that is not in stored form.
     pub fn matches(&self, entity: BorrowedEntity<'_>) -> Result<bool> {
         let BorrowedEntity { partition, row, modified, properties, .. } = entity;
         let properties = stored::pick(properties.as_bytes(), &self.wanted)?;
@@ -109,9 +106,6 @@ impl<'p> Prepared<'p> {
 
     /// Returns whether an entity with these stored properties satisfies the predicate, or `None` if the
     /// evaluation needs other parts of the entity.
-    ///
-    /// # Errors
-    /// Those of [`Prepared::matches`].
     pub fn matches_properties(&self, stored: &[u8]) -> Result<Option<bool>> {
         if !self.is_about_properties {
             return Ok(None);

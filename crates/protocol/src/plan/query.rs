@@ -91,9 +91,6 @@ fn key_order(order_by: &OrderBy, spans: &[Span]) -> Result<PageOrder> {
 }
 
 /// Plans a table query.
-///
-/// # Errors
-/// Those of [`filter::predicate`] and `page::read_table_token`.
 pub fn tables(options: &QueryOptions) -> Result<TableScan> {
     let predicate = predicate(options.filter.as_ref(), Subject::Tables)?;
     let next = options.next_table.as_deref().filter(|next| !next.is_empty());

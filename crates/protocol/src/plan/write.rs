@@ -7,7 +7,7 @@ use super::batch::FailedPart;
 use super::decide::{Write, WriteKind};
 use crate::codec::validated::ValidatedProperties;
 use crate::error::{Code, Error, Result};
-use crate::model::names::{KeyPart, check_body_key, check_key_length, check_written_key};
+use crate::model::names::{check_body_key, check_key_length, check_written_key};
 use crate::model::{Key, TableName};
 
 /// A write of one entity, as sent.
@@ -63,8 +63,8 @@ fn key_and_properties(body: Option<ValidatedEntity>) -> Result<(Key, Result<Vali
     let Some(ValidatedEntity { partition: Some(partition), row: Some(row), properties }) = body else {
         return Err(Code::PropertiesNeedValue.into());
     };
-    check_body_key(KeyPart::PartitionKey, &partition)?;
-    check_body_key(KeyPart::RowKey, &row)?;
+    check_body_key("PartitionKey", &partition)?;
+    check_body_key("RowKey", &row)?;
     Ok((Key { partition, row }, properties))
 }
 

@@ -186,11 +186,13 @@ fn json(version: ApiVersion, level: Option<&str>) -> Result<Metadata, Code> {
     }
 }
 
-/// Whether the client wants the response to contain created entities and tables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Prefer {
-    Content,
-    NoContent,
+named_enum! {
+    /// Whether the client wants the response to contain created entities and tables, with the value of the
+    /// Preference-Applied header.
+    Prefer, applied {
+        Content => "return-content",
+        NoContent => "return-no-content",
+    }
 }
 
 impl Prefer {
@@ -208,19 +210,8 @@ impl Prefer {
 
     /// Parses the value of a Prefer header. Unknown preferences are ignored.
     pub(crate) fn parse(value: &str) -> Option<Self> {
-        value.split(',').find_map(|preference| match preference.trim() {
-            "return-content" => Some(Prefer::Content),
-            "return-no-content" => Some(Prefer::NoContent),
-            _ => None,
-        })
-    }
-
-    /// Returns the value of the Preference-Applied header.
-    pub const fn applied(self) -> &'static str {
-        match self {
-            Prefer::Content => "return-content",
-            Prefer::NoContent => "return-no-content",
-        }
+        let known = |given: &str| Self::ALL.into_iter().find(|prefer| prefer.applied() == given.trim());
+        value.split(',').find_map(known)
     }
 }
 

@@ -71,9 +71,6 @@ impl<'a> Options<'a> {
     }
 
     /// Parses like [`Options::parse`], and accepts an order if `has_order` is set.
-    ///
-    /// # Errors
-    /// Those of [`Options::parse`].
     pub fn parse_with(query: &'a str, has_order: bool) -> Result<Self> {
         let (options, deferred_error) = Self::read(query);
         deferred_error.map_or(Ok(()), Err)?;
@@ -102,11 +99,6 @@ impl<'a> Options<'a> {
 
     /// Refuses unknown and unsupported parameters. An order is supported if `has_order` is set.
     pub fn check(&self, has_order: bool) -> Result<()> {
-        self.check_system_options(has_order)?;
-        self.check_timeout()
-    }
-
-    fn check_system_options(&self, has_order: bool) -> Result<()> {
         for (at, (name, value)) in self.pairs.iter().enumerate() {
             let Some(option) = name.strip_prefix('$') else { continue };
             match option {
@@ -125,10 +117,6 @@ impl<'a> Options<'a> {
                 return Err(Code::InvalidInput.into());
             }
         }
-        Ok(())
-    }
-
-    fn check_timeout(&self) -> Result<()> {
         match self.any_case("timeout") {
             Some(text) if text.parse::<u32>().is_err() => Err(Code::InvalidQueryParameterValue.into()),
             _ => Ok(()),

@@ -122,9 +122,6 @@ fn check_host(head: &Head) -> Result<()> {
 
 /// Resolves the address inside a part of a batch: an absolute URL, or a path with or without the account.
 /// Host and scheme need not match the outer request.
-///
-/// # Errors
-/// Those of [`resolve`].
 pub fn resolve_inner(target: &str, outer: &Target) -> Result<Resource> {
     let absolute = without_scheme(target).map(|after| after.split_once('/').map_or("", |(_, path)| path));
     let path = absolute.unwrap_or(target.strip_prefix('/').unwrap_or(target));

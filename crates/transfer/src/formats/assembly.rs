@@ -1,8 +1,8 @@
 //! Assembles an entity as JSON with type annotations from unchanged texts of values.
 
 use crate::protocol::codec::json_object;
+use crate::protocol::codec::json_object::push_string;
 use crate::protocol::codec::stored::ANNOTATION;
-use crate::protocol::codec::strings::push_string;
 use crate::protocol::model::{EdmType, Ticks};
 use crate::rows::Row;
 use crate::rows::type_inference::TableNotes;

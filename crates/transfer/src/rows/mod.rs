@@ -9,12 +9,12 @@ use std::borrow::Cow;
 use crate::error::{TransferResult, failed};
 use crate::protocol::codec::json::property::{Annotations, push_property};
 use crate::protocol::codec::json::read as json_read;
+use crate::protocol::codec::json_object::push_string;
 use crate::protocol::codec::stored::{self, StoredField};
-use crate::protocol::codec::strings::push_string;
 use crate::protocol::codec::validated::{Given, GivenProperties, ValidatedProperties};
 use crate::protocol::error::{Code, Error};
 use crate::protocol::model::entity::{BorrowedEntity, Properties, PropertyOrder, StoredProperties};
-use crate::protocol::model::names::{KeyPart, check_body_key};
+use crate::protocol::model::names::check_body_key;
 use crate::protocol::model::{EdmValue, Key, Ticks};
 use crate::protocol::plan::predicate::Prepared;
 
@@ -192,10 +192,10 @@ fn checked(
     properties: &GivenProperties<'_>,
     deferred_error: Option<Error>,
 ) -> crate::protocol::error::Result<StoredProperties> {
-    for (part, value) in [(KeyPart::PartitionKey, &key.partition), (KeyPart::RowKey, &key.row)] {
+    for (part, value) in [("PartitionKey", &key.partition), ("RowKey", &key.row)] {
         let named = |error: Error| match error.code {
             Code::OutOfRangeInput => error,
-            code => Error::with_message(code, format!("{}: {}", part.name(), error.text())),
+            code => Error::with_message(code, format!("{part}: {}", error.text())),
         };
         check_body_key(part, value).map_err(named)?;
     }

@@ -10,9 +10,6 @@ use crate::error::{Code, Error, Result};
 use crate::model::{EdmType, EdmValue};
 
 /// Reads an entity.
-///
-/// # Errors
-/// Those of [`crate::codec::json::read::entity`].
 pub fn entity(body: &[u8]) -> Result<EntityBody<'static>> {
     let properties = properties(body)?;
     let mut entity = EntityBody::default();
@@ -32,9 +29,6 @@ pub fn entity(body: &[u8]) -> Result<EntityBody<'static>> {
 }
 
 /// Reads the name of a table to create.
-///
-/// # Errors
-/// Those of [`crate::codec::json::read::table_name`].
 pub fn table_name(body: &[u8]) -> Result<String> {
     let properties = properties(body)?;
     match properties.child("TableName") {

@@ -70,9 +70,6 @@ const SCHEME: &str = "http://schemas.microsoft.com/ado/2007/08/dataservices/sche
 
 impl Atom<'_> {
     /// Prints an entity as a document.
-    ///
-    /// # Errors
-    /// Only for a row that is not in stored form.
     pub fn entity_document<'e>(&self, entity: impl Into<BorrowedEntity<'e>>) -> Result<String> {
         let mut out = String::from(self.style.prolog());
         self.push_entity(&mut out, entity.into(), true)?;

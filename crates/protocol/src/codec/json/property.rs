@@ -9,9 +9,9 @@
 
 use std::ops::Range;
 
+use crate::codec::json_object::push_string;
 use crate::codec::json_object::value_at;
 use crate::codec::stored::{StoredField, ordered_fields, push_annotation};
-use crate::codec::strings::push_string;
 use crate::error::Result;
 use crate::model::entity::PropertyOrder;
 use crate::model::{EdmType, EdmValue};

@@ -1,8 +1,8 @@
 //! Prints entities, tables and feeds as JSON (protocol §4.2 to §4.4).
 
 use super::property::{Annotations, Shapes, push_property};
+use crate::codec::json_object::{push_escaped, push_string};
 use crate::codec::stored;
-use crate::codec::strings::{push_escaped, push_string};
 use crate::codec::uri;
 use crate::error::Result;
 use crate::model::entity::BorrowedEntity;
@@ -75,9 +75,6 @@ impl Select {
 }
 
 /// Prints an entity as a separate document.
-///
-/// # Errors
-/// Only for a row that is not in stored form.
 pub fn entity_document<'e>(
     context: &MetadataContext<'_>,
     entity: impl Into<BorrowedEntity<'e>>,
