@@ -44,7 +44,8 @@ impl Answer {
     /// Returns a table-layer response without a body.
     pub(crate) fn empty(status: u16) -> Self {
         let mut answer = Self { headers: Vec::with_capacity(8), ..Self::bare(status) };
-        answer.headers.extend([NO_CACHE, NOSNIFF].map(|(name, value)| (name, value.into())));
+        answer.headers.push((NO_CACHE.0, Cow::Borrowed(NO_CACHE.1)));
+        answer.headers.push((NOSNIFF.0, Cow::Borrowed(NOSNIFF.1)));
         answer
     }
 

@@ -8,7 +8,6 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use crate::error::{Code, Result};
-use crate::protocol::request::Head;
 
 /// Maximum bytes of a body (protocol §5.7, §8.1).
 pub(crate) const MAX_BODY: usize = 4 * 1024 * 1024;
@@ -35,7 +34,6 @@ pub(crate) trait ReceiveBody {
     /// [`Code::ServerBusy`] if no memory is free, and [`Code::InvalidInput`] for invalid framing.
     fn receive<'m>(
         &mut self,
-        head: &Head<'_>,
         memory: &'m BodyMemory,
         within: Duration,
     ) -> impl Future<Output = Result<Body<'m>>>;
@@ -43,12 +41,7 @@ pub(crate) trait ReceiveBody {
 
 /// A body that the process itself created.
 impl ReceiveBody for Bytes {
-    fn receive<'m>(
-        &mut self,
-        _: &Head<'_>,
-        memory: &'m BodyMemory,
-        _: Duration,
-    ) -> impl Future<Output = Result<Body<'m>>> {
+    fn receive<'m>(&mut self, memory: &'m BodyMemory, _: Duration) -> impl Future<Output = Result<Body<'m>>> {
         ready(match self.len() {
             ..=MAX_BODY => Ok(Body::new(std::mem::take(self), memory.share())),
             _ => Err(Code::RequestBodyTooLarge.into()),

@@ -158,7 +158,7 @@ impl Pipeline<'_> {
             service.admit(self.accounts, target)?;
         }
         // Held until the response is complete, because parsed values may borrow from the body.
-        let body = body.receive(head, &service.body_memory, service.limits.body).await?;
+        let body = body.receive(&service.body_memory, service.limits.body).await?;
         self.observed.record_body(body.bytes.len());
         if let Some(deferred_error) = &self.deferred_error {
             return Err(deferred_error.clone());

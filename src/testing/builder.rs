@@ -97,7 +97,8 @@ impl Builder {
         let suffixes = self.host_suffix.iter().map(|s| s.trim_start_matches('.').to_owned()).collect();
         let mut accounts = match self.accounts.is_empty() {
             true => AccountSet::development(suffixes),
-            false => AccountSet::parse(&Account::setting(&self.accounts), suffixes)?,
+            false => AccountSet::parse(&Account::setting(&self.accounts), suffixes)
+                .map_err(|error| ServerError::Accounts(error.into()))?,
         };
         let names: Vec<String> = accounts.names().into_iter().map(str::to_owned).collect();
         for name in names {
@@ -107,7 +108,7 @@ impl Builder {
         let database = DatabaseSettings { url, ..DatabaseSettings::default() };
         let mut mistakes = Mistakes::default();
         let database = StorageSettings::new(database, 8, 64).read(&mut mistakes);
-        let database = mistakes.unless(database)?;
+        let database = mistakes.unless(database).map_err(|error| ServerError::Settings(error.into()))?;
         Ok(Config {
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), self.port),
             tls: None,

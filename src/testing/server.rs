@@ -11,9 +11,9 @@ use tokio::sync::oneshot;
 
 use super::{Account, FaultRule};
 use crate::error;
-use crate::protocol::auth::accounts::{AccountError, connection_string};
-use crate::server::config::{Config, Mistakes};
-use crate::server::start::{self, ListeningServer, ServeError};
+use crate::protocol::auth::accounts::connection_string;
+use crate::server::config::Config;
+use crate::server::start::{self, ListeningServer};
 use crate::service::Service;
 use crate::store::contract::reset::MAX_SNAPSHOTS;
 
@@ -86,24 +86,6 @@ pub enum ServerError {
     /// The database failed.
     #[error("the database failed: {0}")]
     Database(String),
-}
-
-impl From<AccountError> for ServerError {
-    fn from(error: AccountError) -> Self {
-        Self::Accounts(error.into())
-    }
-}
-
-impl From<Mistakes> for ServerError {
-    fn from(error: Mistakes) -> Self {
-        Self::Settings(error.into())
-    }
-}
-
-impl From<ServeError> for ServerError {
-    fn from(error: ServeError) -> Self {
-        Self::Start(error.into())
-    }
 }
 
 impl From<error::Error> for ServerError {
@@ -327,6 +309,6 @@ fn serve(
     if let Err(error) = start::run_until(config, stop, announce) {
         tracing::error!(%error, "a test server failed");
         // If the server had started, this is not received.
-        let _ = ready.try_send(Err(error.into()));
+        let _ = ready.try_send(Err(ServerError::Start(error.into())));
     }
 }

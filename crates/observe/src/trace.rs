@@ -53,7 +53,7 @@ impl std::fmt::Debug for TraceSettings {
 /// A request that is traced.
 #[derive(Debug)]
 pub struct Trace {
-    id: u128,
+    id: Uuid,
     parent: Option<u64>,
     span: u64,
     begun: Instant,
@@ -109,11 +109,11 @@ impl Tracer {
     pub fn begin(&self, traceparent: Option<&str>) -> Option<Trace> {
         let parent = traceparent.and_then(Parent::parse);
         let (id, chosen) = match &parent {
-            Some(parent) => (parent.trace, parent.is_sampled),
+            Some(parent) => (Uuid::from_u128(parent.trace), parent.is_sampled),
             None => {
-                let id = Uuid::new_v4().as_u128();
+                let id = Uuid::new_v4();
                 // The first 32 bits are evenly distributed.
-                (id, f64::from((id >> 96) as u32) / (f64::from(u32::MAX) + 1.0) < self.ratio)
+                (id, f64::from((id.as_u128() >> 96) as u32) / (f64::from(u32::MAX) + 1.0) < self.ratio)
             }
         };
         chosen.then(|| Trace {
@@ -168,10 +168,6 @@ impl Parent {
 fn parse_hex(text: &str, digits: usize) -> Option<u128> {
     let is_valid = text.len() == digits && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     is_valid.then(|| u128::from_str_radix(text, 16).ok()).flatten()
-}
-
-fn trace_id(id: u128) -> String {
-    format!("{id:032x}")
 }
 
 fn span_id(id: u64) -> String {
@@ -280,7 +276,7 @@ fn document(settings: &TraceSettings, batch: &[Finished]) -> Value {
 
 fn spans(finished: &Finished) -> Vec<Value> {
     let Finished { trace, duration, facts } = finished;
-    let (id, own) = (trace_id(trace.id), span_id(trace.span));
+    let (id, own) = (trace.id.simple().to_string(), span_id(trace.span));
     let mut attributes = vec![
         text("http.request.method", facts.method),
         json!({ "key": "http.response.status_code", "value": { "intValue": facts.status.to_string() } }),
@@ -331,7 +327,7 @@ mod tests {
     fn a_parent_is_read_and_anything_else_ignored() {
         let parse = |text: &str| {
             let parent = Parent::parse(text)?;
-            Some((trace_id(parent.trace), span_id(parent.span), parent.is_sampled))
+            Some((format!("{:032x}", parent.trace), span_id(parent.span), parent.is_sampled))
         };
         let expected = |sampled| Some((TRACE.to_owned(), SPAN.to_owned(), sampled));
         assert_eq!(parse(&format!("00-{TRACE}-{SPAN}-01")), expected(true));

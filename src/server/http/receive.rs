@@ -28,6 +28,7 @@ pub(crate) struct Incoming<'t> {
     is_endless: bool,
     /// Whether an endless or chunked body has not been read to its end.
     is_unread: bool,
+    declared_length: Option<u64>,
 }
 
 impl<'t> Incoming<'t> {
@@ -35,7 +36,8 @@ impl<'t> Incoming<'t> {
     pub(crate) fn new(payload: Payload, head: &Head<'_>, state: &'t RequestState) -> Self {
         let is_endless = is_endless(head);
         let is_unread = is_endless || head.header("transfer-encoding").is_some();
-        Self { payload, state, is_endless, is_unread }
+        let declared_length = head.header("content-length").and_then(|length| length.parse().ok());
+        Self { payload, state, is_endless, is_unread, declared_length }
     }
 
     /// Returns the response. The connection closes after it if the body was not read.
@@ -49,15 +51,13 @@ impl<'t> Incoming<'t> {
 
 impl ReceiveBody for Incoming<'_> {
     /// Receives the body. Refuses it mid-stream if it is too long, takes too long, or exceeds the free memory.
-    async fn receive<'m>(
-        &mut self,
-        head: &Head<'_>,
-        memory: &'m BodyMemory,
-        within: Duration,
-    ) -> Result<Body<'m>> {
+    async fn receive<'m>(&mut self, memory: &'m BodyMemory, within: Duration) -> Result<Body<'m>> {
         let mut share = memory.share();
+        if self.declared_length.is_none() && !self.is_unread {
+            return Ok(Body::new(Bytes::new(), share));
+        }
         // Nothing has been done before the whole body is received.
-        let bytes = tokio::time::timeout(within, read_body(head, self, &mut share))
+        let bytes = tokio::time::timeout(within, read_body(self, &mut share))
             .await
             .map_err(|_| Code::RequestTimedOut)??;
         self.is_unread = self.is_endless;
@@ -65,11 +65,11 @@ impl ReceiveBody for Incoming<'_> {
     }
 }
 
-async fn read_body(head: &Head<'_>, body: &mut Incoming<'_>, share: &mut Share<'_>) -> Result<Bytes> {
+async fn read_body(body: &mut Incoming<'_>, share: &mut Share<'_>) -> Result<Bytes> {
     if body.is_endless {
         return Ok(Bytes::new());
     }
-    let declared = head.header("content-length").and_then(|length| length.parse::<u64>().ok());
+    let declared = body.declared_length;
     let left = |received: usize| declared.map(|length| length.saturating_sub(received as u64));
     if declared.is_some_and(|length| length > MAX_BODY as u64) {
         return Err(Code::RequestBodyTooLarge.into());

@@ -171,7 +171,11 @@ impl Requests {
         let durations = Histogram::new(&DURATIONS).read();
         let mut totals = RequestTotals { durations, database: 0, client_errors: 0, server_errors: 0 };
         for operation in OperationLabel::ALL {
-            totals.durations.merge(&self.durations(operation));
+            let durations = self.durations(operation);
+            if durations.count() == 0 {
+                continue;
+            }
+            totals.durations.merge(&durations);
             totals.database += self.database(operation);
             for (status, code, count) in self.outcomes(operation) {
                 match code {

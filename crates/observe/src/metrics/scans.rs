@@ -1,4 +1,4 @@
-//! What filters cost: the rows that were examined for those that were returned.
+//! The cost of filters: the rows that were examined, and those that were returned.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -34,11 +34,11 @@ impl FilterMetrics {
     }
 }
 
-/// Properties that are remembered at most; then the one that has cost the least makes room.
+/// Maximum number of properties; a new one replaces the one that has cost the least.
 const MAX_PROPERTIES: usize = 256;
-/// Rows examined from which on a page may need an index …
+/// Minimum number of rows that a page has examined if an index may help.
 const MIN_EXAMINED: u64 = 1000;
-/// … if it returned one in so many of them or fewer.
+/// Minimum number of examined rows per returned row if an index may help.
 const MIN_RATIO: u64 = 10;
 
 /// A property of a table, and the kind of index that would narrow filters on it.
@@ -50,7 +50,7 @@ pub struct ScannedProperty {
     pub kind: &'static str,
 }
 
-/// What pages without an index have cost.
+/// The cost of pages without an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ScanCost {
     pub pages: u64,
@@ -58,7 +58,7 @@ pub struct ScanCost {
     pub returned: u64,
 }
 
-/// Whether so few of the rows that a page examined were returned that an index may help.
+/// Returns whether an index may help, because a page returned few of the rows that it examined.
 pub const fn is_costly(examined: u64, returned: usize) -> bool {
     examined >= MIN_EXAMINED && examined >= MIN_RATIO * (returned as u64)
 }
