@@ -1,6 +1,6 @@
 //! How large tables are.
 
-use sqlx::Row;
+use sqlx::FromRow;
 
 use crate::postgres::connections::lease::Lease;
 use crate::postgres::fault::{Effect, StatementError};
@@ -33,9 +33,9 @@ pub(super) async fn measure(
         let left = i64::try_from(most - size.entities + 1).unwrap_or(i64::MAX);
         let query = sqlx::query(statements::SIZE).bind(bucket).bind(left);
         let row = lease.row(query, Effect::Undone).await?.ok_or(Fault::Other)?;
-        let number = |column| row.try_get::<i64, _>(column).map_err(broken_row);
-        size.entities += u64::try_from(number("entities")?).unwrap_or(0);
-        size.bytes += u64::try_from(number("bytes")?).unwrap_or(0);
+        let (entities, bytes): (i64, i64) = FromRow::from_row(&row).map_err(broken_row)?;
+        size.entities += u64::try_from(entities).unwrap_or(0);
+        size.bytes += u64::try_from(bytes).unwrap_or(0);
         if size.entities > most {
             return Ok(size);
         }

@@ -1,6 +1,6 @@
 //! Counting entities: a part of a table exactly, whole tables as the planner estimates them.
 
-use sqlx::Row;
+use sqlx::{FromRow, Row};
 
 use crate::postgres::connections::lease::Lease;
 use crate::postgres::connections::sessions::LockWait;
@@ -65,10 +65,8 @@ impl CountPart<'_> {
             .bind(&key.row)
             .bind(i64::from(self.rows));
         if let Some(row) = lease.row(bound, Effect::Undone).await? {
-            let key = Key {
-                partition: row.try_get("pk").map_err(broken_row)?,
-                row: row.try_get("rk").map_err(broken_row)?,
-            };
+            let (partition, row) = FromRow::from_row(&row).map_err(broken_row)?;
+            let key = Key { partition, row };
             let next = Some(CountPosition { layout, share: *share, key });
             return Ok(CountedPart { entities: u64::from(self.rows), next });
         }

@@ -3,8 +3,7 @@
 //! Every change of the state gives the table a new number in `tables`. All statements check that number,
 //! so servers notice the change with their next statement, whatever they remember.
 
-use sqlx::postgres::PgRow;
-use sqlx::{Connection, PgConnection, Row};
+use sqlx::{Connection, PgConnection};
 
 use super::outcome::{RespreadError, RespreadResult};
 use crate::bucket::new_table_no;
@@ -125,32 +124,34 @@ pub(crate) async fn begun(
 }
 
 async fn locked(db: &mut PgConnection, table: TableRef<'_>) -> Result<(i64, i32), RespreadError> {
-    let lock = sqlx::query(statements::indexes::LOCK_TABLE).bind(table.account).bind(table.name.lower());
-    let row = lock.fetch_optional(db).await?;
-    let row = row
-        .ok_or_else(|| RespreadError::NoTable(table.name.as_given().to_owned(), table.account.to_owned()))?;
-    Ok((row.try_get("table_no")?, row.try_get("spread")?))
+    let lock = sqlx::query_as(statements::indexes::LOCK_TABLE).bind(table.account).bind(table.name.lower());
+    let missing = || RespreadError::NoTable(table.name.as_given().to_owned(), table.account.to_owned());
+    lock.fetch_optional(db).await?.ok_or_else(missing)
 }
 
 async fn find(db: &mut PgConnection, table_no: i64) -> Result<RespreadState, RespreadError> {
-    let row = sqlx::query(texts::FIND).bind(table_no).fetch_optional(db).await?;
-    let row = row.ok_or(RespreadError::Broken)?;
-    let share: i32 = row.try_get("share")?;
+    let found = sqlx::query_as(texts::FIND).bind(table_no).fetch_optional(db).await?;
+    let (source, source_spread, target, target_spread, share, partition, row): (
+        i64,
+        i32,
+        i64,
+        i32,
+        i32,
+        _,
+        _,
+    ) = found.ok_or(RespreadError::Broken)?;
+    let layout = |number, spread: i32| {
+        u16::try_from(spread).map(|spread| TableId::new(number, spread)).map_err(|_| RespreadError::Broken)
+    };
     Ok(RespreadState {
         table_no,
-        source: layout(&row, "source_no", "source_spread")?,
-        target: layout(&row, "target_no", "target_spread")?,
+        source: layout(source, source_spread)?,
+        target: layout(target, target_spread)?,
         position: CopyPosition {
             share: usize::try_from(share).map_err(|_| RespreadError::Broken)?,
-            key: Key { partition: row.try_get("pk")?, row: row.try_get("rk")? },
+            key: Key { partition, row },
         },
     })
-}
-
-fn layout(row: &PgRow, number: &str, spread: &str) -> Result<TableId, RespreadError> {
-    let spread: i32 = row.try_get(spread)?;
-    let spread = u16::try_from(spread).map_err(|_| RespreadError::Broken)?;
-    Ok(TableId::new(row.try_get(number)?, spread))
 }
 
 /// Saves how far the copy has come.
