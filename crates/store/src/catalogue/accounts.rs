@@ -9,7 +9,8 @@ use crate::{AccountChange, AccountOptions, ChangeCounts, Fault, StoreResult, Sto
 const CHANGES: &str = "SELECT coalesce((SELECT changes FROM account_changes), 0), \
      coalesce((SELECT changes FROM account_option_changes), 0), \
      coalesce((SELECT changes FROM property_index_changes), 0)";
-const LIST_OPTIONS: &str = "SELECT coalesce(p.account, l.name, q.name), CAST(p.properties AS text), l.requests_per_second, q.extended \
+const LIST_OPTIONS: &str = "SELECT coalesce(p.account, l.name, q.name), CAST(p.properties AS text), \
+     l.requests_per_second, q.extended \
      FROM service_properties AS p FULL JOIN account_limits AS l ON l.name = p.account \
      FULL JOIN account_queries AS q ON q.name = coalesce(p.account, l.name)";
 const ADD: SqlText = counted_change!(

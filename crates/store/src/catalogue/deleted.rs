@@ -56,7 +56,8 @@ const FIND_RECORD: &str = "SELECT 1 FROM deleted_tables WHERE table_no = $1 AND 
 /// Takes the record of the table $1, which was deleted at $2. A table may be deleted again.
 const TAKE_RECORD: &str =
     "DELETE FROM deleted_tables WHERE table_no = $1 AND deleted_at = $2 RETURNING spread, records";
-const RESTORE_EXPIRY: &str = "INSERT INTO expiry (table_no, property, delay, pause, made, due, expired) VALUES ($1, $2, $3, $4, $5, $6, 0)";
+const RESTORE_EXPIRY: &str = "INSERT INTO expiry (table_no, property, delay, pause, made, due, expired) \
+     VALUES ($1, $2, $3, $4, $5, $6, 0)";
 
 pub(super) const ALL: [&str; 10] = [
     TAKE,

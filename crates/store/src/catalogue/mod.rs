@@ -1,7 +1,9 @@
-//! The catalogue: tables, accounts, expiry rules and indexes, written once for both databases.
+//! The catalogue, written once for both databases: tables, accounts, expiry rules, records of indexes, marks of copies
+//! and snapshots.
 //!
-//! A subject runs its statements in a [`SqlSession`](session::SqlSession). On SQLite a statement has its result at once, so
-//! the thread that writes runs a whole transaction in its group commit.
+//! Statements run by a [`Backend`](session::Backend), those of a transaction in a
+//! [`SqlSession`](session::SqlSession). On SQLite a statement has its result at once, so the thread that writes runs a
+//! whole transaction in its group commit.
 
 mod accounts;
 mod deleted;

@@ -1,5 +1,5 @@
-//! Snapshots, in temporary tables of one session: they are not part of the schema, and end with the session. On SQLite
-//! it is that of the writer.
+//! Snapshots, in temporary tables of one session, which is that of the writer on SQLite: they are not part of the schema,
+//! and end with the session.
 
 use crate::bucket::new_table_no;
 use crate::catalogue::session::{Backend, CatalogueStore, SqlSession, run_now};
@@ -46,8 +46,8 @@ CREATE TEMP TABLE IF NOT EXISTS snapshot_properties (
     PRIMARY KEY (snapshot, account)) STRICT;
 ";
 
-/// $1 name, $2 account or null, $3 time, $4 maximum number of snapshots. On PostgreSQL it is a single statement, so that
-/// it sees one state. The ranges of buckets follow from each table's spread.
+/// $1 name, $2 account or null, $3 time, $4 maximum number of snapshots. On PostgreSQL it is a single statement, so
+/// that it sees one state. The ranges of buckets follow from each table's spread.
 const TAKE: SqlText = SqlText {
     postgres: "WITH taken AS (INSERT INTO pg_temp.snapshots (name, account, taken) \
          SELECT $1, $2::text, $3 WHERE (SELECT count(*) FROM pg_temp.snapshots) < $4 RETURNING name), \

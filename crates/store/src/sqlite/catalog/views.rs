@@ -1,8 +1,6 @@
 //! The statement that creates an SQL view of a table over the stored form. Every value stands behind the test of its type, so
 //! that a column never shows a value as something that it is not.
 
-use rusqlite::{OptionalExtension, params};
-
 use crate::bucket::bucket;
 use crate::contract::views::SYSTEM_COLUMNS;
 use crate::error::Code;
@@ -10,7 +8,7 @@ use crate::protocol::codec::stored::ANNOTATION;
 use crate::protocol::model::TableRef;
 use crate::quoting::{identifier, literal};
 use crate::sqlite::SqliteStore;
-use crate::sqlite::catalog::tables::SPREAD;
+use crate::sqlite::catalog::tables::{SPREAD, bucket_of};
 use crate::{ColumnKind, SqlViews, StoreResult, ViewColumn, ViewDefinition, ViewScript};
 
 /// Ticks as ISO 8601 with seven digits, which sort as the times do.
@@ -30,13 +28,8 @@ impl SqlViews for SqliteStore {
         table: TableRef<'_>,
         view: &ViewDefinition,
     ) -> StoreResult<Option<ViewScript>> {
-        let found: Option<i64> = self.readers.with(|db| {
-            db.prepare_cached("SELECT table_no FROM tables WHERE account = ?1 AND name_lower = ?2")?
-                .query_row(params![table.account, table.name.lower()], |row| row.get(0))
-                .optional()
-                .map(Ok)
-        })?;
-        let table_no = found.ok_or(Code::TableNotFound)?;
+        let found = self.readers.with(|db| bucket_of(db, table).map(Ok))?;
+        let table_no = found.ok_or(Code::TableNotFound)? >> 16;
         let name = name(table.account, &view.table);
         let sql = script(view, table.account, table_no);
         Ok(Some(ViewScript { schema: None, name, sql }))

@@ -5,8 +5,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::quoting::identifier;
 use crate::sql::sql;
 use crate::sqlite::catalog::{entries, views};
-use crate::sqlite::connections::options::BUSY_TIMEOUT;
-use crate::sqlite::connections::options::{Location, OpenError, display};
+use crate::sqlite::connections::options::{BUSY_TIMEOUT, Location, OpenError, display};
 use crate::sqlite::connections::schema;
 use crate::{IndexState, Inspection, MigrationObstacle, StoredAccount, StoredIndex};
 
