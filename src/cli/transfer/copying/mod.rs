@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     let unfiltered = Selection::default();
     let written = session.opener(&unfiltered, to_account).target(&to).map_err(|error| error.of("TO"))?;
     let counted = job.confirm(source, &written)?;
-    let mut checkpoint = job.checkpoint(&files)?;
+    let mut checkpoint = Checkpoint::open(&files.state, &job.fingerprint, arguments.resume)?;
     if let Some(master) = master {
         checkpoint = job.copy_accounts(&opened, &written, &master, checkpoint)?;
     }

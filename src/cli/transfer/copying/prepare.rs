@@ -15,8 +15,8 @@ use crate::protocol::auth::seal::MasterKeys;
 use crate::protocol::model::Ticks;
 use crate::server::config::MasterKeySettings;
 use crate::transfer::{
-    Checkpoint, DataLocation, Fingerprint, Mode, OpenLocation, Progress, Selection, SettingsRule, Survey,
-    TransferSource, content_of, name_problems,
+    DataLocation, Fingerprint, Mode, OpenLocation, Progress, Selection, SettingsRule, Survey, TransferSource,
+    content_of, name_problems,
 };
 
 /// The arguments of `rowhouse copy`.
@@ -240,10 +240,6 @@ impl CopyJob<'_> {
             .walk(source, &self.selection, &progress)
             .survey(self.to.is_cosmos())
             .map_err(|error| error.of("FROM"))?)
-    }
-
-    pub(super) fn checkpoint(&self, files: &CopyFiles) -> Result<Checkpoint, TransferEnd> {
-        Ok(Checkpoint::open(&files.state, &self.fingerprint, self.arguments.resume)?)
     }
 
     /// Refuses a complete dump that a different copy has written.
