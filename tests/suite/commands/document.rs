@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use super::bash;
 use crate::support::postgres::fresh_database;
 
 /// In the order in which their commands make sense.
@@ -54,13 +55,7 @@ fn commands() -> String {
 
 fn run(url: &str) {
     let folder = tempfile::tempdir().expect("a folder");
-    let programs = Path::new(env!("CARGO_BIN_EXE_rowhouse")).parent().expect("a folder");
-    let path = std::env::var("PATH").unwrap_or_default();
-    let output = Command::new("bash")
-        .args(["-c", &[BEGIN, &commands(), END].concat()])
-        .current_dir(&folder)
-        .env_clear()
-        .env("PATH", format!("{}:{path}", programs.display()))
+    let output = bash(folder.path(), &[BEGIN, &commands(), END].concat())
         .env("DATABASE_URL", url)
         .env("ROWHOUSE_LISTEN", "127.0.0.1:0")
         .env("ROWHOUSE_ADMIN_LISTEN", "127.0.0.1:0")

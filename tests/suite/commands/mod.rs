@@ -206,6 +206,15 @@ pub fn status(server: &Process, account: &Account, key: usize) -> u16 {
     client.request("GET", "/Tables").auth(auth).unchecked().send().status
 }
 
+/// A shell that runs a script with `rowhouse` in its path, and ends at the first command that fails.
+fn bash(folder: &Path, script: &str) -> Command {
+    let programs = Path::new(env!("CARGO_BIN_EXE_rowhouse")).parent().expect("a folder");
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
+    let mut command = Command::new("bash");
+    command.args(["-ec", script]).current_dir(folder).env_clear().env("PATH", path);
+    command
+}
+
 /// A command line of the binary in a folder, where no file may grow beyond so many blocks of 512 bytes, as on a disk
 /// without room; the signal for it is ignored.
 fn without_room(folder: &Path, blocks: u32, arguments: &[&str]) -> Command {

@@ -1,7 +1,5 @@
 //! The commands of the page on undoing mistakes, run as they are written but for paths and databases of its own.
 
-use std::process::Command;
-
 use serde_json::json;
 
 use super::*;
@@ -63,17 +61,8 @@ impl Mistaken {
         ];
         let commands =
             local.iter().fold(commands.to_owned(), |text, (theirs, ours)| text.replace(theirs, ours));
-        let programs = std::path::Path::new(env!("CARGO_BIN_EXE_rowhouse")).parent().expect("a folder");
-        let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
-        let output = Command::new("bash")
-            .args(["-ec", &commands])
-            .current_dir(&self.site.folder)
-            .env_clear()
-            .envs([
-                ("PATH", path.as_str()),
-                ("DATABASE_URL", &self.site.url),
-                ("ROWHOUSE_MASTER_KEY", MASTER),
-            ])
+        let output = bash(&self.site.folder, &commands)
+            .envs([("DATABASE_URL", self.site.url.as_str()), ("ROWHOUSE_MASTER_KEY", MASTER)])
             .output()
             .expect("a shell");
         assert!(output.status.success(), "{commands}: {output:?}");
