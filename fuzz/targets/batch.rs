@@ -154,7 +154,7 @@ fn check_batch(data: &[u8]) {
             assert!(count <= MAX_OPERATIONS && others.len() < MAX_PARTS);
             others.iter().for_each(|other| refused(&other.error));
             let plans = parts.into_iter().map(|part| part.operation.plan).collect();
-            match plan::change_set(plans, failure.as_ref()) {
+            match plan::change_set(plans, failure.as_ref().map(|failed| &failed.error)) {
                 Err(error) => refused(&error),
                 Ok(set) => assert_eq!(set.map_or(0, |set| set.writes.len()), count),
             }

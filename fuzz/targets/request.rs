@@ -36,7 +36,7 @@ fn serve(head: &Head<'_>, body: &[u8]) -> Result<()> {
         RequestKind::One(operation) => operation.plan.map(drop),
         RequestKind::Batch(Batch::ChangeSet { parts, failure, .. }) => {
             let plans = parts.into_iter().map(|part| part.operation.plan).collect();
-            plan::change_set(plans, failure.as_ref()).map(drop)
+            plan::change_set(plans, failure.as_ref().map(|failed| &failed.error)).map(drop)
         }
         RequestKind::Batch(Batch::Query(part)) => match *part {
             Ok(part) => part.operation.plan.map(drop),

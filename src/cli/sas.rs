@@ -206,12 +206,12 @@ pub(crate) struct InspectArguments {
 /// Inspects a token with an account key. If the token names a stored policy, the policies are read from the
 /// database in the settings.
 fn print_inspection(arguments: &InspectArguments) -> Done {
-    let (is_fine, inspection) = block_on(inspect(arguments))?;
+    let inspection = block_on(inspect(arguments))?;
     arguments.form.print(&inspection_text(&inspection), &inspection)?;
-    if is_fine { Ok(()) } else { Err(Problem("the token is refused".into())) }
+    if inspection.is_fine() { Ok(()) } else { Err(Problem("the token is refused".into())) }
 }
 
-async fn inspect(arguments: &InspectArguments) -> Done<(bool, SasReport)> {
+async fn inspect(arguments: &InspectArguments) -> Done<SasReport> {
     let signer = arguments.key.signer().await?;
     let url = arguments.url.as_str();
     let question = SasQuestion::new(url, Some(&signer.account), |_| false);
@@ -225,8 +225,7 @@ async fn inspect(arguments: &InspectArguments) -> Done<(bool, SasReport)> {
     };
     let secure = !arguments.http && !url.starts_with("http:");
     let usage = Use { now: Ticks::now(), secure, peer: arguments.address };
-    let inspection = question.inspect(claim, &[signer.key], &policies, &usage).map_err(problem)?;
-    Ok((inspection.is_fine(), inspection.report()))
+    question.inspect(&claim, &[signer.key], &policies, &usage).map_err(problem)
 }
 
 async fn policies(arguments: &InspectArguments, account: &str, table: &TableName) -> Done<Vec<Policy>> {

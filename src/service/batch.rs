@@ -134,7 +134,9 @@ impl Run<'_> {
 
     /// Plans a change set, and checks that it is permitted and that its response can be printed.
     fn planned_change_set(&self, plans: Vec<Result<Plan>>, asked: &Asked) -> Result<Option<ChangeSet>> {
-        let Some(set) = plan::change_set(plans, asked.failure.as_ref())? else { return Ok(None) };
+        let Some(set) = plan::change_set(plans, asked.failure.as_ref().map(|failed| &failed.error))? else {
+            return Ok(None);
+        };
         let set = authorize_change_set(self.identity, self.target, set)?;
         // A response that cannot be printed must be refused before the commit.
         for (index, (write, printing)) in set.writes.iter().zip(&asked.printings).enumerate() {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::accounts::AccountKey;
 use super::permissions::{Identity, allows};
-use super::sas::{Claim, SasFindings, Use};
+use super::sas::{Claim, Use};
 use crate::codec::policies::Policy;
 use crate::error::{Code, Error, Result};
 use crate::model::{Key, TableName};
@@ -25,20 +25,6 @@ pub struct SasQuestion {
     pub resource: String,
     /// The method of the request. Without a method, the inspection checks the SAS alone.
     pub method: Option<String>,
-}
-
-/// The findings of an inspection.
-pub struct SasInspection {
-    account: String,
-    claim: Claim,
-    findings: SasFindings,
-    action: Option<JudgedAction>,
-}
-
-/// A request, and whether the SAS allows it.
-struct JudgedAction {
-    name: &'static str,
-    verdict: Result<()>,
 }
 
 impl SasQuestion {
@@ -80,24 +66,38 @@ impl SasQuestion {
     /// Inspects the SAS. `policies` are the stored policies of the table, if the SAS names one.
     pub fn inspect(
         &self,
-        claim: Claim,
+        claim: &Claim,
         keys: &[AccountKey],
         policies: &[Policy],
         usage: &Use,
-    ) -> Result<SasInspection> {
+    ) -> Result<SasReport> {
         let mut findings = claim.findings(&self.account, keys, policies, usage);
         let mut action = None;
         if let Some(method) = &self.method {
-            let resource = self.resource(&claim)?;
+            let resource = self.resource(claim)?;
             if let (Some(table), Some(identity)) = (resource.table(), &findings.identity)
                 && !identity.is_valid_for_table(table)
             {
                 let reason = "tn names another table than the address";
                 findings.problems.push(Error::from(Code::AuthenticationFailed).with_reason(reason));
             }
-            action = judged(&findings, method, &resource, &self.token)?;
+            action = self.action(findings.identity.as_ref(), method, &resource)?;
         }
-        Ok(SasInspection { account: self.account.clone(), claim, findings, action })
+        let field = |(name, value): (&str, &str)| SasField {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            meaning: meaning(name, value),
+        };
+        Ok(SasReport {
+            account: self.account.clone(),
+            kind: if claim.is_of_table() { SasScope::Table } else { SasScope::Account },
+            fields: claim.fields().map(field).collect(),
+            string_to_sign: claim.string_to_sign(&self.account),
+            signed_by: findings.signed_by.map(|key| key + 1),
+            valid: findings.problems.is_empty(),
+            problems: findings.problems.iter().map(problem).collect(),
+            action,
+        })
     }
 
     /// Returns the resource of the request; without an address, the table of the SAS.
@@ -113,21 +113,22 @@ impl SasQuestion {
         };
         resolve_inner(path, &outer)
     }
-}
 
-fn judged(
-    findings: &SasFindings,
-    method: &str,
-    resource: &Resource,
-    token: &str,
-) -> Result<Option<JudgedAction>> {
-    let Some(identity) = &findings.identity else { return Ok(None) };
-    let options = Options::parse(token)?;
-    let comp = options.any_case("comp");
-    let found = operation_of(method, resource, comp.is_some_and(|comp| comp.eq_ignore_ascii_case("acl")));
-    let (operation, name) = found.ok_or(Code::MethodNotAllowed)?;
-    let verdict = verdict(identity, operation, resource);
-    Ok(Some(JudgedAction { name, verdict }))
+    /// Returns whether the SAS allows a request, or `None` if its fields are not sufficient to tell.
+    fn action(
+        &self,
+        identity: Option<&Identity>,
+        method: &str,
+        resource: &Resource,
+    ) -> Result<Option<ActionReport>> {
+        let Some(identity) = identity else { return Ok(None) };
+        let options = Options::parse(&self.token)?;
+        let is_acl = options.any_case("comp").is_some_and(|comp| comp.eq_ignore_ascii_case("acl"));
+        let (operation, name) = operation_of(method, resource, is_acl).ok_or(Code::MethodNotAllowed)?;
+        let verdict = verdict(identity, operation, resource);
+        let problem = verdict.as_ref().err().map(problem);
+        Ok(Some(ActionReport { name, allowed: verdict.is_ok(), problem }))
+    }
 }
 
 fn verdict(identity: &Identity, operation: OperationLabel, resource: &Resource) -> Result<()> {
@@ -212,34 +213,10 @@ pub struct ActionReport {
     pub problem: Option<SasProblem>,
 }
 
-impl SasInspection {
-    /// Returns the inspection in the form that operators see.
-    pub fn report(&self) -> SasReport {
-        let field = |(name, value): (&str, &str)| SasField {
-            name: name.to_owned(),
-            value: value.to_owned(),
-            meaning: meaning(name, value),
-        };
-        let problems: Vec<_> = self.findings.problems.iter().map(problem).collect();
-        SasReport {
-            account: self.account.clone(),
-            kind: if self.claim.is_of_table() { SasScope::Table } else { SasScope::Account },
-            fields: self.claim.fields().map(field).collect(),
-            string_to_sign: self.claim.string_to_sign(&self.account),
-            signed_by: self.findings.signed_by.map(|key| key + 1),
-            valid: problems.is_empty(),
-            problems,
-            action: self.action.as_ref().map(|action| ActionReport {
-                name: action.name,
-                allowed: action.verdict.is_ok(),
-                problem: action.verdict.as_ref().err().map(problem),
-            }),
-        }
-    }
-
+impl SasReport {
     /// Returns whether the SAS is valid now and, if there is a request, allows it.
     pub fn is_fine(&self) -> bool {
-        self.findings.problems.is_empty() && self.action.as_ref().is_none_or(|action| action.verdict.is_ok())
+        self.valid && self.action.as_ref().is_none_or(|action| action.allowed)
     }
 }
 
@@ -336,8 +313,8 @@ mod tests {
         let question = SasQuestion { method: method.map(str::to_owned), ..question };
         let now = Ticks::parse("2026-01-02T00:00:00Z").unwrap();
         let usage = Use { now, secure, peer: peer.map(|peer| peer.parse().unwrap()) };
-        let inspection = question.inspect(question.claim().unwrap(), &[key()], &[], &usage).unwrap();
-        serde_json::to_value(inspection.report()).unwrap()
+        let inspection = question.inspect(&question.claim().unwrap(), &[key()], &[], &usage).unwrap();
+        serde_json::to_value(inspection).unwrap()
     }
 
     #[test]

@@ -98,7 +98,7 @@ pub(crate) fn push_annotation(out: &mut String, name: &str, edm_type: EdmType) {
 
 /// Returns the names of the annotations that these properties do not have, but could have with other values.
 /// A merge must remove these annotations from the stored object.
-pub fn lacking_annotations(properties: &StoredProperties) -> Result<Vec<String>> {
+pub(crate) fn lacking_annotations(properties: &StoredProperties) -> Result<Vec<String>> {
     let is_plain = |field: &StoredField<'_>| has_type_of_json(field.edm_type) && !field.escaped;
     let fields = fields(properties.as_str())?;
     Ok(fields.iter().filter(|f| is_plain(f)).map(|f| format!("{}{ANNOTATION}", f.name)).collect())

@@ -10,6 +10,7 @@ pub mod operation;
 pub mod page;
 pub mod predicate;
 pub mod query;
+mod request;
 pub mod scan;
 pub mod span;
 pub mod strategy;
@@ -17,8 +18,9 @@ pub mod write;
 
 pub use decide::{Change, Write, WriteKind, Written, decide};
 pub use guarded::{GuardedWrite, MergeLimits};
-pub use operation::{Operation, RequestKind, read};
+pub use operation::Operation;
 pub use predicate::{Field, Predicate};
+pub use request::{Request, RequestKind, read};
 pub use scan::{PageEnd, Projection, Scan, TableEntry, TablePage, TableScan};
 pub use span::Span;
 pub use write::{ChangeSet, change_set};

@@ -1,6 +1,5 @@
 //! Parses requests: maps a verb and a resource to an operation, and plans the operation (protocol §3).
 
-use super::batch::{self, Batch};
 use super::decide::WriteKind;
 use super::filter::{self, Subject};
 use super::write::{EntityWrite, ValidatedEntity, single};
@@ -16,7 +15,7 @@ use crate::model::{IfMatch, IfNoneMatch, Key, TableName};
 use crate::odata::Grammar;
 use crate::request::head::{JSON, JSON_ONLY, UPSERT};
 use crate::request::options::Options;
-use crate::request::{Format, Head, OperationLabel, Prefer, QueryOptions, Resource, Target, Verb, format};
+use crate::request::{Head, OperationLabel, QueryOptions, Resource, Verb, format};
 
 /// The operation of a request that could be parsed.
 #[derive(Debug, Clone)]
@@ -38,32 +37,6 @@ impl Operation {
     }
 }
 
-/// The purpose of a request.
-#[derive(Debug, Clone)]
-pub enum RequestKind {
-    One(Operation),
-    Batch(Batch),
-}
-
-impl RequestKind {
-    /// Returns the name that metrics, logs and traces use.
-    pub const fn label(&self) -> OperationLabel {
-        match self {
-            RequestKind::One(operation) => operation.label,
-            RequestKind::Batch(Batch::ChangeSet { .. }) => OperationLabel::EntityGroupTransaction,
-            RequestKind::Batch(Batch::Query(_)) => OperationLabel::QueryBatch,
-        }
-    }
-}
-
-/// A parsed request.
-#[derive(Debug, Clone)]
-pub struct Request {
-    pub wanted: RequestKind,
-    pub format: Format,
-    pub prefer: Option<Prefer>,
-}
-
 /// The input to parse an operation, inside or outside a batch.
 pub struct Context<'a> {
     pub head: &'a Head<'a>,
@@ -77,48 +50,6 @@ pub fn may_have_order(extended: bool, head: &Head, resource: &Resource) -> bool 
     extended
         && head.method == "GET"
         && matches!(resource, Resource::EntitySet(_) | Resource::Partition { .. })
-}
-
-/// Parses a request whose head has been authenticated.
-///
-/// # Errors
-/// The error of a request that is malformed. Those of a plan are in its operation.
-pub fn read(context: &Context<'_>, target: &Target) -> Result<Request> {
-    let Context { head, options, .. } = context;
-    let verb = Verb::of(head)?;
-    let format = Format::negotiate(head, options);
-    let prefer = Prefer::of(head);
-    let wanted = wanted(context, verb, target)?;
-    Ok(Request { wanted, format, prefer })
-}
-
-/// Parses the operation.
-fn wanted(context: &Context<'_>, verb: Verb, target: &Target) -> Result<RequestKind> {
-    if verb == Verb::Options {
-        return Err(Code::NotImplemented.into());
-    }
-    if verb == Verb::Post && takes_document(context, &target.resource) {
-        require_content_type(context.head)?;
-    }
-    match (&target.resource, verb) {
-        (Resource::Batch, Verb::Post) => batch::read(context, target).map(RequestKind::Batch),
-        (resource, verb) => on_resource(context, verb, resource).map(RequestKind::One),
-    }
-}
-
-/// Returns whether a POST to a resource has a body of the table layer.
-fn takes_document(context: &Context<'_>, resource: &Resource) -> bool {
-    match resource {
-        Resource::Batch | Resource::Tables => true,
-        Resource::EntitySet(_) => context.options.any_case("comp").is_none(),
-        _ => false,
-    }
-}
-
-/// Requires a POST to state the type of its body, as seen in Azure. Parts of a batch, and other verbs, need not.
-fn require_content_type(head: &Head) -> Result<()> {
-    let is_named = head.header("content-type").is_some_and(|name| !name.trim().is_empty());
-    if is_named { Ok(()) } else { Err(Code::ContentTypeMissing.into()) }
 }
 
 /// Parses an operation that is not a batch.
@@ -402,6 +333,8 @@ fn body_form(context: &Context<'_>) -> Result<BodyForm> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::request::wanted;
+    use crate::request::Target;
 
     const METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "MERGE", "PATCH", "DELETE", "BREW"];
 

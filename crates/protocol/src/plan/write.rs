@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use super::Plan;
-use super::batch::FailedPart;
 use super::decide::{Write, WriteKind};
 use crate::codec::validated::ValidatedProperties;
 use crate::error::{Code, Error, Result};
@@ -87,8 +86,8 @@ fn check_url_keys(key: &Key, has_body: bool) -> Result<()> {
 /// # Errors
 /// The error of the first invalid operation, with its index: [`Code::CommandsInBatchActOnDifferentPartitions`],
 /// [`Code::InvalidDuplicateRow`], and those of [`single`]. Operations that were parsed take precedence over the one that
-/// failed to parse.
-pub fn change_set(plans: Vec<Result<Plan>>, failure: Option<&FailedPart>) -> Result<Option<ChangeSet>> {
+/// failed to parse with `failure`.
+pub fn change_set(plans: Vec<Result<Plan>>, failure: Option<&Error>) -> Result<Option<ChangeSet>> {
     let count = plans.len();
     let mut rows = HashSet::with_capacity(count);
     let mut writes: Vec<Write> = Vec::with_capacity(count);
@@ -111,8 +110,8 @@ pub fn change_set(plans: Vec<Result<Plan>>, failure: Option<&FailedPart>) -> Res
         writes.push(write);
         spellings.push(table);
     }
-    if let Some(failed) = failure {
-        return Err(failed.error.clone());
+    if let Some(error) = failure {
+        return Err(error.clone());
     }
     Ok(spellings.first().cloned().map(|table| ChangeSet { table, writes, spellings }))
 }
