@@ -212,7 +212,10 @@ impl Observed {
             ) => table.as_str(),
             _ => self.body_table.get().map_or("", String::as_str),
         };
-        name.char_indices().nth(MAX_NAME).map_or(name, |(end, _)| &name[..end])
+        match name.len() {
+            ..=MAX_NAME => name,
+            _ => name.char_indices().nth(MAX_NAME).map_or(name, |(end, _)| &name[..end]),
+        }
     }
 }
 

@@ -74,7 +74,7 @@ impl Gauge {
 }
 
 /// The value of a counter or a gauge.
-pub(crate) struct Reading {
+pub(crate) struct MetricReading {
     /// The name of the family, and its meaning.
     pub family: &'static str,
     pub meaning: &'static str,
@@ -102,8 +102,8 @@ macro_rules! metrics {
             }
 
             /// Reads the counters and gauges that have a family.
-            pub(crate) fn read(&self) -> Vec<$crate::metrics::cells::Reading> {
-                vec![$($crate::metrics::cells::Reading {
+            pub(crate) fn read(&self) -> Vec<$crate::metrics::cells::MetricReading> {
+                vec![$($crate::metrics::cells::MetricReading {
                     family: $family,
                     meaning: $meaning,
                     kind: $kind::TYPE,

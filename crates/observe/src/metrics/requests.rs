@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::cells::{Counter, Histogram, HistogramCounts, Reading, SHARDS, metrics, shard};
+use super::cells::{Counter, Histogram, HistogramCounts, MetricReading, SHARDS, metrics, shard};
 use rowhouse_protocol::error::Code;
 use rowhouse_protocol::request::{OperationLabel, Scheme};
 
@@ -135,7 +135,7 @@ impl Requests {
     }
 
     /// Reads the counters that do not depend on the operation.
-    pub(crate) fn read(&self) -> Vec<Reading> {
+    pub(crate) fn read(&self) -> Vec<MetricReading> {
         let mut sums = self.shards[0].read();
         for shard in &self.shards[1..] {
             sums.iter_mut().zip(shard.read()).for_each(|(sum, more)| sum.value += more.value);

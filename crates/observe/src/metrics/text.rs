@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::cells::{Counter, HistogramCounts, Reading};
+use super::cells::{Counter, HistogramCounts, MetricReading};
 use super::requests::Requests;
 use super::scans::FilterMetrics;
 use super::{METRICS, Metrics, NodeMetrics, PoolMetrics, nodes, process};
@@ -187,13 +187,13 @@ impl MetricsText {
         let _ = writeln!(self.text, "{end} {value}");
     }
 
-    fn reading(&mut self, reading: &Reading, labels: &[(&str, &str)]) {
+    fn reading(&mut self, reading: &MetricReading, labels: &[(&str, &str)]) {
         let ending = if reading.kind == Counter::TYPE { "_total" } else { "" };
         self.sample(&format!("{}{ending}", reading.family), labels, reading.value);
     }
 
     /// Adds families that have a sample each.
-    fn readings(&mut self, readings: &[Reading]) {
+    fn readings(&mut self, readings: &[MetricReading]) {
         for reading in readings {
             self.family(reading.family, reading.kind, reading.meaning);
             self.reading(reading, &[]);
@@ -201,7 +201,12 @@ impl MetricsText {
     }
 
     /// Adds families that have a sample in each of the sets, which are named by their labels.
-    fn labelled_readings(&mut self, label: &str, families: &[Reading], sets: &[(&str, Vec<Reading>)]) {
+    fn labelled_readings(
+        &mut self,
+        label: &str,
+        families: &[MetricReading],
+        sets: &[(&str, Vec<MetricReading>)],
+    ) {
         for (at, family) in families.iter().enumerate() {
             self.family(family.family, family.kind, family.meaning);
             for (name, readings) in sets {
