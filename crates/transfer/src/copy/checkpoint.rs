@@ -66,7 +66,9 @@ impl Checkpoint {
         }
         let connection = Connection::open(file)?;
         connection.busy_timeout(std::time::Duration::ZERO)?;
-        if !is_begun {
+        // SQLite may have rolled back the creation of the file, together with its mark.
+        let mark: u32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+        if mark != APPLICATION {
             connection.pragma_update(None, "application_id", APPLICATION)?;
         }
         // One process at a time. Pages whose record a power failure loses are copied again.
@@ -388,5 +390,21 @@ mod tests {
             }
         }
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_state_that_was_killed_while_it_was_created_is_marked_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("copy.state");
+        drop(Checkpoint::open(&file, &Fingerprint::default(), false).unwrap());
+        // The journal of the transaction that creates the file: its rollback leaves an empty file.
+        let (records, nonce, pages_before, sector, page) = (0_u32, 0_u32, 0_u32, 512_u32, 4096_u32);
+        let mut journal = vec![0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+        journal.extend([records, nonce, pages_before, sector, page].map(u32::to_be_bytes).concat());
+        journal.resize(512, 0);
+        std::fs::write(folder.path().join("copy.state-journal"), journal).unwrap();
+        drop(Checkpoint::open(&file, &Fingerprint::default(), true).unwrap());
+        assert!(is_state(&file).unwrap());
+        drop(Checkpoint::open(&file, &Fingerprint::default(), true).unwrap());
     }
 }
