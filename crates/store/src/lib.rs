@@ -17,7 +17,7 @@
 #![allow(rustdoc::private_intra_doc_links, reason = "developers of this repository read the documentation")]
 
 pub(crate) mod bucket;
-pub mod catalogue;
+pub mod catalog;
 pub mod contract;
 pub mod database;
 mod either;

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use rowhouse_store::catalogue;
+use rowhouse_store::catalog;
 use rowhouse_store::postgres::statements;
 
 /// Every text for PostgreSQL.
 fn texts() -> Vec<Cow<'static, str>> {
-    statements::all().into_iter().chain(catalogue::texts().into_iter().map(Cow::Borrowed)).collect()
+    statements::all().into_iter().chain(catalog::texts().into_iter().map(Cow::Borrowed)).collect()
 }
 
 #[test]

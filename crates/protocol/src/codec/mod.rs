@@ -1,9 +1,18 @@
 //! Encodes and decodes entities. This module knows neither SQL nor HTTP.
 
-pub mod atom;
+/// Atom entries and feeds, the format of clients before 2015-12-11 (protocol §4.6).
+pub mod atom {
+    pub mod read;
+    pub mod write;
+}
 pub mod failure;
 pub mod feed;
-pub mod json;
+/// JSON entities: reading and printing (protocol §4.2 to §4.5).
+pub mod json {
+    pub mod property;
+    pub mod read;
+    pub mod write;
+}
 pub mod json_object;
 pub mod multipart;
 pub mod policies;

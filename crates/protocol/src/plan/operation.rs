@@ -114,8 +114,8 @@ fn existing(name: &str, missing: Code) -> Result<TableName> {
     if name.starts_with("$Metrics") { Err(missing.into()) } else { TableName::parse(name) }
 }
 
-/// Returns the value of `Allow`, which a 405 response has (RFC 9110, 15.5.6). Every resource supports CORS preflight requests. An entity supports POST
-/// only for verb tunnelling (protocol §3.9), so POST is not listed.
+/// Returns the value of `Allow`, which a 405 response has (RFC 9110, 15.5.6). Every resource supports CORS preflight
+/// requests. An entity supports POST only for verb tunnelling (protocol §3.9), so POST is not listed.
 pub fn allowed_methods(resource: &Resource, options: &Options) -> &'static str {
     let comp = options.any_case("comp").map(str::to_ascii_lowercase);
     match (resource, comp.as_deref()) {

@@ -1,6 +1,11 @@
 //! PostgreSQL, for any number of stateless replicas over one database.
 
-mod batches;
+/// Operations of several requests in one statement.
+mod batches {
+    pub(crate) mod lane;
+    pub(crate) mod reads;
+    pub(crate) mod writes;
+}
 mod catalog;
 mod cluster;
 pub(crate) mod connections;
@@ -10,11 +15,21 @@ mod migrations;
 mod reads;
 pub(crate) mod retry;
 mod rows;
-pub(crate) mod state;
+/// What a server remembers between requests.
+pub(crate) mod state {
+    pub(crate) mod purge_progress;
+    pub(crate) mod row_locks;
+    pub(crate) mod table_ids;
+}
 pub mod statements;
 mod store;
 mod upkeep;
-mod writes;
+/// Writing entities: one, one for each of several requests, or a transaction.
+mod writes {
+    pub(crate) mod load;
+    pub(crate) mod single;
+    pub(crate) mod transaction;
+}
 
 pub use cluster::distribution::{
     DistributionError, DistributionRequest, DistributionStep, distribute, status,

@@ -3,12 +3,22 @@
 //! Reads have connections of their own, and point reads run on the calling thread. All writes go through
 //! one thread, whose group commit takes everything that waits.
 
-mod catalog;
+/// What is stored beside entities: tables, accounts, policies and service properties.
+mod catalog {
+    pub(crate) mod entries;
+    pub(crate) mod tables;
+    pub(crate) mod views;
+}
 mod checkpoint;
 mod connections;
 mod entities;
 mod fault;
-mod reads;
+/// Reading pages of entities.
+mod reads {
+    pub(crate) mod narrow;
+    pub(crate) mod pages;
+    mod ranges;
+}
 mod store;
 mod upkeep;
 mod writer;

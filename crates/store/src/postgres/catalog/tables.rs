@@ -2,17 +2,16 @@
 
 use std::time::Instant;
 
-use sqlx::Row;
 use sqlx::postgres::PgRow;
+use sqlx::{FromRow, Row};
 
 use crate::bucket;
 use crate::error::Code;
-use crate::postgres::catalog::size::measure;
 use crate::postgres::connections::lease::Lease;
 use crate::postgres::fault::{Effect, StatementError};
 use crate::postgres::reads::turn::{Evaluated, ScanTurn};
 use crate::postgres::rows::{broken_row, ticks};
-use crate::postgres::state::table_ids::{TableId, cache_key};
+use crate::postgres::state::table_ids::{TableId, cache_key, exists};
 use crate::postgres::{PgStore, statements};
 use crate::protocol::model::{TableRef, Ticks};
 use crate::protocol::plan::predicate::Prepared;
@@ -30,7 +29,16 @@ impl PgStore {
         self.with_table(table, |table_id| self.measure_table(table_id, most)).await
     }
 
-    /// Measures a deleted table that can be brought back.
+    /// Measures a table by its first entities, `most` at most; `None` if it is gone.
+    async fn measure_table(&self, table_id: TableId, most: u32) -> StoreResult<Option<TableSize>> {
+        let mut lease = self.nodes.acquire().await?;
+        if !exists(&mut lease, table_id).await? {
+            return Ok(None);
+        }
+        Ok(Some(measure(&mut lease, table_id, most).await?))
+    }
+
+    /// Measures a deleted table that can be restored.
     pub(crate) async fn measure_deleted(&self, table_no: i64, most: u32) -> StoreResult<Option<TableSize>> {
         let mut lease = self.nodes.acquire().await?;
         let layout = sqlx::query(statements::DELETED_LAYOUT).bind(table_no);
@@ -226,4 +234,23 @@ async fn resolve(lease: &mut Lease, table: TableRef<'_>) -> Result<Option<PgRow>
 fn entry(row: &PgRow) -> Result<TableEntry, StatementError> {
     let name = row.try_get("name").map_err(broken_row)?;
     Ok(TableEntry { name, created: ticks(row.try_get("created").map_err(broken_row)?)? })
+}
+
+/// Measures a table by its first entities, `most` at most.
+async fn measure(lease: &mut Lease, table_id: TableId, most: u32) -> Result<TableSize, StatementError> {
+    let most = u64::from(most);
+    let mut size = TableSize::default();
+    for bucket in table_id.buckets() {
+        // One row beyond the maximum shows whether there are more.
+        let left = i64::try_from(most - size.entities + 1).unwrap_or(i64::MAX);
+        let query = sqlx::query(statements::SIZE).bind(bucket).bind(left);
+        let row = lease.row(query, Effect::Undone).await?.ok_or(Fault::Other)?;
+        let (entities, bytes): (i64, i64) = FromRow::from_row(&row).map_err(broken_row)?;
+        size.entities += u64::try_from(entities).unwrap_or(0);
+        size.bytes += u64::try_from(bytes).unwrap_or(0);
+        if size.entities > most {
+            return Ok(size);
+        }
+    }
+    Ok(TableSize { complete: true, ..size })
 }

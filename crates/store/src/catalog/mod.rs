@@ -1,4 +1,4 @@
-//! The catalogue, written once for both databases: tables, accounts, expiry rules, records of indexes, marks of copies
+//! The catalog, written once for both databases: tables, accounts, expiry rules, records of indexes, marks of copies
 //! and snapshots.
 //!
 //! Statements run by a [`Backend`](session::Backend), those of a transaction in a

@@ -1,6 +1,6 @@
 //! Tables: creating, deleting, listing, and their access policies.
 
-use crate::catalogue::session::{Backend, CatalogueStore, DOOM, SqlSession};
+use crate::catalog::session::{Backend, CatalogStore, DOOM, SqlSession};
 use crate::error::Code;
 use crate::postgres::retry::retry;
 use crate::protocol::model::{TableRef, Ticks};
@@ -20,7 +20,7 @@ const WRITE_POLICIES: SqlText = SqlText::each(
 
 pub(super) const ALL: [&str; 5] = [FIND, DROP, ACCOUNTS, READ_POLICIES, WRITE_POLICIES.postgres];
 
-impl<S: CatalogueStore> Tables for S {
+impl<S: CatalogStore> Tables for S {
     async fn create_table(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
         match self.backend() {
             Backend::Postgres(store) => retry(|| store.create(table, now)).await,

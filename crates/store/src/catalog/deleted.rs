@@ -1,7 +1,7 @@
 //! Deleted tables that can be brought back.
 
-use crate::catalogue::indexes;
-use crate::catalogue::session::{Backend, CatalogueStore, DOOM, SqlSession};
+use crate::catalog::indexes;
+use crate::catalog::session::{Backend, CatalogStore, DOOM, SqlSession};
 use crate::contract::deleted::{KeptExpiry, MAX_ENDED, RENAME_PAUSE};
 use crate::error::Code;
 use crate::protocol::model::{TableName, TableRef, Ticks};
@@ -72,7 +72,7 @@ pub(super) const ALL: [&str; 10] = [
     RESTORE_EXPIRY,
 ];
 
-impl<S: CatalogueStore> DeletedTables for S {
+impl<S: CatalogStore> DeletedTables for S {
     async fn delete_and_keep(&self, table: TableRef<'_>, now: Ticks, kept_until: Ticks) -> StoreResult<()> {
         let name = table.into_owned();
         let keep = async move |session: &mut SqlSession<'_>| {

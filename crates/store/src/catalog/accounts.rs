@@ -1,7 +1,7 @@
 //! The accounts that operators have added, and the options of accounts. Each change counts itself, so that servers
 //! reload them.
 
-use crate::catalogue::session::{Backend, CatalogueStore, SqlSession};
+use crate::catalog::session::{Backend, CatalogStore, SqlSession};
 use crate::protocol::auth::seal::KeySlot;
 use crate::sql::{SqlText, counted_change, sql};
 use crate::{AccountChange, AccountOptions, ChangeCounts, Fault, StoreResult, StoredAccount, StoredAccounts};
@@ -93,7 +93,7 @@ pub(super) const ALL: [&str; 13] = [
     StoredAccount::LIST,
 ];
 
-impl<S: CatalogueStore> StoredAccounts for S {
+impl<S: CatalogStore> StoredAccounts for S {
     async fn account_changes(&self) -> StoreResult<ChangeCounts> {
         let row = self.backend().only_row(CHANGES).await?;
         Ok(ChangeCounts { accounts: row.get(0)?, options: row.get(1)?, indexes: row.get(2)? })

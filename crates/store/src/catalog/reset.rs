@@ -2,7 +2,7 @@
 //! and end with the session.
 
 use crate::bucket::new_table_no;
-use crate::catalogue::session::{Backend, CatalogueStore, SqlSession, run_now};
+use crate::catalog::session::{Backend, CatalogStore, SqlSession, run_now};
 use crate::contract::reset::{MAX_SNAPSHOTS, StoreSnapshot};
 use crate::postgres::connections::lease::Lease;
 use crate::postgres::fault::Effect;
@@ -181,7 +181,7 @@ pub(super) const ALL: [&str; 12] = [
     RESTORE_PROPERTIES,
 ];
 
-impl<S: CatalogueStore> Reset for S {
+impl<S: CatalogStore> Reset for S {
     async fn reset(&self, account: Option<&str>, now: Ticks) -> StoreResult<()> {
         let account = account.map(str::to_owned);
         let reset = async move |session: &mut SqlSession<'_>| empty(session, account.as_deref(), now).await;

@@ -1,4 +1,4 @@
-//! Running statements of the catalogue on either database.
+//! Running statements of the catalog on either database.
 
 use futures_util::FutureExt as _;
 use rusqlite::Connection;
@@ -32,18 +32,18 @@ pub enum Backend<'a> {
     Sqlite(&'a SqliteStore),
 }
 
-/// A store with a catalogue.
-pub trait CatalogueStore: Send + Sync {
+/// A store with a catalog.
+pub trait CatalogStore: Send + Sync {
     fn backend(&self) -> Backend<'_>;
 }
 
-impl CatalogueStore for PgStore {
+impl CatalogStore for PgStore {
     fn backend(&self) -> Backend<'_> {
         Backend::Postgres(self)
     }
 }
 
-impl CatalogueStore for SqliteStore {
+impl CatalogStore for SqliteStore {
     fn backend(&self) -> Backend<'_> {
         Backend::Sqlite(self)
     }

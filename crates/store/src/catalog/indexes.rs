@@ -1,7 +1,7 @@
 //! The records of property indexes. The indexes themselves are made in each database in its own way.
 
 use crate::bucket::new_table_no;
-use crate::catalogue::session::{Backend, CatalogueStore, SqlSession, TABLE_NO};
+use crate::catalog::session::{Backend, CatalogStore, SqlSession, TABLE_NO};
 use crate::contract::deleted::KeptIndex;
 use crate::contract::indexes::removable_until;
 use crate::error::Code;
@@ -51,7 +51,7 @@ pub(super) const ALL: [&str; 9] = [
     DROP_ALL.postgres,
 ];
 
-impl<S: CatalogueStore> Indexes for S {
+impl<S: CatalogStore> Indexes for S {
     async fn indexes(&self) -> StoreResult<Vec<StoredIndex>> {
         let rows = self.backend().rows(StoredIndex::LIST).await?;
         rows.iter().filter_map(|row| StoredIndex::read(row).transpose()).collect()

@@ -1,7 +1,7 @@
 //! Expiry: rules, and how far the deletion of expired entities has come.
 
 use crate::bucket::bucket;
-use crate::catalogue::session::{Backend, CatalogueStore, SqlSession};
+use crate::catalog::session::{Backend, CatalogStore, SqlSession};
 use crate::contract::load::stale_copies;
 use crate::error::Code;
 use crate::protocol::model::{Key, TableRef, Ticks};
@@ -83,7 +83,7 @@ pub(super) const ALL: [&str; 10] = [
     IS_LED_BY_ANOTHER,
 ];
 
-impl<S: CatalogueStore> Expiry for S {
+impl<S: CatalogStore> Expiry for S {
     async fn set_expiry(&self, table: TableRef<'_>, rule: &ExpiryRule, now: Ticks) -> StoreResult<()> {
         let (table, rule) = (table.into_owned(), rule.clone());
         let set = async move |session: &mut SqlSession<'_>| {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::catalogue::session::{Backend, CatalogueStore};
+use crate::catalog::session::{Backend, CatalogStore};
 use crate::protocol::model::TableRef;
 use crate::sql::sql;
 use crate::{Fault, Load, LoadMark, Loads, StoreResult};
@@ -12,7 +12,7 @@ const FORGET_MARKS: &str = "DELETE FROM copy_marks WHERE copy = $1";
 
 pub(super) const ALL: [&str; 2] = [MARKS, FORGET_MARKS];
 
-impl<S: CatalogueStore> Loads for S {
+impl<S: CatalogStore> Loads for S {
     async fn load(&self, table: TableRef<'_>, load: &Arc<Load>) -> StoreResult<bool> {
         match self.backend() {
             Backend::Postgres(store) => store.load_all(table, load).await,
