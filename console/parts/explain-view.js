@@ -116,7 +116,7 @@ function indexWords(used, passedOver) {
 /** @param {Span} span */
 function wordsOf({ from, to, words }) {
   if (words) return visible(words);
-  const key = (/** @type {Key} */ { partitionKey, rowKey }) => visible(`${partitionKey} / ${rowKey}`);
+  const key = (/** @type {Key} */ { partitionKey, rowKey }) => visible(rowKey === null ? partitionKey : `${partitionKey} / ${rowKey}`);
   return `${key(from)} … ${to ? key(to) : "the end"}`;
 }
 

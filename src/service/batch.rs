@@ -164,7 +164,7 @@ impl Run<'_> {
         if written == expected { ahead } else { self.written(set, asked, &written) }
     }
 
-    /// Returns the response to a completed change set.
+    /// Returns the response to a completed change set, which `planned_change_set` has found printable.
     fn written(&self, set: &ChangeSet, asked: &Asked, written: &[Written]) -> Result<Answer> {
         let mut answers = Vec::with_capacity(asked.printings.len());
         let writes = set.spellings.iter().zip(&set.writes);

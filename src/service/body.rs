@@ -94,7 +94,10 @@ impl Share<'_> {
     /// [`Code::ServerBusy`] if not enough memory becomes free in time.
     pub(crate) async fn grow_to(&mut self, bytes: usize) -> Result<()> {
         let more = bytes.saturating_sub(self.bytes).div_ceil(PIECE);
-        let Ok(pieces @ 1..) = u32::try_from(more) else { return Ok(()) };
+        let pieces = u32::try_from(more).map_err(|_| Code::ServerBusy)?;
+        if pieces == 0 {
+            return Ok(());
+        }
         let waiting = timeout(MEMORY_TIMEOUT, self.memory.pieces.acquire_many(pieces)).await;
         let Ok(Ok(permit)) = waiting else { return Err(Code::ServerBusy.into()) };
         match &mut self.held {

@@ -19,7 +19,8 @@ const SET_BACK: i64 = 10_000_000;
 /// one repeats, and large, so that a few consecutive writes that take the next tick do not reach the next offset.
 const TURN: i64 = 27;
 
-/// A clock that never returns the same tick twice, so that two writes of this process never share a version.
+/// A clock that does not repeat a tick until the system clock has been set back 64 times, so that two writes of this
+/// process do not share a version.
 /// Two processes seldom share a version, because each has its own offset within the steps. The clock follows
 /// a system clock that is set back, and then uses a different offset.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ impl VersionClock {
     /// Returns the time of a new version: the current time, or the last tick plus a step if that is later by
     /// up to a second.
     pub(crate) fn next_version(&self) -> Ticks {
-        self.next_after(Ticks::now().raw())
+        self.next_after(|| Ticks::now().raw())
     }
 
     /// Returns a clock whose last tick lies in the future.
@@ -40,14 +41,16 @@ impl VersionClock {
     pub(crate) fn ahead(by: std::time::Duration) -> Self {
         let clock = Self::default();
         let ticks = i64::try_from(by.as_nanos() / 100).unwrap();
-        clock.next_after(Ticks::now().raw() + ticks);
+        clock.next_after(|| Ticks::now().raw() + ticks);
         clock
     }
 
-    fn next_after(&self, read: i64) -> Ticks {
-        let step = read - read.rem_euclid(STEP);
+    fn next_after(&self, system_clock: impl Fn() -> i64) -> Ticks {
         let mut last = self.last.load(Ordering::Relaxed);
         loop {
+            // Read after the last tick, so that a thread that is suspended here does not set the clock back.
+            let read = system_clock();
+            let step = read - read.rem_euclid(STEP);
             let offset = last.rem_euclid(STEP);
             let is_set_back = last - read > SET_BACK;
             let next =
@@ -86,9 +89,9 @@ mod tests {
     fn a_clock_that_is_set_back_is_followed_with_other_ticks_than_before() {
         const HOUR: i64 = 3600 * 10_000_000;
         let (clock, noon) = (VersionClock::default(), 638_000_000_000_000_000);
-        let early: Vec<i64> = (0..64).map(|at| clock.next_after(noon + at * STEP).raw()).collect();
-        let ahead = clock.next_after(noon + HOUR).raw();
-        let again: Vec<i64> = (0..64).map(|at| clock.next_after(noon + at * STEP).raw()).collect();
+        let early: Vec<i64> = (0..64).map(|at| clock.next_after(|| noon + at * STEP).raw()).collect();
+        let ahead = clock.next_after(|| noon + HOUR).raw();
+        let again: Vec<i64> = (0..64).map(|at| clock.next_after(|| noon + at * STEP).raw()).collect();
         assert!(ahead >= noon + HOUR);
         assert!(again.iter().all(|tick| (noon..noon + 65 * STEP).contains(tick)), "{again:?}");
         assert!(again.iter().all(|tick| !early.contains(tick)), "{early:?} {again:?}");
@@ -100,9 +103,9 @@ mod tests {
     fn a_write_that_comes_late_makes_no_version_that_another_request_was_given() {
         for read in [638_000_000_000_000_000, 638_000_000_000_000_001, 638_000_000_000_000_063] {
             let clock = VersionClock::default();
-            let noon = clock.next_after(read).raw();
+            let noon = clock.next_after(|| read).raw();
             // The system clock is slewed back by half a second.
-            let [early, late, pending] = [(); 3].map(|()| clock.next_after(noon - SET_BACK / 2));
+            let [early, late, pending] = [(); 3].map(|()| clock.next_after(|| noon - SET_BACK / 2));
             let key = Key::new("p", "r");
             let write = Write {
                 kind: WriteKind::Replace(IfMatch::Any),

@@ -80,7 +80,8 @@ pub(crate) struct ExplainedSpan {
 #[schemars(rename = "Bound")]
 struct ExplainedBound {
     partition_key: String,
-    row_key: String,
+    /// Null for the whole partition.
+    row_key: Option<String>,
     inclusive: bool,
 }
 
@@ -170,6 +171,7 @@ fn explained(scan: &Scan, access: KeyAccess) -> ExplainedQuery {
 /// Returns the indexes that a choice reads, each once.
 fn names_of(choice: &IndexChoice) -> Vec<NamedIndex> {
     let mut indexes: Vec<_> = choice.ranges.iter().map(|range| &range.index).collect();
+    indexes.sort_by_key(|index| index.index_no);
     indexes.dedup_by_key(|index| index.index_no);
     indexes.into_iter().map(|index| name_of(index)).collect()
 }
@@ -191,7 +193,7 @@ async fn narrowed_by(store: &Store, table: TableRef<'_>, scan: &Scan) -> Result<
 
 fn bound(bound: SpanBound) -> ExplainedBound {
     let SpanBound { partition, row, is_inclusive } = bound;
-    ExplainedBound { partition_key: partition, row_key: row.unwrap_or_default(), inclusive: is_inclusive }
+    ExplainedBound { partition_key: partition, row_key: row, inclusive: is_inclusive }
 }
 
 /// Returns the scan of the query, with the permissions of an operator who only reads.

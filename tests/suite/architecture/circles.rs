@@ -166,8 +166,12 @@ fn children_used(own: &Module, code: &str, modules: &BTreeMap<Module, Names>) ->
 
 /// For each folder, which of its modules import which others.
 fn imports_by_folder(sources: &[(Module, String)]) -> BTreeMap<Module, BTreeMap<String, BTreeSet<String>>> {
-    let modules: BTreeMap<Module, Names> =
+    let mut modules: BTreeMap<Module, Names> =
         sources.iter().map(|(own, code)| (own.clone(), imported(own, code))).collect();
+    // A folder without a `mod.rs` is a module that its parent declares.
+    for (own, _) in sources {
+        (1..own.len()).for_each(|length| _ = modules.entry(own[..length].to_vec()).or_default());
+    }
     let mut folders: BTreeMap<Module, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
     for (own, code) in sources {
         for (path, _) in named(own, code).into_iter().chain(children_used(own, code, &modules)) {

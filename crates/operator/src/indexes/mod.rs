@@ -127,9 +127,11 @@ fn check_property(property: &str) -> Result<(), OperatorError> {
 async fn kind(store: &Store, request: &IndexRequest, table: &TableName) -> Result<IndexKind, OperatorError> {
     match (request.kind()?, request.property == TIMESTAMP) {
         (None | Some(IndexKind::Timestamp), true) => Ok(IndexKind::Timestamp),
-        (Some(IndexKind::Timestamp), false) | (Some(_), true) => {
-            let wrong = "the kind timestamp is only for an index over Timestamp";
-            Err(OperatorError::Argument(wrong.to_owned()))
+        (Some(IndexKind::Timestamp), false) => {
+            Err(OperatorError::Argument("the kind timestamp is only for an index over Timestamp".to_owned()))
+        }
+        (Some(_), true) => {
+            Err(OperatorError::Argument("an index over Timestamp has the kind timestamp".to_owned()))
         }
         (Some(kind), false) => Ok(kind),
         (None, false) => {

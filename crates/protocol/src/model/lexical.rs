@@ -137,7 +137,7 @@ pub fn parse_double(text: &str) -> Option<f64> {
     }
 }
 
-/// Parses `true` or `false`, also with a capital first letter.
+/// Parses `true` or `false`, in upper or lower case.
 pub(crate) fn parse_boolean(text: &str) -> Option<bool> {
     let is = |word: &str| text.eq_ignore_ascii_case(word);
     if is("true") { Some(true) } else { is("false").then_some(false) }

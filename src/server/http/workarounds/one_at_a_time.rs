@@ -37,7 +37,7 @@ use super::SendBuffer;
 const MAX_AHEAD: usize = 64 * 1024;
 /// Number of requests that may queue behind others before the send buffer of their connection is limited.
 /// Otherwise a client that sends more and reads no responses would fill megabytes of the system's buffers.
-const MAX_WAITING: usize = 16;
+const MAX_PIPELINED: usize = 16;
 /// The remaining length of a chunked body.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -113,15 +113,18 @@ pub(crate) struct OneAtATime<IO> {
     has_head: bool,
     /// Bytes that were handed over since the last flush.
     handed_over: usize,
-    /// Number of requests that were handed over while another one waited, since the last time that none waited.
-    waiting: usize,
+    /// Number of requests that were handed over while another one seemed to wait, since the last time that all bytes
+    /// were handed over.
+    pipelined: usize,
+    /// Whether the send buffer was limited.
+    is_limited: bool,
     /// Whether a response cannot be written.
     is_blocked: bool,
     /// Whether a read returned nothing because it was refused.
     was_refused: bool,
 }
 
-impl<IO> OneAtATime<IO> {
+impl<IO: SendBuffer> OneAtATime<IO> {
     /// Wraps a new connection.
     pub(crate) fn new(io: IO, state: RequestState) -> Self {
         Self {
@@ -131,7 +134,8 @@ impl<IO> OneAtATime<IO> {
             heads: Heads::default(),
             has_head: false,
             handed_over: 0,
-            waiting: 0,
+            pipelined: 0,
+            is_limited: false,
             is_blocked: false,
             was_refused: false,
         }
@@ -174,16 +178,24 @@ impl<IO> OneAtATime<IO> {
                 self.has_head = true;
                 if self.heads.end_in(&bytes[end..]).is_some() {
                     self.heads = Heads::default();
-                    self.waiting += 1;
+                    self.pipelined += 1;
+                    self.limit_send_buffer();
                     end
                 } else {
-                    self.waiting = 0;
                     bytes.len()
                 }
             }
         };
         self.handed_over += admitted;
         admitted
+    }
+
+    /// Limits the send buffer once if many requests queue behind others.
+    fn limit_send_buffer(&mut self) {
+        if self.pipelined >= MAX_PIPELINED && !self.is_limited {
+            self.is_limited = true;
+            self.io.limit_send_buffer();
+        }
     }
 
     #[cold]
@@ -202,7 +214,9 @@ impl<IO> OneAtATime<IO> {
         let admitted = self.admit(&ahead[..ahead.len().min(buffer.remaining())]);
         buffer.put_slice(&ahead[..admitted]);
         ahead.advance(admitted);
-        if !ahead.is_empty() {
+        if ahead.is_empty() {
+            self.pipelined = 0;
+        } else {
             self.ahead = ahead;
         }
         if admitted == 0 { self.refuse(cx) } else { Poll::Ready(Ok(())) }
@@ -246,11 +260,7 @@ impl<IO: AsyncRead + SendBuffer + Unpin> AsyncRead for OneAtATime<IO> {
             return this.refuse(cx);
         }
         if !this.ahead.is_empty() {
-            let read = this.read_ahead_bytes(cx, buffer);
-            if read.is_ready() && this.waiting == MAX_WAITING {
-                this.io.limit_send_buffer();
-            }
-            return read;
+            return this.read_ahead_bytes(cx, buffer);
         }
         let start = buffer.filled().len();
         ready!(this.poll_read_limited(cx, buffer))?;
@@ -262,12 +272,14 @@ impl<IO: AsyncRead + SendBuffer + Unpin> AsyncRead for OneAtATime<IO> {
             if admitted == 0 {
                 return this.refuse(cx);
             }
+        } else {
+            this.pipelined = 0;
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for OneAtATime<IO> {
+impl<IO: AsyncWrite + SendBuffer + Unpin> AsyncWrite for OneAtATime<IO> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.io).poll_write(cx, bytes);
@@ -567,12 +579,21 @@ mod tests {
 
     #[test]
     fn the_send_buffer_is_limited_for_clients_that_send_many_requests_ahead() {
-        for (count, limits) in [(1, 0), (MAX_WAITING, 0), (MAX_WAITING + 1, 1), (100, 1)] {
+        for (count, limits) in [(1, 0), (MAX_PIPELINED, 0), (MAX_PIPELINED + 1, 1), (100, 1)] {
             let mut actix = Actix::new([GET.repeat(count)], 0);
             actix.run();
             let limited = actix.wire.io.limits.load(Ordering::Relaxed);
-            assert_eq!((actix.answered, limited.min(1)), (count, limits));
+            assert_eq!((actix.answered, limited), (count, limits));
         }
+    }
+
+    #[test]
+    fn blank_lines_in_bodies_do_not_count_as_requests() {
+        let batch = post(&b"--b\r\n\r\n".repeat(9));
+        let count = 3 * MAX_PIPELINED;
+        let mut actix = Actix::new(vec![batch; count], 0);
+        actix.run();
+        assert_eq!((actix.answered, actix.wire.io.limits.load(Ordering::Relaxed)), (count, 0));
     }
 
     #[test]
