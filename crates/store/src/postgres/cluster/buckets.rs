@@ -1,5 +1,5 @@
-//! What writes do for the buckets of a table: on a cluster, each statement that inserts joins the row of its bucket in
-//! `buckets`, which has to be there. What is written to a table that is being respread is recorded.
+//! Maintains bucket rows and change records for writes. On a cluster, each insert joins the bucket's row in `buckets`,
+//! which must exist. Writes to a table that is being respread are recorded.
 
 use crate::postgres::cluster::nodes::Nodes;
 use crate::postgres::connections::lease::Lease;
@@ -10,8 +10,8 @@ use crate::postgres::statements;
 use crate::postgres::statements::respread as texts;
 use crate::protocol::model::Key;
 
-/// Adds the row of `buckets` that a bucket may lack, where entities are distributed. Nothing for a
-/// table that is gone.
+/// Adds the bucket's row to `buckets` if it is missing and entities are distributed. Does nothing if the table has
+/// been deleted.
 pub(crate) async fn add_bucket(
     lease: &mut Lease,
     table_id: TableId,
@@ -24,12 +24,12 @@ pub(crate) async fn add_bucket(
     lease.changed(add, Effect::Unknown).await.map(|_| ())
 }
 
-/// Whether a table is there for a write, before a statement that cannot look itself.
+/// Whether the table still exists, for a write statement that cannot check this itself.
 pub(crate) async fn allows_inserts(lease: &mut Lease, table_id: TableId) -> Result<bool, StatementError> {
     Ok(!lease.statements().is_distributed || exists(lease, table_id).await?)
 }
 
-/// As [`add_bucket`], on a connection of its own.
+/// Same as [`add_bucket`], on its own connection.
 pub(crate) async fn add_missing_bucket(
     nodes: &Nodes,
     table_id: TableId,
@@ -42,10 +42,10 @@ pub(crate) async fn add_missing_bucket(
     add_bucket(&mut lease, table_id, bucket).await
 }
 
-/// Records that entities may be about to change, if their table is being respread: they are copied again
-/// once the transaction has ended. It has to be the first statement of the transaction that writes, before
-/// any check of the table: its lock makes the last step of a respread wait, and keeps others from going on
-/// with a number that is no longer valid.
+/// Records keys that may be about to change, if their table is being respread; the respread copies them again after
+/// the transaction ends. This must be the first statement of the writing transaction, before any check of the table.
+/// Its lock makes the last step of a respread wait, and prevents other writers from continuing with an outdated table
+/// number.
 pub(crate) async fn record_changes<'k>(
     lease: &mut Lease,
     table_id: TableId,
@@ -54,7 +54,7 @@ pub(crate) async fn record_changes<'k>(
     if !table_id.is_respread() {
         return Ok(());
     }
-    // In order, so that two transactions cannot deadlock.
+    // A fixed order prevents deadlocks between transactions.
     let mut found: Vec<(i64, &Key)> = keys.map(|key| (table_id.bucket(&key.partition), key)).collect();
     found.sort_unstable();
     found.dedup();

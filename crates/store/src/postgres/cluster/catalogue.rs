@@ -1,8 +1,8 @@
-//! Which nodes a cluster has, by the catalogues of those that answer.
+//! Determines the cluster's nodes from the catalogues of the nodes that answer.
 //!
-//! Each node has a copy of the catalogue. When a standby is promoted, the coordinator's catalogue gets its
-//! address. The copies may stay old: that of the server that it replaced, which may come back with the number
-//! that it had, and while a node hangs those of all workers, the promoted one included.
+//! Each node has a copy of the catalogue. When a standby is promoted, the coordinator's catalogue gets its address.
+//! Other copies may remain outdated. The replaced server may return with its old number and an old copy. While a node
+//! hangs, the copies of all workers stay old, including that of the promoted worker.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,10 +18,10 @@ use crate::postgres::fault::{Effect, StatementError};
 use crate::postgres::rows::broken_row;
 use crate::postgres::statements;
 
-/// What the catalogue calls a server that is no standby.
+/// The catalogue's name for the role of a primary.
 const PRIMARY: &str = "primary";
 
-/// A primary, as the catalogue has it.
+/// The catalogue's entry for a primary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NodeRow {
     pub address: NodeAddress,
@@ -29,21 +29,19 @@ pub(crate) struct NodeRow {
     pub holds_shards: bool,
 }
 
-/// The primaries by their numbers.
+/// The primaries, by server number.
 pub(crate) type Catalogue = BTreeMap<ServerNumber, NodeRow>;
 
-/// What a server knows of the cluster, and itself.
+/// A server's view of the cluster and of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ClusterView {
-    /// Its own number.
     pub server: ServerNumber,
     pub catalogue: Catalogue,
-    /// Whether it has all tables. While they are distributed, nodes lack some of them.
+    /// Whether the server has all tables. During a distribution, nodes lack some of them.
     pub is_complete: bool,
 }
 
 impl ClusterView {
-    /// Asks a server.
     pub(crate) async fn read(lease: &mut Lease) -> Result<Self, StatementError> {
         let tables: Vec<&str> = COLOCATED.iter().chain(&REFERENCE).copied().collect();
         let ask = sqlx::query(statements::CLUSTER_VIEW).bind(PRIMARY).bind(tables);
@@ -57,20 +55,21 @@ impl ClusterView {
         })
     }
 
-    /// The active servers of a catalogue that it has elsewhere. What it passes on for them goes astray.
+    /// Returns the active servers of `catalogue` for which this server has a different address. Statements that this
+    /// server forwards to them reach the wrong address.
     pub(crate) fn strays(&self, catalogue: &Catalogue) -> BTreeSet<ServerNumber> {
         let active = catalogue.iter().filter(|(_, row)| row.is_active);
         let strays = active.filter(|(number, row)| self.names(**number) != Some(&row.address));
         strays.map(|(number, _)| *number).collect()
     }
 
-    /// The address that it has for a server.
+    /// Returns the address that this server's catalogue has for `server`.
     fn names(&self, server: ServerNumber) -> Option<&NodeAddress> {
         self.catalogue.get(&server).map(|row| &row.address)
     }
 }
 
-/// A server that a row names, if it names one that can be connected to.
+/// Reads the server of a row, if the row has a usable address.
 fn node(row: &PgRow) -> Result<Option<(ServerNumber, NodeRow)>, sqlx::Error> {
     let Some(number) = row.try_get::<Option<ServerNumber>, _>("number")? else { return Ok(None) };
     let Ok(port) = u16::try_from(row.try_get::<i32, _>("port")?) else { return Ok(None) };
@@ -79,28 +78,28 @@ fn node(row: &PgRow) -> Result<Option<(ServerNumber, NodeRow)>, sqlx::Error> {
     Ok(Some((number, NodeRow { address, is_active, holds_shards })))
 }
 
-/// The catalogue to follow: that of the coordinator, or the one that most have, of those who are not
-/// outvoted. `None` if nobody names himself.
+/// Chooses the catalogue to follow, among servers that are not outvoted: the coordinator's, or the most common one.
+/// `None` if no catalogue lists its own server.
 pub(crate) fn believed(views: &[Option<ClusterView>]) -> Option<&Catalogue> {
     let known: Vec<&ClusterView> =
         views.iter().flatten().filter(|view| view.names(view.server).is_some()).collect();
-    let heard: Vec<_> = known.iter().filter(|view| !is_outvoted(view, &known)).collect();
-    let copies = |wanted: &Catalogue| heard.iter().filter(|view| view.catalogue == *wanted).count();
+    let credible: Vec<_> = known.iter().filter(|view| !is_outvoted(view, &known)).collect();
+    let copies = |wanted: &Catalogue| credible.iter().filter(|view| view.catalogue == *wanted).count();
     let rank = |view: &&&&ClusterView| (view.server == COORDINATOR, copies(&view.catalogue));
-    // The first of those with the highest rank.
-    heard.iter().rev().max_by_key(rank).map(|view| &view.catalogue)
+    // Of equal ranks, the first view wins.
+    credible.iter().rev().max_by_key(rank).map(|view| &view.catalogue)
 }
 
-/// Whether more servers with other numbers name another address for the number of this one, or none, than
-/// name the one that it names itself.
+/// Whether most other servers disagree with this server's address for itself.
 fn is_outvoted(view: &ClusterView, known: &[&ClusterView]) -> bool {
     let others = || known.iter().filter(|other| other.server != view.server);
     let agree = others().filter(|other| other.names(view.server) == view.names(view.server)).count();
     others().count() - agree > agree
 }
 
-/// Whether a server is the one that a catalogue has under its number: it is at that address, or knows itself
-/// by it, and has another node in common. One of another cluster may be at an address such as `localhost` too.
+/// Whether a server is the one that a catalogue lists under its number. The server must be at the listed address or
+/// know itself by it, and share another node's address with the catalogue. The second condition matters because a
+/// server of a different cluster may use the same address, such as `localhost`.
 fn is_of(view: &ClusterView, catalogue: &Catalogue, is_at: bool) -> bool {
     let own = catalogue.get(&view.server).map(|row| &row.address);
     let others = catalogue.iter().filter(|(number, _)| **number != view.server);
@@ -110,24 +109,25 @@ fn is_of(view: &ClusterView, catalogue: &Catalogue, is_at: bool) -> bool {
         && same.next().is_none_or(|first| first || same.any(|same| same))
 }
 
-/// A way to a server, and what is known of where it leads.
+/// A connection to a server, with evidence of which server it reaches.
 #[derive(Debug)]
 pub(crate) struct Way<'v> {
-    /// What the server there has just said; `None` if it did not answer.
+    /// The server's current view; `None` if the server did not answer.
     pub view: Option<&'v ClusterView>,
-    /// The server that the catalogue has at the address that it connects to.
+    /// The server that the catalogue lists at the address of this connection.
     pub to: Option<ServerNumber>,
-    /// As which server, by which address, it was used last.
+    /// The server number and catalogue address under which the connection was last used.
     pub was: Option<(ServerNumber, NodeAddress)>,
 }
 
 impl Way<'_> {
-    /// Whether it leads to the server that the catalogue has under this number or, if it is silent, did so.
+    /// Whether the connection reaches the server that the catalogue lists under this number or, if the server does not
+    /// answer, whether it last did.
     fn leads_to(&self, server: ServerNumber, catalogue: &Catalogue) -> Option<Certainty> {
         match self.view {
             Some(view) => {
                 let is_of = is_of(view, catalogue, self.to == Some(server));
-                (view.server == server && is_of && view.is_complete).then_some(Certainty::Said)
+                (view.server == server && is_of && view.is_complete).then_some(Certainty::Confirmed)
             }
             None => {
                 let address = &catalogue.get(&server)?.address;
@@ -139,17 +139,17 @@ impl Way<'_> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Certainty {
-    Said,
+    Confirmed,
     Remembered,
 }
 
-/// The way to each active server of a catalogue that has one, with the number of the server. Of several,
-/// the first whose server has just answered is taken. They are in the order of the ways.
+/// Returns a connection for each active server of a catalogue that has one, as index and server number, in ascending
+/// order of index. A connection whose server has just answered is preferred, then the first one.
 pub(crate) fn ways_to_members(catalogue: &Catalogue, ways: &[Way<'_>]) -> Vec<(usize, ServerNumber)> {
     let active = catalogue.iter().filter(|(_, row)| row.is_active);
     let way = |(&server, _): (&ServerNumber, &NodeRow)| {
         let find = |certainty| ways.iter().position(|way| way.leads_to(server, catalogue) == Some(certainty));
-        Some((find(Certainty::Said).or_else(|| find(Certainty::Remembered))?, server))
+        Some((find(Certainty::Confirmed).or_else(|| find(Certainty::Remembered))?, server))
     };
     let mut found: Vec<_> = active.filter_map(way).collect();
     found.sort_unstable();
@@ -164,14 +164,14 @@ mod tests {
         NodeAddress { host: host.into(), port: 5432 }
     }
 
-    /// A catalogue with these hosts for 0, 1 and 2.
+    /// A catalogue with these hosts for servers 0, 1 and 2.
     fn catalogue(hosts: [&str; 3]) -> Catalogue {
         let named = (0..).zip(hosts).filter(|(_, host)| !host.is_empty());
         let row = |host| NodeRow { address: address(host), is_active: true, holds_shards: true };
         named.map(|(number, host)| (number, row(host))).collect()
     }
 
-    /// A server of this number, which has these hosts.
+    /// The view of a server with this number, whose catalogue has these hosts.
     fn view(server: ServerNumber, hosts: [&str; 3]) -> Option<ClusterView> {
         Some(ClusterView { server, catalogue: catalogue(hosts), is_complete: true })
     }
@@ -179,7 +179,7 @@ mod tests {
     const OLD: [&str; 3] = ["a", "b", "c"];
     const NEW: [&str; 3] = ["a", "z", "c"];
 
-    /// The ways whose servers the believed catalogue has, of servers that were not used before.
+    /// The connections to members of the believed catalogue, for servers that were not used before.
     fn members(views: &[Option<ClusterView>]) -> Vec<(usize, ServerNumber)> {
         let ways: Vec<_> =
             views.iter().map(|view| Way { view: view.as_ref(), to: None, was: None }).collect();
@@ -191,9 +191,9 @@ mod tests {
         assert_eq!(members(&[view(1, OLD), view(2, OLD), view(0, OLD)]), [(0, 1), (1, 2), (2, 0)]);
         assert_eq!(members(&[view(1, OLD), view(2, NEW), view(0, NEW)]), [(1, 2), (2, 0)]);
         assert_eq!(members(&[view(1, OLD), view(0, NEW)]), [(1, 0)]);
-        // The promoted one is reached as well, and the old one does not vote on itself.
+        // The promoted server is also reachable, and the old one does not vote on itself.
         assert_eq!(members(&[view(1, OLD), view(1, NEW), view(2, NEW)]), [(1, 1), (2, 2)]);
-        // One that was removed names nobody, or has a number that the others do not know.
+        // A removed server lists no servers, or has a number that the others do not know.
         assert_eq!(members(&[view(0, ["", "", ""]), view(2, ["", "b", "c"])]), [(1, 2)]);
         assert_eq!(
             members(&[view(1, OLD), view(2, ["", "", "c"]), view(0, ["a", "", "c"])]),
@@ -207,7 +207,7 @@ mod tests {
         let at = |view, to| Way { view, to, was: None };
         let ways = [at(replaced.as_ref(), None), at(promoted.as_ref(), Some(1)), at(other.as_ref(), None)];
         assert_eq!(ways_to_members(&catalogue(NEW), &ways), [(1, 1), (2, 2)]);
-        // Its number counts as well.
+        // The number must match as well.
         assert_eq!(ways_to_members(&catalogue(NEW), &[at(other.as_ref(), Some(1))]), [(0, 2)]);
     }
 
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(is_of(0, ours, ours), [true; 2]);
         assert_eq!(is_of(0, other, ours), [false; 2]);
         assert_eq!(is_of(0, ["localhost", "x", ""], ["localhost", "b", ""]), [false; 2]);
-        // A node that was added or moved meanwhile makes no member a stranger.
+        // A node that was added or moved does not disqualify a member.
         assert_eq!(is_of(1, ["a", "b", ""], OLD), [true; 2]);
         assert_eq!(is_of(2, OLD, NEW), [true; 2]);
         assert_eq!(is_of(1, ["a", "b", ""], ["a", "z", ""]), [true, false]);
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(ways_to_members(&catalogue(NEW), &[silent()]), []);
         assert_eq!(ways_to_members(&catalogue(["a", "", "c"]), &[silent()]), []);
         assert_eq!(ways_to_members(&catalogue(OLD), &[Way { was: None, ..silent() }]), [], "never used");
-        // Another way to the same server is better than silence.
+        // A connection that answers is preferred to one that does not.
         let answer = view(1, OLD);
         let ways = [silent(), Way { view: answer.as_ref(), ..silent() }];
         assert_eq!(ways_to_members(&catalogue(OLD), &ways), [(1, 1)]);

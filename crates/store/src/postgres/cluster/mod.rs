@@ -1,4 +1,4 @@
-//! What is particular to a Citus cluster: its nodes, where buckets are, how tables are distributed and respread.
+//! Support for Citus clusters: nodes, bucket locations, distribution and respreading of tables.
 
 pub(crate) mod buckets;
 mod catalogue;

@@ -1,5 +1,4 @@
-//! One node of a cluster, by one of the ways that lead to it: a URL of the settings, or the address that
-//! the catalogue has.
+//! A cluster node, reached by a URL from the settings or by its address in the catalogue.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,38 +17,38 @@ use crate::postgres::connections::connector::Connector;
 use crate::postgres::connections::host_map::NodeAddress;
 use crate::postgres::connections::pool::Pool;
 
-/// The number of a server that is not known.
+/// The server number of an unknown server.
 const UNKNOWN: ServerNumber = -1;
-/// A server is waited for this long when it is asked what it knows.
+/// Timeout for reading a server's view of the cluster.
 const LIMIT: Duration = Duration::from_secs(2);
-/// A connection to a member that may hang is waited for this long, because that delays what the others say.
+/// Timeout for connecting to a member that may hang. It is short because it delays the views of the other nodes.
 const BRIEF: Duration = Duration::from_secs(1);
-/// What a server said counts this long while it is silent.
+/// Maximum age of the last view of a server that does not answer.
 const MEMORY: Duration = Duration::from_secs(60);
-/// One that did not answer is asked again after 1, 2, 4 … refreshes, but at least after so many.
+/// Backoff: a server that did not answer is asked again after 1, 2, 4 … refreshes, and at least every [`PATIENCE`]
+/// refreshes.
 const PATIENCE: u32 = 4;
 
-/// One node.
 pub(crate) struct Node {
     pub pool: Pool,
-    /// Its number, if it is a member.
+    /// The server number, if the node is a member.
     number: AtomicI32,
-    /// Whether it was in reach when it was last asked.
+    /// Whether the node was reachable at the last check.
     answers: AtomicBool,
-    /// Whether its shards are to be taken from it.
+    /// Whether the node's shards are to be moved away.
     is_drained: AtomicBool,
-    /// As which server, by which address of the catalogue, it was used last.
+    /// The server number and catalogue address under which the node was last used.
     was: Mutex<Option<(ServerNumber, NodeAddress)>>,
-    /// What it said when it answered last.
-    said: Mutex<Option<(Instant, ClusterView)>>,
-    /// The servers that its copy of the catalogue has elsewhere.
+    /// The time and content of the last view that the server returned.
+    last_view: Mutex<Option<(Instant, ClusterView)>>,
+    /// The servers for which the node's copy of the catalogue has a wrong address.
     strays: ArcSwap<BTreeSet<ServerNumber>>,
-    /// Refreshes without an answer, while it was no member.
+    /// Refreshes without an answer while the node was not a member.
     silences: AtomicU32,
 }
 
 impl Node {
-    /// Of a URL of the settings, which is used until the catalogue is read.
+    /// Creates a node from a URL of the settings, which is used until the catalogue is read.
     pub(crate) fn listed(connector: Arc<Connector>, connections: usize) -> Self {
         Self {
             pool: Pool::new(connector, connections, &METRICS.shared_pool),
@@ -57,13 +56,13 @@ impl Node {
             answers: AtomicBool::new(true),
             is_drained: AtomicBool::new(false),
             was: Mutex::default(),
-            said: Mutex::default(),
+            last_view: Mutex::default(),
             strays: ArcSwap::default(),
             silences: AtomicU32::new(0),
         }
     }
 
-    /// Of the catalogue, to be asked who it is before it is used.
+    /// Creates a node from a catalogue address. Its identity is verified before it is used.
     pub(crate) fn named(connector: Arc<Connector>, connections: usize) -> Self {
         connector.set_member(false);
         Self { answers: AtomicBool::new(false), ..Self::listed(connector, connections) }
@@ -81,17 +80,18 @@ impl Node {
         self.answers.load(Ordering::Relaxed)
     }
 
-    /// Has statements go to it, or through others.
+    /// Sets whether statements go to the node directly or through other nodes.
     pub(crate) fn set_answers(&self, answers: bool) {
         self.answers.store(answers, Ordering::Relaxed);
     }
 
-    /// Whether only statements of the buckets that it still has should go there.
+    /// Whether the node should only receive statements for the buckets it still has.
     pub(crate) fn is_drained(&self) -> bool {
         self.is_drained.load(Ordering::Relaxed)
     }
 
-    /// Whether it passes on statements for this server, or for all, to where the catalogue has it.
+    /// Whether the node forwards statements for this server, or for all servers if `None`, to the address in the
+    /// catalogue.
     pub(crate) fn serves(&self, server: Option<ServerNumber>) -> bool {
         match server {
             Some(server) => self.number() == Some(server) || !self.strays.load().contains(&server),
@@ -99,30 +99,30 @@ impl Node {
         }
     }
 
-    /// Whether it was found to be out of reach just now.
+    /// Whether the last check found the node unreachable.
     pub(crate) fn is_away(&self) -> bool {
         self.connector().is_silent() || self.connector().sessions().is_away()
     }
 
-    /// As which server, by which address of the catalogue, it was used last.
+    /// Returns the server number and catalogue address under which the node was last used.
     pub(crate) fn was(&self) -> Option<(ServerNumber, NodeAddress)> {
         self.was.lock().clone()
     }
 
-    /// What it said when it answered last, if that counts still.
-    pub(crate) fn said(&self) -> Option<ClusterView> {
-        let said = self.said.lock().clone();
-        said.filter(|(when, _)| when.elapsed() < MEMORY).map(|(_, view)| view)
+    /// Returns the last view, unless it is too old.
+    pub(crate) fn last_view(&self) -> Option<ClusterView> {
+        let last_view = self.last_view.lock().clone();
+        last_view.filter(|(when, _)| when.elapsed() < MEMORY).map(|(_, view)| view)
     }
 
-    /// What the server knows; `None` if it does not answer.
+    /// Reads the server's view of the cluster; `None` if the server does not answer.
     pub(crate) async fn view(&self) -> Option<ClusterView> {
         if !self.connector().is_member() {
             return self.view_of_outsider().await;
         }
         let is_there = self.answers() || self.connector().is_reachable(BRIEF).await;
         let view = if is_there { self.ask().await } else { None };
-        // It may have had no free connection.
+        // The node may have had no free connection.
         self.set_answers(view.is_some() || is_there && self.connector().is_reachable(BRIEF).await);
         view
     }
@@ -136,7 +136,7 @@ impl Node {
         let view = self.ask().await;
         if view.is_none() && silences == 0 {
             let server = self.connector().name();
-            tracing::info!(%server, "a server that would be a node does not answer: others pass on what it has");
+            tracing::info!(%server, "a prospective node does not answer; other nodes forward its statements");
         }
         let silences = if view.is_some() { 0 } else { silences.saturating_add(1) };
         self.silences.store(silences, Ordering::Relaxed);
@@ -149,19 +149,20 @@ impl Node {
             ClusterView::read(&mut lease).await.ok()
         });
         let view = asked.await.ok().flatten()?;
-        *self.said.lock() = Some((Instant::now(), view.clone()));
+        *self.last_view.lock() = Some((Instant::now(), view.clone()));
         Some(view)
     }
 
-    /// Uses it as the server of this number in the catalogue, or leaves it. `has_answered`: whether it just has.
+    /// Uses the node as the server with this number in the catalogue, or stops using it for `None`. `has_answered` is
+    /// whether the node has just answered.
     pub(crate) fn set_role(&self, number: Option<ServerNumber>, catalogue: &Catalogue, has_answered: bool) {
         let role = number.and_then(|number| Some((number, catalogue.get(&number)?)));
         if self.connector().is_member() != role.is_some() {
             let server = self.connector().name();
             match role {
-                Some((number, _)) => tracing::info!(%server, number, "a node of the cluster is used"),
+                Some((number, _)) => tracing::info!(%server, number, "started using a node of the cluster"),
                 None if has_answered => {
-                    tracing::warn!(%server, "the cluster has another server in the place of this one, or none: it is left");
+                    tracing::warn!(%server, "the cluster has replaced or removed this server; stopped using it");
                 }
                 None => {
                     tracing::warn!(%server, "a server is not used until it answers as a node of the cluster")
@@ -173,7 +174,7 @@ impl Node {
             let is_drained = number != COORDINATOR && !row.holds_shards;
             self.is_drained.store(is_drained, Ordering::Relaxed);
             *self.was.lock() = Some((number, row.address.clone()));
-            if let Some((_, view)) = &*self.said.lock() {
+            if let Some((_, view)) = &*self.last_view.lock() {
                 self.strays.store(Arc::new(view.strays(catalogue)));
             }
         }

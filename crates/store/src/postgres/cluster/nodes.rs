@@ -1,15 +1,15 @@
-//! The nodes that the database can be reached by.
+//! The nodes of a database, and the choice of a node for each statement.
 //!
-//! Most databases are one server. Citus spreads the entities over several, and each of them
-//! answers every statement; it is only cheaper to ask the one that has the bucket. So a
-//! statement goes to the owner of its bucket if that can be reached, and otherwise to the first
-//! node that can. A node that hangs must not take all connections with it: where
-//! statements reach it through another one, they take at most half of that one's.
+//! Most databases are one server. Citus distributes the entities over several servers, each of which answers every
+//! statement; the owner of a bucket answers statements for that bucket fastest. A statement therefore goes to the
+//! bucket's owner if the owner is reachable, and otherwise to the first reachable node. A hung node must not occupy
+//! all connections of another node. Statements routed to it through another node use at most half of the other node's
+//! connections.
 //!
-//! The URLs of the settings are seeds: which nodes there are is said by the catalogue of the cluster, which
-//! is read again every few seconds. A node that a URL leads to is reached by that URL, others by the address
-//! that the catalogue has. What cannot be read or reached changes nothing. A node passes on what goes to
-//! servers that its copy of the catalogue has at the right address.
+//! The URLs of the settings are seeds. The cluster's catalogue determines the nodes and is read again every few
+//! seconds. A node with a URL is reached by that URL; other nodes are reached by their catalogue address. Failed reads
+//! and unreachable addresses change nothing. A node forwards statements for the servers whose address in its catalogue
+//! copy is correct.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,48 +34,48 @@ use crate::postgres::connections::search_path::SearchPath;
 use crate::postgres::connections::sessions::LockWait;
 use crate::postgres::fault::StatementError;
 
-/// How often the map of buckets and the catalogue are read again.
+/// Interval between reads of the bucket map and the catalogue.
 const REFRESH: Duration = Duration::from_secs(5);
-/// Interval between two reads of the catalogue while a server with buckets does not answer: a standby may replace it.
+/// Interval between reads of the catalogue while a bucket owner does not answer, because a standby may replace the
+/// owner.
 const PROMPT: Duration = Duration::from_secs(1);
-/// Lanes of a thread and kind, shared out among the servers that have buckets.
+/// Lanes per thread and kind, divided among the bucket owners.
 const LANES_IN_ALL: usize = 8;
-/// The part of a server's connections that statements for one other server may take.
+/// Statements for one other server may use this fraction (1 / `PART`) of a server's connections.
 const PART: usize = 2;
-/// Maximum nodes that are reached by the addresses of the catalogue. Statements for others are passed on.
+/// Maximum number of nodes that are reached by catalogue address. Other nodes forward statements for the rest.
 const MAX_NAMED: usize = 256;
 
-/// The nodes, and what is known of them.
 pub(crate) struct Nodes {
-    /// Those of the settings.
+    /// Nodes from the settings.
     seeds: Vec<Arc<Node>>,
-    /// Those of the catalogue that no URL leads to, in use or not. Whoever holds the lock refreshes.
+    /// Nodes from the catalogue without a URL, in use or not. The lock's holder refreshes them.
     named: tokio::sync::Mutex<Vec<Arc<Node>>>,
     topology: Arc<Topology>,
-    /// Maximum statements for one server that are routed through others.
+    /// Maximum number of statements for one server that are routed through other nodes.
     max_routed: usize,
     options: PgOptions,
     path: SearchPath,
     is_read_only: bool,
 }
 
-/// The lane of a request: requests of one lane share a connection.
+/// Identifies a lane. Requests of one lane share a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct LaneKey {
-    /// The owner of the buckets; `None` where there is only one, or it is not known.
+    /// The owner of the buckets; `None` if the database is a single server or the owner is unknown.
     server: Option<ServerNumber>,
     slot: u8,
 }
 
 impl LaneKey {
-    /// The server that has its buckets.
+    /// The server that owns the lane's buckets.
     pub(crate) const fn server(self) -> Option<ServerNumber> {
         self.server
     }
 }
 
 impl Nodes {
-    /// Of the servers that the settings list.
+    /// Creates the nodes of the servers in the settings.
     pub(crate) fn new(
         options: &PgOptions,
         path: &SearchPath,
@@ -100,7 +100,6 @@ impl Nodes {
         Ok(nodes)
     }
 
-    /// The settings of its connections.
     pub(crate) const fn options(&self) -> &PgOptions {
         &self.options
     }
@@ -110,31 +109,30 @@ impl Nodes {
         self.seeds[0].connector()
     }
 
-    /// Whether the entities are distributed, as far as is known.
+    /// Whether the entities are distributed, according to the last read of the catalogue.
     pub(crate) fn is_distributed(&self) -> bool {
         self.topology.is_any_used(|node| node.connector().placement().get() == Placement::Distributed)
     }
 
-    /// Whether the database allows more connections, as far as is known.
+    /// Whether the database allows more connections, according to the last attempt.
     pub(crate) fn may_open(&self) -> bool {
         self.topology.is_any_used(|node| node.pool.may_open())
     }
 
-    /// A connection to any server, for statements that wait this long for locks; `None`: as long as the
-    /// session happens to.
+    /// Leases a connection to any server, with the given lock timeout; `None` keeps the session's current one.
     pub(crate) async fn acquire_for(&self, wait: Option<LockWait>) -> Result<Lease, StatementError> {
         self.acquire_of(None, wait).await
     }
 
-    /// As [`Nodes::acquire_for`], for statements that wait for locks as long as an operation may.
+    /// Same as [`Nodes::acquire_for`], with the long lock timeout.
     pub(crate) async fn acquire(&self) -> Result<Lease, StatementError> {
         self.acquire_for(Some(LockWait::Long)).await
     }
 
-    /// As [`Nodes::acquire`], for statements that write what each node has a copy of: they need all.
+    /// Same as [`Nodes::acquire`], for writes to reference tables, which need all nodes.
     ///
     /// # Errors
-    /// As [`Nodes::acquire_for`], and [`Fault::Unavailable`] while a server with buckets does not answer.
+    /// Those of [`Nodes::acquire_for`], and [`Fault::Unavailable`] while a bucket owner does not answer.
     pub(crate) async fn acquire_for_all_nodes(&self) -> Result<Lease, StatementError> {
         if !self.is_distributed() {
             return self.acquire().await;
@@ -142,11 +140,11 @@ impl Nodes {
         Lease::guarded(&self.topology.breaker_of_all, self.acquire()).await
     }
 
-    /// A connection for statements about one bucket: to the server that has it, if that is in reach.
+    /// Leases a connection for statements on one bucket: to the bucket's owner, if the owner is reachable.
     ///
     /// # Errors
-    /// As [`Nodes::acquire_for`], [`Fault::Busy`] if too many statements for that server wait on others, and
-    /// [`Fault::Unavailable`] if it does not answer.
+    /// Those of [`Nodes::acquire_for`], [`Fault::Busy`] if too many statements for the owner are routed through other
+    /// nodes, and [`Fault::Unavailable`] if the owner does not answer.
     pub(crate) async fn acquire_at(
         &self,
         bucket: i64,
@@ -174,32 +172,31 @@ impl Nodes {
         Ok(lease)
     }
 
-    /// The lane of requests for a bucket.
     pub(crate) fn lane_of(&self, bucket: i64) -> LaneKey {
         if !self.is_distributed() {
             return LaneKey { server: None, slot: 0 };
         }
         let owners = self.topology.owners.load();
         let slots = (LANES_IN_ALL / owners.len().max(1)).max(1) as u64;
-        // The share is in the low bits, the random table number above.
+        // The share is in the low bits, below the random table number.
         let mixed = bucket as u64 ^ (bucket as u64 >> 16);
         LaneKey { server: owners.server_of(bucket), slot: (mixed % slots) as u8 }
     }
 
-    /// The node that a lane should use now, and whether it is a substitute for the owner.
+    /// Returns the node that a lane should use now, and whether that node is a substitute for the owner.
     pub(crate) fn node_of(&self, lane: LaneKey) -> (Arc<Node>, bool) {
         let used = self.topology.used.load();
         let node = used.in_order(lane.server).next().unwrap_or(&used.0[0]);
         (Arc::clone(node), lane.server.is_some() && node.number() != lane.server)
     }
 
-    /// The breaker of the server that has the buckets of a lane, if it is known.
+    /// Returns the breaker of the lane's bucket owner, if the owner is known.
     pub(crate) fn breaker_of(&self, lane: LaneKey) -> Option<Arc<Breaker>> {
         let owners = self.topology.owners.load();
         owners.get(lane.server?).map(|owner| Arc::clone(&owner.breaker))
     }
 
-    /// Whether a lane that uses another server should change, because the owner of its buckets is there.
+    /// Whether a lane that uses another server should switch because its bucket owner is reachable.
     pub(crate) fn is_owner_back(&self, lane: LaneKey, used_by_lane: &Arc<Node>) -> bool {
         let used = self.topology.used.load();
         let owner = lane.server.and_then(|server| used.owner(server));
@@ -223,7 +220,8 @@ impl Nodes {
         Err(last)
     }
 
-    /// Refreshes the map and the nodes periodically, where there is Citus, until the store is dropped.
+    /// On a Citus database, starts a task that refreshes the bucket map and the nodes periodically, until the store is
+    /// dropped.
     fn follow(self: &Arc<Self>) {
         let nodes = Arc::downgrade(self);
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
@@ -243,7 +241,7 @@ impl Nodes {
         });
     }
 
-    /// Looks again where the entities are, and which nodes there are.
+    /// Reads the placement, the bucket map and the nodes again.
     pub(crate) async fn refresh(&self) -> Result<(), StatementError> {
         let read = self.read_map().await;
         if self.is_distributed() {
@@ -254,7 +252,7 @@ impl Nodes {
 
     async fn read_map(&self) -> Result<(), StatementError> {
         let mut lease = self.acquire().await?;
-        lease.look_at_placement().await?;
+        lease.refresh_placement().await?;
         if self.is_distributed() {
             let map = ShardMap::read(&mut lease).await?;
             let new =
@@ -266,13 +264,13 @@ impl Nodes {
         Ok(())
     }
 
-    /// Asks each node who it is, and which ones there are. One that hangs delays no other.
+    /// Reads every node's view of the cluster concurrently, and updates the nodes. A hung node delays no other node.
     async fn follow_catalogue(&self) {
         let mut named = self.named.lock().await;
         let mut nodes: Vec<Arc<Node>> = self.seeds.iter().chain(named.iter()).cloned().collect();
         let mut views = ask(&nodes).await;
-        let said: Vec<_> = nodes.iter().map(|node| node.said()).collect();
-        let Some(catalogue) = believed(&said) else { return };
+        let last_views: Vec<_> = nodes.iter().map(|node| node.last_view()).collect();
+        let Some(catalogue) = believed(&last_views) else { return };
         let new = self.without_way(catalogue, &nodes, &views);
         views.extend(ask(&new).await);
         nodes.extend(new);
@@ -286,7 +284,7 @@ impl Nodes {
                 node.set_role(members.get(&at).copied(), catalogue, views[at].is_some());
             }
         };
-        // In this order, no statement goes astray or to a node that is left.
+        // This order keeps statements from reaching a wrong address or a node that is no longer used.
         set_roles(true);
         let used = members.keys().map(|at| Arc::clone(&nodes[*at])).collect();
         self.topology.used.store(Arc::new(UsedNodes(used)));
@@ -299,14 +297,14 @@ impl Nodes {
         *named = named_now.map(|(_, node)| node).collect();
     }
 
-    /// Nodes for the servers of the catalogue that none of these leads to, or will when it answers.
+    /// Creates nodes for catalogue servers that no current node reaches, or will reach when it answers.
     fn without_way(
         &self,
         catalogue: &Catalogue,
         nodes: &[Arc<Node>],
         views: &[Option<ClusterView>],
     ) -> Vec<Arc<Node>> {
-        // The addresses of primaries would lead a server that only reads away from its standbys.
+        // A read-only store uses standbys, and catalogue addresses belong to primaries.
         if self.is_read_only {
             return Vec::new();
         }
@@ -316,22 +314,22 @@ impl Nodes {
         let room = (self.seeds.len() + MAX_NAMED).saturating_sub(nodes.len());
         let node = |(name, url): (String, String)| {
             let connector = connector(&self.options, &self.path, &url, false)
-                .inspect_err(|error| tracing::warn!(%error, server = %name, "a node cannot be reached"));
+                .inspect_err(|error| tracing::warn!(%error, server = %name, "cannot reach a node"));
             Some(Arc::new(Node::named(connector.ok()?, self.options.max_connections as usize)))
         };
         ways.take(room).filter_map(node).collect()
     }
 
-    /// The members of a cluster among these nodes, by their place, with their numbers.
+    /// Returns the members of a cluster: node index and server number.
     fn members(
         &self,
         catalogue: &Catalogue,
         nodes: &[Arc<Node>],
         views: &[Option<ClusterView>],
     ) -> BTreeMap<usize, ServerNumber> {
-        let way_to = |row: &NodeRow| self.options.cluster_hosts.way_to(&row.address).to_string();
+        let resolved = |row: &NodeRow| self.options.cluster_hosts.resolve(&row.address).to_string();
         let numbers: BTreeMap<String, ServerNumber> =
-            catalogue.iter().map(|(number, row)| (way_to(row), *number)).collect();
+            catalogue.iter().map(|(number, row)| (resolved(row), *number)).collect();
         let to = |node: &Node| numbers.get(&node.connector().name()).copied();
         let pairs = nodes.iter().zip(views);
         let ways: Vec<_> =
@@ -339,10 +337,10 @@ impl Nodes {
         ways_to_members(catalogue, &ways).into_iter().collect()
     }
 
-    /// The URL of each of these servers, by its name in metrics.
+    /// Returns the URL of each of these servers, by server name.
     fn ways(&self, servers: &[&NodeRow]) -> BTreeMap<String, String> {
         let way = |row: &&NodeRow| {
-            let address = self.options.cluster_hosts.way_to(&row.address);
+            let address = self.options.cluster_hosts.resolve(&row.address);
             (address.to_string(), address.url_like(self.options.first_url()))
         };
         servers.iter().map(way).collect()
@@ -366,7 +364,7 @@ async fn ask(nodes: &[Arc<Node>]) -> Vec<Option<ClusterView>> {
     join_all(nodes.iter().map(|node| node.view())).await
 }
 
-/// The active servers of a catalogue that are not among the members.
+/// Returns the active servers of a catalogue that are not among the members.
 fn missing<'c>(catalogue: &'c Catalogue, members: &BTreeMap<usize, ServerNumber>) -> Vec<&'c NodeRow> {
     let is_missing = |number: &ServerNumber| members.values().all(|member| member != number);
     catalogue.iter().filter(|(number, row)| row.is_active && is_missing(number)).map(|(_, row)| row).collect()

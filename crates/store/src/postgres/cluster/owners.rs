@@ -1,6 +1,6 @@
-//! The servers that have buckets, and which of them has which, where Citus distributes them.
+//! Bucket ownership on Citus: which server owns which buckets.
 //!
-//! A map may be stale: any server passes a statement on to the one that has the bucket.
+//! A map may be stale: any server forwards a statement to the bucket's owner.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::postgres::fault::{Effect, StatementError};
 use crate::postgres::rows::broken_row;
 use crate::postgres::statements;
 
-/// Buckets whose hash is compared with the database's before a map is believed.
+/// Buckets whose hashes must match the database's before a map is trusted.
 const SAMPLES: [i64; 4] = [0, -1, 5, 0x1234_5678_9abc_def0];
 
-/// A server, as Citus numbers it.
+/// The number of a server in Citus (its group).
 pub(crate) type ServerNumber = i32;
 
-/// The ranges of hashes, each with the server that has its buckets.
+/// Hash ranges, each with the server that owns its buckets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ShardMap {
     /// The last hash of each range, ascending.
@@ -38,7 +38,7 @@ impl ShardMap {
         Self { ranges }
     }
 
-    /// Reads the map; empty if the database's hash is not ours.
+    /// Reads the map; empty if the database's hash function differs from [`hash_of`].
     pub(crate) async fn read(lease: &mut Lease) -> Result<Self, StatementError> {
         let samples = sqlx::query(statements::HASHES).bind(SAMPLES.to_vec());
         let hashes = lease.rows(samples, Effect::Undone).await?;
@@ -55,27 +55,26 @@ impl ShardMap {
         Ok(Self::new(rows.iter().map(range).collect::<Result<_, _>>()?))
     }
 
-    /// The server that has a bucket; `None` if that is not known.
+    /// Returns the server that owns a bucket; `None` if unknown.
     pub(crate) fn server_of(&self, bucket: i64) -> Option<ServerNumber> {
         let hash = hash_of(bucket);
         let at = self.ranges.partition_point(|(last, _)| *last < hash);
         self.ranges.get(at).map(|(_, server)| *server)
     }
 
-    /// The servers that have buckets.
     pub(crate) fn servers(&self) -> BTreeSet<ServerNumber> {
         self.ranges.iter().map(|(_, server)| *server).collect()
     }
 }
 
-/// The hash that PostgreSQL gives to a bigint, which indexes and partitions on disk rely on:
-/// the last step of Bob Jenkins' lookup3 over both halves, folded.
+/// Computes PostgreSQL's hash of a bigint, on which indexes and partitions on disk rely: the last step of Bob Jenkins'
+/// lookup3 over both halves, folded.
 fn hash_of(value: i64) -> i32 {
     let high = (value >> 32) as u32;
     let folded = value as u32 ^ if value >= 0 { high } else { !high };
     let start = 0x9e37_79b9_u32.wrapping_add(4 + 3_923_095);
     let mut words = [start.wrapping_add(folded), start, start];
-    // The word that changes, the one that changes it, and by how much that is turned.
+    // The word that changes, the word that changes it, and the rotation.
     for (to, from, turn) in
         [(2, 1, 14), (0, 2, 11), (1, 0, 25), (2, 1, 16), (0, 2, 4), (1, 0, 14), (2, 1, 24)]
     {
@@ -84,14 +83,13 @@ fn hash_of(value: i64) -> i32 {
     words[2] as i32
 }
 
-/// Maximum buckets that are tried to find one of a server.
+/// Maximum number of buckets tried in the search for a bucket of one server.
 const MAX_TRIED: i64 = 100_000;
 
-/// A server that has buckets.
 pub(crate) struct BucketOwner {
     pub number: ServerNumber,
     pub breaker: Arc<Breaker>,
-    /// Limits its statements that are routed through other nodes.
+    /// Limits the server's statements that are routed through other nodes.
     routing_permits: Arc<Semaphore>,
 }
 
@@ -100,7 +98,7 @@ impl BucketOwner {
         Self { number, breaker: Arc::new(breaker), routing_permits: Arc::new(Semaphore::new(max_routed)) }
     }
 
-    /// Notes whether it answers; returns whether that is news.
+    /// Records whether the server answers; returns whether that changed.
     pub(crate) fn note(&self, answers: bool) -> bool {
         let is_news = self.breaker.set_open(!answers);
         if is_news {
@@ -109,10 +107,10 @@ impl BucketOwner {
         is_news
     }
 
-    /// A permit to route a statement through another node.
+    /// Acquires a permit to route a statement through another node.
     ///
     /// # Errors
-    /// [`Fault::Busy`] if none is free within the limit.
+    /// [`Fault::Busy`] if no permit becomes free within the limit.
     pub(crate) async fn routing_permit(
         &self,
         limit: Duration,
@@ -128,7 +126,6 @@ impl Drop for BucketOwner {
     }
 }
 
-/// Which server has which buckets.
 #[derive(Default)]
 pub(crate) struct Owners {
     map: ShardMap,
@@ -136,7 +133,7 @@ pub(crate) struct Owners {
 }
 
 impl Owners {
-    /// Those of a new map. Owners that were known stay the same.
+    /// Builds the owners of a new map. Known owners are kept.
     pub(crate) fn of_map(
         map: ShardMap,
         known: &Self,
@@ -147,12 +144,12 @@ impl Owners {
         Self { map, owners }
     }
 
-    /// The number of the server that has a bucket; `None` if that is not known.
+    /// Returns the number of the server that owns a bucket; `None` if unknown.
     pub(crate) fn server_of(&self, bucket: i64) -> Option<ServerNumber> {
         self.map.server_of(bucket)
     }
 
-    /// That server.
+    /// Returns the owner of a bucket; `None` if unknown.
     pub(crate) fn of_bucket(&self, bucket: i64) -> Option<&Arc<BucketOwner>> {
         self.get(self.server_of(bucket)?)
     }
@@ -165,12 +162,11 @@ impl Owners {
         self.owners.values()
     }
 
-    /// How many servers have buckets.
     pub(crate) fn len(&self) -> usize {
         self.owners.len()
     }
 
-    /// A bucket that this server has.
+    /// Finds a bucket that this server owns.
     pub(crate) fn bucket_on(&self, number: ServerNumber) -> Option<i64> {
         (0..MAX_TRIED).find(|bucket| self.server_of(*bucket) == Some(number))
     }

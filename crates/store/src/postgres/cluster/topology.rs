@@ -1,9 +1,8 @@
-//! Which nodes statements go to, which of them has which buckets, as far as is known, and probes of those that have
-//! buckets.
+//! The nodes in use, the known bucket owners, and probes of the owners.
 //!
-//! To a statement, a server that is frozen is like one that is slow. So it is asked by a new
-//! connection, and at the same time by a statement that another node passes on. If neither gets an answer,
-//! its breaker opens, and it is asked again until it answers.
+//! A statement cannot distinguish a frozen server from a slow one. A probe therefore asks a suspected server through a
+//! new connection and, concurrently, through a statement that another node forwards. If neither gets an answer, the
+//! server's breaker opens and probes repeat until the server answers.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -21,41 +20,41 @@ use crate::postgres::connections::breaker::Breaker;
 use crate::postgres::fault::Effect;
 use crate::postgres::statements;
 
-/// A server is probed when a wait for it has taken this fraction of the timeout for connections.
+/// A wait for a server triggers a probe after this fraction of the connection timeout.
 const PATIENCE: u32 = 5;
-/// The fraction of that timeout that a probe may take.
+/// Timeout of a probe, as a fraction of the connection timeout.
 const PROBE: u32 = 4;
-/// How long to wait before a server that did not answer is probed again.
+/// Pause before a server that did not answer is probed again.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What is read again every few seconds.
+/// Cluster state that is read again every few seconds.
 pub(crate) struct Topology {
     pub used: ArcSwap<UsedNodes>,
     pub owners: ArcSwap<Owners>,
-    /// That of statements which need all servers with buckets: open while that of any is.
+    /// The breaker for statements that need all bucket owners. It is open while any owner's breaker is open.
     pub breaker_of_all: Arc<Breaker>,
 }
 
 impl Topology {
-    /// Opens or closes the breaker of all.
+    /// Opens or closes [`Topology::breaker_of_all`] according to the owners' breakers.
     pub(crate) fn update_breaker_of_all(&self) {
         self.breaker_of_all.set_open(self.owners.load().iter().any(|owner| owner.breaker.is_open()));
     }
 
-    /// Whether any of the nodes in use is like this.
     pub(crate) fn is_any_used(&self, is_like_this: impl Fn(&Node) -> bool) -> bool {
         self.used.load().0.iter().any(|node| is_like_this(node))
     }
 }
 
-/// The nodes that statements go to; at least one.
+/// The nodes that statements use; at least one.
 pub(crate) struct UsedNodes(pub Vec<Arc<Node>>);
 
 impl UsedNodes {
-    /// Those that may be in reach and know the way: the owner of these buckets first, then those that answered
-    /// when they were last asked.
+    /// Returns candidate nodes that may be reachable and can forward to the owner: the owner first, then nodes that
+    /// answered the last check.
     pub(crate) fn in_order(&self, server: Option<ServerNumber>) -> impl Iterator<Item = &Arc<Node>> {
-        // What hangs on the coordinator, with its locks, would keep it from naming another server for the owner.
+        // Statements that hang on the coordinator hold locks, which would keep it from recording a new address for the
+        // owner.
         let is_wanted =
             move |node: &Node| !node.is_drained() && (server.is_none() || node.number() != Some(COORDINATOR));
         let rank = move |node: &Node| match node.answers() {
@@ -68,18 +67,18 @@ impl UsedNodes {
         (0..=3).flat_map(of).filter(move |node| !node.is_away() && node.serves(server))
     }
 
-    /// The node of this number, if it is in reach.
+    /// Returns the reachable node with this server number.
     pub(crate) fn owner(&self, server: ServerNumber) -> Option<&Arc<Node>> {
         self.in_order(Some(server)).next().filter(|node| node.answers() && node.number() == Some(server))
     }
 
-    /// The node of this number, in reach or not.
+    /// Returns the node with this server number, reachable or not.
     pub(crate) fn of_number(&self, server: ServerNumber) -> Option<&Arc<Node>> {
         self.0.iter().find(|node| node.number() == Some(server))
     }
 }
 
-/// What is known before anything was read. When a wait for all servers takes long, each is probed.
+/// Creates the initial topology, before the catalogue is read. A long wait for all servers triggers a probe of each.
 pub(crate) fn new_topology(used: UsedNodes, acquire_timeout: Duration) -> Arc<Topology> {
     let (breaker, suspicions) = Breaker::new(acquire_timeout / PATIENCE);
     let topology = Arc::new(Topology {
@@ -100,7 +99,7 @@ async fn suspect_each(topology: Weak<Topology>, mut suspicions: mpsc::Receiver<(
     }
 }
 
-/// A new owner of buckets, which is probed when a wait for it takes long.
+/// Creates a bucket owner. A long wait for the owner triggers a probe.
 pub(crate) fn watched_owner(
     topology: &Arc<Topology>,
     number: ServerNumber,
@@ -114,7 +113,7 @@ pub(crate) fn watched_owner(
     owner
 }
 
-/// For each suspicion, probes the server until it answers.
+/// Handles each suspicion: probes the server until it answers.
 async fn probe_if_suspected(
     (topology, owner): (Weak<Topology>, Weak<BucketOwner>),
     mut suspicions: mpsc::Receiver<()>,
@@ -143,14 +142,14 @@ fn report(server: ServerNumber, answers: bool) {
     } else {
         tracing::warn!(
             server,
-            "a node of the cluster does not answer; requests that need it are refused until it does"
+            "a node of the cluster does not answer; requests that need it are rejected until it answers"
         );
     }
 }
 
 impl Topology {
-    /// Whether a server answers within a limit: by itself, or through another node. Both are found out: the
-    /// first decides which way statements go.
+    /// Whether a server answers within a limit, directly or through another node. Both are tested, because the direct
+    /// result decides how statements are routed.
     async fn answers(&self, server: ServerNumber, limit: Duration) -> bool {
         let routed = timeout(limit, self.answers_through_another(server));
         let (direct, routed) = tokio::join!(self.answers_directly(server, limit), routed);
@@ -166,7 +165,7 @@ impl Topology {
         answers
     }
 
-    /// Has another node ask for a row. An error is an answer too.
+    /// Requests a row through another node. An error also counts as an answer.
     async fn answers_through_another(&self, server: ServerNumber) -> bool {
         let Some(bucket) = self.owners.load().bucket_on(server) else { return false };
         let used = self.used.load_full();

@@ -1,8 +1,8 @@
-//! A circuit breaker: a server that does not answer gets no statements until it answers a probe.
+//! A circuit breaker: rejects statements for a server that does not answer, until the server answers a probe.
 //!
-//! A statement for a server that hangs waits until it times out, and with it a connection and a client. So
-//! a wait that takes long has the server probed. If the probe gets no answer either, the breaker opens: the
-//! waits end, and further statements are refused at once. It closes when a probe is answered.
+//! A statement sent to a hung server blocks a connection and a client until its timeout. A long wait therefore
+//! triggers a probe of the server. If the probe gets no answer, the breaker opens: pending waits end, and new
+//! statements fail immediately. The breaker closes when a probe is answered.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,17 +18,17 @@ use crate::observe::metrics::METRICS;
 pub(crate) struct Breaker {
     is_open: AtomicBool,
     opened: Notify,
-    /// A wait is long after this time, and after each further one.
+    /// A wait triggers a probe after this time, and again after each further multiple of it.
     patience: Duration,
-    /// Asks for a probe.
+    /// Requests a probe.
     suspicions: mpsc::Sender<()>,
 }
 
 impl Breaker {
-    /// Creates a closed breaker. Whoever has the receiver probes the server for each message, until the
-    /// breaker is dropped.
+    /// Creates a closed breaker. The holder of the receiver probes the server for each message, until the breaker is
+    /// dropped.
     pub(crate) fn new(patience: Duration) -> (Self, mpsc::Receiver<()>) {
-        // One that comes during a probe is answered by another one.
+        // The one-slot buffer holds a suspicion that arrives during a probe, which then causes another probe.
         let (suspicions, receiver) = mpsc::channel(1);
         (Self { is_open: AtomicBool::new(false), opened: Notify::new(), patience, suspicions }, receiver)
     }
@@ -37,7 +37,7 @@ impl Breaker {
         self.is_open.load(Ordering::Acquire)
     }
 
-    /// Opens or closes it; returns whether that is a change.
+    /// Opens or closes the breaker; returns whether its state changed.
     pub(crate) fn set_open(&self, is_open: bool) -> bool {
         let changes = self.is_open.swap(is_open, Ordering::AcqRel) != is_open;
         if is_open {
@@ -46,12 +46,12 @@ impl Breaker {
         changes
     }
 
-    /// Asks for a probe. If one was asked for already, that is enough.
+    /// Requests a probe. A request that is already pending covers this one.
     pub(crate) fn suspect(&self) {
         let _ = self.suspicions.try_send(());
     }
 
-    /// Waits for work that needs the server. It is abandoned when the breaker opens.
+    /// Runs work that needs the server, and abandons it when the breaker opens.
     ///
     /// # Errors
     /// [`Fault::Unavailable`] if the breaker is open.

@@ -1,8 +1,7 @@
-//! Opens connections, and checks whether the database still answers.
+//! Opens connections and checks whether the database still answers.
 //!
-//! A connection that waits cannot tell a slow statement from a database that has stopped answering. So
-//! after a while without an answer, a probe opens a new connection. If that gets no answer either, the
-//! wait ends.
+//! A waiting connection cannot distinguish a slow statement from a database that has stopped answering. After a while
+//! without an answer, a probe therefore opens a new connection. If the probe gets no answer either, the wait ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -22,40 +21,39 @@ use crate::postgres::connections::search_path::SearchPath;
 use crate::postgres::connections::sessions::{LockWait, Owner, Session, Sessions};
 use crate::postgres::statements;
 
-/// How much longer than the statement timeout of the server we wait for a statement.
+/// Extra time, beyond the server's statement timeout, that this client waits for a statement.
 const GRACE: Duration = Duration::from_secs(2);
-/// A statement without an answer is probed after this fraction of the timeout for connections.
+/// A statement without an answer triggers a probe after this fraction of the connection timeout.
 const QUIET: u32 = 5;
-/// How often the database checks whether we still wait for a statement.
+/// Interval at which the database checks whether the client still waits for a statement.
 pub(crate) const CHECKED: Duration = Duration::from_millis(250);
-/// How long to wait before a database that did not answer is probed again.
+/// Minimum interval between probes of a database that did not answer.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long a statement waits for a locked row if others need its connection.
+/// Lock timeout of a statement whose connection other requests need.
 const SHORT_LOCK_TIMEOUT: Duration = Duration::from_millis(20);
-/// Number of different lifetimes of sessions.
+/// Number of different session lifetimes.
 const LIFETIMES: u32 = 16;
 
-/// Citus sends a statement to one server only if it knows the bucket when it makes the plan.
+/// Citus sends a statement to a single server only if the bucket is known at planning time.
 pub(crate) const PLANS_OF_VALUES: &str = "SET plan_cache_mode = auto";
 
-/// Why a session with a standby is not used.
+/// Why a session on a standby is rejected.
 const STANDBY: &str = "the server is a standby";
 
 static SILENT: WarningLimiter = WarningLimiter::new();
 
-/// Opens connections, with the timeouts that apply to them.
 pub(crate) struct Connector {
     hosts: Arc<Hosts>,
     session: String,
     is_read_only: bool,
     lock_timeout: Duration,
     max_lifetime: Duration,
-    /// Timeout of waiting for a turn, and of opening a connection.
+    /// Timeout for waiting in the queue, and for opening a connection.
     pub acquire_timeout: Duration,
     statement_timeout: Duration,
-    // What all pools know about the database, which stops answering all of them at once.
-    /// When the last probe ended, of which host, and whether it answered. The holder of the lock is
-    /// probing; others wait for its result.
+    // State shared by all pools of the database, because the database stops answering all of them at once.
+    /// End time, host and result of the last probe. The lock's holder runs the probe; other callers wait for its
+    /// result.
     asked: tokio::sync::Mutex<Option<(Instant, ChosenHost, bool)>>,
     silent: Mutex<Option<Instant>>,
     pub(super) losses: AtomicU64,
@@ -63,25 +61,24 @@ pub(crate) struct Connector {
     sessions: Sessions,
     canceller: Canceller,
     placement: KnownPlacement,
-    /// Whether the cluster does without this server: its sessions are only to ask.
+    /// Whether the cluster does not use this server; its sessions then only serve health checks.
     is_outsider: AtomicBool,
 }
 
 /// Why a wait for a statement ended early.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// It failed.
+    /// The statement failed.
     Failed(sqlx::Error),
-    /// It exceeded the timeout of statements.
+    /// The statement exceeded its timeout.
     Late,
-    /// The database does not answer at all.
+    /// The database stopped answering.
     Silent,
-    /// The breaker of the server that has the data opened.
+    /// The breaker of the server that owns the data opened.
     Refused,
 }
 
 impl Connector {
-    /// Reads the settings.
     pub(crate) fn new(options: &PgOptions, path: &SearchPath, url: &str) -> Result<Self, StartError> {
         Ok(Self {
             hosts: Arc::new(Hosts::of(url, options.acquire_timeout)?),
@@ -102,15 +99,15 @@ impl Connector {
         })
     }
 
-    /// The same, but the server refuses statements that write.
+    /// Makes the server reject writes in sessions of this connector.
     pub(crate) fn read_only(mut self) -> Self {
         self.session.push_str("; SET default_transaction_read_only = on");
         self.is_read_only = true;
         self
     }
 
-    /// Opens a session; `None` if that does not succeed before `end`. A standby is refused unless the
-    /// sessions are for reads only: what it has may be older than what was acknowledged.
+    /// Opens a session; `None` if opening takes longer than `end`. A connector that writes rejects standbys, because a
+    /// standby may lack acknowledged writes.
     pub(crate) async fn open(
         &self,
         owner: Owner,
@@ -120,7 +117,7 @@ impl Connector {
         let session = format!("{}; {}", self.session, self.set_lock_wait(lock_wait));
         let opened = tokio::time::timeout_at(end, async {
             let (mut connection, host) = self.hosts.connect().await?;
-            // A fixed text that contains only our own numbers.
+            // The statement text contains only numbers from this program.
             sqlx::raw_sql(sqlx::AssertSqlSafe(session)).execute(&mut connection).await?;
             end_if_abandoned(&mut connection, CHECKED).await?;
             let may_be_standby = !self.is_read_only && !self.hosts.is_of_primary();
@@ -172,28 +169,27 @@ impl Connector {
         }
     }
 
-    /// Ends the statement of a backend; returns whether the server has received the request.
+    /// Cancels a backend's statement; returns whether the server has received the request.
     pub(crate) async fn cancel(&self, backend: BackendId) -> bool {
         let limit = self.hosts.at_most(self.acquire_timeout / QUIET);
         Box::pin(self.canceller.cancel(&self.hosts, backend, limit)).await
     }
 
-    /// The server as metrics and logs name it.
+    /// The server's name in metrics and logs.
     pub(crate) fn name(&self) -> String {
         self.hosts.name()
     }
 
-    /// What is counted of the server.
     pub(crate) fn node(&self) -> &NodeMetrics {
         self.hosts.metrics()
     }
 
-    /// Whether statements of requests may go to the server: the cluster, if there is one, counts on it.
+    /// Whether request statements may use the server: it is a cluster member, or there is no cluster.
     pub(crate) fn is_member(&self) -> bool {
         !self.is_outsider.load(Ordering::Relaxed)
     }
 
-    /// Says whether statements of requests may go to the server. If not, idle sessions are closed.
+    /// Sets whether request statements may use the server. If not, idle sessions are closed.
     pub(crate) fn set_member(&self, is_member: bool) {
         self.is_outsider.store(!is_member, Ordering::Relaxed);
         if !is_member {
@@ -206,7 +202,7 @@ impl Connector {
         &self.sessions
     }
 
-    /// Closes unused sessions as long as a pool exists.
+    /// Starts a task that closes unused sessions while the connector exists.
     pub(crate) fn close_unused(self: &Arc<Self>, limit: Duration) {
         let connector = Arc::downgrade(self);
         let Ok(runtime) = Handle::try_current() else { return };
@@ -219,7 +215,7 @@ impl Connector {
         });
     }
 
-    /// Returns the statement that sets how long a session waits for locks.
+    /// Returns the statement that sets the lock timeout of a session.
     pub(crate) fn set_lock_wait(&self, wait: LockWait) -> String {
         let limit = match wait {
             LockWait::Short => SHORT_LOCK_TIMEOUT.min(self.lock_timeout),
@@ -228,12 +224,11 @@ impl Connector {
         format!("SET lock_timeout = {}", limit.as_millis())
     }
 
-    /// The hosts of the server.
     pub(crate) fn hosts(&self) -> &Arc<Hosts> {
         &self.hosts
     }
 
-    /// Waits for a statement on a session of a host until it times out or that stops answering.
+    /// Waits for a statement until it finishes, exceeds its timeout, or the session's host stops answering.
     pub(crate) async fn watch<T>(
         &self,
         host: ChosenHost,
@@ -272,56 +267,54 @@ impl Connector {
         let answers = self.hosts.answers(host, self.acquire_timeout).await;
         *asked = Some((Instant::now(), host, answers));
         if !answers {
-            self.fell_silent();
+            self.record_silence();
         }
         answers
     }
 
-    /// Whether the server answers a new connection within a limit. A refusal is an answer too.
+    /// Whether the server answers a new connection within `limit`. A rejection also counts as an answer.
     pub(crate) async fn is_reachable(&self, limit: Duration) -> bool {
         let connected = timeout(limit, self.hosts.connect()).await;
         matches!(connected, Ok(Ok(_) | Err(sqlx::Error::Database(_))))
     }
 
-    /// Notes that the database did not answer a new connection.
-    pub(crate) fn fell_silent(&self) {
+    /// Records that the database did not answer a new connection.
+    pub(crate) fn record_silence(&self) {
         if let Some(DueWarning { left_out }) = SILENT.due() {
             tracing::warn!(left_out, "the database does not answer");
         }
-        // Another host may be there.
+        // With several hosts, another host may answer.
         if !self.hosts.are_several() {
             *self.silent.lock() = Some(Instant::now());
         }
     }
 
-    /// Whether a probe has just ended without an answer.
+    /// Whether a recent probe got no answer.
     pub(crate) fn is_silent(&self) -> bool {
         let silent = *self.silent.lock();
         silent.is_some_and(|when| when.elapsed() < PAUSE)
     }
 
-    /// Where the entities are, as far as is known.
     pub(crate) fn placement(&self) -> &KnownPlacement {
         &self.placement
     }
 
-    /// Returns how many connections have been lost. A connection that last worked before the last loss may
-    /// be lost as well.
+    /// Returns the number of lost connections. A connection that last worked before the latest loss may also be lost.
     pub(crate) fn losses(&self) -> u64 {
         self.losses.load(Ordering::Relaxed)
     }
 }
 
-/// The process of the server that runs the statements of a session.
+/// The server process that runs a session's statements.
 #[derive(Clone, Copy)]
 pub(crate) struct BackendId {
     pub host: ChosenHost,
     pub pid: i32,
 }
 
-/// The connection that cancels statements whose remaining rows are not needed, so that their sessions can be used
-/// again. A session that sends rows receives no other statement, so another connection asks its server to cancel. It
-/// is opened when it is first needed, and kept.
+/// Cancels statements whose remaining rows are not needed, so that their sessions can be reused. A session that is
+/// receiving rows cannot send another statement, so the request uses a separate connection, which is opened on first
+/// use and kept.
 #[derive(Default)]
 struct Canceller {
     connection: tokio::sync::Mutex<Option<Connected>>,
@@ -334,8 +327,8 @@ struct Connected {
 }
 
 impl Canceller {
-    /// Cancels the statement of a backend. Returns whether the server has received the request within `limit`: the
-    /// backend handles it before the next statement of its session.
+    /// Cancels a backend's statement. Returns whether the server received the request within `limit`; the backend
+    /// handles the request before the next statement of its session.
     async fn cancel(&self, hosts: &Hosts, backend: BackendId, limit: Duration) -> bool {
         matches!(timeout(limit, self.try_cancel(hosts, backend)).await, Ok(Ok(true)))
     }

@@ -1,7 +1,7 @@
-//! What a URL says of hosts: one, or several of one PostgreSQL, in the form of libpq.
+//! Parses the hosts of a URL: one host, or several hosts of one PostgreSQL in libpq syntax.
 //!
-//! Hosts stand before the database, `h1:5432,[::1]:5433`, or in `host=` and `port=`. A comma that a URL
-//! follows begins another server instead ([`PgOptions`](super::options::PgOptions)).
+//! Hosts appear before the database, as in `h1:5432,[::1]:5433`, or in the parameters `host=` and `port=`. A comma
+//! that is followed by a URL separates servers instead ([`PgOptions`](super::options::PgOptions)).
 
 use std::net::Ipv6Addr;
 
@@ -9,14 +9,13 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode
 
 use crate::contract::HostRole;
 
-/// Maximum hosts of a URL.
 const MAX_HOSTS: usize = 16;
-/// The parameter that says which sessions are wanted.
+/// The parameter for the required session type.
 pub(super) const WANTED: &str = "target_session_attrs";
-/// The parameter that has the address of the host.
+/// The parameter for the host's address.
 const ADDRESS: &str = "hostaddr";
 
-/// Which sessions are wanted, as libpq names them.
+/// Required session types, as libpq names them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WantedSession {
     Any,
@@ -24,7 +23,7 @@ pub(crate) enum WantedSession {
     ReadOnly,
     Primary,
     Standby,
-    /// A standby or, if there is none, any.
+    /// Prefers a standby, and falls back to any session.
     PreferStandby,
 }
 
@@ -41,7 +40,7 @@ impl WantedSession {
         })
     }
 
-    /// Whether sessions of such a host are wanted.
+    /// Whether sessions on a host with this role are acceptable.
     pub(super) const fn fits(self, role: HostRole) -> bool {
         match self {
             Self::Any => true,
@@ -52,26 +51,25 @@ impl WantedSession {
         }
     }
 
-    /// What is taken if no host has what is wanted.
+    /// The session type to accept if no host offers the preferred one.
     pub(super) const fn last_resort(self) -> Self {
         if matches!(self, Self::PreferStandby) { Self::Any } else { self }
     }
 
-    /// Whether every session that fits is one of a primary.
+    /// Whether every acceptable session belongs to a primary.
     pub(crate) const fn is_of_primary(self) -> bool {
         matches!(self, Self::ReadWrite | Self::Primary)
     }
 }
 
-/// The hosts of a URL.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct HostList {
-    /// A URL for each host. That of a single host is the one that was given.
+    /// One URL for each host. A single host keeps the original URL.
     pub urls: Vec<String>,
     pub wanted: WantedSession,
 }
 
-/// A host, decoded, and its port, if it has one of its own.
+/// A decoded host, and its own port if it has one.
 struct HostPort {
     host: String,
     port: Option<String>,
@@ -97,14 +95,14 @@ impl HostList {
     }
 }
 
-/// A URL, cut where lists of hosts matter.
+/// A URL split at the parts that list hosts.
 struct UrlParts<'u> {
     scheme: &'u str,
-    /// User and password, with the `@`.
+    /// User and password, including the `@`.
     user: &'u str,
     hosts: &'u str,
     path: &'u str,
-    /// The other parameters, as they are.
+    /// The other parameters, unchanged.
     others: Vec<&'u str>,
     host: Option<String>,
     port: Option<String>,
@@ -145,7 +143,7 @@ impl<'u> UrlParts<'u> {
         parts
     }
 
-    /// Whether several hosts are listed, or one in brackets, which the driver does not resolve.
+    /// Whether the URL lists several hosts, or one host in brackets, which the driver does not resolve.
     fn is_list(&self) -> bool {
         let has_comma = |text: &Option<String>| text.as_ref().is_some_and(|text| text.contains(','));
         self.hosts.contains(',')
@@ -162,7 +160,7 @@ impl<'u> UrlParts<'u> {
             Some(_) if self.hosts.contains(',') => {
                 return Err("hosts are listed twice, before the database and as host=".into());
             }
-            // It takes the place of the one before the database, whose port stays.
+            // `host=` replaces the host before the database, but keeps its port.
             Some(listed) => {
                 let port = HostPort::parse(self.hosts)?.port;
                 listed.split(',').map(|host| HostPort { host: host.into(), port: port.clone() }).collect()
@@ -181,7 +179,7 @@ impl<'u> UrlParts<'u> {
         }
     }
 
-    /// Sets the ports that a parameter lists: one for all hosts, or one for each.
+    /// Applies the listed ports: one port for all hosts, or one for each.
     fn set_ports(&self, hosts: &mut [HostPort]) -> Result<(), String> {
         let Some(listed) = &self.port else { return Ok(()) };
         let ports: Vec<&str> = listed.split(',').collect();
@@ -194,7 +192,7 @@ impl<'u> UrlParts<'u> {
         Ok(())
     }
 
-    /// The URL with this host alone, in parameters: the driver takes any host from there.
+    /// Builds the URL of a single host. The host goes into a parameter, where the driver accepts any host.
     fn url_of(&self, HostPort { host, port }: &HostPort) -> String {
         let mut query: Vec<String> = self.others.iter().map(|&pair| pair.to_owned()).collect();
         if !host.is_empty() {
@@ -207,14 +205,13 @@ impl<'u> UrlParts<'u> {
 }
 
 impl HostPort {
-    /// Reads `host`, `host:port` or `[address]:port`.
     fn parse(text: &str) -> Result<Self, String> {
         let (host, port) = split_port(text)?;
         Ok(Self { host: decoded(host), port: port.filter(|port| !port.is_empty()).map(str::to_owned) })
     }
 }
 
-/// Cuts `host`, `host:port` or `[address]:port`.
+/// Splits `host`, `host:port` or `[address]:port`.
 pub(super) fn split_port(text: &str) -> Result<(&str, Option<&str>), String> {
     let (host, rest) = match text.strip_prefix('[') {
         Some(address) => {
@@ -231,7 +228,7 @@ pub(super) fn split_port(text: &str) -> Result<(&str, Option<&str>), String> {
     }
 }
 
-/// The URL of another server, which has the user, the database and the parameters of this one.
+/// Returns `url` with a different host and port but the same user, database and parameters.
 pub(super) fn with_address(url: &str, host: &str, port: u16) -> String {
     let mut parts = UrlParts::of(url);
     parts.others.retain(|pair| pair.split_once('=').is_none_or(|(name, _)| decoded(name) != ADDRESS));
@@ -242,7 +239,7 @@ fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-/// The parameters that sqlx or [`HostList`] knows. sqlx ignores others, and logs them with their values.
+/// Parameters that sqlx or [`HostList`] supports. sqlx ignores other parameters and logs them with their values.
 const KNOWN: [&str; 19] = [
     "application_name",
     "dbname",
@@ -264,18 +261,18 @@ const KNOWN: [&str; 19] = [
     WANTED,
     "user",
 ];
-/// Maximum characters of a name in messages.
+/// Maximum length of a name in messages, in characters.
 const SHOWN: usize = 40;
 
-/// What is wrong with a URL, for a message.
+/// Describes the first mistake in a URL, for an error message.
 pub(crate) fn mistake_in(url: &str) -> Option<String> {
     let unknown = unknown_parameter(url);
     let unknown = unknown.map(|name| format!("the parameter {name} after the question mark is not known"));
     unknown.or_else(|| HostList::parse(url).err())
 }
 
-/// Returns the name of the first unknown parameter for a message, never with its value: that may be a
-/// password whose name is misspelt.
+/// Returns the name of the first unknown parameter, for a message. Its value is omitted because it may be a password
+/// with a misspelt parameter name.
 fn unknown_parameter(url: &str) -> Option<String> {
     let (_, query) = url.split_once('?')?;
     let query = query.split_once('#').map_or(query, |(query, _)| query);
@@ -291,7 +288,7 @@ fn is_known(name: &str) -> bool {
     is_session_setting || KNOWN.contains(&name)
 }
 
-/// A name with other characters is not printed: it may be part of a password with an unescaped `?` or `&`.
+/// Hides a name with other characters: it may be part of a password with an unescaped `?` or `&`.
 fn without_secrets(name: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if name.len() <= SHOWN && name.chars().all(is_word) { name.to_owned() } else { "…".to_owned() }
@@ -302,7 +299,7 @@ mod tests {
     use super::*;
     use crate::postgres::PgOptions;
 
-    /// `host:port` or the folder of each host, and what each URL says besides.
+    /// Returns `host:port` or the folder of each host, and the required session type.
     fn read(url: &str) -> (Vec<String>, WantedSession) {
         let list = HostList::parse(url).expect(url);
         let place = |url: &String| {

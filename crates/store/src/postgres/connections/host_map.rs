@@ -1,16 +1,14 @@
-//! How servers reach the nodes of a cluster that have other names among themselves.
+//! Maps the addresses of cluster nodes, as the nodes know each other, to addresses that servers can reach.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::postgres::connections::host_list::{split_port, with_address};
 
-/// Maximum pairs of a map.
 const MAX_PAIRS: usize = 256;
-/// Maximum characters of a pair in messages.
+/// Maximum length of a pair in messages, in characters.
 const SHOWN: usize = 80;
 
-/// A host and a port.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NodeAddress {
     pub host: String,
@@ -28,25 +26,25 @@ impl NodeAddress {
 }
 
 impl NodeAddress {
-    /// The URL of the server there, which has the user, the database and the parameters of another one.
+    /// Returns the URL of the server at this address, with the user, database and parameters of `other`.
     pub(crate) fn url_like(&self, other: &str) -> String {
         with_address(other, &self.host, self.port)
     }
 }
 
 impl fmt::Display for NodeAddress {
-    /// As the name of a server in metrics and logs.
+    /// Formats the address as the server name in metrics and logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.host, self.port)
     }
 }
 
-/// The addresses of nodes that servers cannot reach by the names of the catalogue.
+/// Addresses of nodes that servers cannot reach by their names in the Citus catalogue.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostMap(BTreeMap<NodeAddress, NodeAddress>);
 
 impl HostMap {
-    /// Reads `name:port=address:port`, several separated by commas; nothing is an empty map.
+    /// Parses comma-separated pairs `name:port=address:port`. Empty text gives an empty map.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut map = BTreeMap::new();
         for pair in text.split(',').filter(|_| !text.trim().is_empty()) {
@@ -66,8 +64,8 @@ impl HostMap {
         }
     }
 
-    /// Where a node is reached that the catalogue has at this address.
-    pub(crate) fn way_to<'a>(&'a self, address: &'a NodeAddress) -> &'a NodeAddress {
+    /// Returns the reachable address of the node that the catalogue lists at `address`.
+    pub(crate) fn resolve<'a>(&'a self, address: &'a NodeAddress) -> &'a NodeAddress {
         self.0.get(address).unwrap_or(address)
     }
 }
@@ -83,9 +81,9 @@ mod tests {
     #[test]
     fn named_nodes_are_reached_elsewhere_and_others_where_they_are() {
         let map = HostMap::parse("worker-1:5432=10.0.0.7:6001, worker-2:5432=[::1]:6002").expect("a map");
-        assert_eq!(map.way_to(&address("worker-1", 5432)), &address("10.0.0.7", 6001));
-        assert_eq!(map.way_to(&address("worker-2", 5432)), &address("::1", 6002));
-        assert_eq!(map.way_to(&address("worker-1", 5433)), &address("worker-1", 5433));
+        assert_eq!(map.resolve(&address("worker-1", 5432)), &address("10.0.0.7", 6001));
+        assert_eq!(map.resolve(&address("worker-2", 5432)), &address("::1", 6002));
+        assert_eq!(map.resolve(&address("worker-1", 5433)), &address("worker-1", 5433));
         assert_eq!(HostMap::parse(" "), Ok(HostMap::default()));
     }
 

@@ -1,12 +1,13 @@
-//! The hosts of one PostgreSQL, and the one place that chooses among them.
+//! Hosts of one PostgreSQL, and the choice among them.
 //!
-//! One host is used at a time: the last that had what the URL wants. It is left when a statement shows that
-//! it is frozen or demoted, and asked again when a session is lost. Its sessions are used no more then,
-//! because an old primary may hold less than was acknowledged. The next host is searched by one caller, for
-//! whom the others wait. Hosts are tried in turn, one that was left or kept silent last.
+//! One host is used at a time: the last one that matched the URL's session type. Rowhouse leaves a host when a
+//! statement shows that the host is frozen or demoted, and rechecks its role when a session is lost. In both cases the
+//! host's sessions are no longer used, because an old primary may lack acknowledged writes. One caller searches for
+//! the next host while the others wait. The search tries hosts in turn; a host that was left or did not answer comes
+//! last.
 //!
-//! A primary becomes a standby by a restart, which ends its sessions: a session that works is one of the
-//! server that was asked when it was opened, in the role that it had then.
+//! A primary becomes a standby by a restart, which ends its sessions. A working session therefore belongs to the
+//! server whose role was checked when the session was opened, and that role is unchanged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -26,24 +27,24 @@ use crate::postgres::connections::socket_options::set_socket_options;
 use crate::postgres::fault::is_limit;
 use crate::postgres::statements;
 
-/// The timeout of an attempt is this part of that for connections, or less with more hosts.
+/// The timeout of an attempt is this fraction of the connection timeout, or less with more hosts.
 const ATTEMPT: u32 = 5;
-/// A host that kept silent gets half of that, but every so many attempts all of it: it may only be slow.
+/// A host that did not answer gets half of that timeout, and the full timeout on every eighth attempt, because the
+/// host may only be slow.
 const PATIENT: u32 = 8;
-/// Timeout of closing a session that is not wanted.
+/// Timeout for closing a session of the wrong type.
 const CLOSING: Duration = Duration::from_millis(100);
 
-/// The hosts that a URL lists.
 #[derive(Debug)]
 pub(crate) struct Hosts {
     hosts: Vec<Host>,
     wanted: WantedSession,
-    /// Timeout of one attempt, if there are several hosts.
+    /// Timeout of one attempt; used only with several hosts.
     attempt: Duration,
-    /// How often a host was left. Sessions that were opened before are not used.
+    /// Number of times that a host was left. Sessions of earlier generations are not used.
     generation: AtomicU64,
     choice: Mutex<Choice>,
-    /// When the last search ended. Whoever holds the lock is searching.
+    /// End of the last search. The lock's holder is searching.
     searched: tokio::sync::Mutex<Option<Instant>>,
 }
 
@@ -51,20 +52,20 @@ pub(crate) struct Hosts {
 struct Host {
     connect: PgConnectOptions,
     metrics: Arc<NodeMetrics>,
-    /// Attempts in a row without an answer.
+    /// Consecutive attempts without an answer.
     silences: AtomicU32,
 }
 
 #[derive(Debug)]
 struct Choice {
-    /// The host in use, or the last one.
+    /// The host in use, or the last one used.
     host: usize,
     is_found: bool,
-    /// The order in which they are tried.
+    /// The order in which hosts are tried.
     order: Vec<usize>,
 }
 
-/// Of which host a session is, and since when that is in use.
+/// The host of a session, and the generation in which the session was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChosenHost {
     host: usize,
@@ -72,7 +73,6 @@ pub(crate) struct ChosenHost {
 }
 
 impl Hosts {
-    /// Reads the hosts of a URL.
     pub(crate) fn of(url: &str, acquire_timeout: Duration) -> Result<Self, StartError> {
         let HostList { urls, wanted } = HostList::parse(url).map_err(StartError::Options)?;
         let host = |url: &String| -> Result<Host, StartError> {
@@ -92,54 +92,51 @@ impl Hosts {
         })
     }
 
-    /// Whether there is more than one.
     pub(crate) const fn are_several(&self) -> bool {
         self.hosts.len() > 1
     }
 
-    /// Whether sessions of any server are taken.
+    /// Whether sessions on any server are accepted.
     pub(crate) fn take_any(&self) -> bool {
         self.wanted == WantedSession::Any
     }
 
-    /// Whether only sessions of a primary are taken.
+    /// Whether only sessions on a primary are accepted.
     pub(crate) const fn is_of_primary(&self) -> bool {
         self.wanted.is_of_primary()
     }
 
-    /// The role that sessions have.
+    /// The database role of the sessions.
     pub(crate) fn role(&self) -> &str {
         self.hosts[0].connect.get_username()
     }
 
-    /// The host in use as metrics and logs name it.
+    /// Returns the name of the host in use, for metrics and logs.
     pub(crate) fn name(&self) -> String {
         name_of(&self.hosts[self.choice.lock().host].connect)
     }
 
-    /// What is counted of a host.
     pub(crate) fn metrics_of(&self, chosen: ChosenHost) -> &Arc<NodeMetrics> {
         &self.hosts[chosen.host].metrics
     }
 
-    /// What is counted of the host in use.
+    /// Returns the metrics of the host in use.
     pub(crate) fn metrics(&self) -> &NodeMetrics {
         let at = if self.are_several() { self.choice.lock().host } else { 0 };
         &self.hosts[at].metrics
     }
 
-    /// The timeout of asking a host that should answer, if that is less than `limit`.
+    /// Caps `limit` at the timeout of one attempt if there are several hosts.
     pub(crate) fn at_most(&self, limit: Duration) -> Duration {
         if self.are_several() { limit.min(self.attempt) } else { limit }
     }
 
-    /// Whether the host was not left since.
+    /// Whether the host is still the chosen one, in the same generation.
     pub(crate) fn is_in_use(&self, chosen: ChosenHost) -> bool {
         self.generation.load(Ordering::Acquire) == chosen.generation
     }
 
-    /// Leaves a host that may not be what it was, unless it was left before or there is no other. It is
-    /// tried last.
+    /// Stops using a host and moves it to the end of the order, unless the host was already left or there is no other.
     pub(crate) fn leave(&self, chosen: ChosenHost) {
         let mut choice = self.choice.lock();
         if self.are_several() && self.is_in_use(chosen) {
@@ -149,8 +146,9 @@ impl Hosts {
         }
     }
 
-    /// Ends the use of all sessions of a host that has lost one, unless it was left before or there is no
-    /// other. It is asked first what it is now: a former primary that still runs may be listed before it.
+    /// Stops using all sessions of a host that has lost one, unless the host was already left or there is no other.
+    /// The host's role is checked before other hosts are tried, because a former primary that still runs may be listed
+    /// before it.
     pub(crate) fn recheck(&self, chosen: ChosenHost) {
         let mut choice = self.choice.lock();
         if self.are_several() && self.is_in_use(chosen) {
@@ -159,8 +157,8 @@ impl Hosts {
         }
     }
 
-    /// Opens a session of the host in use or, if it cannot be had there, of the first that has it. Several
-    /// callers search once.
+    /// Opens a session on the host in use. If that fails, opens one on the first suitable host. Concurrent callers
+    /// share one search.
     pub(crate) async fn connect(&self) -> Result<(PgConnection, ChosenHost), sqlx::Error> {
         if !self.are_several() {
             let connection = self.try_host(0, self.wanted.last_resort()).await?;
@@ -174,14 +172,14 @@ impl Hosts {
         if searched.is_some_and(|ended| ended >= began) {
             drop(searched);
             let opened = self.connect_to_chosen().await;
-            return opened.unwrap_or_else(|| Err(refused("another request has just tried all of them")));
+            return opened.unwrap_or_else(|| Err(refused("a concurrent request has just tried all hosts")));
         }
         let found = self.search().await;
         *searched = Some(Instant::now());
         found
     }
 
-    /// A session of the host in use; `None` if there is none, or it cannot be had there.
+    /// Opens a session on the host in use; `None` if there is no such host or it offers no suitable session.
     async fn connect_to_chosen(&self) -> Option<Result<(PgConnection, ChosenHost), sqlx::Error>> {
         let chosen = self.chosen()?;
         match self.attempt(chosen.host, self.wanted.last_resort()).await {
@@ -191,7 +189,7 @@ impl Hosts {
         }
     }
 
-    /// Tries each host once and, if a standby is only preferred, once more for any.
+    /// Tries each host once. If a standby is only preferred, tries each host a second time for any session.
     async fn search(&self) -> Result<(PgConnection, ChosenHost), sqlx::Error> {
         let mut refusals = match self.try_each(self.wanted).await {
             Ok(found) => return Ok(found),
@@ -213,7 +211,7 @@ impl Hosts {
         Err(refused(&refusals.iter().map(of_each).collect::<Vec<_>>().join("; ")))
     }
 
-    /// Tries each host once; why each was not taken, if none was.
+    /// Tries each host once; returns each host's rejection if none was suitable.
     async fn try_each(
         &self,
         wanted: WantedSession,
@@ -230,7 +228,7 @@ impl Hosts {
         Err(refusals)
     }
 
-    /// Tries a host of several, as long as an attempt may take.
+    /// Tries one of several hosts, within the timeout of an attempt.
     async fn attempt(&self, host: usize, wanted: WantedSession) -> Result<PgConnection, sqlx::Error> {
         let silences = &self.hosts[host].silences;
         let is_brief = !silences.load(Ordering::Relaxed).is_multiple_of(PATIENT);
@@ -260,12 +258,12 @@ impl Hosts {
         if wanted.fits(role) {
             return Ok(connection);
         }
-        // It does not matter whether the server receives this.
+        // The result of the close does not matter.
         let _ = timeout(CLOSING, connection.close()).await;
         Err(refused(&format!("it is {role}")))
     }
 
-    /// What each host is, all asked at once, in the order of the URL.
+    /// Returns the role of each host, in the order of the URL. All hosts are asked concurrently.
     pub(crate) async fn ask_each(&self) -> Vec<ListedHost> {
         join_all(self.hosts.iter().map(|host| async {
             let asked = async { role_of(&mut PgConnection::connect_with(&host.connect).await?).await };
@@ -278,7 +276,7 @@ impl Hosts {
         .await
     }
 
-    /// Whether a host that has a session answers a new connection. A refusal is an answer too.
+    /// Whether the host of a session answers a new connection. A rejection also counts as an answer.
     pub(crate) async fn answers(&self, chosen: ChosenHost, limit: Duration) -> bool {
         let host = &self.hosts[chosen.host];
         match timeout(self.at_most(limit), PgConnection::connect_with(&host.connect)).await {
@@ -300,7 +298,7 @@ impl Hosts {
         let mut choice = self.choice.lock();
         if choice.host != host {
             self.generation.fetch_add(1, Ordering::AcqRel);
-            tracing::info!(host = %name_of(&self.hosts[host].connect), "using another host of the database");
+            tracing::info!(host = %name_of(&self.hosts[host].connect), "switched to a different database host");
         }
         (choice.host, choice.is_found) = (host, true);
         choice.put_first(host);
@@ -320,7 +318,7 @@ impl Choice {
     }
 }
 
-/// A host as metrics and logs name it.
+/// Returns the name of a host, for metrics and logs.
 fn name_of(connect: &PgConnectOptions) -> String {
     match connect.get_socket() {
         Some(folder) => folder.display().to_string(),
@@ -328,7 +326,6 @@ fn name_of(connect: &PgConnectOptions) -> String {
     }
 }
 
-/// What the server of a session is.
 pub(crate) async fn role_of(connection: &mut PgConnection) -> Result<HostRole, sqlx::Error> {
     let asked = sqlx::query_as(statements::SESSION_KIND).bind("transaction_read_only").bind("on");
     Ok(match asked.persistent(false).fetch_one(connection).await? {

@@ -1,9 +1,9 @@
-//! A leased connection, and running statements on it.
+//! A leased connection and the statements that run on it.
 //!
-//! A connection is returned to the pool only if its last statement is known to have ended, outside a
-//! transaction. If a statement was abandoned, or the connection failed, it is closed, and the server rolls
-//! back. A server process that waits for a lock notices this only at its next check, and until then its
-//! session counts against the limit.
+//! A connection returns to the pool only if its last statement has ended, outside a transaction. If a statement was
+//! abandoned or the connection failed, the connection is closed and the server rolls back. A server process that waits
+//! for a lock notices the closed connection only at its next check; until then, its session counts against the
+//! connection limit.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -31,10 +31,9 @@ use crate::postgres::fault::{
 };
 use crate::postgres::statements::EntityStatements;
 
-/// A statement with its values.
 pub(crate) type Statement<'q> = Query<'q, Postgres, PgArguments>;
 
-/// The minimum timeout of a statement in a snapshot, however late it begins.
+/// Minimum timeout of a statement in a snapshot, however late the statement begins.
 const SHORTEST_LIMIT: Duration = Duration::from_millis(100);
 
 const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
@@ -46,7 +45,7 @@ fn local_timeout(limit: Duration) -> String {
     format!("SET LOCAL statement_timeout = {}", limit.max(SHORTEST_LIMIT).as_millis())
 }
 
-/// The permission to have one session of the database.
+/// Permission to use one database session.
 pub(super) struct SessionPermit {
     _permit: OwnedSemaphorePermit,
     metrics: &'static metrics::PoolMetrics,
@@ -65,7 +64,6 @@ impl Drop for SessionPermit {
     }
 }
 
-/// A leased connection.
 pub(crate) struct Lease {
     connector: Arc<Connector>,
     owner: Owner,
@@ -75,9 +73,9 @@ pub(crate) struct Lease {
     /// Whether a statement is running; stays set if its future is dropped.
     running: bool,
     in_transaction: bool,
-    /// Held by statements that another server passes on.
+    /// Held by statements that are routed through another server.
     pub permit: Option<OwnedSemaphorePermit>,
-    /// That of the server that has the data, if there are several.
+    /// The breaker of the server that owns the data, if there are several servers.
     breaker: Option<Arc<Breaker>>,
 }
 
@@ -95,7 +93,7 @@ impl Drop for Lease {
 }
 
 impl Lease {
-    /// Creates a lease without a session, which [`Pool`](super::pool::Pool) adds.
+    /// Creates a lease without a session; [`Pool`](super::pool::Pool) adds the session.
     pub(super) const fn new(connector: Arc<Connector>, owner: Owner, slot: SessionPermit) -> Self {
         Self {
             connector,
@@ -109,10 +107,10 @@ impl Lease {
         }
     }
 
-    /// A lease whose waits end when a breaker opens, from that for the lease itself on.
+    /// Acquires a lease guarded by a breaker: acquisition and later waits end when the breaker opens.
     ///
     /// # Errors
-    /// Those of `acquiring`, and [`Fault::Unavailable`] if the breaker is open.
+    /// Errors of `acquiring`, and [`Fault::Unavailable`] if the breaker is open.
     pub(crate) async fn guarded(
         breaker: &Arc<Breaker>,
         acquiring: impl Future<Output = Result<Self, StatementError>>,
@@ -122,8 +120,8 @@ impl Lease {
         Ok(lease)
     }
 
-    /// Looks where the entities are now.
-    pub(crate) async fn look_at_placement(&mut self) -> Result<Placement, StatementError> {
+    /// Reads the current placement of the entities. A session with an outdated placement is closed.
+    pub(crate) async fn refresh_placement(&mut self) -> Result<Placement, StatementError> {
         let (watch, connection) = self.start()?;
         let inspected = watch.until_done(watch.connector.placement().look(connection)).await;
         let placement = self.settle(inspected, Effect::Undone)?;
@@ -135,28 +133,28 @@ impl Lease {
         Ok(placement)
     }
 
-    /// Whether the host of the session was not left since.
+    /// Whether the session's host is still the chosen one.
     pub(crate) fn is_in_use(&self) -> bool {
         self.session.as_ref().is_some_and(|session| self.connector.hosts().is_in_use(session.host))
     }
 
-    /// Whether others wait for a session of the same database.
+    /// Whether other requests wait for a session of the same database.
     pub(crate) fn is_awaited(&self) -> bool {
         self.connector.sessions().is_awaited()
     }
 
-    /// Whether there is a session still.
+    /// Whether the lease still has a session.
     pub(crate) const fn is_open(&self) -> bool {
         self.session.is_some()
     }
 
-    /// Where the entities are, as the session found when it was opened.
+    /// Returns the statements for the placement that the session found when it was opened.
     pub(crate) fn statements(&self) -> &'static EntityStatements {
         self.session.as_ref().map_or(Placement::Single, |session| session.placement).statements()
     }
 
-    /// Runs a statement and returns its rows once the server has completed it: a write is then committed,
-    /// unless a transaction is open.
+    /// Runs a statement and returns its rows once the server has completed it. A write is then committed, unless a
+    /// transaction is open.
     pub(crate) async fn rows(
         &mut self,
         statement: Statement<'_>,
@@ -167,7 +165,7 @@ impl Lease {
         self.settle(result, effect)
     }
 
-    /// Like [`Lease::rows`], for at most one row.
+    /// Same as [`Lease::rows`], for at most one row.
     pub(crate) async fn row(
         &mut self,
         statement: Statement<'_>,
@@ -178,7 +176,7 @@ impl Lease {
         self.settle(result, effect)
     }
 
-    /// Like [`Lease::rows`], for a statement without rows; returns how many it has changed.
+    /// Same as [`Lease::rows`], for a statement without rows; returns the number of rows changed.
     pub(crate) async fn changed(
         &mut self,
         statement: Statement<'_>,
@@ -190,7 +188,7 @@ impl Lease {
         usize::try_from(done.rows_affected()).map_err(|_| Fault::Other.into())
     }
 
-    /// Passes each row of a read to `visit` until it breaks. If many rows are left then, the statement is cancelled.
+    /// Passes each row of a read to `visit` until `visit` breaks. If many rows remain, the statement is cancelled.
     pub(crate) async fn stream(
         &mut self,
         statement: Statement<'_>,
@@ -215,18 +213,17 @@ impl Lease {
         Ok(ended.unwrap_or(StreamEnd::CutOff))
     }
 
-    /// Opens a transaction whose statements see the commits of others (READ COMMITTED).
+    /// Opens a transaction whose statements see other transactions' commits (READ COMMITTED).
     pub(crate) async fn begin(&mut self) -> Result<(), StatementError> {
         self.open_transaction("BEGIN ISOLATION LEVEL READ COMMITTED").await
     }
 
-    /// Whether a transaction is open.
     pub(crate) const fn is_in_transaction(&self) -> bool {
         self.in_transaction
     }
 
-    /// Opens a read-only transaction on one snapshot (REPEATABLE READ), perhaps with a statement timeout, of
-    /// [`SHORTEST_LIMIT`] at least.
+    /// Opens a read-only transaction on one snapshot (REPEATABLE READ), with an optional statement timeout of at least
+    /// [`SHORTEST_LIMIT`].
     pub(crate) async fn begin_snapshot(&mut self, limit: Option<Duration>) -> Result<(), StatementError> {
         match limit {
             Some(limit) => self.open_snapshot(&[&local_timeout(limit)]).await,
@@ -234,7 +231,7 @@ impl Lease {
         }
     }
 
-    /// The same, for statements that read an index in its order: see [`Lease::avoid_sorts`].
+    /// Same as [`Lease::begin_snapshot`], for statements that read an index in its order: see [`Lease::avoid_sorts`].
     pub(crate) async fn begin_snapshot_without_sorts(
         &mut self,
         limit: Option<Duration>,
@@ -245,23 +242,22 @@ impl Lease {
         }
     }
 
-    /// Opens a snapshot with settings of its own, by one message.
+    /// Opens a snapshot with extra settings in a single message.
     async fn open_snapshot(&mut self, settings: &[&str]) -> Result<(), StatementError> {
         let text = format!("{BEGIN_SNAPSHOT}; {}", settings.join("; "));
-        // A fixed text that contains only our own number.
+        // The statement text contains only a number from this program.
         self.control(AssertSqlSafe(text), Effect::Undone).await?;
         self.in_transaction = true;
         Ok(())
     }
 
-    /// Sets the timeout of the following statements of the transaction, to [`SHORTEST_LIMIT`] at least.
+    /// Sets the timeout of later statements in the transaction, to at least [`SHORTEST_LIMIT`].
     pub(crate) async fn limit_statements(&mut self, limit: Duration) -> Result<(), StatementError> {
-        // A fixed text that contains only our own number.
+        // The statement text contains only a number from this program.
         self.control(sqlx::AssertSqlSafe(local_timeout(limit)), Effect::Undone).await
     }
 
-    /// Has the statements of the transaction read an index in its order, however few rows the database
-    /// believes it would have to sort.
+    /// Makes statements of the transaction read an index in its order, however few rows the planner expects to sort.
     pub(crate) async fn avoid_sorts(&mut self) -> Result<(), StatementError> {
         self.control(AVOID_SORTS, Effect::Undone).await
     }
@@ -272,16 +268,15 @@ impl Lease {
         Ok(())
     }
 
-    /// Commits. A failure means that the outcome is unknown, unless the server
-    /// says that it rolled back.
+    /// Commits. After a failure the outcome is unknown, unless the server reports a rollback.
     pub(crate) async fn commit(&mut self) -> Result<(), StatementError> {
         self.control("COMMIT", Effect::Unknown).await?;
         self.in_transaction = false;
         Ok(())
     }
 
-    /// Ends a transaction that only read, if one is open. What was read is complete, whatever becomes of
-    /// the COMMIT, to which the snapshot's statement timeout applies too.
+    /// Ends a read-only transaction, if one is open. The rows already read are complete even if the COMMIT fails. The
+    /// snapshot's statement timeout also applies to the COMMIT.
     pub(crate) async fn end_snapshot(&mut self) {
         if self.in_transaction && self.session.is_some() && self.commit().await.is_err() {
             self.roll_back().await;
@@ -289,7 +284,7 @@ impl Lease {
         self.in_transaction = false;
     }
 
-    /// Rolls back. If that fails, the connection is closed, which ends the transaction too.
+    /// Rolls back. If that fails, the connection is closed, which also ends the transaction.
     pub(crate) async fn roll_back(&mut self) {
         if self.session.is_some() && self.control("ROLLBACK", Effect::Undone).await.is_err() {
             self.session = None;
@@ -297,19 +292,19 @@ impl Lease {
         self.in_transaction = false;
     }
 
-    /// Sets how long the session waits for locks, unless it is set already.
-    pub(super) async fn waits_for_locks(&mut self, wait: Option<LockWait>) -> bool {
+    /// Sets the session's lock timeout, unless it is already set; returns whether the session is usable.
+    pub(super) async fn ensure_lock_wait(&mut self, wait: Option<LockWait>) -> bool {
         let (Some(session), Some(wait)) = (&self.session, wait) else { return true };
         if session.lock_wait == wait {
             return true;
         }
         let text = AssertSqlSafe(self.connector.set_lock_wait(wait));
-        let is_told = self.control(text, Effect::Undone).await.is_ok();
+        let is_set = self.control(text, Effect::Undone).await.is_ok();
         match &mut self.session {
-            Some(session) if is_told => session.lock_wait = wait,
+            Some(session) if is_set => session.lock_wait = wait,
             _ => self.session = None,
         }
-        is_told
+        is_set
     }
 
     async fn control(&mut self, text: impl SqlSafeStr, effect: Effect) -> Result<(), StatementError> {
@@ -318,8 +313,9 @@ impl Lease {
         self.settle(result, effect).map(|_| ())
     }
 
-    /// Whether an idle connection still works. Half of the timeout for connections is left for opening
-    /// another. That it does not is no sign that its host is gone: a firewall may have forgotten it.
+    /// Whether an idle connection still works. The check takes at most half of the connection timeout, which leaves
+    /// time to open another connection. A failed check does not prove that the host is gone: a firewall may have
+    /// dropped the connection.
     pub(super) async fn answers(&mut self) -> bool {
         let limit = self.connector.hosts().at_most(self.connector.acquire_timeout / 2);
         let Ok((_, connection)) = self.start() else { return false };
@@ -353,7 +349,7 @@ impl Lease {
             Ok(value) => Ok(value),
             Err(Ended::Failed(error)) => {
                 if self.has_outdated_placement(&error) {
-                    // No plan was made, so nothing was done.
+                    // No plan was made, so the statement changed nothing.
                     self.session = None;
                     return Err(Fault::Serialization.into());
                 }
@@ -388,13 +384,13 @@ impl Lease {
         }
     }
 
-    /// Whether the statement failed because the entities were distributed meanwhile.
+    /// Whether the statement failed because the entities were distributed after the session was opened.
     fn has_outdated_placement(&self, error: &sqlx::Error) -> bool {
         let Some(session) = &self.session else { return false };
         lacks_plan(error) && self.connector.placement().is_outdated(session.placement)
     }
 
-    /// Has the connection checked before it is used again.
+    /// Forces a check of the connection before its next use.
     fn recheck_before_reuse(&mut self) {
         if let Some(session) = &mut self.session {
             session.losses = self.connector.losses().wrapping_sub(1);
@@ -405,9 +401,9 @@ impl Lease {
         self.session.iter().for_each(|session| self.connector.hosts().leave(session.host));
     }
 
-    /// Closes this connection and the idle ones of the pool, which most likely failed for the same reason.
-    /// Those of other pools are checked before use. If there are several hosts, all connections to this one
-    /// are closed, and it is asked again what it is.
+    /// Closes this connection and the pool's idle ones, which most likely failed for the same reason. Other pools
+    /// check their connections before use. If there are several hosts, all connections to this host are closed and its
+    /// role is checked again.
     fn discard_all(&mut self) {
         let hosts = self.connector.hosts();
         if let Some(session) = self.session.take() {

@@ -1,13 +1,13 @@
-//! Connections to the database: who opens, who lends, who limits.
+//! Database connections: opening, pooling and limits.
 //!
-//! - `options`, `host_list`, `host_map`: what the settings say, and how many connections follow from it
-//! - `hosts` chooses among the hosts of one server, and connects (`socket_options`)
-//! - `connector` opens sessions to one server, finds the schema (`schema`, `search_path`), looks whether the
-//!   entities are distributed (`placement`), and cancels statements; `sessions` counts sessions and keeps those that
-//!   are idle
-//! - `pool` lends sessions and limits how many are lent; a `lease` is one that was lent, whose statements a
-//!   `statement_watch` waits for
-//! - a `breaker` refuses what needs a server that does not answer
+//! - `options`, `host_list` and `host_map` parse the settings; `options` also computes the connection demand
+//! - `hosts` chooses one of a server's hosts and connects to it (`socket_options`)
+//! - `connector` opens sessions to one server, finds the schema (`schema`, `search_path`), detects whether the
+//!   entities are distributed (`placement`), and cancels statements
+//! - `sessions` counts sessions and keeps the idle ones
+//! - `pool` leases sessions and limits the number of leases; a `lease` runs statements, and `statement_watch` waits
+//!   for them
+//! - `breaker` rejects statements that need a server that does not answer
 
 pub(crate) mod breaker;
 pub(crate) mod connector;

@@ -1,4 +1,4 @@
-//! The settings of the store, and those of every session.
+//! Settings of the store and of each database session.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,45 +13,43 @@ use crate::postgres::connections::host_map::HostMap;
 use crate::postgres::fault::has_code;
 use crate::postgres::statements;
 
-/// Maximum buckets of a new table. Each one adds an index scan to a scan of the whole table.
+/// Maximum number of buckets of a new table. Each bucket adds an index scan to a full-table scan.
 pub(crate) const MAX_SPREAD: u16 = 64;
-/// The longest allowed timeout of statements. The purge relies on no transaction lasting longer than its
-/// grace period.
+/// Maximum statement timeout. The purge relies on every transaction being shorter than its grace period.
 pub(crate) const MAX_OPERATION_TIMEOUT: Duration = Duration::from_secs(120);
-/// Maximum prepared statements of a connection: the fixed ones, and those with short filters.
+/// Maximum number of prepared statements per connection: the fixed ones, and those with short filters.
 const MAX_PREPARED: usize = 64;
 
 /// Settings of a [`crate::postgres::PgStore`].
 #[derive(Debug, Clone)]
 pub struct PgOptions {
-    /// `postgres://…`. For a Unix socket, its folder is the percent-encoded host, or `?host=`. Of Citus, one or
-    /// several nodes, separated by commas, from whose catalogue the others are known.
+    /// `postgres://…`. For a Unix socket, the socket's folder is the percent-encoded host or `?host=`. For Citus, one
+    /// or several nodes, separated by commas; the remaining nodes are read from their catalogue.
     pub url: String,
-    /// The URL for migrations, if it differs: the coordinator of a sharded database, or the database behind
-    /// a connection pooler.
+    /// The URL for migrations, if different: the coordinator of a sharded database, or the database behind a
+    /// connection pooler.
     pub migrate_url: Option<String>,
-    /// How nodes of Citus are reached that have other addresses among themselves.
+    /// Reachable addresses of Citus nodes that use other addresses among themselves.
     pub cluster_hosts: HostMap,
-    /// Maximum connections; at least 1.
+    /// Maximum number of connections; at least 1.
     pub max_connections: u32,
-    /// Buckets of new tables; 1 to `MAX_SPREAD`. More than 1 is for sharded databases only.
+    /// Number of buckets of new tables, from 1 to `MAX_SPREAD`. More than 1 is for sharded databases only.
     pub spread: u16,
-    /// How long a request waits for its turn, and how long for a new connection, before it fails as `Busy`.
+    /// Timeout for waiting in the queue, and for opening a connection, before a request fails as `Busy`.
     pub acquire_timeout: Duration,
     /// Timeout of one statement; at most `MAX_OPERATION_TIMEOUT`.
     pub operation_timeout: Duration,
-    /// After this time idle connections are closed, except for a few.
+    /// Idle connections are closed after this time, except for a few.
     pub idle_timeout: Duration,
-    /// Connections are closed when they are this old, or up to a quarter older.
+    /// Connections are closed at this age, or up to a quarter later.
     pub max_lifetime: Duration,
-    /// Whether concurrent requests share statements. Each worker thread then has two more connections, one
-    /// for point reads and one for single writes; up to eight of each where Citus spreads the entities over
-    /// several servers.
+    /// Whether concurrent requests share statements. Each worker thread then has two extra connections: one for point
+    /// reads and one for single writes. If Citus distributes the entities over several servers, each thread has up to
+    /// eight of each.
     pub coalesce: bool,
 }
 
 impl PgOptions {
-    /// Returns the defaults.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -67,17 +65,16 @@ impl PgOptions {
         }
     }
 
-    /// The URLs of the listed servers. A comma that no URL follows belongs to the one before.
+    /// Returns the URLs of the listed servers. A comma that is not followed by a URL belongs to the preceding URL.
     pub fn urls(&self) -> Vec<&str> {
         listed(&self.url)
     }
 
-    /// Where migrations run: the first listed server, unless another is given.
+    /// Returns the migration URL, or the URL of the first listed server if there is none.
     pub(crate) fn migration_url(&self) -> &str {
         self.migrate_url.as_deref().unwrap_or_else(|| self.first_url())
     }
 
-    /// The first listed server.
     pub(crate) fn first_url(&self) -> &str {
         self.urls().first().copied().unwrap_or_default()
     }
@@ -98,7 +95,7 @@ impl PgOptions {
 
     pub(crate) fn connect_options(url: &str) -> Result<PgConnectOptions, StartError> {
         let options = PgConnectOptions::from_str(&with_host(url)).map_err(StartError::Url)?;
-        // A connection pooler refuses start-up parameters that it does not know.
+        // A connection pooler rejects unknown startup parameters.
         Ok(options
             .extra_float_digits(None)
             .application_name("rowhouse")
@@ -106,14 +103,14 @@ impl PgOptions {
             .disable_statement_logging())
     }
 
-    /// The timeout of a statement's wait for a locked row.
+    /// Returns the lock timeout of a statement.
     pub(crate) fn lock_timeout(&self) -> Duration {
         Duration::from_millis((self.operation_timeout.as_millis().div_ceil(3)).try_into().unwrap_or(u64::MAX))
     }
 
-    /// Returns the statements that each session starts with. Plans are generic and use indexes: otherwise
-    /// a plan that was made while a table was small would stay a full scan. The database detects within a
-    /// minute that this server is unreachable, and ends its abandoned sessions.
+    /// Returns the statements that initialize each session. Plans are generic and use indexes; otherwise a plan made
+    /// while a table was small would remain a full scan. If this server becomes unreachable, the database detects that
+    /// within a minute and ends its abandoned sessions.
     pub fn session(&self) -> String {
         let operation = self.operation_timeout.as_millis();
         format!(
@@ -127,22 +124,22 @@ impl PgOptions {
     }
 }
 
-/// A commit waits for the disk, and for what the standbys have applied where the database is set so.
+/// A commit waits for the disk, and for standbys to apply it if the database is configured with `remote_apply`.
 const DURABLE: &str = "SELECT set_config('synchronous_commit', \
      CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)";
 
-/// Timeouts of statements are enough. This one, which PostgreSQL 17 and newer have, would end a session in the middle
-/// of a page, a purge, a migration or the build of an index.
+/// Disables the transaction timeout of PostgreSQL 17 and newer, because it would end a session in the middle of a
+/// page, a purge, a migration or an index build. Statement timeouts are sufficient.
 pub(crate) const NO_TRANSACTION_TIMEOUT: &str = "SELECT set_config('transaction_timeout', '0', false) \
      WHERE current_setting('transaction_timeout', true) IS NOT NULL";
 
-/// How often the database looks whether the client of a long command is still there.
+/// Interval at which the database checks whether the client of a long command is still connected.
 pub(crate) const CLIENT_CHECK: Duration = Duration::from_secs(2);
 
-/// Has the database end the statements of a session within this time after their client has gone. Not every system
-/// that PostgreSQL runs on can notice that.
+/// Makes the database end a session's statements within this time after the client disconnects. Some platforms of
+/// PostgreSQL cannot detect a disconnect.
 pub(crate) async fn end_if_abandoned(db: &mut PgConnection, within: Duration) -> Result<(), sqlx::Error> {
-    // A fixed text that contains only our own number.
+    // The statement text contains only a number from this program.
     let check = format!("SET client_connection_check_interval = {}", within.as_millis());
     match db.execute(sqlx::raw_sql(AssertSqlSafe(check))).await {
         Ok(_) | Err(sqlx::Error::Database(_)) => Ok(()),
@@ -150,7 +147,7 @@ pub(crate) async fn end_if_abandoned(db: &mut PgConnection, within: Duration) ->
     }
 }
 
-/// A URL with a host after the user, where libpq takes that of the parameters.
+/// Adds a host after the user if the URL has none there; libpq takes the host from the parameters in that case.
 fn with_host(url: &str) -> Cow<'_, str> {
     let authority = url.find("://").map_or(0, |at| at + 3);
     let end = url[authority..].find(['/', '?']).map_or(url.len(), |at| authority + at);
@@ -160,7 +157,6 @@ fn with_host(url: &str) -> Cow<'_, str> {
     format!("{}localhost{}", &url[..end], &url[end..]).into()
 }
 
-/// The URLs of a list.
 fn listed(list: &str) -> Vec<&str> {
     let is_start = |at: &usize| {
         let rest = &list[at + 1..];
@@ -176,7 +172,7 @@ fn listed(list: &str) -> Vec<&str> {
     urls
 }
 
-/// Why a store could not be opened, for the operator who starts the server.
+/// Why a store could not be opened, as reported to the operator who starts the server.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("invalid database settings: {0}")]
@@ -185,7 +181,7 @@ pub enum StartError {
     Url(#[source] sqlx::Error),
     #[error("cannot connect: {}", database_message(.0))]
     Connect(#[source] sqlx::Error),
-    #[error("the role of the database URL may not do this: {}", database_message(.0))]
+    #[error("the role of the database URL lacks a privilege: {}", database_message(.0))]
     Forbidden(#[source] sqlx::Error),
     #[error("the database did not answer within {0:?}")]
     ConnectTimeout(Duration),
@@ -202,8 +198,8 @@ pub enum StartError {
     )]
     Schemas(String),
     #[error(
-        "a connection pooler before the database shares sessions among connections, so settings of sessions \
-         are lost, such as synchronous_commit; give each connection its own session (PgBouncer: pool_mode = \
+        "a connection pooler in front of the database shares sessions among connections, so session settings \
+         such as synchronous_commit are lost; give each connection its own session (PgBouncer: pool_mode = \
          session)"
     )]
     SharedSessions,
@@ -217,7 +213,7 @@ pub enum StartError {
          TEMPLATE template0"
     )]
     Encoding(String),
-    #[error("the database has no tables of Rowhouse; see that the URL names the right database")]
+    #[error("the database has no tables of Rowhouse; check that the URL names the right database")]
     NoTables,
     #[error(
         "the database has schema version {0}, which this program cannot read: run `rowhouse migrate` first"
@@ -227,10 +223,10 @@ pub enum StartError {
     Distribute(String),
 }
 
-/// How TLS reports a certificate of X.509 version 1, whether or not certificates are verified.
+/// TLS error for an X.509 version 1 certificate, with and without certificate verification.
 const OLD_CERTIFICATE: &str = "UnsupportedCertVersion";
 
-/// The failure of a statement on a connection that was opened.
+/// Classifies a failed statement on an open connection.
 impl From<sqlx::Error> for StartError {
     fn from(error: sqlx::Error) -> Self {
         if has_code(&error, &["42501"]) { StartError::Forbidden(error) } else { StartError::Connect(error) }
@@ -238,15 +234,15 @@ impl From<sqlx::Error> for StartError {
 }
 
 impl StartError {
-    /// What to do, where that is known of this error.
+    /// Returns advice for the operator, if this error has any.
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             StartError::Forbidden(_) => {
-                Some("grant the role what the message names, or give the URL of a role that has it")
+                Some("grant the missing privilege to the role, or use the URL of a role that has it")
             }
             StartError::SharedSessions => Some("change the pooler, or give the URL of the database itself"),
             StartError::Foreign { .. } | StartError::Encoding(_) => {
-                Some("do as the message says, or give another URL")
+                Some("follow the message, or use a different URL")
             }
             StartError::Connect(error) if error_code(error).as_deref() == Some(NO_DATABASE) => {
                 Some("create it with `createdb`, or correct its name in the URL")
@@ -254,9 +250,7 @@ impl StartError {
             StartError::Connect(error)
                 if error_code(error).is_some_and(|code| code.starts_with(REFUSED_LOGIN)) =>
             {
-                Some(
-                    "see that the user and the password of the URL are right, and that pg_hba.conf lets the user in",
-                )
+                Some("check the user and the password of the URL, and that pg_hba.conf admits the user")
             }
             StartError::Connect(error @ sqlx::Error::Io(_)) if !has_old_certificate(error) => {
                 Some("see that PostgreSQL runs there, and that the host and the port of the URL are right")
@@ -266,15 +260,15 @@ impl StartError {
                  the URL if the network is trusted",
             ),
             StartError::Connect(sqlx::Error::Tls(_)) => Some(
-                "see that ?sslrootcert= names the file of the CA that signed the database's certificate, and that the \
-                 certificate names the host",
+                "check that ?sslrootcert= names the file of the CA that signed the database's certificate, and that \
+                 the certificate names the host",
             ),
             _ => None,
         }
     }
 }
 
-/// The error codes of PostgreSQL for a database that does not exist, and the class of those for a refused login.
+/// PostgreSQL error codes: the code for a missing database, and the class of codes for a rejected login.
 const NO_DATABASE: &str = "3D000";
 const REFUSED_LOGIN: &str = "28";
 
@@ -286,10 +280,11 @@ fn has_old_certificate(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Io(_) | sqlx::Error::Tls(_)) && error.to_string().contains(OLD_CERTIFICATE)
 }
 
-/// Returns the message of PostgreSQL, without the line of its source that sqlx adds.
+/// Returns PostgreSQL's message without the source line that sqlx adds.
 pub(crate) fn database_message(error: &sqlx::Error) -> String {
     if has_old_certificate(error) {
-        return "the database's certificate is of X.509 version 1, which TLS refuses; Citus makes such by itself".into();
+        return "the database's certificate uses X.509 version 1, as Citus creates it; TLS rejects that"
+            .into();
     }
     match error {
         sqlx::Error::Io(error) => error.to_string(),
@@ -308,23 +303,23 @@ fn message_of_migration(error: &MigrateError) -> String {
     }
 }
 
-/// Advice for errors of PostgreSQL whose cause is not obvious: with shared sessions, prepared statements
-/// are missing, or belong to others.
+/// Returns advice for PostgreSQL errors with a non-obvious cause. If connections share sessions, prepared statements
+/// are missing or belong to other connections.
 fn hint(code: Option<&str>) -> &'static str {
     match code {
         Some("26000" | "42P05") => {
             "; a connection pooler must give each connection a session of its own (PgBouncer: pool_mode = session)"
         }
-        Some("25006") => "; the URL leads to a standby, or to sessions that only read",
+        Some("25006") => "; the URL leads to a standby or to read-only sessions",
         _ => "",
     }
 }
 
-/// Connections besides those of requests: one for readiness probes, one that cancels statements, one that builds or
-/// removes indexes, and briefly one that checks whether the database still answers and one that looks what a build
-/// waits for.
+/// Connections in addition to those for requests: one each for readiness probes, statement cancellation, and building
+/// or removing indexes; and two short-lived ones, which check whether the database still answers and what an index
+/// build is waiting for.
 const BESIDES: u32 = 5;
-/// Lanes of each thread: one for point reads, one for single writes.
+/// Lanes per thread: one for point reads and one for single writes.
 const LANES: u32 = 2;
 
 impl PgOptions {
@@ -335,7 +330,7 @@ impl PgOptions {
     }
 }
 
-/// The connections that a server may open, compared with those that its database allows.
+/// The connections that a server may open, compared with the limit of its database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionDemand {
     /// Maximum connections of one server.
@@ -345,11 +340,11 @@ pub struct ConnectionDemand {
 }
 
 impl ConnectionDemand {
-    /// What to do if there are too few for one server.
+    /// Advice for a limit that is too low for one server.
     pub const ADVICE: &str = "lower --max-connections or --workers, or raise max_connections of PostgreSQL, or \
                               the limit of the role or the database";
 
-    /// Whether there are enough for one server.
+    /// Whether the limit is high enough for one server.
     pub const fn fits(self) -> bool {
         self.most <= self.allowed
     }
@@ -367,7 +362,7 @@ impl fmt::Display for ConnectionDemand {
     }
 }
 
-/// Returns how many connections the database allows this role, including those in use.
+/// Returns the number of connections that the database allows this role, including those in use.
 pub(crate) async fn allowed_connections(db: &mut PgConnection) -> Result<u32, sqlx::Error> {
     sqlx::query_scalar(statements::ALLOWED_CONNECTIONS).fetch_one(db).await.map(connections_of)
 }

@@ -1,8 +1,7 @@
-//! Whether Citus distributes the entities over several servers.
+//! Detects whether Citus distributes the entities over several servers.
 //!
-//! Each session looks when it is opened, because the plans that it may make depend on it.
-//! Tables can be distributed while servers run: a session that was opened before then fails, and
-//! is replaced.
+//! Each session checks the placement when it is opened, because the placement determines which plans are valid. Tables
+//! can be distributed while servers run. Sessions opened before then fail and are replaced.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,22 +9,20 @@ use sqlx::PgConnection;
 
 use crate::postgres::statements::{self, EntityStatements};
 
-/// Where the entities are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Placement {
     /// In one database.
     Single,
-    /// On several servers, by the hash of the bucket.
+    /// On several servers, partitioned by the hash of the bucket.
     Distributed,
 }
 
 impl Placement {
-    /// The statements for it.
     pub(crate) const fn statements(self) -> &'static EntityStatements {
         EntityStatements::of(matches!(self, Placement::Distributed))
     }
 
-    /// Looks into the catalogue; `None` if there is none.
+    /// Reads the placement from the Citus catalogue; `None` if there is no catalogue.
     async fn of(connection: &mut PgConnection) -> Result<Option<Self>, sqlx::Error> {
         let known = sqlx::query_scalar(statements::HAS_RELATION).bind(statements::CITUS_TABLES);
         if !known.persistent(false).fetch_one(&mut *connection).await? {
@@ -37,11 +34,10 @@ impl Placement {
     }
 }
 
-/// What the last look found.
+/// The most recently read placement.
 #[derive(Debug, Default)]
 pub(crate) struct KnownPlacement {
     is_distributed: AtomicBool,
-    /// Whether there is a catalogue of Citus.
     has_catalogue: AtomicBool,
 }
 
@@ -50,12 +46,12 @@ impl KnownPlacement {
         if self.is_distributed.load(Ordering::Relaxed) { Placement::Distributed } else { Placement::Single }
     }
 
-    /// Whether entities are distributed or may come to be.
+    /// Whether entities are distributed or may become so.
     pub(crate) fn may_be_distributed(&self) -> bool {
         self.has_catalogue.load(Ordering::Relaxed)
     }
 
-    /// Looks where the entities are now.
+    /// Reads and remembers the current placement.
     pub(crate) async fn look(&self, connection: &mut PgConnection) -> Result<Placement, sqlx::Error> {
         let found = Placement::of(connection).await?;
         self.has_catalogue.store(found.is_some(), Ordering::Relaxed);
@@ -64,9 +60,8 @@ impl KnownPlacement {
         Ok(placement)
     }
 
-    /// Whether a statement that found no plan may have failed because entities were distributed
-    /// since its session was opened, `opened` being what that session found. Without Citus, every
-    /// statement finds one.
+    /// Whether a statement that found no plan may have failed because entities were distributed after its session was
+    /// opened. `opened` is the placement that the session found. Without Citus, every statement finds a plan.
     pub(crate) fn is_outdated(&self, opened: Placement) -> bool {
         opened == Placement::Single || opened != self.get()
     }

@@ -1,8 +1,8 @@
 //! A connection pool that leases connections without a round trip.
 //!
-//! The runtime that opened a connection receives its data. If another thread uses the connection, each
-//! piece of an answer wakes first the thread of that runtime, and then the one that waits. So each thread
-//! uses its own connections while it can open more, and those of others only after that.
+//! The runtime that opened a connection receives its data. If another thread uses the connection, each piece of a
+//! response wakes that runtime's thread first, and then the waiting thread. Each thread therefore uses its own
+//! connections as long as it can open more, and then those of other threads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,15 +19,15 @@ use crate::postgres::connections::lease::{Lease, SessionPermit};
 use crate::postgres::connections::sessions::{LockWait, Owner, Session};
 use crate::postgres::fault::{StatementError, is_limit};
 
-/// A connection that was idle for this long is checked before use, because a write cannot tell whether
-/// its connection was lost before it was sent. It is less than a restart of the database takes.
+/// A connection that was idle for this long is checked before use, because a failed write cannot tell whether its
+/// connection was lost before the write was sent. A restart of the database takes longer than this.
 const RESTED: Duration = Duration::from_millis(250);
-/// A connection that does not open within this part of the timeout counts as queued by a pooler, as long as there are
-/// other sessions.
+/// A connection that does not open within this fraction of the timeout counts as queued by a pooler, provided that
+/// other sessions exist.
 const QUEUED: u32 = 5;
 static NO_CONNECTION: WarningLimiter = WarningLimiter::new();
 
-/// A limited number of connections to a database. Several pools may share its sessions.
+/// A limited number of connections to a database. Several pools may share the database's sessions.
 pub(crate) struct Pool {
     max_connections: usize,
     slots: Arc<Semaphore>,
@@ -35,15 +35,14 @@ pub(crate) struct Pool {
     connector: Arc<Connector>,
 }
 
-/// Why no connection was opened.
 struct NotOpened {
     fault: Fault,
-    /// Whether another session may serve instead.
+    /// Whether the caller may wait for another session instead.
     may_wait: bool,
 }
 
 impl Pool {
-    /// Returns an empty pool; connections are opened on demand.
+    /// Creates an empty pool; connections are opened on demand.
     pub(crate) fn new(
         connector: Arc<Connector>,
         max_connections: usize,
@@ -53,22 +52,20 @@ impl Pool {
         Self { max_connections, slots: Arc::new(Semaphore::new(max_connections)), owner, connector }
     }
 
-    /// What opens its connections.
     pub(crate) const fn connector(&self) -> &Arc<Connector> {
         &self.connector
     }
 
-    /// Waits for a connection. Its statements wait for locks as long as an operation may.
+    /// Waits for a connection whose statements have the long lock timeout.
     ///
     /// # Errors
-    /// [`Fault::Busy`] if no slot or connection is free in time, [`Fault::Unavailable`] if the database
-    /// refuses connections.
+    /// [`Fault::Busy`] if no slot or connection is free in time, [`Fault::Unavailable`] if the database rejects
+    /// connections.
     pub(crate) async fn acquire(&self) -> Result<Lease, StatementError> {
         self.acquire_for(Some(LockWait::Long)).await
     }
 
-    /// As [`Pool::acquire`], for statements that wait this long for locks; `None`: as long as the session
-    /// happens to.
+    /// Same as [`Pool::acquire`], with the given lock timeout; `None` keeps the session's current one.
     pub(crate) async fn acquire_for(&self, wait: Option<LockWait>) -> Result<Lease, StatementError> {
         let slot = SessionPermit::new(self.slot().await?, self.owner.metrics);
         let until = Instant::now() + self.connector.acquire_timeout;
@@ -85,8 +82,8 @@ impl Pool {
             }
             let is_sure = session.idle_since.elapsed() < RESTED && session.losses == self.connector.losses();
             lease.session = Some(session);
-            // Its host may be left meanwhile.
-            let works = (is_sure || lease.answers().await) && lease.waits_for_locks(wait).await;
+            // The host may be left during the check.
+            let works = (is_sure || lease.answers().await) && lease.ensure_lock_wait(wait).await;
             if works && lease.is_in_use() {
                 return Ok(lease);
             }
@@ -94,7 +91,7 @@ impl Pool {
         }
     }
 
-    /// Whether the database allows more connections, as far as we know.
+    /// Whether the database allows more connections, according to the last attempt.
     pub(crate) fn may_open(&self) -> bool {
         self.connector.sessions().may_open()
     }
@@ -111,10 +108,10 @@ impl Pool {
         slot.map_err(|_| Fault::Unavailable.into())
     }
 
-    /// Returns an idle session of this pool, a new one, or the next that becomes free.
+    /// Returns an idle session of this pool, a new session, or the next session that becomes free.
     async fn session(&self, wait: Option<LockWait>, until: Instant) -> Result<Session, StatementError> {
         let in_use = self.max_connections.saturating_sub(self.slots.available_permits());
-        // With this many idle ones there is no room for another.
+        // With this many idle sessions, the pool has no room for another.
         let limit = (self.max_connections + 1).saturating_sub(in_use);
         let sessions = self.connector.sessions();
         if let Some(session) = sessions.take(self.owner.id, Handle::current().id(), wait, limit) {
@@ -130,7 +127,7 @@ impl Pool {
         self.wait(wait, until).await
     }
 
-    /// Waits in the queue of all pools. In its turn, it also tries to open a session.
+    /// Waits in the queue that all pools share. When its turn comes, the caller also tries to open a session.
     async fn wait(&self, wait: Option<LockWait>, until: Instant) -> Result<Session, StatementError> {
         let sessions = self.connector.sessions();
         if sessions.is_away() {
@@ -166,7 +163,7 @@ impl Pool {
         } else {
             until
         };
-        // Boxed: it is large and rare, and part of every request's future.
+        // Boxed because this large, rarely used future is part of every request's future.
         let opened = Box::pin(self.connector.open(self.owner, wait.unwrap_or(LockWait::Long), until)).await;
         match opened {
             Some(Ok(session)) => {
@@ -187,8 +184,8 @@ impl Pool {
         }
     }
 
-    /// Whether a connection that does not open may be one that a pooler queues: other sessions are there, and no
-    /// other host.
+    /// Whether a pooler may be queueing a connection that does not open: other sessions exist, and there is only one
+    /// host.
     fn may_be_queued(&self) -> bool {
         !self.connector.hosts().are_several() && self.connector.sessions().is_any_alive()
     }
@@ -197,8 +194,8 @@ impl Pool {
         let Some(error) = error else {
             let may_wait = self.may_be_queued();
             if !may_wait {
-                // It is not retried at once.
-                self.connector.fell_silent();
+                // Callers do not retry immediately.
+                self.connector.record_silence();
             }
             return NotOpened { fault: Fault::Busy, may_wait };
         };
@@ -213,7 +210,6 @@ impl Pool {
 }
 
 impl Drop for Pool {
-    /// Closes the idle connections of this pool.
     fn drop(&mut self) {
         self.connector.sessions().clear(|session| session.owner.id == self.owner.id);
     }
@@ -232,7 +228,7 @@ mod tests {
     use crate::postgres::connections::placement::Placement;
     use crate::postgres::connections::search_path::SearchPath;
 
-    /// More than anything here takes, also on a slow machine.
+    /// Longer than any step of these tests takes, even on a slow machine.
     const SAFETY: Duration = Duration::from_secs(60);
     const READY: &[u8] = b"Z\0\0\0\x05I";
 
@@ -241,13 +237,13 @@ mod tests {
         stream.read_exact(&mut bytes).ok().map(|()| bytes)
     }
 
-    /// Receives the rest of a message, which has its length first.
+    /// Receives the rest of a message, which starts with its length.
     fn receive_body(stream: &mut TcpStream) {
         let length = receive(stream).map(u32::from_be_bytes).expect("a length");
         std::io::copy(&mut stream.take(u64::from(length) - 4), &mut std::io::sink()).expect("a body");
     }
 
-    /// Lets one session in, and answers its checks, each after `meanwhile`.
+    /// Accepts one session and answers its checks, each after calling `meanwhile`.
     fn serve_one(listener: TcpListener, meanwhile: impl Fn()) {
         let (mut stream, _) = listener.accept().expect("a session");
         drop(listener);
@@ -272,7 +268,7 @@ mod tests {
             lock_wait: LockWait::Long,
             placement: Placement::Single,
             expires: Instant::now() + SAFETY,
-            // Another one was lost since.
+            // Marks another connection as lost since.
             losses: connector.losses().wrapping_sub(1),
             idle_since: Instant::now(),
             owner,

@@ -1,4 +1,4 @@
-//! What a database must be like: its schema, where it is found, and sessions that connections do not share.
+//! Database prerequisites: the schema version, its location, and sessions that connections do not share.
 
 use sqlx::migrate::Migrator;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row as _};
@@ -12,25 +12,24 @@ use crate::postgres::connections::sessions::close;
 use crate::postgres::statements;
 
 const MIGRATIONS: &str = "_sqlx_migrations";
-/// Tables that show another program in a schema that does not have all of ours, with what must be in them.
+/// Tables that indicate another program's schema if some of this program's tables are missing, and a query that must
+/// find rows in the table.
 const FOREIGN: [(&str, Option<&str>); 3] =
     [("tables", None), ("entities", None), (MIGRATIONS, Some("SELECT 1 FROM _sqlx_migrations LIMIT 1"))];
-/// The oldest version that has all tables which statements that read look at.
+/// The oldest schema version with all tables that read statements use.
 const READABLE: i64 = 12;
 
-/// The migrations.
 pub(crate) fn migrator() -> Migrator {
     let mut migrator = sqlx::migrate!("./migrations/postgres");
     migrator.set_ignore_missing(true);
     migrator
 }
 
-/// The schema version of this program.
 pub(crate) fn known() -> i64 {
     migrator().iter().map(|migration| migration.version).max().unwrap_or(0)
 }
 
-/// The version of the schema; `None` before the first migration.
+/// Returns the schema version; `None` before the first migration.
 pub(crate) async fn version(db: &mut PgConnection) -> Result<Option<i64>, sqlx::Error> {
     match has_relation(db, MIGRATIONS).await? {
         true => sqlx::query_scalar(statements::SCHEMA_VERSION).fetch_one(db).await,
@@ -38,17 +37,16 @@ pub(crate) async fn version(db: &mut PgConnection) -> Result<Option<i64>, sqlx::
     }
 }
 
-/// The encoding of the database.
 pub(crate) async fn encoding(db: &mut PgConnection) -> Result<String, sqlx::Error> {
     sqlx::query_scalar(statements::ENCODING).fetch_one(db).await
 }
 
-/// Whether the schema is the one that this program knows, or newer.
+/// Whether the schema version is the one this program knows, or newer.
 pub(crate) async fn is_current(db: &mut PgConnection) -> Result<bool, sqlx::Error> {
     Ok(version(db).await? >= Some(known()))
 }
 
-/// Where the tables are; `None` unless they have at least the schema that this program knows.
+/// Returns the location of the tables; `None` if the schema is older than the one this program knows.
 pub(crate) async fn current(options: &PgOptions, url: &str) -> Result<Option<SearchPath>, StartError> {
     let (mut connection, path) = connect_to(options, url).await?;
     let is_current = is_current(&mut connection).await?;
@@ -56,7 +54,7 @@ pub(crate) async fn current(options: &PgOptions, url: &str) -> Result<Option<Sea
     Ok(is_current.then_some(path))
 }
 
-/// Finds the tables for reading alone, through the first listed server that answers.
+/// Finds the tables for read-only use, through the first listed server that answers.
 pub(crate) async fn find(options: &PgOptions) -> Result<SearchPath, StartError> {
     let mut connected = Err(StartError::ConnectTimeout(options.acquire_timeout));
     for url in options.urls() {
@@ -74,18 +72,18 @@ pub(crate) async fn find(options: &PgOptions) -> Result<SearchPath, StartError> 
     match found {
         Ok(None) => Err(StartError::NoTables),
         Ok(Some(version)) if version < READABLE => Err(StartError::Outdated(version)),
-        // A role that only reads may not be allowed to ask.
+        // A read-only role may lack permission to read the version.
         Ok(_) | Err(sqlx::Error::Database(_)) => Ok(path),
         Err(error) => Err(StartError::Connect(error)),
     }
 }
 
-/// Connects to where migrations run.
+/// Connects to the server on which migrations run.
 pub(crate) async fn connect(options: &PgOptions) -> Result<PgConnection, StartError> {
     Ok(connect_to(options, options.migration_url()).await?.0)
 }
 
-/// Connects, and confines the session to the schema with the tables.
+/// Connects, and restricts the session to the schema that contains the tables.
 pub(crate) async fn connect_to(
     options: &PgOptions,
     url: &str,
@@ -93,7 +91,7 @@ pub(crate) async fn connect_to(
     connect_by(options, &Hosts::of(url, options.acquire_timeout)?).await
 }
 
-/// As [`connect_to`], to the host that is chosen of these.
+/// Same as [`connect_to`], for the chosen one of these hosts.
 pub(crate) async fn connect_by(
     options: &PgOptions,
     hosts: &Hosts,
@@ -110,7 +108,7 @@ pub(crate) async fn connect_by(
     Ok((db, path.map_err(|_| StartError::ConnectTimeout(limit))??))
 }
 
-/// Refuses a schema in which another program has tables with the names of ours.
+/// Rejects a schema in which another program has tables with the same names.
 pub(crate) async fn refuse_foreign_tables(
     db: &mut PgConnection,
     path: &SearchPath,
@@ -134,8 +132,8 @@ pub(crate) async fn refuse_foreign_tables(
 
 const MARK: &str = "SELECT current_setting('rowhouse.mark', true) AS mark";
 
-/// Checks that a setting of one connection is not visible in another. A database that does not answer two
-/// connections in time passes.
+/// Checks that a setting of one connection is not visible in another. The check passes if the database does not answer
+/// two connections in time.
 ///
 /// # Errors
 /// [`StartError::SharedSessions`].

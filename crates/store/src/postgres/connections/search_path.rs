@@ -1,8 +1,8 @@
-//! Which schema has the tables.
+//! Finds the schema that contains the tables.
 //!
-//! PostgreSQL looks for tables in each schema of the search path, `"$user", public` by default. A schema
-//! that is made later and stands before the one with the tables would hide them, and migrations would make
-//! a second, empty set. So the schema is found once, and is then the only one on the path of each session.
+//! PostgreSQL looks for tables in each schema of the search path, by default `"$user", public`. A schema that is
+//! created later and precedes the one with the tables would hide them, and migrations would create a second, empty
+//! set. The schema is therefore determined once and becomes the only one on each session's path.
 
 use sqlx::{AssertSqlSafe, Executor as _, PgConnection};
 
@@ -10,24 +10,23 @@ use crate::postgres::connections::options::StartError;
 use crate::postgres::statements;
 use crate::quoting::identifier;
 
-/// Tables that no other program has together.
+/// A combination of tables that no other program has.
 const OURS: [&str; 3] = ["_sqlx_migrations", "entities", "tables"];
-/// Those with rows in every database that is in use. Older schemas have no accounts.
+/// Tables that have rows in every database in use. Older schemas have no `accounts` table.
 const CONTENTS: [&str; 2] = ["tables", "accounts"];
 
-/// The schema with the tables, and how sessions are confined to it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SearchPath {
-    /// The schema with the tables, or the one in which migrations will make them; `None` if there is none.
+    /// The schema with the tables, or the one in which migrations will create them; `None` if there is none.
     pub schema: Option<String>,
-    /// Whether it has the tables.
+    /// Whether the schema contains the tables.
     pub is_migrated: bool,
-    /// Other schemas with tables of this program, which are empty.
+    /// Other schemas with empty tables of this program.
     pub empty: Vec<String>,
 }
 
 impl SearchPath {
-    /// Finds the schema in a session that still has the path of its role, and confines it.
+    /// Finds the schema through a session that still has its role's path, and restricts the session to that schema.
     ///
     /// # Errors
     /// [`StartError::Schemas`] if several schemas hold data.
@@ -37,13 +36,13 @@ impl SearchPath {
         Ok(found)
     }
 
-    /// The statement that confines a session.
+    /// Returns the statement that restricts a session to the schema.
     pub(crate) fn statement(&self) -> String {
         let set = |schema: &String| format!("SET search_path = {}", identifier(schema));
         self.schema.as_ref().map(set).unwrap_or_default()
     }
 
-    /// Whether a schema on the path of the session has the tables by now.
+    /// Whether a schema on the session's path now contains the tables.
     pub(crate) async fn is_migrated(db: &mut PgConnection) -> Result<bool, sqlx::Error> {
         Ok(!names(db).await?.is_empty())
     }
@@ -75,17 +74,16 @@ impl SearchPath {
     }
 }
 
-/// The schemas on the path that have our tables.
+/// Returns the schemas on the path that contain this program's tables.
 async fn names(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar(statements::SCHEMAS_WITH).bind(&OURS[..]).fetch_all(db).await
 }
 
-/// Whether there is a relation of this name.
 pub(crate) async fn has_relation(db: &mut PgConnection, name: &str) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(statements::HAS_RELATION).bind(name).fetch_one(db).await
 }
 
-/// Whether no table was created in a schema, and no account added.
+/// Whether a schema contains no created tables and no added accounts.
 async fn is_empty(db: &mut PgConnection, schema: &str) -> Result<bool, sqlx::Error> {
     for table in CONTENTS {
         let name = format!("{}.{}", identifier(schema), identifier(table));

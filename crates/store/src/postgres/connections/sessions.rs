@@ -1,9 +1,8 @@
-//! The sessions of one database: the idle ones, and the queue for them.
+//! Idle sessions of one database, and the queue for them.
 //!
-//! All pools of a database share its connection limit. A pool uses its own idle sessions first,
-//! then opens one. If the database refuses to open more, it takes an idle session of any pool, or
-//! waits for one in a queue that all pools share, first come, first served. One of the waiting
-//! callers at a time tries to open a session, with back-off.
+//! All pools of a database share its connection limit. A pool first uses its own idle sessions, then opens one. If the
+//! database refuses more connections, the pool takes an idle session of any pool, or waits in the first-come,
+//! first-served queue that all pools share. One waiter at a time tries to open a session, with backoff.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,64 +19,59 @@ use crate::observe::metrics::CountedConnection;
 use crate::postgres::connections::hosts::ChosenHost;
 use crate::postgres::connections::placement::Placement;
 
-/// The first pause after a refused connection. It doubles each time.
+/// Initial backoff after a refused connection. The backoff doubles after each further refusal.
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
-/// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
-/// Minimum idle sessions to keep, however long they are idle.
+/// Number of idle sessions that are kept regardless of their idle time.
 const KEPT: usize = 2;
-/// Timeout of closing a session.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// Ends a session, within a second. The server notices the end of the connection in any case.
+/// Closes a session within [`CLOSING`]. The server notices the end of the connection in any case.
 pub(crate) async fn close(connection: PgConnection) {
     let _ = timeout(CLOSING, connection.close()).await;
 }
 
-/// How long the statements of a session wait for a locked row.
+/// Lock timeout of a session's statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LockWait {
-    /// Briefly: others need the connection.
+    /// A brief timeout: other requests need the connection.
     Short,
-    /// A third of the timeout of statements.
+    /// A third of the statement timeout.
     Long,
 }
 
-/// A connection to the database, and its state.
 pub(crate) struct Session {
     pub connection: PgConnection,
     pub host: ChosenHost,
-    /// The process id of its backend.
+    /// Process ID of the session's backend.
     pub pid: i32,
-    /// The runtime in which the connection was opened.
+    /// The runtime that opened the connection.
     pub home: runtime::Id,
     pub lock_wait: LockWait,
-    /// What it found when it was opened.
+    /// The placement at the time the session was opened.
     pub placement: Placement,
-    /// When it must be closed, even if it is in constant use.
+    /// Time at which the session must be closed, even if it is in constant use.
     pub expires: Instant,
-    /// How many connections had been lost before its last statement.
+    /// Number of connections lost before the session's last statement.
     pub losses: u64,
     pub idle_since: Instant,
-    /// The pool that used it last.
+    /// The pool that last used the session.
     pub owner: Owner,
-    /// Its reference count is the number of sessions.
+    /// The reference count of this token is the number of sessions.
     pub _alive: Arc<()>,
     pub _open: CountedConnection,
 }
 
-/// The pool of a session.
 #[derive(Clone, Copy)]
 pub(crate) struct Owner {
     pub id: u64,
     pub metrics: &'static metrics::PoolMetrics,
 }
 
-/// All sessions that are not in use, and the queue for them.
 #[derive(Default)]
 pub(crate) struct Sessions {
     alive: Arc<()>,
-    /// Its reference count is the number of those who wait for a slot of their pool.
+    /// The reference count of this token is the number of callers that wait for a slot of their pool.
     slot_waiters: Arc<()>,
     state: Mutex<State>,
 }
@@ -87,16 +81,15 @@ struct State {
     idle: Vec<Session>,
     waiting: VecDeque<oneshot::Sender<Session>>,
     owners: u64,
-    /// When to retry; set while the database refuses connections.
+    /// Time of the next attempt; set while the database refuses connections.
     retry_at: Option<Instant>,
     pause: Duration,
     is_opening: bool,
-    /// Whether the last attempt failed, and there was no session to wait for.
+    /// Whether the last attempt failed while there was no session to wait for.
     is_away: bool,
 }
 
 impl Sessions {
-    /// Returns a unique number for a pool.
     pub(crate) fn new_owner(&self) -> u64 {
         let mut state = self.state.lock();
         state.owners += 1;
@@ -113,19 +106,19 @@ impl Sessions {
         Arc::strong_count(&self.alive) > 1
     }
 
-    /// Returns the token of a wait for a slot.
+    /// Returns the token that a caller holds while it waits for a slot.
     pub(crate) fn wait_for_slot(&self) -> Arc<()> {
         Arc::clone(&self.slot_waiters)
     }
 
-    /// Whether others wait for a session.
+    /// Whether other requests wait for a session.
     pub(crate) fn is_awaited(&self) -> bool {
         Arc::strong_count(&self.slot_waiters) > 1
             || self.state.lock().waiting.iter().any(|waiting| !waiting.is_closed())
     }
 
-    /// Takes an idle session of this pool: of this runtime, or of any if `others` is set. It prefers one
-    /// with the wanted lock timeout.
+    /// Takes an idle session of this pool that belongs to this runtime, or to any runtime if the pool has at least
+    /// `limit` idle sessions. Sessions with the given lock timeout are preferred.
     pub(crate) fn take(
         &self,
         owner: u64,
@@ -143,7 +136,7 @@ impl Sessions {
         Some(state.remove(at))
     }
 
-    /// Hands a session to the first in the queue, or keeps it as idle.
+    /// Passes a session to the first waiter, or keeps it as idle.
     pub(crate) fn give(&self, mut session: Session) {
         let mut state = self.state.lock();
         if Instant::now() >= session.expires {
@@ -160,7 +153,7 @@ impl Sessions {
         state.idle.push(session);
     }
 
-    /// Joins the queue; if a session is idle, the wait ends at once.
+    /// Joins the queue. If a session is idle, the wait ends immediately.
     pub(crate) fn wait(&self) -> Waiter<'_> {
         let (sender, receiver) = oneshot::channel();
         let mut state = self.state.lock();
@@ -184,7 +177,7 @@ impl Sessions {
         state.retry_at.is_none() && state.waiting.is_empty()
     }
 
-    /// When a waiter should check whether to open a session.
+    /// Time at which a waiter should check whether to open a session.
     pub(crate) fn retry_at(&self) -> Instant {
         let state = self.state.lock();
         let now = Instant::now();
@@ -195,13 +188,13 @@ impl Sessions {
         }
     }
 
-    /// Whether there is no session to wait for before the next attempt to connect.
+    /// Whether there is no session to wait for before the next connection attempt.
     pub(crate) fn is_away(&self) -> bool {
         let state = self.state.lock();
         state.is_away && state.retry_at.is_some_and(|at| Instant::now() < at)
     }
 
-    /// The permission to open a session; `None` if another caller has it, or during the back-off.
+    /// Returns permission to open a session; `None` during the backoff, or if another caller has the permission.
     pub(crate) fn try_opening_permit(&self) -> Option<OpeningPermit<'_>> {
         let mut state = self.state.lock();
         if state.is_opening || state.retry_at.is_some_and(|at| Instant::now() < at) {
@@ -216,7 +209,7 @@ impl Sessions {
         (state.retry_at, state.pause, state.is_away) = (None, Duration::ZERO, false);
     }
 
-    /// Records a failed attempt; `is_away` if there is no session to wait for either.
+    /// Records a failed attempt; `is_away` means that there is also no session to wait for.
     pub(crate) fn refused(&self, is_away: bool) {
         let mut state = self.state.lock();
         state.is_away = is_away;
@@ -226,7 +219,7 @@ impl Sessions {
         }
     }
 
-    /// Closes the idle sessions that are gone.
+    /// Closes the idle sessions for which `is_gone` holds.
     pub(crate) fn clear(&self, is_gone: impl Fn(&Session) -> bool) {
         let mut state = self.state.lock();
         let gone: Vec<_> = state.idle.extract_if(.., |session| is_gone(session)).collect();
@@ -234,8 +227,7 @@ impl Sessions {
         gone.iter().for_each(|session| session.owner.metrics.idle.add(-1));
     }
 
-    /// Closes sessions that were idle for `limit`, except for a few, and sessions that have
-    /// expired.
+    /// Closes expired sessions, and sessions that were idle for `limit` except the last few.
     pub(crate) async fn close_unused(&self, limit: Duration) {
         for session in self.unused(limit) {
             close(session.connection).await;
@@ -265,7 +257,7 @@ impl State {
     }
 }
 
-/// The permission to open a session while the database may refuse it.
+/// Permission to open a session while the database may refuse it.
 pub(crate) struct OpeningPermit<'s> {
     sessions: &'s Sessions,
 }
@@ -276,14 +268,13 @@ impl Drop for OpeningPermit<'_> {
     }
 }
 
-/// A place in the queue for a session.
+/// A position in the session queue.
 pub(crate) struct Waiter<'s> {
     sessions: &'s Sessions,
     receiver: oneshot::Receiver<Session>,
 }
 
 impl Waiter<'_> {
-    /// Waits for a session until `end`.
     pub(crate) async fn until(&mut self, end: Instant) -> Option<Session> {
         tokio::time::timeout_at(end, &mut self.receiver).await.ok()?.ok()
     }

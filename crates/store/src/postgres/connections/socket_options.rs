@@ -1,14 +1,14 @@
-//! Options of the TCP connections to the database: TCP_NODELAY, and how soon a dead one ends.
+//! TCP options for database connections: TCP_NODELAY, and the time until a dead connection ends.
 //!
-//! Without TCP_NODELAY, the end of a statement that takes several packets or TLS records waits for an
-//! acknowledgement (Nagle's algorithm), which the database delays by 40 ms: an insert of 17 KB by TLS took 44 ms
-//! instead of one.
+//! Without TCP_NODELAY, the end of a statement that spans several packets or TLS records waits for an acknowledgement
+//! (Nagle's algorithm), which the database delays by 40 ms. A 17 KB insert over TLS took 44 ms instead of 1 ms.
 //!
-//! A connection whose packets are dropped would keep its statement until that times out, as long as new
-//! connections are answered: by another machine at the same address, or because a firewall forgot the old one.
+//! A connection whose packets are dropped would block its statement until the statement times out, as long as new
+//! connections are answered. This happens if another machine took over the address, or if a firewall dropped the old
+//! connection.
 //!
-//! sqlx 0.9.0 sets neither; the version after it sets TCP_NODELAY. It lends no socket either, so the sockets are
-//! found among the descriptors of this process, by the port of their peer.
+//! sqlx 0.9.0 sets neither option; the next version sets TCP_NODELAY. sqlx does not expose its sockets, so this module
+//! finds them among the process's file descriptors by the port of their peer.
 
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -16,20 +16,20 @@ use std::os::fd::{BorrowedFd, RawFd};
 use rustix::net::getpeername;
 use rustix::net::sockopt::set_tcp_nodelay;
 
-/// Sets them on all connections of this process to a port, on a thread that serves no requests: the list of
-/// descriptors is long where many clients are connected.
+/// Sets the options on all connections of this process to a port. The work runs on a thread that serves no requests,
+/// because the list of descriptors is long if many clients are connected.
 pub(super) async fn set_socket_options(port: u16) {
     let _ = tokio::task::spawn_blocking(move || set_on_connections(port)).await;
 }
 
-/// What cannot be read or set is left as it is: then statements only take longer. Does nothing on systems without
-/// `/proc`.
+/// Ignores failures, which only make statements slower. Does nothing on systems without `/proc`.
 fn set_on_connections(port: u16) {
     let Ok(descriptors) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers = descriptors.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     numbers.filter(|number: &RawFd| *number >= 0).for_each(|number| {
-        // SAFETY: the number is that of a descriptor that was open a moment ago. If it was closed since, the calls
-        // fail; if it is another socket to the port by now, that is meant as well. Nothing is read or closed.
+        // SAFETY: the descriptor was open a moment ago. If it has since been closed, the calls fail. If the number now
+        // belongs to another socket to the port, setting the options on that socket is also intended. Nothing is read
+        // or closed.
         let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
         let peer = getpeername(descriptor).ok().flatten().and_then(|peer| SocketAddr::try_from(peer).ok());
         if peer.is_some_and(|peer| peer.port() == port) {
@@ -40,7 +40,7 @@ fn set_on_connections(port: u16) {
     });
 }
 
-/// How soon a connection ends whose peer acknowledges nothing: [`LIMIT`], whether or not something was sent.
+/// Ends a connection whose peer acknowledges nothing for [`LIMIT`], whether or not data was sent.
 #[cfg(target_os = "linux")]
 mod limits {
     use std::os::fd::BorrowedFd;
@@ -50,7 +50,7 @@ mod limits {
         set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_user_timeout,
     };
 
-    /// How long a connection may be silent before its peer is asked to acknowledge that it is there.
+    /// Silence after which keepalive probes are sent.
     pub(super) const IDLE: Duration = Duration::from_secs(2);
     pub(super) const INTERVAL: Duration = Duration::from_secs(1);
     pub(super) const PROBES: u32 = 4;

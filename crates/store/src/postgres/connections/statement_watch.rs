@@ -1,4 +1,4 @@
-//! Waiting for the statement of a session, and ending one whose remaining rows are not needed.
+//! Waits for statements, and ends statements whose remaining rows are not needed.
 
 use futures_util::{Stream, TryStreamExt};
 use sqlx::postgres::PgRow;
@@ -12,7 +12,6 @@ use crate::postgres::rows::weight;
 /// Maximum bytes of unwanted rows that are read before the statement is cancelled.
 const DRAIN: usize = 512 * 1024;
 
-/// Waits for a statement of a session.
 #[derive(Clone, Copy)]
 pub(super) struct StatementWatch<'l> {
     pub connector: &'l Connector,
@@ -27,14 +26,14 @@ impl StatementWatch<'_> {
     ) -> Result<T, Ended> {
         let done = self.connector.watch(self.host, work);
         match self.breaker {
-            // Boxed, as each layer around a future holds it more than once.
+            // Boxed because each layer around a future stores it more than once.
             Some(breaker) => breaker.guard(Box::pin(done)).await.unwrap_or(Err(Ended::Refused)),
             None => done.await,
         }
     }
 
-    /// Reads the unwanted rows of a statement, or cancels it if they are many; `None` if the session cannot be used
-    /// again.
+    /// Reads the unwanted rows of a statement, or cancels the statement if there are many. `None` if the session
+    /// cannot be reused.
     pub(super) async fn pass_over(
         self,
         mut rows: impl Stream<Item = Result<PgRow, sqlx::Error>> + Unpin,
@@ -61,8 +60,8 @@ impl StatementWatch<'_> {
 /// How the statement of a stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StreamEnd {
-    /// All its rows were read.
+    /// All rows were read.
     Complete,
-    /// It was cancelled, so the snapshot has ended, and the page has to end too.
+    /// The statement was cancelled. Its snapshot has ended, so the page must end too.
     CutOff,
 }

@@ -1,4 +1,4 @@
-//! Distributing the tables over the nodes of a Citus cluster: `rowhouse distribute` on PostgreSQL.
+//! Distributes the tables over the nodes of a Citus cluster: `rowhouse distribute` on PostgreSQL.
 
 mod plan;
 mod run;
@@ -19,17 +19,17 @@ use run::{OnStep, intended};
 
 const OWNER: &str = "SELECT current_user::text AS name";
 
-/// What an operator asks for.
+/// Options of `rowhouse distribute`.
 #[derive(Debug, Clone, Copy)]
 pub struct DistributionRequest {
-    /// Only find out what would be done.
+    /// Only report the steps.
     pub dry_run: bool,
-    /// Shards of `entities`; the cluster's setting if `None`.
+    /// Number of shards of `entities`; `None` for the cluster's setting.
     pub shards: Option<u32>,
 }
 
-/// Distributes the tables over the nodes of a cluster, and returns the steps that were taken, or
-/// with `dry_run` would be.
+/// Distributes the tables over the nodes of a cluster. Returns the completed steps or, with `dry_run`, the planned
+/// ones.
 pub async fn distribute(
     options: &PgOptions,
     request: DistributionRequest,

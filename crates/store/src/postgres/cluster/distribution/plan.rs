@@ -1,57 +1,56 @@
-//! What has to be done to distribute the tables, decided from the catalogue.
+//! Plans the distribution of the tables from the catalogue.
 
 use std::fmt;
 
 use crate::contract::cluster::{COLOCATED, Cluster, DISTRIBUTION_COLUMN, TablePlacement};
 
-/// How tables are to be distributed.
+/// Settings of a distribution.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct DistributionSettings {
-    /// Shards of `entities`; the cluster's `citus.shard_count` if `None`.
+    /// Number of shards of `entities`; `None` for the cluster's `citus.shard_count`.
     pub shards: Option<u32>,
-    /// The role that servers connect as.
     pub role: String,
-    /// Its limits in milliseconds on each node, by the name of the setting.
+    /// The role's limits on each node in milliseconds, by setting name.
     pub timeouts: Vec<(&'static str, u128)>,
 }
 
 /// One statement of a distribution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DistributionStep {
-    /// Make the schema of SQL views known to every node. Citus distributes a view by a session that does
-    /// not see a schema of the same transaction.
+    /// Create the schema of SQL views on every node. Citus distributes a view through a session that does not see a
+    /// schema created in the same transaction.
     Schema(String),
-    /// Keep no statistics of the key columns of a table that is not distributed yet.
+    /// Disable statistics of the key columns of a table that is not distributed yet.
     NoStatistics,
-    /// The same in each shard of a distributed table, where the next move of the shard undoes it.
+    /// Disable these statistics in each shard of a distributed table. The next move of a shard reverts this step.
     NoStatisticsInShards,
-    /// Limit a wait of the sessions that other nodes open for the role of the servers.
+    /// Limit a timeout setting of the sessions that other nodes open for the servers' role.
     Limit { role: String, setting: &'static str, milliseconds: u128 },
     /// Copy a table to each node.
     Reference(&'static str),
     /// Distribute `entities`.
     Distribute { shards: Option<u32> },
-    /// Distribute a table beside `entities`.
+    /// Distribute a table, colocated with `entities`.
     Colocate(&'static str),
-    /// Remove the rows that stay behind on the coordinator, which nothing reads any more.
+    /// Remove the rows that remain on the coordinator and are no longer read.
     Truncate(&'static str),
 }
 
 impl DistributionStep {
-    /// Whether the step brings a table to other nodes.
+    /// Whether the step copies or moves a table to other nodes.
     pub(crate) fn places(&self) -> bool {
         use DistributionStep::*;
         matches!(self, Reference(_) | Distribute { .. } | Colocate(_))
     }
 
-    /// Whether the step locks a table, and changes where its rows are.
+    /// Whether the step locks a table and changes the location of its rows.
     pub(crate) fn moves_rows(&self) -> bool {
         self.places() || matches!(self, DistributionStep::Truncate(_))
     }
 
-    /// Tables that each node has a copy of come before `entities`, and `entities` before the tables beside it.
-    /// Citus brings settings of the role to other nodes once it has brought a table of the role there. Nothing is
-    /// removed before everything is in its place.
+    /// Reference tables precede `entities`, and `entities` precedes its colocated tables. Citus propagates settings of
+    /// a role to other nodes only after it has propagated a table of that role. Rows are removed only after all tables
+    /// are in place.
     fn order(&self) -> u8 {
         use DistributionStep::*;
         match self {
@@ -65,8 +64,8 @@ impl DistributionStep {
     }
 }
 
-/// The limits that the role of the servers gets on each node, in milliseconds. A role that also
-/// moves shards has none for statements: it would end the moves.
+/// Returns the limits of the servers' role on each node, in milliseconds. A role that also moves shards gets no
+/// statement timeout, which would abort the moves.
 pub(crate) fn timeouts(servers: &str, owner: &str, lock: u128, statement: u128) -> Vec<(&'static str, u128)> {
     let mut timeouts = vec![("lock_timeout", lock)];
     if servers != owner {
@@ -100,7 +99,6 @@ impl fmt::Display for DistributionStep {
     }
 }
 
-/// Why tables cannot be distributed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CannotDistribute {
     #[error(
@@ -125,8 +123,7 @@ pub enum CannotDistribute {
     PlacedDifferently(&'static str),
 }
 
-/// Decides what has to be done, in order. Steps that are done already are left out, so that the command can be
-/// repeated.
+/// Plans the steps, in order. Completed steps are omitted, so the command can be repeated.
 pub(crate) fn plan(
     cluster: Option<&Cluster>,
     schema: (Option<i64>, i64),
@@ -161,14 +158,14 @@ fn check(cluster: &Cluster, (found, known): (Option<i64>, i64)) -> Result<(), Ca
     }
 }
 
-/// The steps that bring each table where it belongs, in order.
+/// Plans the steps that place each table, in order.
 pub(crate) fn placements(
     cluster: &Cluster,
     settings: &DistributionSettings,
 ) -> Result<Vec<DistributionStep>, CannotDistribute> {
     let mut steps = Vec::new();
     if cluster.keeps_statistics() {
-        // A distributed table takes no such setting. Its shards do.
+        // A distributed table does not accept this setting, but its shards do.
         steps.push(match cluster.is_distributed() {
             true => DistributionStep::NoStatisticsInShards,
             false => DistributionStep::NoStatistics,
@@ -213,8 +210,8 @@ fn limits(cluster: &Cluster, settings: &DistributionSettings) -> Vec<Distributio
     settings.timeouts.iter().filter(outdated).map(limit).collect()
 }
 
-/// A limit as a role's setting may spell it. Citus leaves out the unit where it brings the setting to
-/// other nodes.
+/// Parses a limit as a role setting may contain it. Citus omits the unit when it propagates the setting to other
+/// nodes.
 fn in_milliseconds(text: &str) -> Option<u128> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -286,7 +283,7 @@ mod tests {
         assert_eq!(steps(&planned, &settings()), [DistributionStep::NoStatisticsInShards]);
     }
 
-    /// A command that is killed leaves some of the steps. The same command takes the others.
+    /// A killed command leaves some steps undone. Repeating the command completes them.
     #[test]
     fn steps_that_are_left_follow_in_the_same_order() {
         let whole = steps(&cluster(), &settings());

@@ -1,5 +1,3 @@
-//! Carries out a distribution, step by step.
-
 use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Executor, PgConnection};
@@ -14,22 +12,22 @@ use crate::postgres::connections::options::{CLIENT_CHECK, StartError, database_m
 use crate::postgres::fault::has_code;
 use crate::quoting::identifier;
 
-/// The lock that keeps two distributions from running at the same time.
+/// Key of the advisory lock that prevents concurrent distributions.
 const LOCK_KEY: i64 = 0x526f_7768_6f75_7365;
-/// How long a step waits for a locked table. Statements that come after it wait as well.
+/// Timeout of a step for a table lock. Later statements on the table wait as well.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(800);
-/// Pause before the step is tried again, so that waiting statements run.
+/// Pause before the step is retried, during which waiting statements run.
 const LOCK_PAUSE: Duration = Duration::from_millis(700);
-/// How often a step is tried: for more than a minute in all, in which Citus also ends what the death of an
-/// earlier command has left prepared.
+/// Maximum attempts of a step, which take more than a minute in total. In that time, Citus also resolves prepared
+/// transactions of an earlier command that was killed.
 const LOCK_ATTEMPTS: u32 = 60;
 
-/// How long sessions of servers and commands that were stopped may take to end.
+/// Time for sessions of stopped servers and commands to end.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
-/// Pause before the sessions are counted again.
+/// Interval between counts of the sessions.
 const END_PAUSE: Duration = Duration::from_millis(200);
 
-/// A step takes as long as it takes. By the name, [`sessions`] does not count this session.
+/// Steps have no timeout. The application name excludes this session from [`sessions`].
 const SESSION: &str =
     "SET application_name = 'rowhouse distribute'; SET statement_timeout = 0; SET lock_timeout = 0";
 const TAKE_LOCK: &str = "SELECT pg_advisory_lock($1)";
@@ -43,7 +41,7 @@ const ON_SHARDS: &str =
 const LIMIT: &str =
     "SELECT format('ALTER ROLE %I IN DATABASE %I SET %I = %L', $1, current_database(), $2, $3) AS text";
 
-/// Why tables were not distributed. The steps before the one that failed stay done.
+/// Why a distribution failed. Steps before the failed one remain done.
 #[derive(Debug, thiserror::Error)]
 pub enum DistributionError {
     #[error("{0}")]
@@ -58,7 +56,7 @@ pub enum DistributionError {
     )]
     InUse(String),
     #[error(
-        "other transactions keep a table locked: end scans and backups, and run `rowhouse distribute` again"
+        "other transactions hold a lock on a table: end scans and backups, and run `rowhouse distribute` again"
     )]
     Locked,
     #[error("the shards cannot be changed: {0}")]
@@ -68,8 +66,7 @@ pub enum DistributionError {
 /// Receives each step before it begins.
 pub(crate) type OnStep<'a> = &'a mut (dyn FnMut(&DistributionStep) + Send);
 
-/// Distributes what is not distributed yet. Each step is a transaction of its own, and is left out by a later
-/// call if it was completed.
+/// Distributes the remaining tables. Each step is a transaction; a later call omits completed steps.
 pub(crate) async fn distribute(
     db: &mut PgConnection,
     schema: (Option<i64>, i64),
@@ -79,12 +76,12 @@ pub(crate) async fn distribute(
     lock(db).await?;
     let steps = intended(db, schema, settings).await?;
     if steps.iter().any(DistributionStep::moves_rows) {
-        until_unused(db).await?;
+        wait_until_unused(db).await?;
     }
     for step in &steps {
-        // Servers may have been started since.
+        // Servers may have been started since the last check.
         if step.moves_rows() {
-            until_unused(db).await?;
+            wait_until_unused(db).await?;
         }
         on_step(step);
         carry_out(db, step).await?;
@@ -92,7 +89,7 @@ pub(crate) async fn distribute(
     Ok(steps)
 }
 
-/// Decides what is to be done, and does nothing.
+/// Returns the planned steps without executing them.
 pub(crate) async fn intended(
     db: &mut PgConnection,
     schema: (Option<i64>, i64),
@@ -102,8 +99,8 @@ pub(crate) async fn intended(
     Ok(plan(found.as_ref(), schema, settings)?)
 }
 
-/// Distributes tables that a migration has added to a database whose entities are distributed. Servers of older
-/// versions may run: they do not use these tables.
+/// Distributes tables that a migration has added to a distributed database. Servers of older versions may run, because
+/// they do not use these tables.
 pub(crate) async fn add_tables(db: &mut PgConnection) -> Result<(), DistributionError> {
     if !added(db).await?.iter().any(DistributionStep::places) {
         return Ok(());
@@ -124,7 +121,7 @@ async fn added(db: &mut PgConnection) -> Result<Vec<DistributionStep>, Distribut
     }
 }
 
-/// Waits until no other distribution runs, and keeps others away until the session ends.
+/// Waits for other distributions to end, and blocks new ones until the session ends.
 async fn lock(db: &mut PgConnection) -> Result<(), sqlx::Error> {
     db.execute(sqlx::raw_sql(SESSION)).await?;
     end_if_abandoned(db, CLIENT_CHECK).await?;
@@ -134,8 +131,8 @@ async fn lock(db: &mut PgConnection) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
-/// Refuses to go on while servers or commands are connected to a node.
-async fn until_unused(db: &mut PgConnection) -> Result<(), DistributionError> {
+/// Fails while servers or commands are connected to a node.
+async fn wait_until_unused(db: &mut PgConnection) -> Result<(), DistributionError> {
     let began = Instant::now();
     loop {
         let open = sessions(db).await?;
@@ -149,11 +146,11 @@ async fn until_unused(db: &mut PgConnection) -> Result<(), DistributionError> {
     }
 }
 
-/// Carries out a step as soon as what it locks is free.
+/// Executes a step as soon as its locks are free.
 async fn carry_out(db: &mut PgConnection, step: &DistributionStep) -> Result<(), DistributionError> {
     for _ in 0..LOCK_ATTEMPTS {
         match attempt(db, step).await {
-            // A lock is not to be had, or the cause of a deadlock.
+            // The lock is not available, or was part of a deadlock.
             Err(DistributionError::Database(error)) if has_code(&error, &["55P03", "40P01"]) => {
                 sleep(LOCK_PAUSE).await;
             }
@@ -184,7 +181,7 @@ async fn attempt(db: &mut PgConnection, step: &DistributionStep) -> Result<(), D
         DistributionStep::Limit { role, setting, milliseconds } => {
             let value = format!("{milliseconds}ms");
             let query = sqlx::query_scalar(LIMIT).bind(role).bind(*setting).bind(value);
-            // PostgreSQL quotes what it is made of.
+            // PostgreSQL quotes the parts of this statement.
             let text: String = query.fetch_one(&mut *db).await?;
             db.execute(sqlx::raw_sql(AssertSqlSafe(text))).await?;
         }

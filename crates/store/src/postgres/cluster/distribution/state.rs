@@ -1,4 +1,4 @@
-//! Reads the catalogue of Citus. Nothing here changes anything.
+//! Reads the Citus catalogue, without changing anything.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,9 @@ use crate::postgres::connections::hosts::Hosts;
 use crate::postgres::connections::options::{PgOptions, StartError};
 use crate::postgres::connections::schema;
 
-/// Key columns of `entities`.
 pub(crate) const KEY: [&str; 3] = [DISTRIBUTION_COLUMN, "pk", "rk"];
 
-/// How long a node is waited for.
+/// Timeout for connecting to a node.
 const NODE_TIMEOUT: &str = "SET citus.node_connection_timeout = '5s'";
 const VERSION: &str = "SELECT extversion FROM pg_extension WHERE extname = 'citus'";
 const GROUP: &str = "SELECT groupid FROM pg_dist_local_group";
@@ -32,20 +31,20 @@ const TABLES: &str = "SELECT t.name, c.oid IS NOT NULL AS is_there, p.partmethod
      LEFT JOIN pg_dist_partition AS p ON p.logicalrelid = c.oid ORDER BY t.n";
 const STATISTICS: &str = "SELECT attname::text AS name FROM pg_attribute WHERE attrelid = to_regclass($1) \
      AND attname = ANY($2) AND coalesce(attstattarget, -1) <> 0 ORDER BY attnum";
-/// $1 a table; $2 [`STATISTICS_OF_A_SHARD`], $3 its columns. Settings of a distributed table cannot
-/// be changed, only those of its shards, which therefore count.
+/// $1 a table; $2 [`STATISTICS_OF_A_SHARD`], $3 its columns. Citus allows this setting only on the shards of a
+/// distributed table, so the shards are checked.
 const STATISTICS_OF_SHARDS: &str = "SELECT DISTINCT unnest(string_to_array(result, ',')) AS name \
      FROM run_command_on_shards($1::text::regclass, format($2, $3::text[])) WHERE success AND result <> '' ORDER BY 1";
 const STATISTICS_OF_A_SHARD: &str = "SELECT string_agg(attname, ',') FROM pg_attribute \
      WHERE attrelid = '%%s'::regclass AND attname = ANY(%L) AND coalesce(attstattarget, -1) <> 0";
-/// Sessions of servers and commands with the database of a node, whatever their role: every role may see these
+/// Counts sessions of servers and commands in a node's database, regardless of role. Every role may read these
 /// columns.
 const SESSIONS: &str = "SELECT count(*)::text AS result FROM pg_stat_activity \
      WHERE application_name = 'rowhouse' AND datname = current_database()";
 /// $1 [`SESSIONS`].
 const SESSIONS_OF_WORKERS: &str =
     "SELECT nodename || ':' || nodeport AS address, result FROM run_command_on_workers($1)";
-/// Schemas with views over the relation $1, beside its own.
+/// Schemas with views over the relation $1, except its own.
 const VIEW_SCHEMAS: &str = "SELECT DISTINCT n.nspname::text AS name FROM pg_depend AS d \
      JOIN pg_rewrite AS r ON r.oid = d.objid JOIN pg_class AS c ON c.oid = r.ev_class \
      JOIN pg_namespace AS n ON n.oid = c.relnamespace \
@@ -54,7 +53,8 @@ const VIEW_SCHEMAS: &str = "SELECT DISTINCT n.nspname::text AS name FROM pg_depe
 /// $1 [`FACTS`], $2 the role of the servers.
 const FACTS_OF_NODES: &str =
     "SELECT nodeid, success, result FROM run_command_on_all_nodes(format($1, $2::text))";
-/// What a node is asked. The role is in place of `%L`. Shards that have moved away stay for a time, and do not count.
+/// Facts that each node reports. The role replaces `%L`. Shards that have moved away remain for a time and are
+/// excluded.
 const FACTS: &str = "WITH own AS (SELECT unnest(s.setconfig) AS setting FROM pg_db_role_setting AS s \
      JOIN pg_roles AS r ON r.oid = s.setrole JOIN pg_database AS d ON d.oid = s.setdatabase \
      WHERE r.rolname = %L AND d.datname = current_database()) \
@@ -77,7 +77,6 @@ const FACTS: &str = "WITH own AS (SELECT unnest(s.setconfig) AS setting FROM pg_
          JOIN pg_dist_placement AS p ON c.relname = 'entities_' || p.shardid \
          JOIN pg_dist_local_group AS g ON g.groupid = p.groupid WHERE c.relkind = 'r') AS shards";
 
-/// Whether the node is a worker of a cluster.
 pub(crate) async fn is_worker(db: &mut PgConnection) -> Result<bool, sqlx::Error> {
     if sqlx::query(VERSION).fetch_optional(&mut *db).await?.is_none() {
         return Ok(false);
@@ -85,8 +84,7 @@ pub(crate) async fn is_worker(db: &mut PgConnection) -> Result<bool, sqlx::Error
     Ok(sqlx::query_scalar::<_, i32>(GROUP).fetch_one(db).await? != COORDINATOR)
 }
 
-/// Reads the catalogue of one node; `None` without Citus. The other nodes are not asked, and only
-/// where tables are is examined.
+/// Reads the placement of tables from one node's catalogue; `None` without Citus. Other nodes are not queried.
 pub(crate) async fn catalogue(db: &mut PgConnection) -> Result<Option<Cluster>, sqlx::Error> {
     let Some(version) = sqlx::query_scalar(VERSION).fetch_optional(&mut *db).await? else { return Ok(None) };
     let group = sqlx::query_scalar(GROUP).fetch_one(&mut *db).await?;
@@ -104,7 +102,7 @@ pub(crate) async fn catalogue(db: &mut PgConnection) -> Result<Option<Cluster>, 
     }))
 }
 
-/// Reads the catalogue and asks every node; `None` without Citus. `role` is that of the servers.
+/// Reads the catalogue and queries every node; `None` without Citus. `role` is the servers' role.
 pub(crate) async fn cluster(db: &mut PgConnection, role: &str) -> Result<Option<Cluster>, sqlx::Error> {
     let Some(mut cluster) = with_nodes(db, role).await? else { return Ok(None) };
     cluster.columns_with_statistics = statistics(db, cluster.is_distributed()).await?;
@@ -112,22 +110,23 @@ pub(crate) async fn cluster(db: &mut PgConnection, role: &str) -> Result<Option<
     Ok(Some(cluster))
 }
 
-/// As [`cluster`], but shards are not asked: each would wait for a node that is silent.
+/// Same as [`cluster`], but does not query shards, because each shard query would wait for a node that does not
+/// answer.
 pub(crate) async fn with_nodes(db: &mut PgConnection, role: &str) -> Result<Option<Cluster>, sqlx::Error> {
     let Some(mut cluster) = catalogue(db).await? else { return Ok(None) };
     (cluster.nodes, cluster.unused) = nodes(db, role).await?;
     Ok(Some(cluster))
 }
 
-/// As [`with_nodes`], by the server where migrations run.
+/// Same as [`with_nodes`], through the server on which migrations run.
 pub async fn status(options: &PgOptions) -> Result<Option<Cluster>, StartError> {
     let mut db = schema::connect(options).await?;
     let role = Hosts::of(options.first_url(), options.acquire_timeout)?.role().to_owned();
     Ok(with_nodes(&mut db, &role).await?)
 }
 
-/// The nodes with which servers or commands have sessions, and how many. Of a worker that does not answer, what it
-/// says instead.
+/// Returns the nodes on which servers or commands have sessions, and the number of sessions. For a worker that does
+/// not answer, the error message replaces the number.
 pub(crate) async fn sessions(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
     let here: String = sqlx::query_scalar(SESSIONS).fetch_one(&mut *db).await?;
     let workers: Vec<(String, String)> =
@@ -137,13 +136,13 @@ pub(crate) async fn sessions(db: &mut PgConnection) -> Result<Vec<String>, sqlx:
     Ok(open.map(|(address, sessions)| format!("{address}: {sessions}")).collect())
 }
 
-/// The nodes that are used, each asked, and the addresses of the others.
+/// Returns the nodes in use, each with its answer, and the addresses of the other nodes.
 async fn nodes(db: &mut PgConnection, role: &str) -> Result<(Vec<ClusterNode>, Vec<String>), sqlx::Error> {
     let rows: Vec<(i32, String, i32, bool, bool)> = sqlx::query_as(NODES).fetch_all(&mut *db).await?;
     if rows.is_empty() {
         return Ok((Vec::new(), Vec::new()));
     }
-    // Not every role may set it.
+    // Some roles may not set this.
     let _ = db.execute(sqlx::raw_sql(NODE_TIMEOUT)).await;
     let answers = sqlx::query_as(FACTS_OF_NODES).bind(FACTS).bind(role).fetch_all(db).await?;
     let mut answers: BTreeMap<i32, Result<NodeFacts, String>> = answers.into_iter().map(answer).collect();

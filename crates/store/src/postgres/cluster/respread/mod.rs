@@ -1,17 +1,17 @@
-//! `rowhouse table respread`: changes the number of buckets of a table while it is written to.
+//! `rowhouse table respread`: changes a table's number of buckets while clients write to it.
 //!
-//! 1. The table gets another number. From then on, servers record the key of everything that they write
-//!    to it, in the transaction that writes.
-//! 2. Once writers that did not record have ended, the entities are copied from the buckets of the source
-//!    to those of the target.
-//! 3. The table gets another number again. Once writers under the former one have ended, what they have
-//!    recorded is copied. This is repeated until little is left.
+//! 1. The table gets a new number. From then on, servers record the key of every write to the table in the
+//!    writing transaction.
+//! 2. When all writers that did not record keys have ended, the entities are copied from the source buckets to the
+//!    target buckets.
+//! 3. The table gets a new number again. When all writers under the former number have ended, their recorded
+//!    changes are copied. This step repeats until few changes remain.
 //! 4. Source and target are compared.
-//! 5. In one transaction, writers of the table wait, the rest is copied, and the table gets the number of
-//!    the target.
+//! 5. In one transaction, writers of the table wait, the remaining changes are copied, and the table gets the
+//!    target's number.
 //!
-//! Whatever happens meanwhile, the table is served. A process that ends early leaves a table whose writes
-//! are recorded, with which another goes on.
+//! The table is served throughout. If the process ends early, writes to the table remain recorded, and another process
+//! can resume the respread.
 
 mod outcome;
 mod rows;

@@ -1,11 +1,10 @@
-//! What is asked of a respread, what happens, and what comes of it.
+//! Input, progress, result and errors of a respread.
 
 use std::time::Duration;
 
 use crate::postgres::connections::{StartError, database_message};
 use crate::protocol::model::TableRef;
 
-/// Why a table was not respread.
 #[derive(Debug, thiserror::Error)]
 pub enum RespreadError {
     #[error("there is no table {0} in the account {1}")]
@@ -61,41 +60,39 @@ pub enum RespreadError {
     Database(#[from] sqlx::Error),
 }
 
-/// Result of a step.
 pub(crate) type RespreadResult<T = ()> = Result<T, RespreadError>;
 
-/// What happens while a table is respread.
+/// Progress of a respread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RespreadEvent {
-    /// An earlier call had begun it.
+    /// The call resumes an earlier respread.
     Resumed,
-    /// The number of entities that this call has copied.
+    /// Number of entities that this call has copied.
     Copied { entities: u64 },
-    /// The number of keys whose changes were copied after the entities.
+    /// Number of keys whose changes were copied after the entities.
     ChangesCopied { keys: u64 },
-    /// The number of entities that have been compared.
+    /// Number of entities that were compared.
     Compared { entities: u64 },
 }
 
-/// What was done.
+/// Result of a respread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RespreadSummary {
-    /// Whether the table had this spread already.
+    /// Whether the table already had this spread.
     pub was_there: bool,
     /// Entities that this call copied.
     pub copied: u64,
-    /// Keys that were copied again, because they were written meanwhile.
+    /// Keys that were copied again because clients wrote to them during the respread.
     pub changes: u64,
     /// Entities of the table that were compared.
     pub compared: u64,
-    /// How long writers waited.
+    /// Time for which writers waited.
     pub pause: Duration,
 }
 
-/// Receives progress.
 pub(crate) type OnRespreadProgress<'a> = &'a mut (dyn FnMut(RespreadEvent) + Send);
 
-/// Which table, and how many buckets it is to have.
+/// The table to respread, and its new number of buckets.
 #[derive(Debug, Clone, Copy)]
 pub struct RespreadRequest<'a> {
     pub table: TableRef<'a>,

@@ -1,4 +1,4 @@
-//! Copying entities from the source to the target, and comparing both while the source is written to.
+//! Copies entities from the source to the target, and compares both while clients write to the source.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,17 +11,15 @@ use crate::postgres::state::table_ids::TableId;
 use crate::postgres::statements::respread as texts;
 use crate::protocol::model::{Key, Stored};
 
-/// Entities, or keys, that are handled together.
+/// Number of entities, or keys, that are processed together.
 const PAGE: i64 = 256;
 
-/// Some entities of the source.
 pub(crate) struct CopiedPage {
     pub entities: Vec<Stored>,
-    /// Where the next page begins; `None` at the end.
+    /// Position of the next page; `None` at the end.
     pub next: Option<CopyPosition>,
 }
 
-/// Reads the page at a position.
 pub(crate) async fn read_page(
     db: &mut PgConnection,
     source: TableId,
@@ -31,7 +29,7 @@ pub(crate) async fn read_page(
         return Ok(CopiedPage { entities: Vec::new(), next: None });
     };
     let read = sqlx::query(texts::PAGE).bind(bucket).bind(&from.key.partition).bind(&from.key.row);
-    // One more shows where the next page begins.
+    // One extra row determines the position of the next page.
     let rows = read.bind(PAGE + 1).fetch_all(db).await?;
     let mut entities = Vec::with_capacity(rows.len());
     for row in &rows {
@@ -42,7 +40,7 @@ pub(crate) async fn read_page(
     Ok(CopiedPage { entities, next: from.next(source, first_of_next.map(|entity| entity.key)) })
 }
 
-/// Makes entities of the target as these are.
+/// Inserts or replaces these entities in the target.
 pub(crate) async fn put(db: &mut PgConnection, target: TableId, entities: &[Stored]) -> RespreadResult {
     for (bucket, here) in by_bucket(target, entities.iter(), |entity| &entity.key) {
         let (pks, rks) = keys(here.iter().map(|entity| &entity.key));
@@ -55,7 +53,7 @@ pub(crate) async fn put(db: &mut PgConnection, target: TableId, entities: &[Stor
     Ok(())
 }
 
-/// Copies what was changed under other numbers than `except`; returns how many keys these were.
+/// Copies changes recorded under numbers other than `except`; returns the number of keys.
 pub(crate) async fn copy_changes(
     db: &mut PgConnection,
     state: &RespreadState,
@@ -86,7 +84,7 @@ pub(crate) async fn copy_changes(
     Ok(copied)
 }
 
-/// Makes the entities of these keys, which are in one bucket of the source, the same in the target.
+/// Copies these keys' entities to the target again, and deletes missing ones there. All keys are in one source bucket.
 async fn copy_again(
     db: &mut PgConnection,
     state: &RespreadState,
@@ -106,7 +104,7 @@ async fn copy_again(
     }
     let there: Vec<Stored> = there.into_values().collect();
     put(db, state.target, &there).await?;
-    // In the order of keys.
+    // Sorted by key.
     let gone: Vec<&Key> = gone.into_iter().collect();
     for rows in gone.chunk_by(|one, other| one.partition == other.partition) {
         let partition = &rows[0].partition;
@@ -117,17 +115,17 @@ async fn copy_again(
     Ok(())
 }
 
-/// The index of a row that the database numbered from 1.
+/// Converts the database's 1-based row number to an index.
 pub(crate) fn place(n: i64, of: usize) -> Result<usize, RespreadError> {
     usize::try_from(n - 1).ok().filter(|at| *at < of).ok_or(RespreadError::Broken)
 }
 
-/// Keys as parallel arrays.
+/// Splits keys into parallel arrays.
 pub(crate) fn keys<'k>(keys: impl Iterator<Item = &'k Key>) -> (Vec<&'k str>, Vec<&'k str>) {
     keys.map(|key| (key.partition.as_str(), key.row.as_str())).unzip()
 }
 
-/// Groups what has keys by the bucket of a layout.
+/// Groups items with keys by their bucket in a layout.
 pub(crate) fn by_bucket<'k, T: Copy>(
     layout: TableId,
     items: impl Iterator<Item = T>,
@@ -140,10 +138,9 @@ pub(crate) fn by_bucket<'k, T: Copy>(
     groups
 }
 
-/// Entities that are compared together.
+/// Number of entities that are compared together.
 const COMPARED_PAGE: i64 = 1000;
 
-/// A key with the hash of its entity.
 struct HashedKey {
     key: Key,
     hash: i64,
@@ -152,14 +149,14 @@ struct HashedKey {
 /// The direction of a comparison.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CompareDirection {
-    /// Every entity of the source is in the target.
+    /// Every entity of the source must be in the target.
     Forward,
-    /// Every entity of the target is in the source.
+    /// Every entity of the target must be in the source.
     Backward,
 }
 
-/// Compares every entity of one layout with that of the other. What was written since changes were last
-/// copied is left out. `on_progress` gets how many were compared, which is also returned.
+/// Compares every entity of one layout with the other layout, except entities written since changes were last copied.
+/// Returns the number of compared entities, and passes it to `on_progress`.
 ///
 /// # Errors
 /// [`RespreadError::Differs`] at the first difference.
@@ -188,7 +185,7 @@ pub(crate) async fn compare(
     Ok(compared)
 }
 
-/// Reads the page at a position, and where the next one begins.
+/// Reads the page at a position, and the position of the next page.
 async fn hashes(
     db: &mut PgConnection,
     of: TableId,
@@ -196,7 +193,7 @@ async fn hashes(
 ) -> Result<(Vec<HashedKey>, Option<CopyPosition>), RespreadError> {
     let Some(bucket) = of.buckets().nth(from.share) else { return Ok((Vec::new(), None)) };
     let read = sqlx::query_as(texts::HASHES_FROM).bind(bucket).bind(&from.key.partition).bind(&from.key.row);
-    // One more shows where the next page begins.
+    // One extra row determines the position of the next page.
     let rows: Vec<(String, String, i64)> = read.bind(COMPARED_PAGE + 1).fetch_all(db).await?;
     let hashed = |(partition, row, hash)| HashedKey { key: Key { partition, row }, hash };
     let mut page: Vec<HashedKey> = rows.into_iter().map(hashed).collect();
@@ -205,7 +202,7 @@ async fn hashes(
     Ok((page, from.next(of, first_of_next.map(|hashed| hashed.key))))
 }
 
-/// The keys whose entities are other, or missing, in this layout.
+/// Returns the keys whose entities differ or are missing in this layout.
 async fn different<'p>(
     db: &mut PgConnection,
     layout: TableId,
@@ -226,8 +223,8 @@ async fn different<'p>(
     Ok(different)
 }
 
-/// The first key that nothing has been recorded of. Changes are recorded in the transactions that make
-/// them, so this is asked after the entities were read.
+/// Returns the first key without a recorded change. Writers record a change in its own transaction, so this check must
+/// follow the reads of the entities.
 async fn unchanged<'p>(
     db: &mut PgConnection,
     state: &RespreadState,

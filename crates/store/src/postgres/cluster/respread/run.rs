@@ -21,22 +21,22 @@ use super::rows::{CompareDirection, compare, copy_changes, put, read_page};
 use super::state::{RespreadStart, RespreadState};
 use super::writers::{wait_for_prepared, wait_for_writers};
 
-/// So few changes that they can be copied while writers wait.
+/// Maximum number of changes that are copied while writers wait.
 const FEW_CHANGES: u64 = 500;
-/// Rounds of copying changes until there are few, or until the table can be locked.
+/// Maximum rounds of copying changes, before few remain or the table can be locked.
 const ROUNDS: u32 = 100;
-/// How often the position of the copy is saved.
+/// Interval between saves of the copy's position.
 const SAVED: Duration = Duration::from_secs(2);
-/// How long the last step waits for writers, which wait behind it as well.
+/// Lock timeout of the last step. Later writers queue behind its lock request.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(800);
-/// How long a statement of the last step may take.
+/// Timeout of each statement in the last step.
 const LAST_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a call waits for another one to end.
+/// Time that a call waits for another call to end.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
-/// Pause before the last step, or the lock of calls, is tried again.
+/// Pause before the last step or the call lock is retried.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Gives a table another number of buckets, or goes on with that.
+/// Changes a table's number of buckets, or resumes such a change.
 pub async fn respread(
     options: &PgOptions,
     request: RespreadRequest<'_>,
@@ -66,7 +66,7 @@ pub async fn respread(
     Ok(summary)
 }
 
-/// Gives up the respread of a table: it keeps its buckets.
+/// Cancels a respread; the table keeps its buckets.
 pub async fn cancel(options: &PgOptions, table: TableRef<'_>, now: Ticks) -> RespreadResult {
     let mut session = RespreadSession::open(options).await?;
     let state = state::begun(&mut session.db, table).await?;
@@ -80,11 +80,10 @@ pub async fn cancel(options: &PgOptions, table: TableRef<'_>, now: Ticks) -> Res
     session.close().await
 }
 
-/// The connections of one call.
 struct RespreadSession {
-    /// Holds the lock that keeps other calls away, and writes.
+    /// Holds the lock that excludes other calls, and writes.
     db: PgConnection,
-    /// Reads ahead.
+    /// Reads ahead of the writes.
     reader: PgConnection,
     placement: Placement,
 }
@@ -114,7 +113,7 @@ impl RespreadSession {
         Ok(self.db.close().await?)
     }
 
-    /// Copies the entities that were not copied yet; returns how many.
+    /// Copies the remaining entities; returns their number.
     async fn copy(
         &mut self,
         state: &mut RespreadState,
@@ -149,7 +148,7 @@ impl RespreadSession {
         Ok(copied)
     }
 
-    /// Copies changes until few come while that is done; returns how many keys were copied.
+    /// Copies changes until few new ones arrive in the process; returns the number of copied keys.
     async fn catch_up(
         &mut self,
         state: &mut RespreadState,
@@ -167,14 +166,14 @@ impl RespreadSession {
         Err(RespreadError::TooManyChanges)
     }
 
-    /// Copies what was changed until now.
+    /// Copies the changes recorded so far.
     async fn copy_former_changes(&mut self, state: &mut RespreadState) -> RespreadResult<u64> {
         state::next_number(&mut self.db, state).await?;
         wait_for_writers(&mut self.db, self.placement, "respread_changes").await?;
         copy_changes(&mut self.db, state, Some(state.table_no)).await
     }
 
-    /// Removes what was recorded of a table that is not being respread any more.
+    /// Deletes the recorded changes of a table that is no longer being respread.
     async fn forget_changes(&mut self, table_id: TableId) -> RespreadResult {
         wait_for_writers(&mut self.db, self.placement, "respread_changes").await?;
         let all: Vec<i64> = table_id.buckets().collect();
@@ -196,7 +195,7 @@ impl RespreadSession {
         Ok(before / 2)
     }
 
-    /// Tries the last step until it succeeds.
+    /// Retries the last step until it succeeds.
     async fn finish(
         &mut self,
         state: &mut RespreadState,
@@ -221,12 +220,12 @@ impl RespreadSession {
         Err(RespreadError::TooManyChanges)
     }
 
-    /// Lets writers wait, copies the rest, and serves the table from the target. `None` if a writer was
-    /// prepared on a node and not committed there in time: what it wrote cannot be copied yet.
+    /// Blocks writers, copies the remaining changes, and serves the table from the target. `None` if a writer was
+    /// prepared on a node but did not commit there in time, because its writes cannot be copied yet.
     async fn switch(&mut self, state: &RespreadState, now: Ticks) -> RespreadResult<Option<u64>> {
         let mut transaction = self.db.begin().await?;
         let end = Instant::now() + LOCK_TIMEOUT;
-        // The timeout for locks holds on this node alone; what waits on others is ended by the other one.
+        // The lock timeout applies to this node only; the statement timeout ends waits on other nodes.
         let limits = format!(
             "SET LOCAL lock_timeout = {0}; SET LOCAL statement_timeout = {0}; \
              SET LOCAL idle_in_transaction_session_timeout = {1}",
@@ -248,14 +247,14 @@ impl RespreadSession {
         let switched = switched.await;
         match &switched {
             Ok(Some(_)) => transaction.commit().await?,
-            // At once, as writers wait.
+            // Rolled back immediately, because writers wait.
             _ => transaction.rollback().await?,
         }
         switched
     }
 }
 
-/// Keeps other calls away. The session of one that has just died may be there for a moment.
+/// Excludes other calls. The session of a call that was just killed may persist briefly.
 async fn lock(db: &mut PgConnection) -> RespreadResult {
     let end = Instant::now() + LOCK_WAIT;
     while !sqlx::query_scalar::<_, bool>(texts::LOCK).fetch_one(&mut *db).await? {
@@ -273,7 +272,7 @@ async fn connect(options: &PgOptions) -> RespreadResult<PgConnection> {
     Ok(db)
 }
 
-/// Whether a lock was not to be had in time, or a statement took too long.
+/// Whether a lock was not available in time, or a statement took too long.
 fn may_pass(error: &sqlx::Error) -> bool {
     has_code(error, &["55P03", "40P01", "40001"]) || is_cancellation(error)
 }

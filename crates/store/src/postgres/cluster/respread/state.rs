@@ -1,7 +1,7 @@
-//! The state of a respread, which is in the database, so that any process can go on with it.
+//! Respread state, stored in the database so that any process can resume the respread.
 //!
-//! Every change of the state gives the table a new number in `tables`. All statements check that number,
-//! so servers notice the change with their next statement, whatever they remember.
+//! Every change of the state gives the table a new number in `tables`. All statements check that number, so a server
+//! notices the change with its next statement, whatever it has cached.
 
 use sqlx::{Connection, PgConnection};
 
@@ -13,35 +13,32 @@ use crate::postgres::statements;
 use crate::postgres::statements::respread as texts;
 use crate::protocol::model::{Key, TableRef, Ticks};
 
-/// A table that is being respread.
 #[derive(Debug, Clone)]
 pub(crate) struct RespreadState {
-    /// The number of the table in `tables`.
     pub table_no: i64,
-    /// What the table is served from.
+    /// The layout from which the table is served.
     pub source: TableId,
-    /// What it is copied to.
+    /// The layout to which the table is copied.
     pub target: TableId,
     pub position: CopyPosition,
 }
 
-/// The next entity to copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CopyPosition {
-    /// The number of the bucket in the source.
+    /// Index of the bucket in the source.
     pub share: usize,
-    /// The first key that may be next.
+    /// Lower bound of the next key.
     pub key: Key,
 }
 
 impl CopyPosition {
-    /// The beginning of a bucket of the source.
+    /// The beginning of a source bucket.
     pub(crate) fn of_share(share: usize) -> Self {
         Self { share, key: Key { partition: String::new(), row: String::new() } }
     }
 
-    /// Where the next page of a layout begins: at this key of the same bucket, or at the next bucket;
-    /// `None` after the last.
+    /// Returns the position of the next page: this key in the same bucket, or the start of the next bucket. `None`
+    /// after the last bucket.
     pub(crate) fn next(&self, layout: TableId, key: Option<Key>) -> Option<Self> {
         let next_bucket =
             || (self.share + 1 < usize::from(layout.spread)).then(|| Self::of_share(self.share + 1));
@@ -49,17 +46,16 @@ impl CopyPosition {
     }
 }
 
-/// What was found when a respread was to begin.
 pub(crate) enum RespreadStart {
-    /// The table has this spread, and is not being respread.
+    /// The table already has this spread and is not being respread.
     AlreadyThere,
-    /// It has begun now.
+    /// This call has started the respread.
     Started(RespreadState),
-    /// An earlier call had started it.
+    /// An earlier call had started the respread.
     Resumed(RespreadState),
 }
 
-/// Begins, or finds what was begun.
+/// Starts a respread, or finds an earlier one.
 pub(crate) async fn begin(
     db: &mut PgConnection,
     table: TableRef<'_>,
@@ -101,7 +97,7 @@ pub(crate) async fn begin(
     Ok(RespreadStart::Started(state))
 }
 
-/// Refuses a table with an index or a view, which cannot follow it to other buckets.
+/// Rejects a table with an index or a view, which cannot follow the table to other buckets.
 async fn refuse_followers(db: &mut PgConnection, table_no: i64) -> Result<(), RespreadError> {
     if sqlx::query_scalar(texts::HAS_INDEX).bind(table_no).fetch_one(&mut *db).await? {
         return Err(RespreadError::HasIndex);
@@ -110,7 +106,7 @@ async fn refuse_followers(db: &mut PgConnection, table_no: i64) -> Result<(), Re
     view.await?.map_or(Ok(()), |name| Err(RespreadError::HasView(name)))
 }
 
-/// Finds a respread that was begun.
+/// Finds an earlier respread.
 pub(crate) async fn begun(
     db: &mut PgConnection,
     table: TableRef<'_>,
@@ -154,7 +150,6 @@ async fn find(db: &mut PgConnection, table_no: i64) -> Result<RespreadState, Res
     })
 }
 
-/// Saves how far the copy has come.
 pub(crate) async fn save_position(db: &mut PgConnection, state: &RespreadState) -> RespreadResult {
     let CopyPosition { share, key } = &state.position;
     let save = sqlx::query(texts::SAVE_POSITION)
@@ -168,7 +163,7 @@ pub(crate) async fn save_position(db: &mut PgConnection, state: &RespreadState) 
     }
 }
 
-/// Gives the table another number, so that the changes under the former one can be copied.
+/// Gives the table a new number, so that changes under the former number can be copied.
 pub(crate) async fn next_number(db: &mut PgConnection, state: &mut RespreadState) -> RespreadResult {
     let next = new_table_no();
     let mut transaction = db.begin().await?;
@@ -180,12 +175,12 @@ pub(crate) async fn next_number(db: &mut PgConnection, state: &mut RespreadState
     Ok(())
 }
 
-/// Serves the table from the target, and has the source purged.
+/// Serves the table from the target, and schedules a purge of the source.
 pub(crate) async fn publish(db: &mut PgConnection, state: &RespreadState, now: Ticks) -> RespreadResult {
     settle(db, state, state.target, state.source, now).await
 }
 
-/// Serves the table from the source as before, and has the target purged.
+/// Keeps serving the table from the source, and schedules a purge of the target.
 pub(crate) async fn give_up(db: &mut PgConnection, state: &RespreadState, now: Ticks) -> RespreadResult {
     settle(db, state, state.source, state.target, now).await?;
     set_buckets(db, state.source, None).await
@@ -206,7 +201,7 @@ async fn settle(
 }
 
 /// # Errors
-/// [`RespreadError::Deleted`] if there is no table of the former number.
+/// [`RespreadError::Deleted`] if no table has the former number.
 async fn renumber(db: &mut PgConnection, former: i64, next: i64, spread: i32) -> RespreadResult {
     let table = sqlx::query(texts::RENUMBER_TABLE).bind(former).bind(next).bind(spread);
     if table.execute(&mut *db).await?.rows_affected() == 0 {

@@ -13,19 +13,17 @@ use crate::postgres::statements::respread as texts;
 
 /// Pause between two looks.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long to wait: longer than statements and transactions of servers may take.
+/// Maximum wait, which is longer than any statement or transaction of a server may take.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Returns once every transaction that writes to the relation now has ended. A statement locks the
-/// relation before it sees the tables, so those that come later see the state as it is now. Nobody has to
-/// wait for this.
+/// Waits until every transaction that currently writes to the relation has ended. A statement locks the relation
+/// before it reads `tables`, so later writers see the current state. Other transactions do not wait for this function.
 ///
-/// Where a change of the state is prepared only, even later writers do not see it, so the list is made
-/// after that. A writer that is not on it any more may be committed on its own node, but only prepared on
-/// another.
+/// While a state change is only prepared, even later writers do not see it, so the writers are listed after the change
+/// has committed. A writer that is no longer listed may be committed on its own node but only prepared on another.
 ///
 /// # Errors
-/// [`RespreadError::Writer`] if one takes too long.
+/// [`RespreadError::Writer`] if a transaction takes too long.
 pub(crate) async fn wait_for_writers(
     db: &mut PgConnection,
     placement: Placement,
@@ -42,8 +40,8 @@ pub(crate) async fn wait_for_writers(
     Ok(())
 }
 
-/// Waits until the transactions that Citus has prepared now are committed, or the time ends; returns whether
-/// they are.
+/// Waits until the transactions that Citus has currently prepared are committed, or until `end`; returns whether all
+/// are committed.
 pub(crate) async fn wait_for_prepared(
     db: &mut PgConnection,
     placement: Placement,
@@ -59,12 +57,12 @@ pub(crate) async fn wait_for_prepared(
     }
 }
 
-/// Sets the timeout of a session's statements; returns the former one.
+/// Sets a session's statement timeout; returns the former one.
 async fn limit_statements(db: &mut PgConnection, timeout: &str) -> RespreadResult<String> {
     Ok(sqlx::query_scalar(texts::LIMIT_STATEMENTS).bind(timeout).fetch_one(db).await?)
 }
 
-/// Waits for the transactions that a text lists now; returns whether all have ended in time.
+/// Waits for the transactions that a query lists now; returns whether all have ended in time.
 async fn have_ended(
     db: &mut PgConnection,
     placement: Placement,
@@ -83,7 +81,7 @@ async fn have_ended(
     Ok(true)
 }
 
-/// The transactions that a text lists, by server.
+/// Returns the transactions that a query lists, by server.
 async fn listed(
     db: &mut PgConnection,
     placement: Placement,
@@ -94,7 +92,7 @@ async fn listed(
         names.map(|name| (server, name.to_owned())).collect()
     };
     if placement == Placement::Single {
-        // The database quotes what it is made of.
+        // The database quotes the parts of this statement.
         let list: String = sqlx::query_scalar(AssertSqlSafe(text)).fetch_one(db).await?;
         return Ok(named(0, &list).into_iter().collect());
     }
