@@ -1,125 +1,119 @@
-//! What the catalogue of a Citus cluster says, as plain data, and what is decided from it.
+//! The contents of a Citus cluster's catalogue as plain data, with rules derived from it.
 
 use std::collections::BTreeMap;
 
-/// The number of the coordinator in the catalogue.
+/// The coordinator's group number in the catalogue.
 pub(crate) const COORDINATOR: i32 = 0;
 
-/// A Citus cluster as one of its nodes knows it.
+/// A Citus cluster, as seen by one of its nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cluster {
-    /// The version of the extension.
+    /// Version of the Citus extension.
     pub version: String,
-    /// Whether this node is the coordinator, the only one through which tables are created and
-    /// changed.
+    /// Whether this node is the coordinator. Tables can only be created and changed through the coordinator.
     pub is_coordinator: bool,
-    /// The number of this node, which is that of its address in the catalogue.
+    /// This node's group number, which identifies its address in the catalogue.
     pub group: i32,
-    /// The address that this node's catalogue has for itself.
+    /// This node's address in its own catalogue.
     pub address: Option<String>,
     /// Active primaries, the coordinator first.
     pub nodes: Vec<ClusterNode>,
-    /// Addresses that the catalogue has besides: of standbys, and of nodes that were disabled.
+    /// Other addresses in the catalogue: standbys and disabled nodes.
     pub unused: Vec<String>,
     pub tables: Vec<PlacedTable>,
-    /// Key columns of `entities` of which the planner keeps statistics. There must be none: see
+    /// Key columns of `entities` for which the planner keeps statistics. The list must be empty: see
     /// [`Cluster::keeps_statistics`].
     pub columns_with_statistics: Vec<String>,
-    /// Schemas with SQL views of tables, beside that of the tables.
+    /// Schemas, other than the tables' own, that contain SQL views of tables.
     pub view_schemas: Vec<String>,
 }
 
-/// A node of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterNode {
     /// `host:port`.
     pub address: String,
-    /// Its number, which that of a promoted standby takes over; 0 is the coordinator.
+    /// Group number; 0 is the coordinator. A promoted standby takes over the number of its primary.
     pub group: i32,
-    /// Whether it may hold shards of distributed tables.
+    /// Whether the node may hold shards of distributed tables.
     pub holds_shards: bool,
-    /// What it said of itself, or why it did not answer.
+    /// The node's facts, or the reason why it did not answer.
     pub answer: Result<NodeFacts, String>,
 }
 
 impl ClusterNode {
-    /// Its role in reports.
+    /// The node's role in reports: `coordinator` or `worker`.
     pub const fn role(&self) -> &'static str {
         if self.group == COORDINATOR { "coordinator" } else { "worker" }
     }
 }
 
-/// What a node says of itself.
+/// Facts that a node reports about itself.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
 pub struct NodeFacts {
-    /// Connections that clients and other nodes may open together.
+    /// Maximum connections of clients and other nodes together.
     pub connections: u32,
     /// `max_worker_processes`.
     pub processes: u32,
-    /// Databases that Citus may need a process for.
+    /// Number of databases for which Citus may need a process.
     pub databases: u32,
-    /// `lock_timeout` of sessions of the servers' role, as a setting of that role; `None` if it
-    /// has none there.
+    /// `lock_timeout` in the settings of the servers' role; `None` if not set there.
     pub lock_timeout: Option<String>,
-    /// `statement_timeout`, likewise.
+    /// `statement_timeout` in the settings of the servers' role; `None` if not set there.
     pub statement_timeout: Option<String>,
-    /// The addresses that the node's catalogue has, by the number of the node.
+    /// Addresses in the node's catalogue, by group number.
     pub addresses: BTreeMap<i32, String>,
-    /// Whether it is a standby, which writes nothing.
+    /// Whether the node is a standby, which is read-only.
     pub is_standby: bool,
-    /// Standbys and other receivers of its log that are connected.
+    /// Number of connected standbys and other receivers of the node's write-ahead log.
     pub standbys: i64,
-    /// Shards of `entities` that it has.
+    /// Number of shards of `entities` on the node.
     pub shards: i64,
-    /// Bytes of these, with their indexes.
+    /// Size of these shards in bytes, including their indexes.
     pub bytes: i64,
-    /// Entities in these, as PostgreSQL's statistics count them.
+    /// Number of entities in these shards, as estimated by PostgreSQL's statistics.
     pub entities: i64,
 }
 
-/// Processes that a node needs beyond one for each database, to move shards: the launcher of
-/// logical replication, the executor of the background task, and what applies the changes.
+/// Processes that a node needs to move shards, in addition to one per database: the launcher of logical replication,
+/// the executor of the background task, and the workers that apply the changes.
 const PROCESSES_OF_A_MOVE: u32 = 4;
 
 impl NodeFacts {
-    /// How many processes must be allowed, or moves of shards may wait for ever.
+    /// Minimum `max_worker_processes`. With fewer processes, shard moves may wait forever.
     pub const fn needed_processes(&self) -> u32 {
         self.databases.saturating_add(PROCESSES_OF_A_MOVE)
     }
 }
 
-/// A table of the schema.
+/// A table of Rowhouse's schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacedTable {
     pub name: &'static str,
     pub placement: TablePlacement,
-    /// Bytes of the table in this node itself. After distribution they are a copy that nothing
-    /// reads.
+    /// Size in bytes of the table on this node itself. After distribution, these bytes are a copy that is never read.
     pub local_bytes: i64,
 }
 
-/// Where a table is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TablePlacement {
-    /// It does not exist on this node.
+    /// The table does not exist on this node.
     Missing,
-    /// On this node only.
+    /// The table is on this node only.
     Local,
-    /// On every node, the same.
+    /// Every node has a full copy.
     Reference,
-    /// In shards, by the hash of a column. Tables of one group have shards of the same keys on
+    /// The table is sharded by the hash of a column. Tables of one colocation group keep shards with the same keys on
     /// the same nodes.
     ByHash { column: String, group: i32 },
-    /// In a way that is not used here.
+    /// A placement that Rowhouse does not use.
     Other,
 }
 
-/// Tables whose rows stand beside each other, by the hash of this column: the first, and those
-/// that follow it.
+/// Tables that are colocated by the hash of [`DISTRIBUTION_COLUMN`]. The others follow the first one.
 pub(crate) const COLOCATED: [&str; 3] = ["entities", "buckets", "respread_changes"];
-/// The column by which they are distributed.
+/// The column by which these tables are distributed.
 pub(crate) const DISTRIBUTION_COLUMN: &str = "bucket";
-/// Tables that each node has a copy of: they are small, and seldom written.
+/// Reference tables, which every node has a copy of: they are small and seldom written.
 pub(crate) const REFERENCE: [&str; 16] = [
     "tables",
     "doomed",
@@ -150,12 +144,12 @@ impl Cluster {
         matches!(self.placement(COLOCATED[0]), TablePlacement::ByHash { .. })
     }
 
-    /// Whether a distribution has begun and has not come to the entities.
+    /// Whether a distribution has started but has not reached the entities.
     pub fn has_begun(&self) -> bool {
         !self.is_distributed() && REFERENCE.iter().any(|name| self.is_in_place(name))
     }
 
-    /// Whether this table is where it belongs, in a cluster that entities are distributed over.
+    /// Whether this table has the right placement for a cluster with distributed entities.
     pub(crate) fn is_in_place(&self, name: &str) -> bool {
         match (self.placement(name), self.placement(COLOCATED[0])) {
             (TablePlacement::Reference, _) => REFERENCE.contains(&name),
@@ -166,19 +160,19 @@ impl Cluster {
         }
     }
 
-    /// Tables that are not where they belong.
+    /// Tables with the wrong placement.
     pub fn misplaced(&self) -> Vec<&'static str> {
         let names = self.tables.iter().map(|table| table.name);
         names.filter(|name| !self.is_in_place(name)).collect()
     }
 
-    /// Whether the planner keeps statistics of keys. Workers plan each statement anew, by its
-    /// values. If statistics do not know a new bucket yet, a plan reads all of it for one entity.
+    /// Whether the planner keeps statistics of keys. Workers plan each statement anew for its values. If the
+    /// statistics do not include a new bucket, the plan reads the whole bucket for one entity.
     pub fn keeps_statistics(&self) -> bool {
         !self.columns_with_statistics.is_empty()
     }
 
-    /// The nodes whose catalogue has another address in the place of this one, or none: it was removed, or
+    /// Nodes whose catalogue lacks this node's address or has a different one, because this node was removed or
     /// replaced by a promoted standby.
     pub fn which_do_not_name_it(&self) -> Vec<&str> {
         let others = self.answers().filter(|(node, _)| self.address.as_ref() != Some(&node.address));
@@ -186,23 +180,23 @@ impl Cluster {
         differ.map(|(node, _)| node.address.as_str()).collect()
     }
 
-    /// Nodes that could be asked.
+    /// Nodes that answered, with their facts.
     pub fn answers(&self) -> impl Iterator<Item = (&ClusterNode, &NodeFacts)> {
         self.nodes.iter().filter_map(|node| node.answer.as_ref().ok().map(|facts| (node, facts)))
     }
 
-    /// Nodes that did not answer.
+    /// Nodes that did not answer, with the reason.
     pub(crate) fn silent(&self) -> impl Iterator<Item = (&ClusterNode, &String)> {
         self.nodes.iter().filter_map(|node| node.answer.as_ref().err().map(|reason| (node, reason)))
     }
 }
 
-/// Clusters for tests.
 #[cfg(any(test, feature = "testing"))]
 pub mod fixture {
     use super::*;
 
-    /// A coordinator with a node at each of these addresses, which holds shards. All tables are local.
+    /// A cluster whose first node, at the first address, is the coordinator. All nodes hold shards, and all tables are
+    /// local.
     pub fn cluster(addresses: &[&str]) -> Cluster {
         let facts = NodeFacts {
             connections: 97,
@@ -238,7 +232,7 @@ pub mod fixture {
         }
     }
 
-    /// The cluster after everything was distributed.
+    /// The cluster after a complete distribution.
     pub fn placed(mut cluster: Cluster) -> Cluster {
         for table in &mut cluster.tables {
             table.placement = match COLOCATED.contains(&table.name) {

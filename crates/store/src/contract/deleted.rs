@@ -1,4 +1,4 @@
-//! Deleted tables that are kept for a time, in which they can be brought back.
+//! Deleted tables, which are kept for a time and can be restored until then.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,45 +8,44 @@ use crate::error::Code;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
 use crate::protocol::model::{TableName, TableRef, Ticks};
 
-/// How long a table of PostgreSQL cannot be brought back under another name than its last one, in ticks.
-/// Servers remember the number of a table by its name, for a tenth of this time at most.
+/// Time, in ticks, during which a deleted PostgreSQL table can only be restored under its last name. Servers cache the
+/// number of a table by name, for at most a tenth of this time.
 pub(crate) const RENAME_PAUSE: i64 = 600 * TICKS_PER_SECOND;
 
-/// The maximum number of tables that [`DeletedTables::ended_tables`] returns.
+/// Maximum number of tables that [`DeletedTables::ended_tables`] returns.
 pub(crate) const MAX_ENDED: i64 = 100;
 
-/// A deleted table that can be brought back.
+/// A deleted table that can be restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeletedTable {
     pub table_no: i64,
     pub account: String,
-    /// Its last name.
+    /// The table's last name.
     pub name: String,
     pub created: Ticks,
     pub deleted: Ticks,
-    /// Its entities are purged after this time.
+    /// Time after which the table's entities are purged.
     pub kept_until: Ticks,
 }
 
-/// Which deleted tables to list.
+/// Selects deleted tables. Omitted fields match everything.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DeletedScan<'a> {
-    /// `None` for those of all accounts.
     pub account: Option<&'a str>,
     pub name: Option<&'a TableName>,
     pub table_no: Option<i64>,
-    /// Maximum tables of the list.
+    /// Maximum number of tables to list.
     pub most: u32,
 }
 
-/// What belonged to a table, beside its entities and policies. It is stored as JSON.
+/// Records of a table other than its entities and policies. They are stored as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TableRecords {
     pub expiry: Option<KeptExpiry>,
     pub indexes: Option<Vec<KeptIndex>>,
 }
 
-/// The rule by which entities expire.
+/// The table's expiry rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptExpiry {
     pub property: Option<String>,
@@ -55,51 +54,50 @@ pub struct KeptExpiry {
     pub made: i64,
 }
 
-/// The definition of a property index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptIndex {
     pub property: String,
     pub kind: String,
 }
 
-/// Result of bringing a table back.
+/// Result of restoring a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Undeletion {
-    /// It is back with its entities, policies and expiry rule. Servers build its indexes again, of which
-    /// `left_out` have no room in the database.
+    /// The table is restored with its entities, policies and expiry rule. Servers rebuild its indexes, except
+    /// `left_out` indexes that exceed the limit of the database.
     Done { records: TableRecords, left_out: usize },
-    /// Its purge has begun, or it was brought back already.
+    /// The purge has begun, or the table has already been restored.
     Gone,
     /// Another table has the name.
     NameTaken,
-    /// It can have another name than its last one from this time on.
+    /// The table can be restored under a different name only from this time on.
     TooSoon(Ticks),
 }
 
 store_trait! {
-/// Deleted tables that can be brought back. Each is a record with the number of the table, which moves to
-/// the tables or to those that are purged, so a table that is purged cannot come back. The number stays,
-/// so a write that began before the deletion is judged as ever.
+/// Deleted tables that can be restored. Each is a record under the number of its table. Restoring moves the record to
+/// the tables, and purging moves it to the purged tables, so a purged table cannot be restored. The number does not
+/// change, so a write that began before the deletion is checked as usual.
 pub trait DeletedTables {
-    /// Removes a table and its policies as `delete_table` does, but keeps both and the entities until a time.
+    /// Removes a table and its policies as `delete_table` does, but keeps both and the entities until `kept_until`.
     ///
     /// # Errors
     /// [`Code::ResourceNotFound`].
     async fn delete_and_keep(&self, table: TableRef<'_>, now: Ticks, kept_until: Ticks) -> StoreResult<()>;
 
-    /// Lists deleted tables, the last deleted first.
+    /// Lists deleted tables, the most recently deleted first.
     async fn deleted_tables(&self, scan: DeletedScan<'_>) -> StoreResult<Vec<DeletedTable>>;
 
-    /// Measures a deleted table, counting `most` entities at most; `None` if its purge has begun, or if it
-    /// was brought back.
+    /// Measures a deleted table, counting at most `most` entities. `None` if its purge has begun or it has been
+    /// restored.
     async fn deleted_size(&self, table_no: i64, most: u32) -> StoreResult<Option<TableSize>>;
 
-    /// Brings a deleted table back under a free name of its account, with its number.
+    /// Restores a deleted table, with its number, under a free name of its account.
     async fn undelete(&self, table: &DeletedTable, name: &TableName, now: Ticks) -> StoreResult<Undeletion>;
 
-    /// Has a deleted table purged from now on; `false` if it is, or was brought back.
+    /// Starts the purge of a deleted table; `false` if the purge has already begun or the table has been restored.
     async fn purge_deleted(&self, table: &DeletedTable, now: Ticks) -> StoreResult<bool>;
 
-    /// Returns up to 100 of the deleted tables whose time has ended, those that ended first.
+    /// Returns at most 100 deleted tables whose retention has ended, the earliest first.
     async fn ended_tables(&self, now: Ticks) -> StoreResult<Vec<DeletedTable>>;
 }}

@@ -1,4 +1,4 @@
-//! Entities: point reads, pages, writes.
+//! Entities: point reads, pages and writes.
 
 #[cfg(doc)]
 use super::Fault;
@@ -9,16 +9,15 @@ use crate::protocol::model::entity::BorrowedEntity;
 use crate::protocol::model::{Key, Stored, TableRef, Ticks};
 use crate::protocol::plan::{PageEnd, Scan, Write, Written};
 
-/// Collects the entities of a page.
 pub trait Collect: Send + 'static {
     /// Collects the next entity.
     fn take(&mut self, entity: BorrowedEntity<'_>);
 
-    /// Discards the collected entities: the page is read again from the start.
+    /// Discards the collected entities, because the page is read again from the start.
     fn restart(&mut self);
 }
 
-/// Collects nothing: [`PageEnd::entities`] counts.
+/// Discards entities; [`PageEnd::entities`] still counts them.
 impl Collect for () {
     fn take(&mut self, _entity: BorrowedEntity<'_>) {}
 
@@ -46,7 +45,6 @@ impl<C: Collect + ?Sized> Collect for Box<C> {
 }
 
 store_trait! {
-/// The entities of tables.
 pub trait Entities {
     /// Reads one entity.
     ///
@@ -54,8 +52,8 @@ pub trait Entities {
     /// [`Code::TableNotFound`].
     async fn get(&self, table: TableRef<'_>, key: &Key) -> StoreResult<Option<Stored>>;
 
-    /// Reads one page and passes its entities to `into` in order, while further ones are still
-    /// being read, perhaps on another thread.
+    /// Reads one page and passes its entities to `into` in order while later entities are still being read, possibly
+    /// on another thread.
     ///
     /// # Errors
     /// [`Code::TableNotFound`].
@@ -67,12 +65,11 @@ pub trait Entities {
     /// [`Code::TableNotFound`] and the errors of `plan::decide`.
     async fn write(&self, table: TableRef<'_>, write: &Write, now: Ticks) -> StoreResult<Written>;
 
-    /// Performs all writes or none. They are in one partition, no two are for the same row
-    /// (protocol §8.1), and there is at least one.
+    /// Performs all writes or none. There is at least one write, all are in one partition, and no two are for the same
+    /// row (protocol §8.1).
     ///
     /// # Errors
-    /// As [`write`], with the index of the first operation, in request order, that fails.
-    /// [`Code::TableNotFound`] carries index 0. [`Fault::NotBegun`] if nothing was tried, so that
-    /// the caller can report it.
+    /// Those of [`write`], with the index of the first failing operation in request order. [`Code::TableNotFound`] has
+    /// index 0. [`Fault::NotBegun`] means that no operation was attempted.
     async fn transact(&self, table: TableRef<'_>, writes: &[Write], now: Ticks) -> StoreResult<Vec<Written>>;
 }}

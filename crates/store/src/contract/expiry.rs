@@ -1,5 +1,5 @@
-//! Expiry: rules by which the entities of a table are deleted some time after they were written, or
-//! after a date that they carry.
+//! Expiry rules: the entities of a table are deleted some time after they were written, or after a date in one of
+//! their properties.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +8,7 @@ use super::StoreResult;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
 use crate::protocol::model::{Key, TableRef, Ticks};
 
-/// Ticks for which a table whose step failed is left alone.
+/// Ticks for which a table is skipped after a failed step.
 pub const SWEEP_RETRY_PAUSE: i64 = 60 * TICKS_PER_SECOND;
 
 /// When the entities of a table expire.
@@ -16,28 +16,28 @@ pub const SWEEP_RETRY_PAUSE: i64 = 60 * TICKS_PER_SECOND;
 pub struct ExpiryRule {
     /// The DateTime property that the delay counts from; `None` for Timestamp.
     pub property: Option<String>,
-    /// Ticks from there until an entity expires.
+    /// Ticks from that time until an entity expires.
     pub delay: i64,
-    /// Ticks from the start of a pass over the table to that of the next, at least.
+    /// Minimum ticks between the starts of two passes over the table.
     pub pause: i64,
 }
 
-/// How far the passes over a table have come.
+/// Progress of the passes over a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SweepState {
-    /// When the next step is due.
+    /// Time at which the next step is due.
     pub due: Ticks,
-    /// When the pass that is under way began.
+    /// Start of the current pass; `None` between passes.
     pub began: Option<Ticks>,
-    /// Where it goes on.
+    /// Position at which the pass resumes.
     pub position: Option<Key>,
-    /// Entities that had expired at this time are deleted; `None` before the end of the first pass.
+    /// Entities that had expired by this time are deleted; `None` before the end of the first pass.
     pub clean: Option<Ticks>,
-    /// Entities deleted since the rule was set.
+    /// Number of entities deleted since the rule was set.
     pub expired: u64,
 }
 
-/// A table with its rule.
+/// A table with its expiry rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableExpiry {
     pub table_no: i64,
@@ -46,25 +46,24 @@ pub struct TableExpiry {
     /// The table's name as created.
     pub table: String,
     pub rule: ExpiryRule,
-    /// When the rule was set, which distinguishes it from a later one.
+    /// Time at which the rule was set. It distinguishes the rule from a later one.
     pub made: Ticks,
     pub sweep: SweepState,
 }
 
-/// All rules together, for metrics.
+/// Summary of all rules, for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ExpirySummary {
-    /// Tables that have a rule.
+    /// Number of tables that have a rule.
     pub tables: u64,
-    /// When the next pass over a table should have begun, of the table where that is the earliest.
+    /// The earliest time at which any table's next pass should have begun.
     pub behind_since: Option<Ticks>,
 }
 
-/// Maximum tables.
 const MAX_TABLES: usize = 10_000;
 
-/// Progress that could not be recorded: how far this process has come with tables, by their numbers and the time since
-/// when. What it forgets when it ends is done again.
+/// Progress that could not be recorded in the database, by table number and start of the work. Progress that is lost
+/// when the process ends is repeated.
 #[derive(Debug)]
 pub struct Unrecorded<T>(Mutex<BTreeMap<i64, (Ticks, T)>>);
 
@@ -79,8 +78,8 @@ impl<T: Clone> Unrecorded<T> {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// After an attempt to record progress: forgets the table if that was done. Otherwise `progress` is kept, if
-    /// there is any to keep and room for it, and the failure is none.
+    /// Handles an attempt to record progress. After a success, the table is forgotten. After a failure, `progress` is
+    /// kept in memory if there is any and there is room for it, and the failure is suppressed.
     pub(crate) fn settle<E>(
         &self,
         recorded: Result<(), E>,
@@ -95,7 +94,7 @@ impl<T: Clone> Unrecorded<T> {
         if is_kept { Ok(()) } else { recorded }
     }
 
-    /// Remembers how far the work on a table has come; `false` if there is no room.
+    /// Keeps the progress of a table; `false` if there is no room.
     fn keep(&self, table_no: i64, since: Ticks, progress: T) -> bool {
         self.with(|all| {
             let has_room = all.len() < MAX_TABLES || all.contains_key(&table_no);
@@ -110,30 +109,29 @@ impl<T: Clone> Unrecorded<T> {
         self.with(|all| all.remove(&table_no));
     }
 
-    /// Forgets all: another process does the work now.
+    /// Forgets all progress, because another process now does the work.
     pub(crate) fn clear(&self) {
         self.with(BTreeMap::clear);
     }
 
-    /// The progress with a table, unless it is that of an earlier work.
+    /// Returns the progress of a table, unless it belongs to earlier work.
     pub(crate) fn of(&self, table_no: i64, since: Ticks) -> Option<T> {
         let kept = self.with(|all| all.get(&table_no).cloned());
         kept.filter(|(kept_since, _)| *kept_since == since).map(|(_, progress)| progress)
     }
 
-    /// All tables: their numbers, since when, and the progress.
+    /// Returns the number, start of the work and progress of each table.
     pub(crate) fn all(&self) -> Vec<(i64, Ticks, T)> {
         let copied = |(no, (since, progress)): (&i64, &(Ticks, T))| (*no, *since, progress.clone());
         self.with(|all| all.iter().map(copied).collect())
     }
 }
 
-/// Sweeps that could not be recorded, since their rules were set.
+/// Sweeps that could not be recorded, keyed by the time at which their rules were set.
 pub type UnrecordedSweeps = Unrecorded<SweepState>;
 
 store_trait! {
-/// The rules of a database, and the deletion of what has expired. Rules belong to the number of a
-/// table, so they end with it.
+/// Expiry rules and the deletion of expired entities. Rules belong to a table number, so they end with the table.
 pub trait Expiry {
     /// Sets or replaces the rule of a table.
     ///
@@ -144,31 +142,30 @@ pub trait Expiry {
     /// Removes the rule of a table; `false` if there is none.
     async fn clear_expiry(&self, table: TableRef<'_>) -> StoreResult<bool>;
 
-    /// Returns the rules of an account, or of all accounts, by account and table.
+    /// Returns the rules of an account, or of all accounts if `None`, ordered by account and table.
     async fn expiries(&self, account: Option<&str>) -> StoreResult<Vec<TableExpiry>>;
 
-    /// Summarizes all rules. A pass that ended later than `now`, by a clock that was ahead, does not
-    /// count.
+    /// Summarizes all rules. Passes with an end after `now`, recorded by a clock that was ahead, are ignored.
     async fn expiry_summary(&self, now: Ticks) -> StoreResult<ExpirySummary>;
 
-    /// Returns the table whose step has been due for the longest. A step is also due if it is due
-    /// later than any pause from `now` on allows: a clock that was ahead has recorded it.
+    /// Returns the table whose step has been due for the longest. A step with a due time later than any pause from
+    /// `now` allows is also due, because a clock that was ahead has recorded it.
     async fn due_expiry(&self, now: Ticks) -> StoreResult<Option<TableExpiry>>;
 
-    /// Deletes those of these entities that still have the given version, if the table still has
-    /// the rule; returns how many.
+    /// Deletes those entities that still have the given version, if the table still has the rule. Returns the number
+    /// of deleted entities.
     async fn delete_expired(&self, of: &TableExpiry, entities: &[(Key, Ticks)]) -> StoreResult<u64>;
 
-    /// Stores how far the passes have come, if the table still has the rule.
+    /// Records the progress of the passes, if the table still has the rule.
     async fn record_sweep(&self, of: &TableExpiry, sweep: &SweepState) -> StoreResult<()>;
 
-    /// Removes what is stored here about tables that no longer exist, and the marks of copies that began 90 days
-    /// before `now`.
+    /// Removes expiry data of tables that no longer exist, and marks of copies that began more than 90 days before
+    /// `now`.
     async fn forget_stale(&self, now: Ticks) -> StoreResult<()>;
 
-    /// Whether this server is the one that works on expiry, until `until`. At any
-    /// time one server is; another takes over once the time of the last one has run out, or if it ends
-    /// later than twice the time from `now` until `until`: a clock that was ahead has recorded it.
+    /// Acquires or renews the upkeep lease until `until`; returns whether this server holds it. One server holds the
+    /// lease at any time. Another server takes over when the lease has expired, or if its end is later than twice the
+    /// time from `now` to `until`, because a clock that was ahead has recorded it.
     async fn leads_upkeep(&self, holder: i64, now: Ticks, until: Ticks) -> StoreResult<bool>;
 }}
 

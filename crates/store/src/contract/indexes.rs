@@ -1,4 +1,4 @@
-//! Property indexes as stored in the database, and what both stores share in reading them.
+//! Property indexes as stored in the database, and the logic for reading them that both stores share.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -12,29 +12,26 @@ use crate::protocol::plan::Scan;
 use crate::protocol::plan::index::{IndexChoice, IndexKind, IndexRange, IndexValue, PropertyIndex};
 use crate::sql::{SqlRow, SqlText, counted_change};
 
-/// Maximum number of indexes of a table: each costs every write of the table.
+/// Maximum number of indexes of a table. Each index slows down every write to the table.
 pub const MAX_TABLE_INDEXES: i64 = 8;
-/// Maximum number of indexes of a database: PostgreSQL opens all of them for every write.
+/// Maximum number of indexes of a database. PostgreSQL opens all of them for every write.
 pub const MAX_INDEXES: i64 = 64;
-/// How long an index that is no longer used stays in the database, until every server has noticed.
+/// Time for which an unused index stays in the database, so that every server notices its removal.
 pub(crate) const REMOVAL_GRACE: Duration = Duration::from_secs(5);
-/// Entries that a page looks up in indexes at most. If a filter has more, the page is read in the order
-/// of keys.
+/// Maximum number of index entries that a page looks up. If a filter has more entries, the page is read in key order.
 pub(crate) const MAX_ENTRIES: usize = 4000;
-/// So few entries that no other index is tried.
+/// With at most this many entries, no other index is tried.
 pub(crate) const FEW_ENTRIES: usize = 64;
 
-/// Why a store refuses an order whose index it cannot use.
-pub(crate) const MISSING_ORDER: &str = "the index of this order is missing in the database, or was made by an older \
-     version of Rowhouse: drop it and make it again";
+/// Why a store rejects an order whose index it cannot use.
+pub(crate) const MISSING_ORDER: &str = "the index of this order is missing in the database, or was created by an older \
+     version of Rowhouse: drop it and create it again";
 
-/// The state of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum IndexState {
-    /// Not complete: no page uses it.
+    /// The index is incomplete, and no page uses it.
     Building,
-    /// Complete.
     Ready,
 }
 
@@ -42,24 +39,24 @@ pub enum IndexState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredIndex {
     pub account: String,
-    /// The name of the table, as it was created.
+    /// The table's name as created.
     pub table: String,
     pub index: PropertyIndex,
     pub state: IndexState,
-    /// When it got into this state.
+    /// Time of the last state change.
     pub changed: Ticks,
 }
 
 impl StoredIndex {
-    /// Lists those of existing tables, for [`StoredIndex::read`].
+    /// Query for the indexes of existing tables, read by [`StoredIndex::read`].
     pub(crate) const LIST: &str = "SELECT i.index_no, i.table_no, i.property, i.kind, i.state, i.changed, t.account, t.name \
          FROM property_indexes AS i JOIN tables AS t ON t.table_no = i.table_no \
          ORDER BY t.account, t.name_lower, i.property, i.kind";
 
-    /// The spread of the table, while the index $1 is still to be built.
+    /// Query for the table's spread; no row unless index $1 still has to be built.
     pub(crate) const WANTED: &str = "SELECT t.spread FROM property_indexes AS i \
          JOIN tables AS t ON t.table_no = i.table_no WHERE i.index_no = $1 AND i.state = 0";
-    /// Has servers use the index $1 from the time $2 on; no row if it is no longer wanted.
+    /// Makes servers use index $1 from time $2 on; no row if the index is no longer needed.
     pub(crate) const COMPLETE: SqlText = counted_change!(
         "property_index_changes",
         "UPDATE property_indexes AS i SET state = 1, changed = $2 WHERE i.index_no = $1 AND i.state = 0 \
@@ -68,7 +65,7 @@ impl StoredIndex {
     pub(crate) const FORGET: SqlText =
         counted_change!("property_index_changes", "DELETE FROM property_indexes WHERE index_no = $1");
 
-    /// `None` for a kind of a newer version, and for an index that is to be removed.
+    /// Returns `None` for an index kind of a newer version, and for an index that is to be removed.
     pub(crate) fn read(row: &SqlRow) -> StoreResult<Option<Self>> {
         let (kind, state): (String, i32) = (row.get(3)?, row.get(4)?);
         let (Ok(kind), Some(state)) = (kind.parse::<IndexKind>(), IndexState::read(state)) else {
@@ -79,7 +76,7 @@ impl StoredIndex {
         Ok(Some(Self { account: row.get(6)?, table: row.get(7)?, index, state, changed: row.ticks(5)? }))
     }
 
-    /// What it is over, for messages.
+    /// Describes the indexed table, property and kind, for messages.
     pub(crate) fn named(&self) -> String {
         let Self { account, table, index, .. } = self;
         format!("{account}/{table} over {} ({})", index.property, index.kind)
@@ -89,11 +86,11 @@ impl StoredIndex {
 /// Result of adding an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddedIndex {
-    /// It has to be built now.
+    /// The index, with this number, has yet to be built.
     Added(i64),
-    /// There is one for this property and kind.
+    /// The table already has an index for this property and kind.
     Exists,
-    /// The table has [`MAX_TABLE_INDEXES`], or the database [`MAX_INDEXES`].
+    /// The table already has [`MAX_TABLE_INDEXES`] indexes, or the database [`MAX_INDEXES`].
     TooMany,
     /// The spread of the table is being changed.
     Respread,
@@ -103,26 +100,26 @@ pub enum AddedIndex {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BuiltIndex {
     Ready,
-    /// The database does not make it, for this reason.
+    /// The database refused to create the index, for this reason.
     Refused(String),
-    /// Another process builds or removes an index, or somebody waits to drop this one.
+    /// Another process is building or removing an index, or waiting to drop this one.
     Busy,
-    /// It was dropped, or its table deleted.
+    /// The index was dropped, or its table was deleted.
     Gone,
 }
 
-/// What a database says about an index; `None` where it does not.
+/// Statistics of an index; `None` where the database has none.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct IndexFigures {
-    /// Size in the database.
+    /// Size in the database, in bytes.
     pub bytes: Option<u64>,
-    /// How many times it was read.
+    /// Number of reads of the index.
     pub uses: Option<u64>,
-    /// The part that is built, from 0 to 1.
+    /// Completed fraction of the build, from 0 to 1.
     pub progress: Option<f64>,
 }
 
-/// In the database: 0, 1, and 2 for an index that is to be removed.
+/// Stored as 0 and 1. The number 2 marks an index that is to be removed.
 impl IndexState {
     pub(crate) const fn read(stored: i32) -> Option<Self> {
         match stored {
@@ -133,43 +130,43 @@ impl IndexState {
     }
 }
 
-/// The time from which on removed indexes must stay, in raw ticks.
+/// Returns the start of the removal grace period, in raw ticks. Indexes dropped since then must stay.
 pub(crate) fn removable_until(now: Ticks) -> i64 {
     let grace = i64::try_from(REMOVAL_GRACE.as_nanos() / 100).unwrap_or(i64::MAX);
     now.raw().saturating_sub(grace)
 }
 
-/// The choices of a scan that are about a table, with their numbers. The table may have been made anew
-/// since they were planned.
+/// Returns a scan's choices for this table number, with their positions. The table may have been created anew since
+/// the scan was planned.
 pub(crate) fn choices_of(scan: &Scan, table_no: i64) -> impl Iterator<Item = (usize, &IndexChoice)> {
     let is_current = move |choice: &IndexChoice| choice.ranges.iter().all(|r| r.index.table_no == table_no);
     scan.indexed.iter().enumerate().filter(move |(_, choice)| is_current(choice))
 }
 
-/// Keys that a choice has named.
+/// Keys found through the indexes of a choice.
 #[derive(Debug, PartialEq)]
 pub(crate) struct NamedKeys {
-    /// The number of the choice.
+    /// The position of the choice in the scan.
     pub choice: usize,
     pub keys: Vec<Key>,
 }
 
-/// Compares the choices of a page: the one with the fewest entries wins.
+/// Compares the choices of a page. The choice with the fewest entries wins.
 #[derive(Default)]
 pub(crate) struct BestChoice {
     best: Option<NamedKeys>,
-    /// Entries that were read.
+    /// Number of entries read.
     pub entries: u64,
 }
 
 impl BestChoice {
-    /// How many entries the next choice may have.
+    /// Maximum number of entries for the next choice.
     pub(crate) fn limit(&self) -> usize {
         self.best.as_ref().map_or(MAX_ENTRIES, |best| best.keys.len())
     }
 
-    /// Takes the keys of a choice, of which one more than the limit were read; returns whether no
-    /// other choice needs to be tried.
+    /// Considers a choice, whose keys were read up to one beyond the limit. Returns whether no other choice needs to
+    /// be tried.
     pub(crate) fn offer(&mut self, choice: usize, keys: Vec<Key>) -> bool {
         self.entries += keys.len() as u64;
         if keys.len() <= self.limit() {
@@ -178,26 +175,26 @@ impl BestChoice {
         self.best.as_ref().is_some_and(|best| best.keys.len() <= FEW_ENTRIES)
     }
 
-    /// Whether choices were read and every one has too many entries. It is not known of a filter whose
-    /// choices are all about a former table.
+    /// Whether choices were read and all have too many entries. `false` if all choices belong to a former table,
+    /// because the density is then unknown.
     pub(crate) fn is_dense(&self) -> bool {
         self.best.is_none() && self.entries > 0
     }
 
-    /// The best choice with its keys; `None` if every choice has too many.
+    /// Returns the best choice with its keys; `None` if every choice has too many.
     pub(crate) fn into_named(self) -> Option<NamedKeys> {
         self.best
     }
 }
 
-/// How long it is believed that the database has an index, or has it not.
+/// Time for which the presence or absence of an index in the database is cached.
 const LOOKED: Duration = Duration::from_secs(5);
-/// How long a filter is known to have too many entries.
+/// Time for which a filter with too many entries is remembered.
 const REMEMBERED: Duration = Duration::from_secs(60);
-/// Filters that are remembered at most; then all are forgotten.
+/// Capacity of each memory. A full memory is cleared.
 const MAX_REMEMBERED: usize = 4096;
 
-/// What was found by a key, and when. Once it is full, all is forgotten.
+/// Findings by key, with their time. A full map is cleared.
 #[derive(Debug)]
 struct RecentFindings<K, V>(Mutex<HashMap<K, (V, Instant)>>);
 
@@ -208,7 +205,7 @@ impl<K, V> Default for RecentFindings<K, V> {
 }
 
 impl<K: Eq + Hash, V> RecentFindings<K, V> {
-    /// Reads what was found no longer ago than `age`.
+    /// Passes a finding to `read` if it is younger than `age`.
     fn read<R>(&self, key: &K, age: Duration, read: impl FnOnce(&V) -> R) -> Option<R> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(key).filter(|(_, since)| since.elapsed() < age).map(|(found, _)| read(found))
@@ -223,29 +220,27 @@ impl<K: Eq + Hash, V> RecentFindings<K, V> {
     }
 }
 
-/// Remembers filters that have too many entries, so that their next pages do not look them up again.
+/// Remembers filters with too many entries, so that their next pages skip the lookup.
 #[derive(Debug, Default)]
 pub(crate) struct DenseFilters(RecentFindings<u64, ()>);
 
 impl DenseFilters {
-    /// Whether this filter had too many entries recently.
     pub(crate) fn has(&self, filter: u64) -> bool {
         self.0.read(&filter, REMEMBERED, |()| ()).is_some()
     }
 
-    /// Remembers that this filter has too many entries.
     pub(crate) fn put(&self, filter: u64) {
         self.0.put(filter, ());
     }
 }
 
-/// Remembers how far an open range of an index must reach to have too many entries, so that a filter with
-/// another literal does not look them up again. By index, and whether the range is read from above.
+/// Remembers the extent at which an open range of an index has too many entries, so that a filter with a different
+/// literal skips the lookup. The key is the index and whether the range is read from above.
 #[derive(Debug, Default)]
 pub(crate) struct DenseBounds(RecentFindings<(i64, bool), IndexValue>);
 
 impl DenseBounds {
-    /// Whether a choice had too many entries recently: one of its ranges reaches far enough.
+    /// Whether a choice has too many entries, because one of its ranges extends at least as far as a remembered one.
     pub(crate) fn has(&self, choice: &IndexChoice) -> bool {
         choice.ranges.iter().any(|range| {
             let (Some(bound), is_from_above) = (range.only_bound(), range.is_from_above()) else {
@@ -257,19 +252,19 @@ impl DenseBounds {
         })
     }
 
-    /// Remembers the entry at which this range had too many.
+    /// Remembers the entry at which this range exceeded the limit.
     pub(crate) fn put(&self, range: &IndexRange, reached: IndexValue) {
         self.0.put((range.index.index_no, range.is_from_above()), reached);
     }
 }
 
-/// The range to remember of a choice that has too many entries: its only one, if that is open.
+/// Returns the range to remember for a choice with too many entries: its only range, if that range is open.
 pub(crate) fn open_range(choice: &IndexChoice) -> Option<&IndexRange> {
     let [only] = choice.ranges.as_slice() else { return None };
     only.only_bound().is_some().then_some(only)
 }
 
-/// Counts how often indexes are read, since the start of this process.
+/// Counts reads of indexes since the start of this process.
 #[derive(Debug, Default)]
 pub(crate) struct IndexUses(Mutex<HashMap<i64, u64>>);
 
@@ -285,7 +280,6 @@ impl IndexUses {
         }
     }
 
-    /// Counts a read of an index.
     pub(crate) fn count_one(&self, index_no: i64) {
         let mut uses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if uses.len() > MAX_REMEMBERED {
@@ -294,29 +288,28 @@ impl IndexUses {
         *uses.entry(index_no).or_default() += 1;
     }
 
-    /// How often this process has read an index; `None` if never.
+    /// Returns the number of reads by this process; `None` if there were none.
     pub(crate) fn of(&self, index_no: i64) -> Option<u64> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&index_no).copied()
     }
 }
 
-/// Remembers for a moment which indexes the database has, with how many columns at least.
+/// Remembers briefly whether the database has an index with at least a given number of columns.
 #[derive(Debug, Default)]
 pub(crate) struct IndexPresence(RecentFindings<(i64, i16), bool>);
 
 impl IndexPresence {
-    /// Whether the database had an index when it was last read; `None` if that was too long ago.
+    /// Whether the database had an index at the last check; `None` if that check is too old.
     pub(crate) fn of(&self, index_no: i64, columns: i16) -> Option<bool> {
         self.0.read(&(index_no, columns), LOOKED, |is_there| *is_there)
     }
 
-    /// Remembers whether the database has an index.
     pub(crate) fn put(&self, index_no: i64, columns: i16, is_there: bool) {
         self.0.put((index_no, columns), is_there);
     }
 }
 
-/// What a store remembers for narrowing pages.
+/// State that a store keeps to narrow pages by indexes.
 #[derive(Debug, Default)]
 pub(crate) struct NarrowingMemory {
     pub presence: IndexPresence,
@@ -325,7 +318,7 @@ pub(crate) struct NarrowingMemory {
     pub uses: IndexUses,
 }
 
-/// Identifies a filter on a table. Two filters that share a number only share a memory of speed.
+/// Hashes a table number and a filter. After a collision, two filters merely share a performance memory.
 pub(crate) fn filter_number(table_no: i64, scan: &Scan) -> u64 {
     let mut hashed = HashedText(DefaultHasher::new());
     // Hashing cannot fail.
@@ -342,7 +335,6 @@ impl std::fmt::Write for HashedText {
     }
 }
 
-/// An index to add.
 #[derive(Debug, Clone, Copy)]
 pub struct NewIndex<'a> {
     pub table: TableRef<'a>,
@@ -351,29 +343,28 @@ pub struct NewIndex<'a> {
 }
 
 store_trait! {
-/// Property indexes.
 pub trait Indexes {
     /// Lists the property indexes of existing tables.
     async fn indexes(&self) -> StoreResult<Vec<StoredIndex>>;
 
-    /// Adds an index, to be built by [`Indexes::build_index`]. The property has a valid name.
+    /// Adds an index, to be built by [`Indexes::build_index`]. The property name must be valid.
     ///
     /// # Errors
     /// `TableNotFound`.
     async fn add_index(&self, index: NewIndex<'_>, now: Ticks) -> StoreResult<AddedIndex>;
 
-    /// Builds an index, for as long as that takes; what a former attempt has left is made again. Pages
-    /// use it once the servers have read the list. On SQLite, writes wait meanwhile.
+    /// Builds an index, without a timeout; remains of an earlier attempt are rebuilt. Pages use the index once the
+    /// servers have read the list of indexes. On SQLite, writes wait during the build.
     async fn build_index(&self, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex>;
 
-    /// Has servers no longer use an index, and cancels its build; `false` if there is none.
+    /// Makes servers stop using an index, and cancels its build; `false` if there is no such index.
     async fn drop_index(&self, index_no: i64, now: Ticks) -> StoreResult<bool>;
 
-    /// Removes one index from the database that was dropped a while ago, or whose table is gone. Returns
-    /// whether it did.
+    /// Removes from the database one index that was dropped a while ago or whose table is gone. Returns whether an
+    /// index was removed.
     async fn remove_index(&self, now: Ticks) -> StoreResult<bool>;
 
-    /// Measures an index.
+    /// Reads the statistics of an index.
     async fn index_figures(&self, index: &PropertyIndex) -> StoreResult<IndexFigures>;
 }}
 

@@ -1,4 +1,4 @@
-//! The result of inspecting a database, which does not change it.
+//! The result of a read-only inspection of a database.
 
 use std::fmt;
 
@@ -10,19 +10,19 @@ use crate::contract::cluster::Cluster;
 /// Why migrations cannot run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MigrationObstacle {
-    /// Something that an operator has to allow or make, in words.
+    /// A permission or object that an operator has to provide, as text.
     Forbidden(String),
-    /// The database is a worker of a Citus cluster that has not got the current schema.
+    /// The database is a worker of a Citus cluster without the current schema.
     OnWorker,
-    /// Where migrations run does not answer, for this reason.
+    /// The server on which migrations run does not answer, for this reason.
     Away(String),
 }
 
-/// What a host of a list is.
+/// The role of a PostgreSQL host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostRole {
     Primary,
-    /// A primary whose sessions only read, unless they ask for more.
+    /// A primary whose sessions are read-only by default.
     ReadOnly,
     Standby,
 }
@@ -37,7 +37,7 @@ impl fmt::Display for HostRole {
     }
 }
 
-/// A host of a list, and why it does not answer if it does not.
+/// A host of a URL, with its role or the reason why it did not answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedHost {
     pub name: String,
@@ -47,50 +47,50 @@ pub struct ListedHost {
 /// The hosts of a URL that lists several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostsFound {
-    /// The one that was chosen.
+    /// The chosen host.
     pub used: String,
-    /// Whether any will do, a standby too.
+    /// Whether any host is acceptable, including a standby.
     pub take_any: bool,
     pub listed: Vec<ListedHost>,
 }
 
-/// The state of a database, for its operator.
+/// The state of a database, as reported to its operator.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inspection {
     /// Name and version of the database.
     pub product: String,
-    /// The version of the schema; `None` before the first migration, and if it may not be read.
+    /// Schema version; `None` before the first migration, or if it is not readable.
     pub schema: Option<i64>,
-    /// Whether there is a version of the schema, which the role may not read.
+    /// Whether the schema has a version that the role may not read.
     pub is_schema_hidden: bool,
     /// The schema version of this program.
     pub known_schema: i64,
-    /// The text encoding of the database; `None` if it is fixed.
+    /// Text encoding of the database; `None` if it is fixed.
     pub encoding: Option<String>,
-    /// Maximum number of connections that the database allows, if it has a limit.
+    /// Maximum number of connections; `None` if the database has no limit.
     pub allowed_connections: Option<u32>,
-    /// Whether the database is a read replica, which cannot be written to.
+    /// Whether the database is a read-only replica.
     pub is_standby: bool,
-    /// Whether its sessions cannot write, on a read replica or by a setting of the role.
+    /// Whether sessions are read-only, because of a replica or a setting of the role.
     pub reads_only: bool,
-    /// Privileges that are missing, such as `INSERT on entities`.
+    /// Missing privileges, such as `INSERT on entities`.
     pub missing: Vec<String>,
     /// Why migrations cannot run; `None` if they can.
     pub migration_obstacle: Option<MigrationObstacle>,
-    /// How far the clock of the database is ahead of ours, if it has its own.
+    /// How far the database's clock is ahead of this machine's; `None` if they share a clock.
     pub skew: Option<TimeDelta>,
-    /// The hosts of its URL, if there are several.
+    /// The hosts of the URL, if it lists several.
     pub hosts: Option<HostsFound>,
-    /// The Citus cluster that the database is in, if it is in one.
+    /// The Citus cluster of the database, if any.
     pub cluster: Option<Cluster>,
-    /// Tables whose spread is being changed, as `account/table`, though no command is at work.
+    /// Tables with an unfinished respread that no command is working on, as `account/table`.
     pub left_respreads: Vec<String>,
-    /// Schemas with tables of this program that are empty, beside the one that is used.
+    /// Other schemas on the path with empty tables of this program.
     pub hidden_schemas: Vec<String>,
-    /// Property indexes that are ready by the catalogue, and not in the database.
+    /// Property indexes that are ready according to their records but missing in the database.
     pub missing_indexes: Vec<String>,
-    /// SQL views that an earlier version created, by their quoted names.
+    /// SQL views that an earlier version created, as quoted names.
     pub left_views: Vec<String>,
-    /// The stored accounts, if they can be read.
+    /// The stored accounts; empty if they are not readable.
     pub accounts: Vec<StoredAccount>,
 }

@@ -1,10 +1,10 @@
-//! What a store has to do: a trait for each subject, which both stores implement, and their types.
+//! The traits that both stores implement, one per subject, and their types.
 //!
-//! Methods are cancel-safe: if a future is dropped, the store stays usable, and its write is done completely or
-//! not at all.
+//! Methods are cancel-safe: if a future is dropped, the store stays usable, and its write happens completely or not at
+//! all.
 
-/// Defines a trait of the contract, and its methods of [`Store`](crate::Store), which call those of the store
-/// that it is. A method is implemented in `catalogue` for both stores, or in each of them.
+/// Defines a trait of the contract, and methods of [`Store`](crate::Store) that forward to the actual store. A method
+/// is implemented in `catalogue` for both stores, or in each store.
 macro_rules! store_trait {
     (
         $(#[$about:meta])*
@@ -69,21 +69,20 @@ pub use tables::{TableSize, Tables};
 pub use upkeep::{CountPosition, CountedPart, SetAside, Totals, Upkeep};
 pub use views::{ColumnKind, SqlViews, ViewColumn, ViewDefinition, ViewScript};
 
-/// A fault of the database, in the detail that callers may know.
+/// A database fault, in the detail that callers may see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// No connection or queue slot was free: no statement of the operation was sent.
+    /// No connection or queue slot was free; no statement of the operation was sent.
     NotBegun,
-    /// No connection, lock or queue slot was free in time; nothing was done.
+    /// No connection, lock or queue slot was free in time; nothing was changed.
     Busy,
     /// The transaction conflicted with another one and was rolled back.
     Serialization,
-    /// The database cannot be reached or refuses work; nothing was done.
+    /// The database is unreachable or refuses work; nothing was changed.
     Unavailable,
-    /// The time for the operation ran out, the connection was lost while a commit was under way, or the disk
-    /// failed in one: the outcome is unknown.
+    /// The outcome is unknown: the operation timed out, or the connection was lost or the disk failed during a commit.
     Timeout,
-    /// Anything else: a bug in this program or in the database.
+    /// Any other fault: a bug in this program or in the database.
     Other,
 }
 
@@ -114,7 +113,7 @@ impl From<Fault> for Failure {
     }
 }
 
-/// The one place that maps failures of a database to the errors that clients get.
+/// The only mapping of database failures to client errors.
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
         match failure {
@@ -128,5 +127,4 @@ impl From<Failure> for Error {
     }
 }
 
-/// Result of a storage operation.
 pub type StoreResult<T> = Result<T, Failure>;

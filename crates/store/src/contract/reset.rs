@@ -6,39 +6,34 @@ use crate::protocol::model::Ticks;
 /// Maximum number of snapshots that a store keeps.
 pub const MAX_SNAPSHOTS: usize = 64;
 
-/// A state that a store can restore.
+/// A saved state that a store can restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreSnapshot {
     pub name: String,
-    /// The account whose state it is; `None` for all accounts.
+    /// The account whose state was saved; `None` for all accounts.
     pub account: Option<String>,
-    /// When it was taken.
     pub taken: Ticks,
 }
 
 store_trait! {
-/// Resets, takes and restores the stored data: tables, entities, policies and service properties,
-/// but not accounts. Each change is one transaction: concurrent readers see the state before it or
-/// after it.
+/// Reset, snapshots and restore of the stored data: tables, entities, policies and service properties, but not
+/// accounts. Each change is one transaction: concurrent readers see the state before or after it.
 ///
-/// Restored data has its former ETags and timestamps, in tables with new table numbers, so that a
-/// write that began before cannot reach it. Snapshots end with the store that took them, and are
-/// never in the schema that it serves.
+/// Restored data keeps its ETags and timestamps. Its tables get new numbers, so a write that began earlier cannot
+/// reach it. Snapshots end with the store that took them, and are never in the schema that the store serves.
 pub trait Reset {
-    /// Empties an account, or all accounts.
+    /// Deletes the data of an account, or of all accounts.
     async fn reset(&self, account: Option<&str>, now: Ticks) -> StoreResult<()>;
 
-    /// Takes a snapshot of an account, or of all accounts, under a unique name; `false` if there
-    /// are [`MAX_SNAPSHOTS`] already.
+    /// Takes a snapshot of an account, or of all accounts, under a unique name; `false` if there are already
+    /// [`MAX_SNAPSHOTS`].
     async fn take_snapshot(&self, name: &str, account: Option<&str>, now: Ticks) -> StoreResult<bool>;
 
-    /// Restores a snapshot, and keeps it; `false` if there is none of this name. Does not change
-    /// accounts that are not in it.
+    /// Restores and keeps a snapshot; `false` if none has this name. Accounts outside the snapshot are not changed.
     async fn restore_snapshot(&self, name: &str, now: Ticks) -> StoreResult<bool>;
 
-    /// Deletes a snapshot; `false` if there is none of this name.
+    /// Deletes a snapshot; `false` if none has this name.
     async fn drop_snapshot(&self, name: &str) -> StoreResult<bool>;
 
-    /// Lists all snapshots, the oldest first.
     async fn snapshots(&self) -> StoreResult<Vec<StoreSnapshot>>;
 }}
