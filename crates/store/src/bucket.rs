@@ -1,11 +1,11 @@
-//! The bucket of a partition. Stored in every row, so it must never change.
+//! Maps partitions to buckets. Every stored row contains its bucket, so the mapping must never change.
 
 use uuid::Uuid;
 
-/// Returns the distribution key of one partition of a table: the table number in the upper bits,
-/// the share of the partition in the lower 16.
+/// Returns the bucket of a partition, which is its distribution key: the table number in the upper bits, the
+/// partition's share in the lower 16.
 ///
-/// `table_no` has at most 47 bits; `spread` is the number of buckets that the
+/// `table_no` has at most 47 bits. `spread` is the table's number of buckets.
 /// table was created with.
 pub(crate) fn bucket(table_no: i64, spread: u16, partition: &str) -> i64 {
     let share = if spread <= 1 { 0 } else { hash(partition) % u64::from(spread) };
@@ -18,8 +18,8 @@ pub(crate) fn buckets(table_no: i64, spread: u16) -> impl Iterator<Item = i64> {
     (0..i64::from(spread.max(1))).map(move |share| (table_no << 16) | share)
 }
 
-/// Returns a number for a new table: 47 random bits from the upper half of a version 4 UUID, which
-/// has 48 random bits before the version.
+/// Returns a number for a new table: 47 random bits from the upper half of a version 4 UUID, which has 48 random bits
+/// before the version.
 pub(crate) fn new_table_no() -> i64 {
     let (high, _) = Uuid::new_v4().as_u64_pair();
     (high >> 17) as i64

@@ -1,4 +1,4 @@
-//! The database that a URL names, and opening it.
+//! Parses database URLs and opens databases.
 
 use std::path::Path;
 
@@ -11,25 +11,25 @@ use crate::{Inspection, Store};
 /// The default limit on connections to PostgreSQL.
 pub const DEFAULT_MAX_CONNECTIONS: u32 = 32;
 
-/// Where entities are kept.
+/// The configured database.
 #[derive(Debug, Clone)]
 pub enum Database {
     Sqlite(SqliteOptions),
     Postgres {
         options: PgOptions,
-        /// The read replica, with the same limits as the primary.
+        /// Options of the read replica, with the same limits as the primary.
         replica: Option<Box<PgOptions>>,
     },
 }
 
-/// How a database is used, besides its URL. Each option is for one kind of database.
+/// Database options other than the URL. Some options apply only to one kind of database.
 #[derive(Debug, Clone)]
 pub struct DatabaseOptions<'a> {
-    /// The URL for migrations, if it differs.
+    /// The URL for migrations, if different.
     pub migrate_url: Option<String>,
-    /// The URL of the read replica, if there is one.
+    /// The URL of the read replica, if any.
     pub secondary: Option<&'a str>,
-    /// The addresses of Citus nodes, as text.
+    /// Reachable addresses of Citus nodes, in the format of [`HostMap::parse`].
     pub cluster_hosts: &'a str,
     /// Number of buckets of a new table.
     pub table_spread: u16,
@@ -51,7 +51,7 @@ impl Default for DatabaseOptions<'_> {
     }
 }
 
-/// Why a URL, or an option beside it, names no database. The messages begin with the flag of the server.
+/// Why a URL or a related option is invalid. Messages begin with the server's flag.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseUrlError {
     #[error("--database-url{}{shown}: {reason}", if shown.is_empty() { "" } else { " " })]
@@ -64,7 +64,7 @@ pub enum DatabaseUrlError {
     SecondaryUrl,
 }
 
-/// Why the work on a database was not done, in one line.
+/// Why a database operation failed, in one line.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
     #[error(
@@ -86,13 +86,13 @@ pub enum DatabaseError {
     Respread(#[from] RespreadError),
 }
 
-/// Names the database that an error is about.
+/// Adds the database to an error.
 fn failed(options: &PgOptions, error: StartError) -> DatabaseError {
     DatabaseError::Postgres { place: display_postgres(options), error }
 }
 
 impl DatabaseError {
-    /// What to do, where that is known of this error.
+    /// Returns advice for the operator, if this error has any.
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             DatabaseError::Postgres { error, .. } => error.advice(),
@@ -106,7 +106,7 @@ pub async fn open_primary(database: &Database) -> Result<Store, DatabaseError> {
     Ok(open(database).await?.0)
 }
 
-/// As [`open_primary`], but does not create a missing database file: its name may be misspelt.
+/// Same as [`open_primary`], but does not create a missing database file, because the name may be misspelt.
 pub async fn open_existing(database: &Database) -> Result<Store, DatabaseError> {
     match database.missing_file() {
         Some(path) => Err(DatabaseError::Missing(path.display().to_string())),
@@ -114,7 +114,7 @@ pub async fn open_existing(database: &Database) -> Result<Store, DatabaseError> 
     }
 }
 
-/// Opens the database for reading alone: it is neither created nor migrated, and nothing is written to it.
+/// Opens the database read-only. The database is neither created nor migrated.
 pub async fn open_to_read(database: &Database) -> Result<Store, DatabaseError> {
     if let Some(path) = database.missing_file() {
         return Err(DatabaseError::Missing(path.display().to_string()));
@@ -151,7 +151,7 @@ pub async fn inspect_replica(database: &Database) -> Option<Result<Inspection, D
 /// Locks a SQLite file against other servers; `None` for other databases.
 ///
 /// # Errors
-/// [`DatabaseError::Sqlite`] if a server has it.
+/// [`DatabaseError::Sqlite`] if another server holds the lock.
 pub fn lock(database: &Database) -> Result<Option<ServerLock>, DatabaseError> {
     match database {
         Database::Sqlite(SqliteOptions { location: Location::File(path), .. }) => Ok(ServerLock::take(path)?),
@@ -159,7 +159,7 @@ pub fn lock(database: &Database) -> Result<Option<ServerLock>, DatabaseError> {
     }
 }
 
-/// Opens the database and, if there is one, its read replica.
+/// Opens the database and its read replica, if any.
 pub async fn open(database: &Database) -> Result<(Store, Option<Store>), DatabaseError> {
     Ok(match database {
         Database::Sqlite(options) => (Store::Sqlite(SqliteStore::open(options)?), None),
@@ -173,10 +173,10 @@ pub async fn open(database: &Database) -> Result<(Store, Option<Store>), Databas
 }
 
 impl Database {
-    /// Returns the database that a URL names.
+    /// Parses a database URL and its options.
     ///
     /// # Errors
-    /// [`DatabaseUrlError`] that says which URL or option is wrong.
+    /// [`DatabaseUrlError`] names the invalid URL or option.
     pub fn of_url(url: &str, options: DatabaseOptions<'_>) -> Result<Self, DatabaseUrlError> {
         let DatabaseOptions { migrate_url, secondary, .. } = options;
         if secondary.is_some_and(|url| !is_postgres(url)) {
@@ -185,7 +185,7 @@ impl Database {
         check_url("--migrate-url", migrate_url.as_deref())?;
         check_url("--secondary-database-url", secondary)?;
         if let Some(rest) = url.strip_prefix("sqlite:") {
-            // URL parameters, which other programs accept, would become part of the file name.
+            // Other programs accept URL parameters; here they would become part of the file name.
             let location = Location::parse(rest).filter(|_| !rest.contains('?'));
             let location = location.ok_or_else(|| database_url_mistake(url))?;
             let options = SqliteOptions { map_mib: options.sqlite_map_mib, ..SqliteOptions::new(location) };
@@ -207,7 +207,7 @@ impl Database {
         Err(database_url_mistake(url))
     }
 
-    /// Whether the database is in memory, so that it is lost with the process.
+    /// Whether the database is in memory and therefore lost when the process ends.
     pub fn is_in_memory(&self) -> bool {
         matches!(self, Database::Sqlite(options) if options.location == Location::Memory)
     }
@@ -234,7 +234,7 @@ impl Database {
     }
 }
 
-/// Says what is wrong with a database URL, and repeats the URL if it can have no password.
+/// Describes a mistake in a database URL. The message repeats the URL only if it cannot contain a password.
 pub fn database_url_mistake(url: &str) -> DatabaseUrlError {
     let shown = if url.contains('@') { "" } else { url.trim() };
     let reason = if let Some(rest) = url.strip_prefix("sqlite:") {
@@ -259,7 +259,7 @@ fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
-/// Returns the URLs of a PostgreSQL without their passwords and parameters, for messages.
+/// Returns the URLs of a PostgreSQL database without passwords and parameters, for messages.
 pub(crate) fn display_postgres(options: &PgOptions) -> String {
     options.urls().into_iter().map(without_password).collect::<Vec<_>>().join(",")
 }

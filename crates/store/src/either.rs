@@ -1,20 +1,20 @@
-//! One type for either store: an enum, not a trait object.
+//! An enum over the two stores, used instead of a trait object.
 
 use super::contract::cluster::Cluster;
 use super::postgres::{self, PgStore, StartError};
 use super::sqlite::SqliteStore;
 
-/// The database of a server. The traits of the contract are implemented where they are defined.
+/// The store of a server. The contract's traits define its methods.
 pub enum Store {
     Postgres(Box<PgStore>),
     Sqlite(SqliteStore),
 }
 
-/// Calls a method of the store, and counts the time in the database.
+/// Calls a method of the store, and measures the time spent in the database.
 macro_rules! on_either {
     ($self:ident, $store:ident => $call:expr) => {
         match $self {
-            // Boxed because the future is large, and every future that contains it would be as large.
+            // Boxed because this large future would enlarge every future that contains it.
             $crate::Store::Postgres($store) => {
                 $crate::observe::metrics::database_time::in_database(Box::pin($call)).await
             }
@@ -27,7 +27,7 @@ macro_rules! on_either {
 pub(super) use on_either;
 
 impl Store {
-    /// The cluster that the database is a node of, of which each node is asked; `None` for a single server.
+    /// Returns the Citus cluster of the database, after querying each node; `None` without Citus.
     pub async fn cluster(&self) -> Result<Option<Cluster>, StartError> {
         match self {
             Store::Postgres(store) => postgres::status(store.options()).await,
@@ -35,7 +35,7 @@ impl Store {
         }
     }
 
-    /// Closes the database at shutdown. No data is lost without it.
+    /// Closes the database at shutdown. Skipping this call loses no data.
     pub async fn close(&self) {
         if let Store::Sqlite(store) = self {
             store.close().await;

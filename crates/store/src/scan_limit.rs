@@ -1,5 +1,5 @@
-//! Limits scans: reads that pass over many rows, or compare much. A few run at a time and others wait in a
-//! bounded queue, so that other requests have processors left. While others wait, a scan ends its page early.
+//! Limits scans: reads that skip many rows or make expensive comparisons. A few scans run at a time and others wait in
+//! a bounded queue, which leaves processors for other requests. While others wait, a scan ends its page early.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -11,44 +11,43 @@ use tokio::time::timeout;
 
 use crate::{Fault, StoreResult};
 
-/// Maximum scans that wait for a permit.
 const MAX_WAITING: usize = 64;
-/// How long a scan goes on while others wait. All that can wait get their turn within the time of a page.
+/// Maximum time of a scan while others wait. A full queue gets through within the time of a page.
 pub(crate) const TURN: Duration = Duration::from_millis(50);
-/// A walk that has passed over more rows than this, or whose comparisons have cost more, is a scan.
+/// A walk becomes a scan when it has skipped more than this many rows, or when its comparisons cost more than
+/// [`SHORT_COST`].
 pub(crate) const SHORT_ROWS: usize = 256;
 const SHORT_COST: usize = 4 * 1024 * 1024;
-/// The clock is checked once in this many rows, unless rows are slow.
+/// The clock is checked once per this many rows, unless rows are slow.
 const CLOCK_EVERY: usize = 64;
-/// If more time than this passes between two checks of the clock, rows are slow.
+/// Rows are slow if at least this much time passes between two checks of the clock.
 const SLOW_ROWS: Duration = Duration::from_millis(20);
 
-/// Permits for scans. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct ScanLimit {
-    /// A permit for each scan that runs or waits.
+    /// One permit for each running or waiting scan.
     queue: Arc<Semaphore>,
-    /// A permit for each scan that runs.
+    /// One permit for each running scan.
     running: Arc<Semaphore>,
-    /// The maximum time of a scan on its connection.
+    /// Maximum time of a scan on its connection.
     longest: Duration,
-    /// The maximum time of a scan while others wait.
+    /// Maximum time of a scan while others wait.
     turn: Duration,
 }
 
-/// The permission to scan, until it is dropped.
+/// Permission to scan, held until it is dropped.
 pub(crate) struct ScanPermit {
     _queued: OwnedSemaphorePermit,
     _running: OwnedSemaphorePermit,
 }
 
 impl ScanLimit {
-    /// Allows one scan for every two processors.
+    /// Allows one scan per two processors.
     pub(crate) fn new(longest: Duration) -> Self {
         Self::with_permits(processors() / 2, longest)
     }
 
-    /// Allows one scan for every processor, as many as PostgreSQL is assumed to have: it runs them.
+    /// Allows one scan per local processor. PostgreSQL runs these scans, and is assumed to have as many processors.
     pub(crate) fn of_database() -> Self {
         Self::with_permits(processors(), Duration::MAX)
     }
@@ -63,20 +62,19 @@ impl ScanLimit {
         }
     }
 
-    /// Whether scans wait for a permit.
     pub(crate) fn is_awaited(&self) -> bool {
         self.queue.available_permits() < self.running.available_permits() + MAX_WAITING
     }
 
-    /// Returns a permit, if one is free and no scan waits.
+    /// Returns a permit if one is free and no scan waits.
     pub(crate) fn free(&self) -> Option<ScanPermit> {
-        // Taken first: without it, this caller must not be in the queue even briefly.
+        // Acquired first, so that a caller without this permit never occupies the queue.
         let permit = Arc::clone(&self.running).try_acquire_owned().ok()?;
         let queued = Arc::clone(&self.queue).try_acquire_owned().ok()?;
         Some(ScanPermit { _queued: queued, _running: permit })
     }
 
-    /// Waits for a permit for most of the time of a page: some is left for the scan itself. `None` if none
+    /// Waits for a permit for most of a page's time, which leaves time for the scan itself. `None` if no permit
     /// becomes free.
     ///
     /// # Errors
@@ -88,17 +86,17 @@ impl ScanLimit {
         Ok(running.map(|permit| ScanPermit { _queued: queued, _running: permit }))
     }
 
-    /// Whether a read that began then ends its page, so that others get their turn.
+    /// Whether a read that began at `started` must end its page so that others get their turn.
     pub(crate) fn is_turn_over(&self, started: Instant, is_awaited: impl FnOnce() -> bool) -> bool {
         started.elapsed() >= self.turn && is_awaited()
     }
 
-    /// Starts a walk that may take this long, and may become a scan.
+    /// Starts a walk that takes at most `time` and may become a scan.
     pub(crate) fn walk(&self, time: Duration) -> ScanCounter {
         self.counter(time, None, false)
     }
 
-    /// Starts a walk that is a scan, or ends where it would become one.
+    /// Starts a walk that is a scan if it has a permit, and otherwise ends where it would become one.
     pub(crate) fn walk_with(&self, time: Duration, permit: Option<ScanPermit>) -> ScanCounter {
         let stays_short = permit.is_none();
         self.counter(time, permit, stays_short)
@@ -125,15 +123,14 @@ fn processors() -> usize {
     available_parallelism().map_or(1, NonZero::get)
 }
 
-/// How a walk ended.
 #[derive(Debug)]
 pub(crate) enum ScanStep<T> {
     Done(T),
-    /// It is a scan and all permits are taken: it must be repeated with a permit.
+    /// The walk is a scan and all permits are taken. It must be repeated with a permit.
     NeedsPermit,
 }
 
-/// Counts the rows of a walk, and checks its time.
+/// Counts the rows of a walk, and limits its time.
 pub(crate) struct ScanCounter {
     limit: ScanLimit,
     permit: Option<ScanPermit>,
@@ -142,18 +139,18 @@ pub(crate) struct ScanCounter {
     is_over: bool,
     time: Duration,
     started: Instant,
-    /// When the clock was last checked, relative to the start.
+    /// Time of the last clock check, relative to the start.
     last_look: Duration,
-    /// The clock is checked once in this many rows; 0 before the first row.
+    /// The clock is checked once per this many rows; 0 before the first row.
     clock_every: usize,
-    /// Rows until the next check.
+    /// Number of rows until the next check.
     rows_to_look: usize,
     passed_rows: usize,
     passed_cost: usize,
 }
 
 impl ScanCounter {
-    /// Counts a row; `false` if the time is up, and the row belongs to the next page.
+    /// Counts a row. `false` if the time is up; the row then belongs to the next page.
     pub(crate) fn row(&mut self) -> bool {
         if self.is_over {
             return false;
@@ -164,8 +161,7 @@ impl ScanCounter {
         }
         let elapsed = self.started.elapsed();
         let is_slow = elapsed.saturating_sub(self.last_look) >= SLOW_ROWS;
-        // However short its time, each page makes progress: by the rows between two checks, or by one slow
-        // row.
+        // Every page makes progress, however short its time: at least the rows between two checks, or one slow row.
         let has_advanced = self.clock_every == CLOCK_EVERY || is_slow && self.clock_every > 0;
         if has_advanced && (elapsed >= self.time() || self.is_turn_over()) {
             return false;
@@ -184,8 +180,7 @@ impl ScanCounter {
         self.permit.is_some() && self.limit.is_turn_over(self.started, || self.limit.is_awaited())
     }
 
-    /// Passes over a row that does not match, or whose comparisons cost much; `false` if the walk needs a
-    /// permit.
+    /// Records a row that does not match, or has expensive comparisons; `false` if the walk needs a permit.
     pub(crate) fn pass(&mut self, cost: usize) -> bool {
         self.passed_rows += 1;
         self.passed_cost = self.passed_cost.saturating_add(cost);
@@ -231,7 +226,7 @@ mod tests {
         Ok(store.page(table, scan, Vec::new()).await?.0)
     }
 
-    /// The entities whose number is this.
+    /// Selects entities by their number.
     fn numbered(n: usize, time: Duration) -> Scan {
         let literal = EdmValue::Int32(i32::try_from(n).unwrap());
         Scan {
@@ -268,7 +263,7 @@ mod tests {
         taken
     }
 
-    /// What is no scan, with all permits taken.
+    /// Performs operations that are not scans while all permits are taken.
     async fn goes_on(store: &SqliteStore, table: &TableName) {
         let minute = Duration::from_secs(60);
         assert!(store.get(table.in_account(ACCOUNT), &Key::new("p", "00000")).await.unwrap().is_some());
