@@ -1,5 +1,5 @@
-//! The accounts that operators have added, and the options of accounts. Each change counts itself, so that servers
-//! reload them.
+//! Accounts that operators have added, and the options of accounts. Each change increments a counter, so that servers
+//! reload the accounts.
 
 use crate::catalog::session::{Backend, CatalogStore, SqlSession};
 use crate::protocol::auth::seal::KeySlot;
@@ -18,7 +18,7 @@ const ADD: SqlText = counted_change!(
     "INSERT INTO accounts (name, key1, key2, disabled, created, rotated1, rotated2) \
      VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (name) DO NOTHING RETURNING name"
 );
-/// $2: the key to replace; $3 the new one, $4 the time.
+/// $2 the key to replace; $3 the new key; $4 the time.
 const ROTATE_KEY1: SqlText = counted_change!(
     "account_changes",
     "UPDATE accounts SET key1 = $3, rotated1 = $4 WHERE name = $1 AND key1 = $2 RETURNING name"
@@ -39,7 +39,7 @@ const SET_QUERIES: SqlText = counted_change!(
     "INSERT INTO account_queries (name, extended) VALUES ($1, $2) \
      ON CONFLICT (name) DO UPDATE SET extended = excluded.extended RETURNING name"
 );
-/// The limit and the queries that an operator has chosen for the account go with it.
+/// Also removes the account's limit and allowed queries.
 const REMOVE: SqlText = SqlText {
     postgres: "WITH counted AS (INSERT INTO account_changes AS c (id, changes) VALUES (1, 1) \
          ON CONFLICT (id) DO UPDATE SET changes = c.changes + 1), \
@@ -57,18 +57,18 @@ const REMOVE: SqlText = SqlText {
         "DELETE FROM account_queries WHERE name = $1",
     ],
 };
-/// For PostgreSQL. $1: the required count of changes; $2 names, $3 and $4 their keys.
+/// For PostgreSQL. $1 the required change counter; $2 names; $3 and $4 their keys.
 const RESEAL: &str = "WITH counted AS (UPDATE account_changes SET changes = changes + 1 \
      WHERE id = 1 AND changes = $1 RETURNING changes), \
      resealed AS (UPDATE accounts AS a SET key1 = n.key1, key2 = n.key2 \
      FROM unnest($2::text[], $3::bytea[], $4::bytea[]) AS n (name, key1, key2) \
      WHERE a.name = n.name AND EXISTS (SELECT FROM counted)) SELECT changes FROM counted";
-/// For SQLite. $1: the required count of changes.
+/// For SQLite. $1 the required change counter.
 const COUNT_CHANGE: &str =
     "UPDATE account_changes SET changes = changes + 1 WHERE id = 1 AND changes = $1 RETURNING changes";
 const RESEAL_ONE: &str = "UPDATE accounts SET key1 = $2, key2 = $3 WHERE name = $1";
 const READ_PROPERTIES: &str = "SELECT CAST(properties AS text) FROM service_properties WHERE account = $1";
-/// PostgreSQL replaces the given members and keeps the others; SQLite replaces all.
+/// PostgreSQL replaces the given members and keeps the others. SQLite replaces all members.
 const PUT_PROPERTIES: SqlText = counted_change!(
     "account_option_changes",
     "INSERT INTO service_properties AS p (account, properties) VALUES ($1, $2::jsonb) \
@@ -174,7 +174,7 @@ impl<S: CatalogStore> StoredAccounts for S {
     }
 }
 
-/// Replaces the given members and keeps the others, as the concatenation of jsonb values does.
+/// Replaces the given members and keeps the others, like jsonb concatenation.
 fn merged(old: &str, members: &str) -> Result<String, Fault> {
     type Members = serde_json::Map<String, serde_json::Value>;
     let parse = |text| serde_json::from_str::<Members>(text).map_err(|_| Fault::Other);

@@ -1,4 +1,4 @@
-//! Deleted tables that can be brought back.
+//! Restores deleted tables.
 
 use crate::catalog::indexes;
 use crate::catalog::session::{Backend, CatalogStore, DOOM, SqlSession};
@@ -10,10 +10,10 @@ use crate::{
     DeletedScan, DeletedTable, DeletedTables, Fault, StoreResult, TableRecords, TableSize, Undeletion,
 };
 
-/// Takes a table out of the list.
+/// Removes a table from the list.
 const TAKE: &str = "DELETE FROM tables WHERE account = $1 AND name_lower = $2 \
      RETURNING table_no, spread, name, CAST(policies AS text), created";
-/// What belongs to the table $1, as [`TableRecords`].
+/// The records of the table $1, as [`TableRecords`].
 const RECORDS: SqlText = SqlText::each(
     "SELECT to_jsonb(r)::text FROM (SELECT \
      (SELECT to_jsonb(e) FROM (SELECT property, delay, pause, made FROM expiry WHERE table_no = $1) AS e) AS expiry, \
@@ -38,22 +38,22 @@ macro_rules! keep {
 }
 
 const KEEP: SqlText = SqlText::each(keep!("$6::jsonb"), keep!("$6"));
-/// The rule moves with the table: what forgets the rules of deleted tables must not race with its return.
+/// Moves the rule with the table, because the removal of deleted tables' rules must not race with a restore.
 const FORGET_EXPIRY: &str = "DELETE FROM expiry WHERE table_no = $1";
-/// $1 account, $2 name, $3 number; null for any.
+/// $1 account, $2 name, $3 number; null matches any.
 const LIST: &str = "SELECT table_no, account, name, created, deleted_at, kept_until \
      FROM deleted_tables WHERE account = coalesce($1, account) AND name_lower = coalesce($2, name_lower) \
      AND table_no = coalesce($3, table_no) ORDER BY deleted_at DESC, table_no LIMIT $4";
 /// $1 now.
 const ENDED: &str = "SELECT table_no, account, name, created, deleted_at, kept_until \
      FROM deleted_tables WHERE kept_until <= $1 ORDER BY kept_until, table_no LIMIT $2";
-/// Lists the table $1 again, which was deleted at $2, under the name $3 and $4; no row if another table has
-/// the name, or if it is not deleted.
+/// Lists the table $1 again, which was deleted at $2, under the name $3 and $4. Returns no row if another table has
+/// the name or if the table is not deleted.
 const RETURN: &str = "INSERT INTO tables (table_no, account, name_lower, name, spread, policies, created) \
      SELECT table_no, account, $3, $4, spread, policies, created FROM deleted_tables \
      WHERE table_no = $1 AND deleted_at = $2 ON CONFLICT DO NOTHING RETURNING table_no";
 const FIND_RECORD: &str = "SELECT 1 FROM deleted_tables WHERE table_no = $1 AND deleted_at = $2";
-/// Takes the record of the table $1, which was deleted at $2. A table may be deleted again.
+/// Removes the deletion record of the table $1, which was deleted at $2. The same table may have several deletions.
 const TAKE_RECORD: &str =
     "DELETE FROM deleted_tables WHERE table_no = $1 AND deleted_at = $2 RETURNING spread, records";
 const RESTORE_EXPIRY: &str = "INSERT INTO expiry (table_no, property, delay, pause, made, due, expired) \
@@ -113,14 +113,14 @@ impl<S: CatalogStore> DeletedTables for S {
             return Ok(Undeletion::TooSoon(free));
         }
         let (table_no, deleted, name) = (table.table_no, table.deleted, name.clone());
-        // Lists the table before its record is taken: whatever deletes or resets tables locks in this order.
+        // Listing the table before removing its record follows the lock order of all deletions and resets.
         let undelete = async move |session: &mut SqlSession<'_>| {
             let list = sql(RETURN).bind(table_no).bind(deleted).bind(name.lower()).bind(name.as_given());
             if !session.has_row(list).await? {
                 let is_kept = session.has_row(sql(FIND_RECORD).bind(table_no).bind(deleted)).await?;
                 return Ok(if is_kept { Undeletion::NameTaken } else { Undeletion::Gone });
             }
-            // Without a record, another server has taken it meanwhile; the next attempt finds that it is gone.
+            // A missing record shows that another server has removed it. The next attempt finds no deleted table.
             let taken = session.row(sql(TAKE_RECORD).bind(table_no).bind(deleted)).await?;
             let records: String = taken.ok_or(Fault::Serialization)?.get(1)?;
             let records: TableRecords = serde_json::from_str(&records).map_err(|_| Fault::Other)?;

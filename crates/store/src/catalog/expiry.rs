@@ -1,4 +1,4 @@
-//! Expiry: rules, and how far the deletion of expired entities has come.
+//! Expiry rules and the progress of expiry sweeps.
 
 use crate::bucket::bucket;
 use crate::catalog::session::{Backend, CatalogStore, SqlSession};
@@ -10,8 +10,8 @@ use crate::{
     Expiry, ExpiryRule, ExpirySummary, Fault, SWEEP_RETRY_PAUSE, StoreResult, SweepState, TableExpiry,
 };
 
-/// For a table whose row is locked, as for all that is recorded of a table by its name: otherwise a respread could
-/// give it another number while this waits.
+/// Requires a lock on the table's row, as do all records that refer to a table by its name. Otherwise a respread
+/// could renumber the table while this statement waits.
 const SET: &str = "INSERT INTO expiry (table_no, property, delay, pause, made, due, expired) \
      VALUES ($1, $2, $3, $4, $5, $5, 0) ON CONFLICT (table_no) DO UPDATE SET property = excluded.property, \
      delay = excluded.delay, pause = excluded.pause, made = excluded.made, due = excluded.due, began = NULL, \
@@ -29,8 +29,8 @@ macro_rules! expiries {
 }
 
 const LIST: &str = expiries!("WHERE t.account = coalesce($1, t.account) ORDER BY t.account, t.name_lower");
-/// $1 now, $2 the longest pause besides that of the rule. A due time that a clock ahead has recorded comes first.
-/// Sweeps that could not be stored, side by side: $3 tables, $4 when their rules were set, $5 when they are due.
+/// $1 now, $2 the maximum pause in addition to the rule's pause. A due time that a clock ahead has recorded comes
+/// first. Unrecorded sweeps as parallel arrays: $3 tables, $4 when their rules were set, $5 their due times.
 const DUE: SqlText = SqlText::each(
     expiries!(
         "LEFT JOIN unnest($3::bigint[], $4::bigint[], $5::bigint[]) AS u (table_no, made, due) \
@@ -55,18 +55,18 @@ const DELETE: &str = "DELETE FROM entities WHERE bucket = $1 AND pk = $2 AND rk 
 /// The rules of tables that no longer exist.
 const FORGET_DELETED: &str =
     "DELETE FROM expiry WHERE NOT EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = expiry.table_no)";
-/// $1 what the names of stale copies are below, $2 their version, which is the 13th character of a name.
+/// $1 the upper bound of the names of stale copies; $2 their version, the 13th character of a name.
 const FORGET_STALE_MARKS: &str = "DELETE FROM copy_marks WHERE copy < $1 AND substr(copy, 13, 1) = $2";
-/// Whether there is anything to forget.
+/// Whether expired records exist.
 const IS_ANY_STALE: &str = "SELECT 1 WHERE EXISTS (SELECT 1 FROM expiry WHERE table_no NOT IN (SELECT table_no FROM tables)) \
      OR EXISTS (SELECT 1 FROM copy_marks WHERE copy < $1 AND substr(copy, 13, 1) = $2)";
 
-/// $1 holder, $2 now, $3 the end of its time. A clock ahead has recorded an end that is later still; the
-/// clocks of two servers may differ by that time.
+/// $1 holder, $2 now, $3 the end of the lease. The clocks of two servers may differ by the duration of a lease. A clock
+/// even further ahead has recorded any later end, which the statement replaces.
 const LEAD: &str = "INSERT INTO upkeep_lease AS l (id, holder, until) VALUES (1, $1, $3) \
      ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, until = excluded.until \
      WHERE l.holder = excluded.holder OR l.until <= $2 OR l.until > $3 + ($3 - $2) RETURNING id";
-/// Whether the time of another holder than $1 runs. $2 and $3 as above.
+/// Whether a holder other than $1 has a current lease. $2 and $3 as above.
 const IS_LED_BY_ANOTHER: &str =
     "SELECT holder FROM upkeep_lease WHERE holder <> $1 AND until > $2 AND until <= $3 + ($3 - $2)";
 
@@ -166,7 +166,7 @@ impl<S: CatalogStore> Expiry for S {
     async fn forget_stale(&self, now: Ticks) -> StoreResult<()> {
         let (before, version) = stale_copies(now);
         let stale = |text: &'static str| sql(text).bind(&before).bind(version);
-        // A commit of SQLite costs a sync, so nothing is written where there is nothing to forget.
+        // A commit of SQLite costs a sync, so this method writes only if there are stale records.
         if matches!(self.backend(), Backend::Sqlite(_))
             && self.backend().row(stale(IS_ANY_STALE)).await?.is_none()
         {
@@ -177,12 +177,12 @@ impl<S: CatalogStore> Expiry for S {
     }
 
     async fn leads_upkeep(&self, holder: i64, now: Ticks, until: Ticks) -> StoreResult<bool> {
-        // Only one server may open the file of SQLite.
+        // Only one server may open a SQLite file.
         let Backend::Postgres(store) = self.backend() else { return Ok(true) };
         let lead = |text: &'static str| sql(text).bind(holder).bind(now).bind(until);
         let leads = match self.backend().write(lead(LEAD)).await {
-            // A node is away, so no other server can take the lead either: once the time of the last one has run
-            // out, all work, and do some of it more than once.
+            // A node is unreachable, so no other server can acquire the lease either. After the last lease ends, all
+            // servers work and repeat some of each other's work.
             Err(_) if store.nodes.is_distributed() => {
                 self.backend().row(lead(IS_LED_BY_ANOTHER)).await?.is_none()
             }

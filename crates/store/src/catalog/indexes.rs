@@ -1,4 +1,4 @@
-//! The records of property indexes. The indexes themselves are made in each database in its own way.
+//! The catalog of property indexes. Each store builds the indexes themselves.
 
 use crate::bucket::new_table_no;
 use crate::catalog::session::{Backend, CatalogStore, SqlSession, TABLE_NO};
@@ -15,7 +15,7 @@ use crate::{
     StoredIndex,
 };
 
-/// Locks a table, so that its indexes are added one after the other, and not while it is respread.
+/// Locks a table to serialize the addition of indexes and respreads.
 const LOCK: SqlText = SqlText::each(LOCK_TABLE, TABLE_NO);
 /// $1 table number, $2 property, $3 kind.
 const COUNT: &str = "SELECT count(*) FILTER (WHERE table_no = $1 AND property = $2 AND kind = $3), \
@@ -29,11 +29,11 @@ const DROP: SqlText = counted_change!(
     "property_index_changes",
     "UPDATE property_indexes SET state = 2, changed = $2 WHERE index_no = $1 AND state <> 2 RETURNING index_no"
 );
-/// An index that nothing can use any more: dropped until $1, or of a deleted table.
+/// An unused index, which was dropped by $1 or belongs to a deleted table.
 const REMOVABLE: &str = "SELECT i.index_no FROM property_indexes AS i \
      WHERE (i.state = 2 AND i.changed <= $1) \
      OR NOT EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = i.table_no) LIMIT 1";
-/// What is left of the indexes that a table had is removed, not used.
+/// Removes the leftovers of a table's former indexes instead of using them.
 const DROP_ALL: SqlText = counted_change!(
     "property_index_changes",
     "UPDATE property_indexes SET state = 2, changed = $2 WHERE table_no = $1 AND state <> 2"
@@ -125,7 +125,8 @@ impl<S: CatalogStore> Indexes for S {
     }
 }
 
-/// Has the indexes of a table built that came back, and those removed that it had; returns how many have no room.
+/// Requests the indexes of a restored table and the removal of its former indexes. Returns the number of indexes that
+/// have no room.
 pub(super) async fn restore(
     session: &mut SqlSession<'_>,
     table_no: i64,

@@ -1,4 +1,4 @@
-//! How far copies have come: their marks. Each database stores the entities of a copy in its own way.
+//! Marks: the progress of copies. Each store writes the copied entities itself.
 
 use std::sync::Arc;
 

@@ -1,9 +1,8 @@
-//! The catalog, written once for both databases: tables, accounts, expiry rules, records of indexes, marks of copies
-//! and snapshots.
+//! The catalog, shared by both stores: tables, accounts, expiry rules, index records, copy marks and snapshots.
 //!
-//! Statements run by a [`Backend`](session::Backend), those of a transaction in a
-//! [`SqlSession`](session::SqlSession). On SQLite a statement has its result at once, so the thread that writes runs a
-//! whole transaction in its group commit.
+//! A [`Backend`](session::Backend) runs single statements, and a [`SqlSession`](session::SqlSession) the statements
+//! of a transaction. SQLite returns results synchronously, so the writer thread runs a whole transaction in its group
+//! commit.
 
 mod accounts;
 mod deleted;
@@ -14,7 +13,6 @@ mod reset;
 mod session;
 mod tables;
 
-/// Every text for PostgreSQL.
 pub fn texts() -> Vec<&'static str> {
     let subjects: [&[&str]; 7] =
         [&accounts::ALL, &deleted::ALL, &expiry::ALL, &indexes::ALL, &loads::ALL, &reset::ALL, &tables::ALL];

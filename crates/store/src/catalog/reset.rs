@@ -1,5 +1,5 @@
-//! Snapshots, in temporary tables of one session, which is that of the writer on SQLite: they are not part of the schema,
-//! and end with the session.
+//! Snapshots in temporary tables of one session. On SQLite, this is the writer's session. The snapshots are not part
+//! of the schema, and end with the session.
 
 use crate::bucket::new_table_no;
 use crate::catalog::session::{Backend, CatalogStore, SqlSession, run_now};
@@ -13,7 +13,7 @@ use crate::{Reset, StoreResult};
 
 const HAS_SNAPSHOTS: &str =
     "SELECT 1 FROM pg_class WHERE relname = $1 AND relnamespace = pg_my_temp_schema()";
-/// For PostgreSQL. The last is the one that [`HAS_SNAPSHOTS`] looks for.
+/// For PostgreSQL. [`HAS_SNAPSHOTS`] checks for the last table.
 const CREATE: [&str; 5] = [
     "CREATE TEMPORARY TABLE IF NOT EXISTS snapshot_tables (snapshot text NOT NULL, table_no bigint NOT NULL, \
      account text NOT NULL, name_lower text NOT NULL, name text NOT NULL, spread integer NOT NULL, \
@@ -46,8 +46,8 @@ CREATE TEMP TABLE IF NOT EXISTS snapshot_properties (
     PRIMARY KEY (snapshot, account)) STRICT;
 ";
 
-/// $1 name, $2 account or null, $3 time, $4 maximum number of snapshots. On PostgreSQL it is a single statement, so
-/// that it sees one state. The ranges of buckets follow from each table's spread.
+/// $1 name, $2 account or null, $3 time, $4 maximum number of snapshots. On PostgreSQL, this is a single statement,
+/// so it sees one state. Each table's spread determines its bucket ranges.
 const TAKE: SqlText = SqlText {
     postgres: "WITH taken AS (INSERT INTO pg_temp.snapshots (name, account, taken) \
          SELECT $1, $2::text, $3 WHERE (SELECT count(*) FROM pg_temp.snapshots) < $4 RETURNING name), \
@@ -104,7 +104,7 @@ const DISCARD: SqlText = SqlText {
         "DELETE FROM temp.snapshot_properties WHERE snapshot = $1",
     ],
 };
-/// Every other statement of PostgreSQL uses one of the two, so it waits until we have committed.
+/// Every other PostgreSQL statement uses one of these two tables, so it waits for the commit.
 const LOCK: SqlText =
     SqlText::each("LOCK TABLE tables, service_properties IN ACCESS EXCLUSIVE MODE", "SELECT 1");
 /// $1 account or null, $2 time.
@@ -128,7 +128,7 @@ const RESET: SqlText = SqlText {
         "DELETE FROM main.service_properties WHERE account = coalesce($1, account)",
     ],
 };
-/// $1 name, $2 old numbers, $3 new ones, as parallel arrays. Passes of expiry over the tables begin anew.
+/// $1 name; $2 old and $3 new numbers, as parallel arrays. Expiry sweeps of the tables start over.
 const RESTORE: [SqlText; 3] = [
     SqlText::each(
         "INSERT INTO tables (table_no, account, name_lower, name, spread, policies, created) \
@@ -165,7 +165,7 @@ const RESTORE: [SqlText; 3] = [
 const RESTORE_PROPERTIES: &str = "INSERT INTO service_properties (account, properties) \
      SELECT account, properties FROM snapshot_properties WHERE snapshot = $1";
 
-/// All except those that create.
+/// All statements except those that create tables.
 pub(super) const ALL: [&str; 12] = [
     HAS_SNAPSHOTS,
     TAKE.postgres,
@@ -207,7 +207,7 @@ impl<S: CatalogStore> Reset for S {
             if let SqlSession::Postgres(lease) = session {
                 match restored {
                     Ok(()) => lease.commit().await?,
-                    // Otherwise the session would end, and all snapshots with it.
+                    // An error would end the session with all its snapshots.
                     Err(_) => lease.roll_back().await,
                 }
             }
@@ -231,8 +231,7 @@ impl<S: CatalogStore> Reset for S {
 }
 
 impl Backend<'_> {
-    /// Runs work in the session that has the snapshots, with their tables. After a lost connection it is a new
-    /// session without snapshots.
+    /// Runs work in the session of the snapshots. A lost connection is replaced by a new session without snapshots.
     async fn with_snapshots<T: Send + 'static>(
         self,
         work: impl AsyncFn(&mut SqlSession<'_>) -> StoreResult<T> + Send + 'static,

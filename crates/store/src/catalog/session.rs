@@ -1,4 +1,4 @@
-//! Running statements of the catalog on either database.
+//! Runs catalog statements on either database.
 
 use futures_util::FutureExt as _;
 use rusqlite::Connection;
@@ -14,18 +14,18 @@ use crate::sql::{Sql, SqlRow, SqlText, sql};
 use crate::sqlite::SqliteStore;
 use crate::{Failure, Fault, StoreResult};
 
-/// The number and the spread of a table; the spread is negative while it is being changed.
+/// The number and the spread of a table. A negative spread marks a respread in progress.
 pub(super) const TABLE_NO: &str =
     "SELECT table_no, spread FROM tables WHERE account = $1 AND name_lower = $2";
-/// Locks a table in PostgreSQL, so that it keeps its number until the end of the transaction.
+/// Locks a table in PostgreSQL, so that the table keeps its number until the end of the transaction.
 pub(super) const LOCK_TABLE: SqlText = SqlText::each(
     "SELECT table_no, spread FROM tables WHERE account = $1 AND name_lower = $2 FOR SHARE",
     TABLE_NO,
 );
-/// Has a deleted table purged: $1 its number, $2 its spread, $3 the time.
+/// Queues a deleted table for purging: $1 its number, $2 its spread, $3 the time.
 pub(super) const DOOM: &str = DOOM_TABLE;
 
-/// Which of the two databases a store is.
+/// The database of a store.
 #[derive(Clone, Copy)]
 pub enum Backend<'a> {
     Postgres(&'a PgStore),
@@ -50,7 +50,6 @@ impl CatalogStore for SqliteStore {
 }
 
 impl Backend<'_> {
-    /// Runs a read.
     pub(crate) async fn rows(self, sql: impl Into<Sql>) -> StoreResult<Vec<SqlRow>> {
         let sql = sql.into();
         match self {
@@ -71,12 +70,12 @@ impl Backend<'_> {
         Ok(self.rows(sql).await?.pop())
     }
 
-    /// Like [`Backend::row`], for a statement that always has a row.
+    /// Like [`Backend::row`], for a statement that always returns a row.
     pub(crate) async fn only_row(self, sql: impl Into<Sql>) -> StoreResult<SqlRow> {
         Ok(self.row(sql).await?.ok_or(Fault::Other)?)
     }
 
-    /// Runs a write of one statement, and returns whether it has changed the row that it returns.
+    /// Runs a write of one statement, and returns whether it changed a row.
     pub(crate) async fn write(self, sql: impl Into<Sql>) -> StoreResult<bool> {
         let sql = sql.into();
         match self {
@@ -93,14 +92,14 @@ impl Backend<'_> {
         }
     }
 
-    /// Forgets the number of a table that was deleted.
+    /// Evicts the number of a deleted table from the cache.
     pub(super) fn forget_table_id(self, table: TableRef<'_>) {
         if let Backend::Postgres(store) = self {
             store.table_cache.remove(&cache_key(table));
         }
     }
 
-    /// Runs statements in one transaction. If they refuse the operation, they must have changed nothing on SQLite.
+    /// Runs statements in one transaction. On SQLite, statements that refuse the operation must have changed nothing.
     pub(crate) async fn transact<T: Send + 'static>(
         self,
         work: impl AsyncFn(&mut SqlSession<'_>) -> StoreResult<T> + Send + 'static,
@@ -126,7 +125,7 @@ impl Backend<'_> {
     }
 }
 
-/// Runs work on a SQLite database, where nothing waits. A failure rolls back.
+/// Runs work synchronously on a SQLite database. A failure rolls back.
 pub(super) fn run_now<T>(
     db: &mut Connection,
     work: &impl AsyncFn(&mut SqlSession<'_>) -> StoreResult<T>,
@@ -140,15 +139,14 @@ pub(super) fn run_now<T>(
     }
 }
 
-/// Runs statements one after the other.
+/// Runs statements in sequence.
 pub(crate) enum SqlSession<'s> {
     Postgres(&'s mut Lease),
-    /// With the error of a statement that has failed.
+    /// Includes the error of a failed statement.
     Sqlite(&'s mut Connection, Option<rusqlite::Error>),
 }
 
 impl SqlSession<'_> {
-    /// Runs a read.
     pub(crate) async fn rows(&mut self, sql: impl Into<Sql>) -> StoreResult<Vec<SqlRow>> {
         let sql = sql.into();
         match self {
@@ -163,24 +161,24 @@ impl SqlSession<'_> {
         }
     }
 
-    /// Runs a statement that has one row at most.
+    /// Runs a statement that returns at most one row.
     pub(crate) async fn row(&mut self, sql: impl Into<Sql>) -> StoreResult<Option<SqlRow>> {
         let SqlSession::Postgres(lease) = self else { return Ok(self.rows(sql).await?.pop()) };
         let effect = if lease.is_in_transaction() { Effect::Undone } else { Effect::Unknown };
         Ok(lease.row(sql.into().for_postgres(), effect).await?.map(SqlRow::Postgres))
     }
 
-    /// Like [`SqlSession::row`], for a statement that always has a row.
+    /// Like [`SqlSession::row`], for a statement that always returns a row.
     pub(crate) async fn only_row(&mut self, sql: impl Into<Sql>) -> StoreResult<SqlRow> {
         Ok(self.row(sql).await?.ok_or(Fault::Other)?)
     }
 
-    /// Runs a statement; whether it has a row, as a change has that returns what it has changed.
+    /// Runs a statement and returns whether it has a row. A change returns the rows that it changed.
     pub(crate) async fn has_row(&mut self, sql: impl Into<Sql>) -> StoreResult<bool> {
         Ok(self.row(sql).await?.is_some())
     }
 
-    /// The number of a table, which it keeps until the end of the transaction.
+    /// The number of a table, valid until the end of the transaction.
     pub(crate) async fn table_no(&mut self, table: TableRef<'_>) -> StoreResult<Option<i64>> {
         let row = self.row(sql(LOCK_TABLE).bind(table.account).bind(table.name.lower())).await?;
         row.map(|row| row.get(0)).transpose()

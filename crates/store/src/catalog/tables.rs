@@ -1,4 +1,4 @@
-//! Tables: creating, deleting, listing, and their access policies.
+//! Creates, deletes and lists tables, and stores their access policies.
 
 use crate::catalog::session::{Backend, CatalogStore, DOOM, SqlSession};
 use crate::error::Code;
