@@ -1,9 +1,8 @@
-//! Checkpoints: copies the write-ahead log (WAL) into the database file, beside the thread that
-//! writes.
+//! Checkpoints copy the write-ahead log (WAL) into the database file in a separate thread.
 //!
-//! By default, SQLite checkpoints in the commit that finds the log too long, and every write waits.
-//! Here a separate thread does nearly all of it while commits continue. Only the last part, which
-//! restarts the log, runs between two commits.
+//! By default, SQLite checkpoints in the commit that exceeds the log's limit, and every write waits. Here a separate
+//! thread copies nearly all pages while commits continue. Only the last part, which restarts the log, runs between
+//! two commits.
 
 use std::cell::Cell;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
@@ -15,38 +14,36 @@ use crate::sqlite::connections::open;
 use crate::sqlite::connections::options::{Location, OpenError, SqliteOptions};
 use crate::sqlite::fault::fault;
 
-/// The thresholds of checkpoints, in pages of the log.
+/// Checkpoint thresholds, in pages of the log.
 #[derive(Debug, Clone, Copy)]
 struct Pace {
-    /// Pages of one checkpoint step. A page that was written several times since the last step is
-    /// copied once.
+    /// Pages of one checkpoint step. A step copies a page once, even if several commits have written it since the
+    /// last step.
     step: i32,
-    /// Pages of the log at which it is restarted.
+    /// Log size that triggers a restart.
     limit: i32,
-    /// Maximum pages that are left for the part between two commits.
+    /// Maximum pages for the part between two commits.
     last_pages: i32,
-    /// Pages of the log at which commits wait for the checkpoint thread. If that gets no processor
-    /// time, the log must not grow for ever.
+    /// Log size at which commits wait for the checkpoint thread. This bounds the log if the thread gets no processor
+    /// time.
     max_pages: i32,
 }
 
-/// 32, 128, 1 and 512 MiB. When the log is restarted, all clients wait until the file is synced, 20 to
-/// 30 ms on one disk. That is rare enough to affect fewer than one request in a hundred. A larger
-/// log would cost disk space and a longer recovery.
+/// 32, 128, 1 and 512 MiB. During a restart of the log, all clients wait until the file is synced, 20 to 30 ms on one
+/// disk. That affects fewer than one request in a hundred. A larger log would cost disk space and a longer recovery.
 const PACE: Pace = Pace { step: 8 * 1024, limit: 32 * 1024, last_pages: 256, max_pages: 128 * 1024 };
-/// Under load, a checkpoint begins this long after the last one. Reads of checkpointed pages use the
-/// memory map, which is faster.
+/// Interval between checkpoints under load. Reads of checkpointed pages use the memory map, which is faster.
 const PERIOD: Duration = Duration::from_secs(1);
 /// A checkpoint begins after this time without commits.
 pub(crate) const QUIET: Duration = Duration::from_millis(250);
-/// Timeout of a commit's wait for the checkpoint thread, and of shutdown's wait for other users of the
+/// Timeout for a commit that waits for the checkpoint thread, and for a shutdown that waits for other users of the
 /// file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
-/// Maximum steps to get the log below `last_pages`.
+/// Maximum steps to reduce the log below `last_pages`.
 const LAST_STEPS: u8 = 4;
 
 thread_local! {
-    /// Pages in the log after the last commit of this thread; 0 if it changed nothing.
+    /// Pages in the log after this thread's last commit; 0 if the commit changed nothing.
     static LOGGED: Cell<i32> = const { Cell::new(0) };
 }
 
@@ -56,18 +53,17 @@ pub(crate) struct Checkpoints {
     pace: Pace,
     /// Pages in the log after the last commit.
     logged: i32,
-    /// Pages that the checkpoint thread has copied, or is copying.
+    /// Pages that the checkpoint thread has copied or is copying.
     checkpointed: i32,
-    /// Pages at which the log is restarted.
+    /// Log size that triggers a restart.
     limit: i32,
-    /// Steps since the log has reached its limit.
+    /// Steps since the log reached its limit.
     last_steps: u8,
-    /// When the thread was last woken.
     woken: Instant,
 }
 
 impl Checkpoints {
-    /// Takes over checkpoints from SQLite, for the commits of `writer`.
+    /// Replaces SQLite's automatic checkpoints for the commits of `writer`.
     pub(crate) fn start(options: &SqliteOptions, writer: &Connection) -> Result<Self, OpenError> {
         Self::with_pace(PACE, options, writer)
     }
@@ -102,7 +98,7 @@ impl Checkpoints {
         if logged == 0 {
             return;
         }
-        // Every commit makes the log longer, unless the log was restarted.
+        // Every commit lengthens the log, unless it restarts the log.
         if logged <= self.logged {
             (self.checkpointed, self.limit, self.last_steps) = (0, self.pace.limit, 0);
         }
@@ -119,12 +115,12 @@ impl Checkpoints {
                 self.wake();
             }
         } else if left > self.pace.last_pages && self.last_steps < LAST_STEPS {
-            // Each of these steps is shorter than the one before.
+            // Each of these steps is shorter than the previous one.
             self.last_steps += 1;
             self.wake();
         } else {
-            // A reader of an older state may prevent a complete checkpoint. It is then retried after the log has
-            // grown by as much again.
+            // A reader of an older state may prevent a complete checkpoint. The next attempt follows after the log
+            // has grown by the same amount again.
             checkpoint(writer);
             (self.checkpointed, self.limit, self.last_steps) = (logged, logged + self.pace.limit, 0);
         }
@@ -151,23 +147,22 @@ impl Checkpoints {
     }
 }
 
-/// Checkpoints everything and truncates the log, unless another user keeps the file busy for more
-/// than a second.
+/// Checkpoints everything and truncates the log, unless another user keeps the file busy for more than a second.
 pub(crate) fn truncate_log(db: &Connection) -> rusqlite::Result<()> {
     db.busy_timeout(LOCK_TIMEOUT)?;
     db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
 }
 
-/// Checkpoints without waiting (passive), as far as no reader needs older pages. What is left stays in the
-/// log, where it is just as safe.
+/// Runs a passive checkpoint, which stops at pages that readers need. The remaining pages are equally safe in the
+/// log.
 fn checkpoint(db: &Connection) {
     if let Err(error) = db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
         fault(&error);
     }
 }
 
-/// The handle of a thread of the lowest priority that repeats one task whenever it is woken. It ends when this is
-/// dropped.
+/// The handle of a thread with the lowest priority that runs a task on each wake-up. Dropping the handle ends the
+/// thread.
 struct CheckpointThread {
     wake: SyncSender<()>,
     done: Receiver<()>,
@@ -175,7 +170,7 @@ struct CheckpointThread {
 }
 
 impl CheckpointThread {
-    /// Starts the thread; it runs `work` once for each [`CheckpointThread::wake`].
+    /// Starts the thread, which runs `work` once per [`CheckpointThread::wake`].
     fn start(mut work: impl FnMut() + Send + 'static) -> std::io::Result<Self> {
         let (wake, woken) = sync_channel(1);
         let (report, done) = sync_channel(1);
@@ -183,14 +178,13 @@ impl CheckpointThread {
             lower_priority();
             while woken.recv().is_ok() {
                 work();
-                // Never full: the previous message was received before this work began.
+                // The channel has room, because the previous message was received before this task began.
                 let _ = report.try_send(());
             }
         })?;
         Ok(Self { wake, done, is_busy: false })
     }
 
-    /// Whether the last task is still running.
     fn is_busy(&mut self) -> bool {
         if self.is_busy {
             self.is_busy = matches!(self.done.try_recv(), Err(TryRecvError::Empty));
@@ -198,22 +192,22 @@ impl CheckpointThread {
         self.is_busy
     }
 
-    /// Waits until it is not busy, at most for this long.
+    /// Waits until the thread is idle, at most for this long.
     fn wait(&mut self, limit: Duration) {
         if self.is_busy {
             self.is_busy = matches!(self.done.recv_timeout(limit), Err(RecvTimeoutError::Timeout));
         }
     }
 
-    /// Wakes the thread. Must be called only while it is not busy.
+    /// Wakes the thread, which must be idle.
     fn wake(&mut self) {
-        // Never full: this is the only sender. If the thread has ended, it stays idle.
+        // The channel has room, because this is the only sender. If the thread has ended, it stays idle.
         self.is_busy = self.wake.try_send(()).is_ok();
     }
 }
 
-/// Gives the calling thread the lowest priority (nice 19), on Linux. A system that refuses it
-/// leaves the priority as it is. On other systems a priority belongs to the whole process.
+/// Sets the calling thread to the lowest priority (nice 19) on Linux. If the system refuses, the priority stays
+/// unchanged. On other systems, a priority applies to the whole process.
 fn lower_priority() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19) {
@@ -241,20 +235,19 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let options = SqliteOptions::new(Location::File(folder.path().join("a.db")));
             let writer = open::open(&options).unwrap();
-            // The log starts empty, however large the schema is.
+            // Truncation makes the log independent of the schema's size.
             truncate_log(&writer).unwrap();
             let checkpoints = Checkpoints::with_pace(PACE, &options, &writer).unwrap();
             Self { folder, writer, checkpoints }
         }
 
-        /// Commits a row of about one page and lets the thread finish; the pages in the log after that.
+        /// Commits a row of about one page, waits for the thread, and returns the number of pages in the log.
         fn commit(&mut self, n: i64) -> i32 {
             self.write(n);
             self.wait();
             self.checkpoints.logged
         }
 
-        /// Commits a row of about one page.
         fn write(&mut self, n: i64) {
             let row = "INSERT INTO tables (table_no, account, name_lower, name, spread, created)
                        VALUES (?1, 'a', ?1, ?2, 1, 1)";
@@ -266,7 +259,7 @@ mod tests {
             self.checkpoints.thread.as_mut().unwrap().wait(Duration::from_secs(60));
         }
 
-        /// A connection that holds a snapshot of the current state while it lives.
+        /// Returns a connection that holds a snapshot of the current state.
         fn reader(&self) -> Connection {
             let reader = Connection::open(self.folder.path().join("a.db")).unwrap();
             reader.execute_batch("BEGIN; SELECT count(*) FROM tables").unwrap();
@@ -307,7 +300,7 @@ mod tests {
     fn what_is_left_is_checkpointed_when_no_commits_follow() {
         let mut log = LogFixture::new();
         assert!(!log.checkpoints.has_unfinished());
-        // Several, since the first ones split pages.
+        // The first rows split pages, so the test writes several.
         for n in 0..4 {
             log.commit(n);
         }
@@ -322,7 +315,7 @@ mod tests {
             })
             .unwrap();
         assert_eq!(checkpointed, logged);
-        // So the next commit begins the log anew.
+        // The next commit therefore restarts the log.
         assert!(log.commit(4) <= logged);
     }
 

@@ -1,4 +1,4 @@
-//! Entities: what runs each operation on them.
+//! Dispatches operations on entities.
 
 use std::sync::Arc;
 
@@ -47,8 +47,8 @@ impl Entities for SqliteStore {
     }
 }
 
-/// Reads an entity by a single statement, which needs no transaction to see one state. With a spread of 1,
-/// the bucket is the table number times 2^16 ([`crate::bucket`]).
+/// Reads an entity with a single statement, which needs no transaction to see one state. With a spread of 1, the
+/// bucket is the table number times 2^16 ([`crate::bucket`]).
 fn get(db: &Connection, table: TableRef<'_>, key: &Key) -> Sqlite<StoreResult<Option<Stored>>> {
     let mut read = db.prepare_cached(
         "SELECT e.modified, e.properties FROM tables AS t

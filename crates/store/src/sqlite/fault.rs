@@ -6,7 +6,7 @@ use rusqlite::ffi::SQLITE_IOERR_WRITE;
 use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::{Failure, Fault};
 
-/// Failures of the file system and the like.
+/// Limits warnings about failures other than bugs, such as those of the file system.
 static FAILED: WarningLimiter = WarningLimiter::new();
 
 /// Returns the fault of an error, and logs its cause.
@@ -15,7 +15,7 @@ pub(crate) fn fault(error: &rusqlite::Error) -> Failure {
         CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, OperationInterrupted, OutOfMemory, ReadOnly,
         SystemIoFailure,
     };
-    // Only cancelled builds of indexes are interrupted.
+    // Only the cancellation of an index build interrupts a statement.
     if error.sqlite_error_code() == Some(OperationInterrupted) {
         return Failure::Fault(Fault::Busy);
     }
@@ -24,7 +24,7 @@ pub(crate) fn fault(error: &rusqlite::Error) -> Failure {
         Some(DiskFull | SystemIoFailure | CannotOpen | ReadOnly | OutOfMemory) => Fault::Unavailable,
         _ => Fault::Other,
     };
-    // A full disk fails every write in the same way.
+    // A full disk fails all writes with the same error.
     let warning = if fault == Fault::Other { Some(DueWarning { left_out: None }) } else { FAILED.due() };
     if let Some(DueWarning { left_out }) = warning {
         tracing::error!(%error, left_out, "sqlite failed");
@@ -32,12 +32,12 @@ pub(crate) fn fault(error: &rusqlite::Error) -> Failure {
     Failure::Fault(fault)
 }
 
-/// Returns the fault of a COMMIT after which it is not known whether the transaction is durable, and logs its
-/// cause; `None` if it was rolled back for certain.
+/// Returns the fault of a COMMIT with an unknown outcome, and logs its cause; `None` if the transaction was certainly
+/// rolled back.
 ///
-/// SQLite writes the whole transaction to the log before it syncs the log and enters the transaction in the
-/// index of the log. If one of these two fails, a later recovery may find the transaction in the log. The end
-/// of the transaction is written last: if a write fails, or the disk is full, it is not there.
+/// SQLite writes the whole transaction to the log, syncs the log and then enters the transaction in the log's index.
+/// If the sync or the index update fails, a later recovery may find the transaction in the log. SQLite writes the end
+/// of the transaction last. After a failed write or on a full disk, the log lacks this end.
 pub(crate) fn unknown_commit(error: &rusqlite::Error) -> Option<Failure> {
     let code = error.sqlite_error()?;
     let is_unknown = match code.code {

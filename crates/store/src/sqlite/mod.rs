@@ -1,7 +1,7 @@
 //! The embedded store: one SQLite file, or memory for tests.
 //!
-//! Reads have connections of their own, and point reads run on the calling thread. All writes go through
-//! one thread, whose group commit takes everything that waits.
+//! Reads have separate connections, and point reads run on the calling thread. One thread executes all writes, and
+//! its group commit includes all waiting writes.
 
 /// What is stored beside entities: tables, accounts, policies and service properties.
 mod catalog {
@@ -32,10 +32,9 @@ pub use store::SqliteStore;
 pub(crate) use upkeep::inspect;
 pub use upkeep::{Backup, Copied};
 
-/// The result of a statement.
 pub(crate) type Sqlite<T> = rusqlite::Result<T>;
 
-/// Reads a stored number of ticks. A value that is out of range was not written by this program.
+/// Reads a stored number of ticks. Rowhouse never writes a value out of range.
 pub(crate) fn ticks(row: &rusqlite::Row<'_>, column: usize) -> Sqlite<Ticks> {
     let raw: i64 = row.get(column)?;
     Ticks::stored(raw).ok_or(rusqlite::Error::IntegralValueOutOfRange(column, raw))

@@ -1,4 +1,4 @@
-//! The parts of the store, and the two ways to run a read.
+//! The SQLite store and its two ways to run a read.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,20 +24,17 @@ pub struct SqliteStore {
     pub(super) cancelled_builds: CancelledBuilds,
 }
 
-/// Maximum time of a scan on the only connection of a database in memory.
+/// Maximum duration of a scan on the only connection of a database in memory.
 const MEMORY_SCAN: Duration = Duration::from_millis(100);
 
 impl SqliteStore {
-    /// Runs statements as the writer does.
+    /// Runs statements on the writer's connection.
     #[cfg(any(test, feature = "testing"))]
     pub async fn execute(&self, statements: &'static str) {
         self.writer.submit(move |db| db.execute_batch(statements).map(Ok)).await.unwrap();
     }
 
-    /// Opens the database, creates it if it does not exist, and applies the migrations.
-    ///
-    /// # Errors
-    /// What SQLite says about the file.
+    /// Opens the database, creates it if necessary, and applies the migrations.
     pub fn open(options: &SqliteOptions) -> Result<Self, OpenError> {
         let first = open::open(options)?;
         let (readers, writing) = Readers::new(options, first);
@@ -46,10 +43,7 @@ impl SqliteStore {
         Ok(Self::over(&options.location, readers, Writer::start(writing, options)?, scan_time))
     }
 
-    /// Opens a file that is only read: it is neither created nor migrated, and writes are refused.
-    ///
-    /// # Errors
-    /// What SQLite says about the file.
+    /// Opens a read-only file. The file is neither created nor migrated, and writes are refused.
     pub fn open_to_read(options: &SqliteOptions) -> Result<Self, OpenError> {
         if options.location == Location::Memory {
             return Self::open(options);
@@ -69,14 +63,13 @@ impl SqliteStore {
         }
     }
 
-    /// Checkpoints the log, so that the file alone has all data; waits at most a second for other users of
-    /// the file.
+    /// Checkpoints the log, so that the file alone has all data. Waits at most a second for other users of the file.
     pub(crate) async fn close(&self) {
         if self.readers.are_read_only() {
             return;
         }
-        // A failure was logged, and what was not checkpointed stays in the WAL.
-        let _ = self.read_apart(|db| checkpoint::truncate_log(db).map(Ok)).await;
+        // A failure was logged, and the WAL keeps the remaining pages.
+        let _ = self.read_on_blocking_pool(|db| checkpoint::truncate_log(db).map(Ok)).await;
     }
 
     /// Runs a walk that takes at most `time`, including the wait for a permit, and returns its state.
@@ -91,7 +84,9 @@ impl SqliteStore {
     ) -> StoreResult<(S, T)> {
         let walk_once = |mut state: S, counted: ScanCounter| {
             let walk = walk.clone();
-            self.read_apart(move |db| Ok(walk(db, &mut state, counted)?.map(|walked| (state, walked))))
+            self.read_on_blocking_pool(move |db| {
+                Ok(walk(db, &mut state, counted)?.map(|walked| (state, walked)))
+            })
         };
         let state = match walk_once(state, self.scan_limit.walk(time)).await? {
             (state, ScanStep::Done(found)) => return Ok((state, found)),
@@ -106,8 +101,8 @@ impl SqliteStore {
         }
     }
 
-    /// Runs a read that may take long on the pool of blocking threads.
-    pub(crate) async fn read_apart<T: Send + 'static>(
+    /// Runs a potentially long read on the pool of blocking threads.
+    pub(crate) async fn read_on_blocking_pool<T: Send + 'static>(
         &self,
         read: impl FnOnce(&mut Connection) -> rusqlite::Result<StoreResult<T>> + Send + 'static,
     ) -> StoreResult<T> {

@@ -1,5 +1,5 @@
-//! The writer thread. Its group commit puts everything that waits into one transaction: one sync of the
-//! disk for many requests.
+//! The writer thread. Its group commit puts all waiting writes into one transaction, so that many requests share one
+//! disk sync.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -16,34 +16,33 @@ use crate::sqlite::connections::pool::{SharedConnection, Transaction, lock};
 use crate::sqlite::fault::{fault, unknown_commit};
 use crate::{Failure, Fault, StoreResult};
 
-/// Maximum writes that wait; further ones are refused as busy.
+/// Maximum writes that wait. Further writes are refused as busy.
 const QUEUE: usize = 8192;
 /// Maximum writes of a group commit.
 const GROUP: usize = 256;
 
-/// Hands writes to the writer thread, which ends when the last handle is gone.
+/// Sends writes to the writer thread, which ends when the last handle is dropped.
 pub(crate) struct Writer {
     queue: SyncSender<Box<dyn WriteJob>>,
     timeout: Duration,
 }
 
-/// A write and the channel for its answer. It is atomic, and can be run again after a rollback. It is
-/// dropped once its requester has gone away: a write must not be done after its client was answered that it
-/// timed out, nor keep the client's data in memory.
+/// A write and the channel for its answer. A job is atomic, and can run again after a rollback. It is dropped after
+/// its requester has gone away. The write must not run after the client received a timeout, nor keep the client's
+/// data in memory.
 trait WriteJob: Send {
     fn run(&mut self, db: &mut Connection) -> rusqlite::Result<()>;
-    /// Answers with the result of the last run, or with why it is not durable.
+    /// Answers with the result of the last run, or with the reason why it is not durable.
     fn answer(self: Box<Self>, durable: Result<(), Failure>);
 }
 
-/// A write as its requester holds it.
 struct Work<W> {
     run: W,
     begun: bool,
 }
 
 struct WriteRequest<T, W> {
-    /// Owned by the requester.
+    /// The work, which the requester owns.
     work: Weak<Mutex<Option<Work<W>>>>,
     outcome: Option<StoreResult<T>>,
     reply: oneshot::Sender<StoreResult<T>>,
@@ -70,13 +69,13 @@ where
             (Ok(()), Some(outcome)) => outcome,
             (Ok(()), None) => Err(Fault::Other.into()),
         };
-        // It does not matter whether the requester is still waiting.
+        // The requester may have gone away.
         let _ = self.reply.send(outcome);
     }
 }
 
 impl Writer {
-    /// Starts the thread on its connection.
+    /// Starts the thread on the writer's connection.
     pub(crate) fn start(connection: SharedConnection, options: &SqliteOptions) -> Result<Self, OpenError> {
         let (queue, waiting) = sync_channel(QUEUE);
         let checkpoints = Checkpoints::start(options, &lock(&connection))?;
@@ -86,13 +85,13 @@ impl Writer {
         Ok(Self { queue, timeout: options.timeout })
     }
 
-    /// Returns a writer of a database that is only read: it takes no writes.
+    /// Returns the writer of a read-only database, which refuses writes.
     pub(crate) fn refusing(options: &SqliteOptions) -> Self {
         Self { queue: sync_channel(0).0, timeout: options.timeout }
     }
 
-    /// Runs a write and returns once it is durable. `work` may be run again after a rollback, and must write
-    /// nothing if it refuses.
+    /// Runs a write and returns once it is durable. `work` may run again after a rollback, and must write nothing if
+    /// it refuses.
     pub(crate) async fn submit<T: Send + 'static>(
         &self,
         run: impl FnMut(&mut Connection) -> rusqlite::Result<StoreResult<T>> + Send + 'static,
@@ -100,7 +99,7 @@ impl Writer {
         self.submit_within(self.timeout, run).await
     }
 
-    /// As [`Writer::submit`], for work that may take this long.
+    /// Like [`Writer::submit`], with a different timeout.
     pub(crate) async fn submit_within<T: Send + 'static>(
         &self,
         limit: Duration,
@@ -112,7 +111,7 @@ impl Writer {
         self.queue.try_send(job).map_err(|_| Fault::NotBegun)?;
         match tokio::time::timeout(limit, answer).await {
             Ok(Ok(outcome @ (Ok(_) | Err(Failure::Refused(_))))) => outcome,
-            // It timed out in the queue, or before it got the write lock.
+            // The write timed out in the queue, or before it got the write lock.
             _ if withdraw(&work) => Err(Fault::NotBegun.into()),
             Ok(Ok(failed)) => failed,
             Ok(Err(_)) | Err(_) => Err(Fault::Timeout.into()),
@@ -120,9 +119,9 @@ impl Writer {
     }
 }
 
-/// Cancels a write that has not begun; `false` if it has.
+/// Cancels a write that has not begun; `false` if it has begun.
 fn withdraw<W>(work: &Mutex<Option<Work<W>>>) -> bool {
-    // The holder of the lock runs the write, or is about to.
+    // The lock's holder runs the write, or is about to.
     let Ok(mut work) = work.try_lock() else { return false };
     let waits = work.as_ref().is_some_and(|work| !work.begun);
     if waits {
@@ -137,7 +136,7 @@ fn serve(connection: &SharedConnection, mut checkpoints: Checkpoints, waiting: &
         group.extend(waiting.try_iter().take(GROUP - 1));
         METRICS.sqlite_rounds.add(group.len() as u64);
         let mut db = lock(connection);
-        // The requesters of the group learn that the outcome is unknown; later ones need the thread.
+        // The group's requesters receive an unknown outcome. Later writes need the thread.
         if catch_unwind(AssertUnwindSafe(|| commit(&mut db, group))).is_err() {
             tracing::error!("a group of writes panicked");
         }
@@ -145,7 +144,7 @@ fn serve(connection: &SharedConnection, mut checkpoints: Checkpoints, waiting: &
     }
 }
 
-/// Returns the next write; `None` when all senders are dropped.
+/// Returns the next write; `None` after all senders are dropped.
 fn next(checkpoints: &mut Checkpoints, waiting: &Receiver<Box<dyn WriteJob>>) -> Option<Box<dyn WriteJob>> {
     while checkpoints.has_unfinished() {
         match waiting.recv_timeout(QUIET) {
@@ -156,11 +155,11 @@ fn next(checkpoints: &mut Checkpoints, waiting: &Receiver<Box<dyn WriteJob>>) ->
     waiting.recv().ok()
 }
 
-/// Why a group is not committed.
+/// The reason why a group is not committed.
 #[derive(Debug)]
 enum GroupFailure {
     RolledBack(rusqlite::Error),
-    /// Its COMMIT failed so that it may be durable nevertheless.
+    /// COMMIT failed, but the group may be durable.
     Unknown(Failure),
 }
 
@@ -169,8 +168,8 @@ fn commit(db: &mut Connection, mut group: Vec<Box<dyn WriteJob>>) {
     answer(db, group, outcome);
 }
 
-/// Answers the jobs of a group. If it was rolled back, each of them is committed alone first, so that a bad row
-/// fails only its own request.
+/// Answers the jobs of a group. After a rollback, each job first commits alone, so that a bad row fails only its own
+/// request.
 fn answer(db: &mut Connection, group: Vec<Box<dyn WriteJob>>, outcome: Result<(), GroupFailure>) {
     let durable = match outcome {
         Ok(()) => Ok(()),

@@ -1,6 +1,6 @@
-//! The entries of property indexes, as expressions of SQLite. They are deterministic, and defined for
-//! every stored object. Tables and property names cannot be parameters of a definition, so this module is
-//! the only one that writes values into statements: numbers of ours, and names by [`path`].
+//! Index entries as SQLite expressions, which are deterministic and defined for every stored object. DDL takes no
+//! table or property names as parameters. So only this module writes values into statements: Rowhouse's own numbers,
+//! and names quoted by [`path`].
 
 use std::fmt::Write as _;
 
@@ -10,24 +10,22 @@ use crate::protocol::model::PageOrder;
 use crate::protocol::plan::index::{IndexKind, MAX_TEXT, PropertyIndex};
 use crate::sqlite::catalog::tables::SPREAD;
 
-/// The name of an index in the database.
 pub(crate) fn name(index_no: i64) -> String {
     format!("property_index_{index_no}")
 }
 
-/// Makes the index. Its entries are in the order of values, then of keys.
+/// Creates the index, sorted by value and then by key.
 pub(crate) fn definition(index: &PropertyIndex) -> String {
     let (name, entry, bucket) = (name(index.index_no), entry(index), bucket_of(index));
     format!("CREATE INDEX IF NOT EXISTS {name} ON entities ({entry}, pk, rk, bucket) WHERE bucket = {bucket}")
 }
 
-/// Removes the index.
 pub(crate) fn removal(index_no: i64) -> String {
     format!("DROP INDEX IF EXISTS {}", name(index_no))
 }
 
-/// Reads the keys of entries between bounds: ?1 entries at most, then the lower and the upper bound. A
-/// range that is open above is read from the highest entry down.
+/// Reads the keys of at most ?1 entries. The lower and the upper bound follow as parameters. A range without an upper
+/// bound is read from the highest entry down.
 pub(crate) fn lookup(index: &PropertyIndex, has_lower: bool, has_upper: bool) -> String {
     let (name, entry, bucket) = (name(index.index_no), entry(index), bucket_of(index));
     let mut text = format!("SELECT pk, rk FROM entities INDEXED BY {name} WHERE bucket = {bucket}");
@@ -48,32 +46,32 @@ pub(crate) fn value(index: &PropertyIndex) -> String {
     format!("SELECT {entry} FROM entities WHERE bucket = {bucket} AND pk = ?1 AND rk = ?2")
 }
 
-/// Which entries of an index a statement reads. Bounds of keys are compared with the column that the entries
-/// before them are equal in: SQLite finds no place for a row value that begins with an expression.
+/// The entries of an index that a statement reads. A key bound requires equality of all preceding columns, because
+/// SQLite cannot seek to a row value that begins with an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EntryBound {
-    /// Those without a value.
+    /// Entries without a value.
     Missing,
-    /// Those with this value.
+    /// Entries with this value.
     Equal,
-    /// Those behind this value.
+    /// Entries behind this value.
     Behind,
-    /// All that have a value.
+    /// All entries with a value.
     Any,
 }
 
-/// Which keys among equal entries a statement reads.
+/// The keys among equal entries that a statement reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyBound {
-    /// Of this partition, from this row on.
+    /// Keys of this partition, from this row on.
     RowsFrom,
-    /// Of the partitions behind this one.
+    /// Keys of the partitions behind this one.
     PartitionsBehind,
     Any,
 }
 
-/// Reads rows in the order of an index, with their entries. The parameters are named: `:entry`, `:pk`, `:rk`
-/// and the bounds `:lower` and `:upper`, as far as they are used.
+/// Reads rows in the order of an index, with their entries. The named parameters `:entry`, `:pk`, `:rk` and the
+/// bounds `:lower` and `:upper` occur only if needed.
 pub(crate) fn ordered(
     index: &PropertyIndex,
     order: PageOrder,
@@ -109,7 +107,7 @@ pub(crate) fn ordered(
     text
 }
 
-/// Reads the row with the key ?1, ?2, with its entry.
+/// Reads the row with the key ?1, ?2 and its entry.
 pub(crate) fn row(index: &PropertyIndex) -> String {
     let (entry, bucket) = (entry(index), bucket_of(index));
     format!(
@@ -121,7 +119,7 @@ fn bucket_of(index: &PropertyIndex) -> i64 {
     bucket::bucket(index.table_no, SPREAD, "")
 }
 
-/// The entry of a row: NULL without the property, and the lowest entry if the type is another one.
+/// The entry of a row: NULL without the property, and the lowest entry for a different type.
 fn entry(index: &PropertyIndex) -> String {
     if index.kind == IndexKind::Timestamp {
         return "modified".to_owned();
@@ -152,8 +150,8 @@ fn entry(index: &PropertyIndex) -> String {
     format!("(CASE WHEN {json} IS NULL THEN NULL {cases} END)")
 }
 
-/// The path of a member, as a literal: letters and digits of ASCII as they are, anything else in
-/// hexadecimal digits, so that no name can end the literal.
+/// Quotes the path of a member as a literal. ASCII letters and digits are kept, and all other names become
+/// hexadecimal, so no name can end the literal.
 fn path(member: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '@' | '.');
     if member.chars().all(is_plain) {

@@ -1,4 +1,4 @@
-//! Tables: creating, deleting and listing.
+//! Creates, deletes and lists tables.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -11,7 +11,7 @@ use crate::scan_limit::{ScanCounter, ScanStep};
 use crate::sqlite::{Sqlite, SqliteStore, ticks};
 use crate::{StoreResult, TableSize, bucket};
 
-/// SQLite never spreads a table over several buckets.
+/// SQLite does not spread a table over several buckets.
 pub(crate) const SPREAD: u16 = 1;
 
 impl SqliteStore {
@@ -33,17 +33,17 @@ impl SqliteStore {
             Some(bucket) => measure(db, bucket, most).map(Ok),
             None => Ok(Err(Code::TableNotFound.into())),
         };
-        self.read_apart(read).await
+        self.read_on_blocking_pool(read).await
     }
 
-    /// Measures a deleted table that can be brought back.
+    /// Measures a deleted table that can be restored.
     pub(crate) async fn measure_deleted(&self, table_no: i64, most: u32) -> StoreResult<Option<TableSize>> {
         let read = move |db: &mut Connection| {
             let mut find = db.prepare_cached("SELECT 1 FROM deleted_tables WHERE table_no = ?1")?;
             let bucket = bucket::bucket(table_no, SPREAD, "");
             find.exists([table_no])?.then(|| measure(db, bucket, most)).transpose().map(Ok)
         };
-        self.read_apart(read).await
+        self.read_on_blocking_pool(read).await
     }
 }
 
@@ -65,14 +65,13 @@ fn create(db: &Connection, table: TableRef<'_>, now: Ticks) -> Sqlite<StoreResul
     }
     loop {
         let (no, lower, name) = (bucket::new_table_no(), table.name.lower(), table.name.as_given());
-        // If nothing was inserted, the number is taken, and another one is tried.
+        // Without an inserted row, the number is taken, and the loop tries another number.
         if insert.execute(params![no, table.account, lower, name, SPREAD, now.raw()])? == 1 {
             return Ok(Ok(()));
         }
     }
 }
 
-/// Reads one page of an account's tables.
 fn list(
     db: &Connection,
     account: &str,
@@ -89,7 +88,6 @@ fn list(
     Ok(Ok(if list.needs_permit { ScanStep::NeedsPermit } else { ScanStep::Done(list.page) }))
 }
 
-/// A page of tables that is being read.
 struct List<'s> {
     page: TablePage,
     residual: Option<Prepared<'s>>,
@@ -139,9 +137,9 @@ fn list_span(
     Ok(false)
 }
 
-/// The size of a bucket by its first `most` entities.
+/// Measures a bucket by its first `most` entities.
 fn measure(db: &Connection, bucket: i64, most: u32) -> Sqlite<TableSize> {
-    // One row beyond the maximum shows whether there are more.
+    // One row beyond the maximum shows whether the bucket has more.
     let mut size = db.prepare_cached(
         "SELECT count(*), coalesce(sum(length(CAST(pk AS BLOB)) + length(CAST(rk AS BLOB))
                                      + length(CAST(properties AS BLOB))), 0)

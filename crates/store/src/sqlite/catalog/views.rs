@@ -1,5 +1,5 @@
-//! The statement that creates an SQL view of a table over the stored form. Every value stands behind the test of its type, so
-//! that a column never shows a value as something that it is not.
+//! The statement that creates an SQL view of a table over the stored form. A type test guards every value, so that no
+//! column misrepresents a value.
 
 use crate::bucket::bucket;
 use crate::contract::views::SYSTEM_COLUMNS;
@@ -11,12 +11,12 @@ use crate::sqlite::SqliteStore;
 use crate::sqlite::catalog::tables::{SPREAD, bucket_of};
 use crate::{ColumnKind, SqlViews, StoreResult, ViewColumn, ViewDefinition, ViewScript};
 
-/// Ticks as ISO 8601 with seven digits, which sort as the times do.
+/// Ticks as ISO 8601 with seven digits, so that texts sort like times.
 const TIMESTAMP: &str = "strftime('%Y-%m-%dT%H:%M:%S', modified / 10000000 - 62135596800, 'unixepoch') \
      || printf('.%07dZ', modified % 10000000)";
 
-/// Patterns of the definitions that earlier versions, which created views by themselves, stored. Those of
-/// [`script`] have a comment before SELECT.
+/// Patterns of the view definitions that earlier versions created automatically. A definition of [`script`] has a
+/// comment before SELECT.
 pub(crate) const LEFT_DEFINITION: [&str; 2] = [
     "%) AS SELECT pk, rk, strftime(%",
     "% FROM entities WHERE bucket = % AND EXISTS (SELECT 1 FROM tables WHERE table_no = %",
@@ -36,13 +36,12 @@ impl SqlViews for SqliteStore {
     }
 }
 
-/// The name of the view of a table.
 fn name(account: &str, table: &str) -> String {
     format!("{account}__{table}")
 }
 
-/// The statement that creates the view of a table, after comments for the operator. Names of accounts and tables are
-/// letters and digits, so that none ends a comment.
+/// The statement that creates the view of a table, after comments for the operator. Names of accounts and tables
+/// consist of letters and digits, so none can end a comment.
 fn script(view: &ViewDefinition, account: &str, table_no: i64) -> String {
     let table = &view.table;
     let name = identifier(&name(account, table));
@@ -72,7 +71,7 @@ fn value(column: &ViewColumn) -> String {
     let json_type = format!("json_type(properties, {})", path(&column.property));
     let plain = |kind: &str| format!("{json_type} = '{kind}' AND ({annotation}) IS NULL");
     let is = |edm_type: &str| format!("({annotation}) = 'Edm.{edm_type}'");
-    // U+0000 is stored as two U+0001, and U+0001 beside it as U+0001 U+0002.
+    // U+0000 is stored as two U+0001. In the same text, U+0001 is stored as U+0001 U+0002.
     let readable =
         format!("replace(replace({value}, char(1) || char(1), char(9216)), char(1) || char(2), char(1))");
     match column.kind {

@@ -1,4 +1,4 @@
-//! Locks beside a database file: of the server that uses it, and of what waits to drop an index that is being built.
+//! Lock files beside a database: one for the server, and one for each drop that waits for an index build.
 
 use std::fs::{self, File, OpenOptions, TryLockError, canonicalize};
 use std::io;
@@ -9,18 +9,17 @@ use std::time::{Duration, Instant};
 use crate::sqlite::connections::open::obstacle;
 use crate::sqlite::connections::options::{Location, OpenError};
 
-/// Pause between two looks of a build at the files of other processes.
+/// Interval between two checks for other processes' lock files during a build.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
-/// The right to serve a database file, until it is dropped. The operating system releases it when the
-/// process ends for whatever reason.
+/// The exclusive right to serve a database file, until it is dropped. The operating system releases the lock when the
+/// process ends.
 pub struct ServerLock {
     _file: File,
 }
 
 impl ServerLock {
-    /// Locks the file beside the database. Returns `None`, with a warning, if the file system does not
-    /// support locks.
+    /// Locks the file beside the database. Returns `None`, with a warning, if the file system does not support locks.
     ///
     /// # Errors
     /// [`OpenError::Served`] if another server holds the lock.
@@ -43,7 +42,7 @@ impl ServerLock {
     }
 }
 
-/// Warns, unless the database itself cannot be written: then the server does not start anyway.
+/// Warns, unless the database itself is unwritable and the server will not start.
 fn warn(database: &Path, path: &Path, error: &io::Error) {
     if obstacle(database).is_none() {
         let file = path.display();
@@ -55,8 +54,8 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(false).open(path)
 }
 
-/// Returns the path of a lock file. It follows symbolic links, so that they share one lock; a database with hard links
-/// is not opened.
+/// Returns the path of a lock file. Symbolic links are resolved, so that they share one lock. Rowhouse refuses
+/// databases with hard links.
 fn beside(database: &Path, suffix: &str) -> PathBuf {
     let real = canonicalize(database).or_else(|_| absolute(database)).unwrap_or_else(|_| database.to_owned());
     let mut name = real.into_os_string();
@@ -67,9 +66,9 @@ fn beside(database: &Path, suffix: &str) -> PathBuf {
 /// The indexes whose builds are cancelled. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct CancelledBuilds {
-    /// By this process; a number for each cancellation that is held.
+    /// The cancellations of this process, by index number, one entry for each.
     here: Arc<Mutex<Vec<i64>>>,
-    /// The database; `None` in memory, which no other process has.
+    /// The database file; `None` in memory, where no other process has access.
     database: Option<PathBuf>,
 }
 
@@ -82,12 +81,12 @@ impl CancelledBuilds {
         Self { here: Arc::default(), database }
     }
 
-    /// Cancels the build of an index, whichever process builds it, until the result is dropped.
+    /// Cancels the build of an index in any process, until the result is dropped.
     pub(crate) fn cancel(&self, index_no: i64) -> Cancellation {
         self.here().push(index_no);
         let file = self.file(index_no).and_then(|path| match LockedFile::take(path) {
             Ok(file) => Some(file),
-            // Somebody else waits to drop this index, or a build looks at the file.
+            // Another process waits to drop this index, or a build checks the file.
             Err(TryLockError::WouldBlock) => None,
             Err(TryLockError::Error(error)) => {
                 tracing::warn!(%error, "a build of an index in another process cannot be cancelled");
@@ -97,12 +96,11 @@ impl CancelledBuilds {
         Cancellation { builds: self.clone(), index_no, _file: file }
     }
 
-    /// Whether the build of an index is cancelled.
     pub(crate) fn has(&self, index_no: i64) -> bool {
         self.has_here(index_no) || self.file(index_no).is_some_and(|path| is_locked(&path))
     }
 
-    /// What a build asks, often, to learn whether it is cancelled.
+    /// Returns the function that a build polls to detect its cancellation.
     pub(crate) fn watch(&self, index_no: i64) -> impl FnMut() -> bool + Send + 'static {
         let (builds, mut last_look) = (self.clone(), Instant::now());
         move || {
@@ -122,13 +120,13 @@ impl CancelledBuilds {
         self.here.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file whose lock cancels the build of an index.
+    /// The lock file that cancels the build of an index.
     fn file(&self, index_no: i64) -> Option<PathBuf> {
         self.database.as_ref().map(|database| beside(database, &format!(".drop-{index_no}")))
     }
 }
 
-/// The build of an index is cancelled until this is dropped.
+/// Cancels the build of an index until this value is dropped.
 pub(crate) struct Cancellation {
     builds: CancelledBuilds,
     index_no: i64,
@@ -144,8 +142,8 @@ impl Drop for Cancellation {
     }
 }
 
-/// A file that this process has locked, and removes. Of a killed process the lock ends and the file stays,
-/// which means nothing.
+/// A file that this process has locked and will remove. If a process is killed, its lock ends and its file stays
+/// without effect.
 struct LockedFile {
     path: PathBuf,
     _file: File,

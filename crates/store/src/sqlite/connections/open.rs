@@ -1,4 +1,4 @@
-//! Opening SQLite databases. Beside a file that is only read nothing is created if that cannot be.
+//! Opens SQLite databases. For a read-only database, Rowhouse creates no files in a folder that it cannot write to.
 
 use std::ffi::OsString;
 use std::fs::Metadata;
@@ -20,16 +20,15 @@ use crate::sqlite::connections::options::{
 };
 use crate::sqlite::connections::schema::{imitate, migrate};
 
-/// Page cache of the writing connection, in KiB: enough for the changes of a commit. SQLite searches all
-/// of it after a page was split, so a larger one would cost time.
+/// Page cache of the writer, in KiB: enough for the changes of a commit. After a page split, SQLite searches the
+/// whole cache, so a larger cache would cost time.
 const WRITER_CACHE_KIB: i64 = 4 * 1024;
-/// Page cache of a reading connection, in KiB. It holds pages of the log, and those of the file that are
-/// not memory-mapped.
+/// Page cache of a reader, in KiB. It holds pages of the log, and pages of the file outside the memory map.
 const READER_CACHE_KIB: i64 = 2 * 1024;
-/// Maximum attempts of a start that conflicts with another one, and the pause between them.
+/// Maximum attempts of a start that conflicts with another start, and the pause between them.
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
-/// What a path of a URI has as it is.
+/// Characters that need no escape in the path of a URI.
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'_').remove(b'-');
 
 /// Opens the database for reading and writing and applies the migrations.
@@ -47,8 +46,8 @@ pub(crate) fn open(options: &SqliteOptions) -> Result<Connection, OpenError> {
     let mut attempt = 1;
     loop {
         match prepare() {
-            // Another process may be creating the same file. SQLite does not wait for locks while
-            // it switches to WAL mode, and both may try to migrate the same version.
+            // Another process may be creating the same file. SQLite does not wait for locks while it switches to WAL
+            // mode, and both processes may try to migrate the same version.
             Err(error) if attempt < ATTEMPTS && can_be_a_race(&error) => std::thread::sleep(PAUSE),
             outcome => return outcome.map_err(|error| explain(&options.location, error)),
         }
@@ -56,8 +55,8 @@ pub(crate) fn open(options: &SqliteOptions) -> Result<Connection, OpenError> {
     }
 }
 
-/// Adds the cause to an error. A problem with a file often shows only on the first read, and SQLite does
-/// not report missing permissions.
+/// Adds the cause to an error. A problem with a file often appears only on the first read, and SQLite does not report
+/// missing permissions.
 fn explain(location: &Location, error: OpenError) -> OpenError {
     let obstacle = match location {
         Location::File(path) => obstacle(path),
@@ -85,7 +84,7 @@ fn can_be_a_race(error: &OpenError) -> bool {
     }
 }
 
-/// Opens one more connection to a database file that [`open`] has prepared.
+/// Opens another connection to a database file that [`open`] has prepared.
 pub(crate) fn connect(options: &SqliteOptions) -> Result<Connection, OpenError> {
     let location = &options.location;
     if let Location::File(path) = location {
@@ -108,8 +107,7 @@ pub(crate) fn connect(options: &SqliteOptions) -> Result<Connection, OpenError> 
     .map_err(|error| OpenError::Open(display(location), error))?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     if *location != Location::Memory {
-        // FULL: a commit returns only when the log is on the disk, so an acknowledged write survives a power
-        // failure.
+        // FULL: a commit returns only after the log is on disk, so an acknowledged write survives a power failure.
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;
         connection.pragma_update(None, "synchronous", "FULL")?;
     }
@@ -117,8 +115,8 @@ pub(crate) fn connect(options: &SqliteOptions) -> Result<Connection, OpenError> 
     Ok(connection)
 }
 
-/// Refuses a database with several names: locks and logs are beside one of them, so another process that opened it by
-/// another name would corrupt it.
+/// Refuses a database with several hard links. Locks and logs are named after one of them, so a process that opened
+/// the database by another name would corrupt it.
 fn refuse_hard_links(path: &Path) -> Result<(), OpenError> {
     let names = path.metadata().map_or(1, |found| found.nlink());
     if names <= 1 {
@@ -130,10 +128,10 @@ fn refuse_hard_links(path: &Path) -> Result<(), OpenError> {
     Err(OpenError::Access(path.display().to_string(), text))
 }
 
-/// Sets how a connection plans, and its caches.
+/// Sets the planner options and the caches of a connection.
 fn set_up(connection: &Connection, options: &SqliteOptions) -> Result<(), OpenError> {
-    // Plans do not depend on values. Without this, the index of one bucket would have each statement that names a
-    // bucket planned anew whenever the bucket is bound.
+    // Makes plans independent of values. Otherwise the index of one bucket would cause each statement with a bucket
+    // to be planned anew whenever the bucket is bound.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(64);
     connection.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
@@ -142,7 +140,7 @@ fn set_up(connection: &Connection, options: &SqliteOptions) -> Result<(), OpenEr
     Ok(())
 }
 
-/// Opens a file that has our tables.
+/// Opens a file that has Rowhouse's tables.
 fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
     let failed = |error| OpenError::Open(path.display().to_string(), error);
     let connection = connect_to_read(path)?;
@@ -159,8 +157,8 @@ fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
-/// SQLite reads a file in WAL mode by files beside it. Where it cannot create them, it reads those that are
-/// there, or the file alone, if nothing else holds changes.
+/// Opens a file for reading. In WAL mode, SQLite needs files beside the database. If SQLite cannot create them, it
+/// reads existing ones, or the file alone if no other file holds changes.
 fn connect_to_read(path: &Path) -> Result<Connection, OpenError> {
     let failed = |error| OpenError::Open(path.display().to_string(), error);
     let opened = |flags| Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
@@ -196,8 +194,8 @@ fn has_content(file: &Path) -> bool {
     file.metadata().is_ok_and(|found| found.len() > 0)
 }
 
-/// Returns why this process cannot write a database file: its folder is missing, or the permissions of
-/// the file or the folder forbid it. SQLite creates files beside the database.
+/// Returns the reason why this process cannot write a database file: its folder is missing, or the permissions of the
+/// file or the folder forbid it. SQLite creates files beside the database.
 pub fn obstacle(file: &Path) -> Option<String> {
     let file = &absolute(file).ok()?;
     let folder = file.parent()?;

@@ -1,9 +1,8 @@
-//! Where a database is, how it is opened, and why opening it fails.
+//! The location of a database, the options for opening it, and the errors of opening it.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where a database lives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
     File(PathBuf),
@@ -11,7 +10,7 @@ pub enum Location {
     Memory,
 }
 
-/// Why a database could not be opened.
+/// The error of opening a database.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("cannot open the SQLite database {0}: {1}")]
@@ -49,27 +48,27 @@ impl Location {
     }
 }
 
-/// How long a statement waits for another process that holds the file.
+/// Timeout of a statement that waits for another process's lock on the file.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum MiB of a file that SQLite can map if it is built with `.cargo/config.toml`. Other builds map
-/// less than they are asked to.
+/// Maximum MiB of a file that SQLite can map if it is built with `.cargo/config.toml`. Other builds may map less than
+/// configured.
 pub const MAX_MAP_MIB: u32 = 1024 * 1024;
 
-/// How a database is opened.
+/// Options for opening a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqliteOptions {
     pub location: Location,
-    /// Timeout of a write, including its wait.
+    /// Timeout of a write, including its wait in the queue.
     pub timeout: Duration,
-    /// MiB of the file to read through a memory map, at most `MAX_MAP_MIB`; 0 for none. The operating system
-    /// may reclaim this memory at any time.
+    /// MiB of the file to read through a memory map, at most `MAX_MAP_MIB`; 0 for none. The operating system may
+    /// reclaim this memory at any time.
     pub map_mib: u32,
-    /// Whether it is neither created nor migrated, nor written to.
+    /// Whether the database is read-only: neither created nor migrated nor written.
     pub reads_only: bool,
 }
 
 impl SqliteOptions {
-    /// Returns the defaults: the whole file is mapped, and writes have 25 seconds.
+    /// Returns the defaults: the whole file is mapped, and writes time out after 25 seconds.
     pub const fn new(location: Location) -> Self {
         Self { location, timeout: Duration::from_secs(25), map_mib: MAX_MAP_MIB, reads_only: false }
     }

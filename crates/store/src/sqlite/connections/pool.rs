@@ -1,4 +1,4 @@
-//! The pool of connections for reading, and transactions of a connection.
+//! The connection pool for reads, and the transactions of a connection.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,32 +10,30 @@ use crate::sqlite::connections::options::{Location, SqliteOptions};
 use crate::sqlite::fault::fault;
 use crate::{Fault, StoreResult};
 
-/// Maximum idle connections that are kept open.
 const MAX_IDLE: usize = 16;
 
-/// Lends connections for reading. Cheap to clone.
+/// Lends read connections. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Readers(Arc<Connections>);
 
 enum Connections {
-    /// Connections to one file; in WAL mode readers and the writer do not
-    /// wait for each other.
+    /// Connections to one file. In WAL mode, readers and the writer do not wait for each other.
     File { options: SqliteOptions, idle: Mutex<Vec<Connection>> },
-    /// The one connection of a database in memory, which everyone shares.
+    /// The only connection of a database in memory, shared by readers and the writer.
     Memory(SharedConnection),
 }
 
-/// A connection that the writer may have to share with readers.
+/// A connection that the writer may share with readers.
 pub(crate) type SharedConnection = Arc<Mutex<Connection>>;
 
-/// Locks a connection. After a panic of an earlier holder it is not in a transaction, because
-/// [`Transaction`] rolls back on drop.
+/// Locks a connection. After a holder's panic, the connection is not in a transaction, because [`Transaction`] rolls
+/// back on drop.
 pub(crate) fn lock(connection: &SharedConnection) -> MutexGuard<'_, Connection> {
     connection.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Readers {
-    /// Sets up the readers around the first connection, and returns the connection for the writer.
+    /// Creates the pool from the first connection, and returns the connection for the writer.
     pub(crate) fn new(options: &SqliteOptions, first: Connection) -> (Self, SharedConnection) {
         let writing = Arc::new(Mutex::new(first));
         let source = match options.location {
@@ -45,7 +43,6 @@ impl Readers {
         (Self(Arc::new(source)), writing)
     }
 
-    /// Whether the database is only read.
     pub(crate) fn are_read_only(&self) -> bool {
         matches!(&*self.0, Connections::File { options, .. } if options.reads_only)
     }
@@ -61,7 +58,7 @@ impl Readers {
         })
     }
 
-    /// Runs a read of a single statement, which is one snapshot by itself.
+    /// Runs a read of a single statement, which is its own snapshot.
     pub(crate) fn with_statement<T>(
         &self,
         read: impl FnOnce(&mut Connection) -> rusqlite::Result<StoreResult<T>>,
@@ -95,17 +92,17 @@ fn answered<T>(outcome: rusqlite::Result<StoreResult<T>>) -> StoreResult<T> {
     outcome.unwrap_or_else(|error| Err(fault(&error)))
 }
 
-/// A transaction that is rolled back unless it is committed. Unlike rusqlite's own, it prepares BEGIN and
-/// COMMIT once for each connection: parsing them takes nearly as long as a point read.
+/// A transaction that rolls back on drop unless it is committed. Unlike rusqlite's own, it prepares BEGIN and COMMIT
+/// once for each connection, because parsing them takes nearly as long as a point read.
 pub(crate) struct Transaction<'c>(&'c mut Connection);
 
 impl<'c> Transaction<'c> {
-    /// Begins a transaction for reads, which all see one snapshot.
+    /// Begins a read transaction on one snapshot.
     pub(crate) fn of_reads(db: &'c mut Connection) -> rusqlite::Result<Self> {
         Self::begin(db, "BEGIN")
     }
 
-    /// Begins a transaction for writes, with the only write lock.
+    /// Begins a write transaction with the exclusive write lock.
     pub(crate) fn of_writes(db: &'c mut Connection) -> rusqlite::Result<Self> {
         Self::begin(db, "BEGIN IMMEDIATE")
     }
@@ -136,7 +133,7 @@ impl DerefMut for Transaction<'_> {
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        // It was ended by a commit or by SQLite itself, as when the disk is full.
+        // A commit has ended the transaction, or SQLite itself, for example because the disk is full.
         if self.0.is_autocommit() {
             return;
         }

@@ -1,4 +1,4 @@
-//! The schema and its migrations, which are compiled into the program.
+//! The schema and its migrations, compiled into the program.
 
 use rusqlite::Connection;
 use rusqlite_migration::{M, Migrations};
@@ -47,9 +47,9 @@ pub(crate) fn migrate(connection: &mut Connection) -> Result<(), OpenError> {
     Ok(Migrations::new(TEXTS.into_iter().map(M::up).collect()).to_latest(connection)?)
 }
 
-/// Makes the tables of later versions than the file's, empty and for this connection alone, so that the file
-/// can be read without being migrated; `false` if later versions have changed tables that were there. Those that later
-/// versions dropped stay: no statement reads them.
+/// Creates the tables of later schema versions, empty and for this connection alone, so that the file is readable
+/// without a migration. Returns `false` if later versions have changed existing tables. Tables that later versions
+/// dropped stay, because no statement reads them.
 pub(crate) fn imitate(connection: &Connection, version: i64) -> rusqlite::Result<bool> {
     for text in TEXTS.iter().skip(usize::try_from(version).unwrap_or_default()) {
         let lines = text.lines().filter(|line| !line.trim_start().starts_with("--"));

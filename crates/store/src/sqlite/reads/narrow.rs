@@ -1,4 +1,4 @@
-//! Narrowing a page to the entities that an index names.
+//! Narrows a page to the keys that an index returns.
 
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, OptionalExtension};
@@ -13,23 +13,23 @@ use crate::protocol::plan::{Scan, Span};
 use crate::sqlite::Sqlite;
 use crate::sqlite::catalog::entries;
 
-/// How far a number may be off after SQLite has read its text, relative to the number.
+/// Maximum relative error of a number that SQLite parses from text.
 const READ_ERROR: f64 = 1e-14;
-/// Numbers whose magnitude is at most this, or at least its reciprocal, are read less exactly.
+/// SQLite parses numbers less exactly if their magnitude is at most this, or at least its reciprocal.
 const TINY: f64 = 1e-290;
 
-/// What an index has narrowed a page to.
+/// The result of narrowing a page.
 #[derive(Default)]
 pub(crate) struct Narrowed {
-    /// The keys of all matches and perhaps others; `None`: read in the order of keys.
+    /// A superset of the matching keys; `None` to read in the order of keys.
     pub points: Option<Vec<Span>>,
-    /// The number of the choice that has named them.
+    /// The number of the choice that returned the keys.
     pub choice: Option<usize>,
-    /// Entries that were read.
+    /// Number of index entries read.
     pub entries: u64,
 }
 
-/// Looks up the keys that a page can have matches at.
+/// Looks up the keys that can match.
 pub(crate) fn narrow(
     db: &Connection,
     table_no: i64,
@@ -48,7 +48,7 @@ pub(crate) fn narrow(
         if memory.bounds.has(choice) {
             continue;
         }
-        // The index was dropped meanwhile: skip it.
+        // The index was dropped, so the next choice is tried.
         let Some(keys) = look_up(db, &choice.ranges, best.limit() + 1)? else { continue };
         memory.uses.count(choice);
         remember(db, choice, &keys, memory)?;
@@ -70,7 +70,7 @@ pub(crate) fn narrow(
     })
 }
 
-/// Remembers the entry up to which an open range has too many.
+/// Remembers the entry up to which an open range has too many keys.
 fn remember(db: &Connection, choice: &IndexChoice, keys: &[Key], memory: &NarrowingMemory) -> Sqlite<()> {
     let (Some(range), Some(last)) = (open_range(choice), keys.get(MAX_ENTRIES)) else { return Ok(()) };
     let mut statement = db.prepare_cached(&entries::value(&range.index))?;
@@ -88,7 +88,7 @@ fn remember(db: &Connection, choice: &IndexChoice, keys: &[Key], memory: &Narrow
     Ok(())
 }
 
-/// The keys in some ranges, `limit` at most; `None` if there is no such index.
+/// Reads at most `limit` keys in some ranges; `None` if the index does not exist.
 fn look_up(db: &Connection, ranges: &[IndexRange], limit: usize) -> Sqlite<Option<Vec<Key>>> {
     let mut keys = Vec::new();
     for range in ranges {
@@ -106,7 +106,7 @@ fn look_up(db: &Connection, ranges: &[IndexRange], limit: usize) -> Sqlite<Optio
         }
         let mut rows = statement.raw_query();
         loop {
-            // A statement of the cache may be older than the removal of the index.
+            // A cached statement may be older than the removal of the index.
             let row = match rows.next() {
                 Err(error) if is_missing(&error) => return Ok(None),
                 row => row?,
@@ -126,17 +126,17 @@ pub(crate) fn is_missing(error: &rusqlite::Error) -> bool {
     error.to_string().contains("no such index")
 }
 
-/// Returns the lowest value that a bound of this value has to let in.
+/// Returns the lowest value that a bound of this value has to include.
 pub(crate) fn lower(value: &IndexValue) -> SqlValue {
     sql(value, |number| about(number).0)
 }
 
-/// Returns the highest value that a bound of this value has to let in.
+/// Returns the highest value that a bound of this value has to include.
 pub(crate) fn upper(value: &IndexValue) -> SqlValue {
     sql(value, |number| about(number).1)
 }
 
-/// Returns an entry as SQLite has it.
+/// Converts an entry to its SQLite value.
 pub(crate) fn exactly(value: &IndexValue) -> SqlValue {
     sql(value, |number| number)
 }
@@ -150,7 +150,8 @@ fn sql(value: &IndexValue, number: impl Fn(f64) -> f64) -> SqlValue {
     }
 }
 
-/// The numbers that SQLite may read from the text of a number: its reader is not exact to the last bit.
+/// The range of numbers that SQLite may parse from the text of a number, because its parser is not exact to the last
+/// bit.
 fn about(number: f64) -> (f64, f64) {
     let magnitude = number.abs();
     let (least, most) = if magnitude <= TINY {

@@ -1,4 +1,4 @@
-//! Pages of entities. SQLite runs in this process, so predicates are evaluated in Rust, row by row.
+//! Pages of entities. SQLite runs in this process, so Rust code evaluates predicates row by row.
 
 use std::cmp::Ordering;
 
@@ -21,7 +21,6 @@ use crate::sqlite::reads::ranges::{OrderedRange, ranges};
 use crate::sqlite::{Sqlite, ticks};
 use crate::{Collect, StoreResult};
 
-/// Reads one page of a query.
 pub(crate) fn entities(
     db: &Connection,
     table: TableRef<'_>,
@@ -51,12 +50,11 @@ pub(crate) fn entities(
     })
 }
 
-/// The refusal of an order whose index cannot be used.
+/// The error of a query order whose index is unavailable.
 fn missing_index() -> Error {
     Error::from(Code::NotImplemented).with_reason(MISSING_ORDER)
 }
 
-/// A page that is being read.
 struct ScannedPage<'a> {
     scan: &'a Scan,
     residual: Option<Prepared<'a>>,
@@ -89,7 +87,7 @@ impl<'a> ScannedPage<'a> {
         Ok(())
     }
 
-    /// Reads the page in the order of an index; `false` if the database has lost it.
+    /// Reads the page in the order of an index; `false` if the database has lost the index.
     fn in_order_of(
         &mut self,
         db: &Connection,
@@ -112,7 +110,7 @@ impl<'a> ScannedPage<'a> {
                 statement => statement?,
             };
             let is_complete = match self.take(range.walk(&mut statement)?) {
-                // A statement of the cache may be older than the removal of the index.
+                // A cached statement may be older than the removal of the index.
                 Err(error) if is_missing(&error) => return Ok(false),
                 is_complete => is_complete?,
             };
@@ -123,7 +121,7 @@ impl<'a> ScannedPage<'a> {
         Ok(true)
     }
 
-    /// The keys that can match, if other indexes or the partitions of the filter leave few.
+    /// Returns the keys that can match, if other indexes or the filter's partitions leave few.
     fn few_keys(
         &mut self,
         db: &Connection,
@@ -157,8 +155,8 @@ impl<'a> ScannedPage<'a> {
         Ok(Some(keys))
     }
 
-    /// Sorts the matches among few entities, and reads those of the page; `false` if the time is up before the
-    /// first of them is read. The order of the index has positions to go on from.
+    /// Sorts the matches among few entities, and reads those of the page; `false` after a timeout before the first
+    /// match. An index scan can resume from a position.
     fn sorted(
         &mut self,
         db: &Connection,
@@ -250,7 +248,7 @@ impl<'a> ScannedPage<'a> {
         Ok(false)
     }
 
-    /// Counts what a row costs; `false` if the page has to be read again with a permit.
+    /// Adds the cost of a row; `false` if the page has to be read again with a permit.
     fn pass(&mut self, row: &Row<'_>) -> Sqlite<bool> {
         let bytes = row.get_ref(PROPERTIES)?.as_bytes()?.len();
         let cost = self.residual.as_ref().map_or(bytes, |residual| residual.cost(bytes));
@@ -266,9 +264,9 @@ impl<'a> ScannedPage<'a> {
         kept >= self.scan.rows || (kept > 0 && self.bytes + entity.weight() > self.scan.bytes)
     }
 
-    /// Whether a row matches. If the filter uses only properties, nothing else is read of rows that do not.
+    /// Whether a row matches. If the filter needs only properties, other columns of rejected rows are not read.
     fn matches(&self, row: &Row<'_>) -> Sqlite<Result<bool, Error>> {
-        // The ranges of keys do not bound the order of an index.
+        // Key ranges do not bound a scan in the order of an index.
         if self.scan.by.is_some() && !contain(&self.scan.spans, &key(row)?, PageOrder::Ascending) {
             return Ok(Ok(false));
         }
@@ -290,7 +288,7 @@ impl<'a> ScannedPage<'a> {
     }
 }
 
-/// Columns of the statements of [`ranges`](super::ranges).
+/// Columns of the statements in [`ranges`](super::ranges).
 const PARTITION: usize = 0;
 const ROW: usize = 1;
 const MODIFIED: usize = 2;
@@ -298,7 +296,6 @@ const PROPERTIES: usize = 3;
 /// A column of the statements in the order of an index.
 const ENTRY: usize = 4;
 
-/// Reads the entry of a row.
 fn entry_of(row: &Row<'_>, kind: IndexKind) -> Sqlite<Option<IndexValue>> {
     Ok(match row.get_ref(ENTRY)? {
         ValueRef::Text(_) => Some(IndexValue::Text(row.get(ENTRY)?)),
@@ -311,7 +308,7 @@ fn entry_of(row: &Row<'_>, kind: IndexKind) -> Sqlite<Option<IndexValue>> {
     })
 }
 
-/// Returns a row as a borrowed entity.
+/// Converts a row to a borrowed entity.
 fn borrowed<'a>(row: &'a Row<'_>) -> Sqlite<BorrowedEntity<'a>> {
     Ok(BorrowedEntity {
         partition: row.get_ref(PARTITION)?.as_str()?,

@@ -1,7 +1,7 @@
-//! The ranges that the statements of a page read: of keys, or of the entries of an index.
+//! Ranges of keys or index entries for the statements of a page.
 //!
-//! Spans become ranges of one column. If a bound is a pair of columns, SQLite finds its position in the
-//! index, but still compares the pair with every row.
+//! Spans become ranges of one column. For a bound on a pair of columns, SQLite finds the position in the index, but
+//! still compares the pair with every row.
 
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Rows, Statement};
@@ -14,16 +14,16 @@ use crate::sqlite::Sqlite;
 use crate::sqlite::catalog::entries::{self, EntryBound, KeyBound};
 use crate::sqlite::reads::narrow::{exactly, lower, upper};
 
-/// The keys of one statement.
+/// The keys that one statement reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Range<'a> {
-    /// Rows of one partition, from a row key on, below another.
+    /// Rows of one partition, from a row key on, below another row key.
     Rows { partition: &'a str, from: &'a str, below: Option<&'a str> },
-    /// Whole partitions, from a partition key on, below another.
+    /// Whole partitions, from a partition key on, below another partition key.
     Partitions { from: String, below: Option<&'a str> },
 }
 
-/// The statements that read the entities of a bucket (?1) within further bounds, in either order.
+/// Statements that read the entities of a bucket (?1) within further bounds, in either order.
 macro_rules! entities_where {
     (@text $bounds:literal, $order:literal) => {
         concat!(
@@ -42,7 +42,7 @@ macro_rules! entities_where {
 }
 
 impl Range<'_> {
-    /// Returns the statement that reads it in this order.
+    /// Returns the statement that reads the range in this order.
     pub(crate) const fn statement(&self, order: PageOrder) -> &'static str {
         match self {
             Range::Rows { below: None, .. } => entities_where!(order, "pk = ?2 AND rk >= ?3"),
@@ -52,7 +52,6 @@ impl Range<'_> {
         }
     }
 
-    /// Runs the prepared statement for a bucket.
     pub(crate) fn walk<'s>(
         &self,
         statement: &'s mut Statement<'_>,
@@ -75,7 +74,7 @@ impl Range<'_> {
     }
 }
 
-/// Returns the ranges that make up a span, in this order.
+/// Splits a span into ranges, in this order.
 pub(crate) fn ranges(span: &Span, order: PageOrder) -> Vec<Range<'_>> {
     order.arrange(ascending(span))
 }
@@ -102,8 +101,8 @@ fn ascending(span: &Span) -> Vec<Range<'_>> {
     ranges
 }
 
-/// The rows of one statement that reads a page in the order of an index. A position is up to three of them, because
-/// SQLite finds no place in an index for a row value that begins with an expression.
+/// The rows of one statement that reads a page in the order of an index. A position becomes up to three of them,
+/// because SQLite cannot seek to a row value that begins with an expression.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct OrderedRange<'a> {
     entries: EntryBound,
@@ -146,13 +145,11 @@ impl<'a> OrderedRange<'a> {
         }
     }
 
-    /// Returns its statement.
     pub(crate) fn statement(&self, index: &PropertyIndex, order: PageOrder) -> String {
         let bounds = (self.lower.is_some(), self.upper.is_some());
         entries::ordered(index, order, (self.entries, self.keys), bounds)
     }
 
-    /// Runs the prepared statement.
     pub(crate) fn walk<'s>(&self, statement: &'s mut Statement<'_>) -> Sqlite<Rows<'s>> {
         let entry = self.from.and_then(|from| from.entry.as_ref()).map(exactly);
         let text = |text: &String| SqlValue::Text(text.clone());

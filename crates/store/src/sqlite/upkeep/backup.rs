@@ -1,4 +1,4 @@
-//! Copies a database file while others read and write it.
+//! Copies a database file while other connections read and write it.
 
 use std::fs::{self, File, OpenOptions, hard_link};
 use std::io;
@@ -12,10 +12,9 @@ use uuid::Uuid;
 
 use crate::sqlite::connections::options::BUSY_TIMEOUT;
 
-/// SQLite checks whether to stop once in this many of its instructions.
+/// Number of SQLite instructions between two checks of the stop flag.
 const STOP_EVERY: i32 = 10_000;
 
-/// Why a backup failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     #[error("{0} exists already; a backup does not replace a file")]
@@ -36,7 +35,6 @@ pub enum BackupError {
     Stopped,
 }
 
-/// The contents of a backup.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Copied {
     pub bytes: u64,
@@ -44,7 +42,6 @@ pub struct Copied {
     pub entities: i64,
 }
 
-/// A backup to make.
 pub struct Backup {
     source: PathBuf,
     file: PathBuf,
@@ -56,7 +53,7 @@ pub struct Backup {
 struct Partial(PathBuf);
 
 impl Partial {
-    /// Creates it beside `file`. Its name is a new one: in containers every process may have the same number.
+    /// Creates the copy beside `file`. Its name is random, because PIDs are not unique across containers.
     fn create(file: &Path, mode: u32) -> Result<Self, BackupError> {
         let mut name = file.as_os_str().to_owned();
         name.push(format!(".{:08x}.partial", Uuid::new_v4().as_fields().0));
@@ -75,7 +72,7 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // A complete copy has been renamed, so this fails. A full disk leaves SQLite's journal, too.
+        // The removal fails after a complete copy has been renamed. A full disk also leaves SQLite's journal.
         let _ = fs::remove_file(&self.0);
         let mut journal = self.0.as_os_str().to_owned();
         journal.push("-journal");
@@ -99,17 +96,17 @@ impl Backup {
         Ok(Self { source: source.to_owned(), file, partial, stop: Arc::default() })
     }
 
-    /// The unfinished copy.
+    /// The path of the unfinished copy.
     pub fn partial(&self) -> PathBuf {
         self.partial.0.clone()
     }
 
-    /// Stops the copy once it is set.
+    /// Returns the flag that stops the copy.
     pub fn stop(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }
 
-    /// Copies, checks the copy, syncs it to the disk and gives it its name.
+    /// Copies the database, checks the copy, syncs it to disk and renames it to its final name.
     pub fn run(self) -> Result<Copied, BackupError> {
         self.copy()?;
         let copied = self.check()?;
@@ -118,7 +115,7 @@ impl Backup {
         if self.stop.load(Ordering::Relaxed) {
             return Err(BackupError::Stopped);
         }
-        match name_without_replacing(&self.partial.0, &self.file) {
+        match publish_without_overwriting(&self.partial.0, &self.file) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(BackupError::Exists(self.file.display().to_string()));
             }
@@ -129,15 +126,15 @@ impl Backup {
         Ok(copied)
     }
 
-    /// One snapshot: writes continue, and later commits are not in it.
+    /// Copies one snapshot. Writes continue, and the copy lacks later commits.
     fn copy(&self) -> Result<(), BackupError> {
         let source = |error| BackupError::Source(self.source.display().to_string(), error);
-        // A read-only connection cannot recover the log that a crash has left.
+        // A read-only connection cannot recover the log after a crash.
         let db = self.open(&self.source, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(source)?;
         if version(&db).map_err(source)? == 0 {
             return Err(BackupError::Foreign(self.source.display().to_string()));
         }
-        // SQLite takes no path that is not UTF-8.
+        // SQLite accepts only UTF-8 paths.
         let partial = self.partial.0.to_str().ok_or_else(|| {
             let error = io::Error::new(io::ErrorKind::InvalidFilename, "its name is not UTF-8");
             BackupError::File(self.file.display().to_string(), error)
@@ -180,8 +177,8 @@ fn stopped_or(error: rusqlite::Error, other: fn(rusqlite::Error) -> BackupError)
     }
 }
 
-/// Tries both ways: some file systems have no hard links, others no such rename.
-fn name_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
+/// Tries a hard link, then a rename. Some file systems have no hard links, others no rename without overwriting.
+fn publish_without_overwriting(from: &Path, to: &Path) -> io::Result<()> {
     match hard_link(from, to) {
         Ok(()) => fs::remove_file(from),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),

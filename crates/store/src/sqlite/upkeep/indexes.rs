@@ -1,4 +1,4 @@
-//! Building, measuring and removing property indexes.
+//! Builds, measures and removes property indexes.
 
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,11 @@ use crate::sqlite::connections::locks::CancelledBuilds;
 use crate::sqlite::{Sqlite, SqliteStore};
 use crate::{BuiltIndex, Failure, Fault, IndexFigures, StoreResult, StoredIndex};
 
-/// How long an index may take to be built.
 const BUILD_LIMIT: Duration = Duration::from_secs(24 * 3600);
-/// Instructions of SQLite between two looks at whether a build is cancelled.
+/// SQLite instructions between two checks for a cancelled build.
 const STEPS: i32 = 10_000;
-/// How long a drop waits for the end of a build, which cannot be cancelled while SQLite sorts the entries.
+/// Timeout of a drop that waits for the end of a build. A build cannot be cancelled while SQLite sorts the entries.
 const DROP_LIMIT: Duration = Duration::from_secs(60);
-/// Pause between two attempts to drop an index.
 const DROP_PAUSE: Duration = Duration::from_millis(100);
 
 impl SqliteStore {
@@ -26,7 +24,7 @@ impl SqliteStore {
         let (index, cancelled) = (index.clone(), self.cancelled_builds.clone());
         let build = move |db: &mut Connection| build(db, &index, now, &cancelled).map(Ok);
         match self.writer.submit_within(BUILD_LIMIT, build).await {
-            // The cancellation has rolled the transaction of the build back.
+            // The cancellation rolled back the build's transaction.
             Err(Failure::Fault(Fault::Busy)) => Ok(BuiltIndex::Busy),
             built => built,
         }
@@ -41,7 +39,7 @@ impl SqliteStore {
         loop {
             let _cancellation = self.cancelled_builds.cancel(index_no);
             match drop().await {
-                // A build has the lock of the file, or the queue is full of writes that wait for it.
+                // A build has the lock of the file, or the queue is full of writes that wait for the build.
                 Err(Failure::Fault(Fault::NotBegun | Fault::Busy)) if begun.elapsed() < DROP_LIMIT => {}
                 dropped => return dropped,
             }
@@ -49,7 +47,7 @@ impl SqliteStore {
         }
     }
 
-    /// Removes an index that nothing uses any more.
+    /// Removes an unused index.
     pub(crate) async fn remove(&self, index_no: i64) -> StoreResult<bool> {
         let remove = move |db: &mut Connection| {
             db.execute_batch(&entries::removal(index_no))?;
@@ -61,12 +59,12 @@ impl SqliteStore {
 
     pub(crate) async fn figures(&self, index: &PropertyIndex) -> StoreResult<IndexFigures> {
         let index_no = index.index_no;
-        let bytes = self.read_apart(move |db| bytes(db, index_no).map(Ok)).await?;
+        let bytes = self.read_on_blocking_pool(move |db| bytes(db, index_no).map(Ok)).await?;
         Ok(IndexFigures { bytes, uses: self.narrowing.uses.of(index_no), progress: None })
     }
 }
 
-/// Builds an index in the transaction of the writer. Readers go on; writes wait.
+/// Builds an index in the writer's transaction. Reads continue; writes wait.
 fn build(
     db: &Connection,
     index: &PropertyIndex,
@@ -83,13 +81,12 @@ fn build(
     db.progress_handler(STEPS, Some(cancelled.watch(index_no)))?;
     let built = db.execute_batch(&entries::definition(index));
     db.progress_handler(0, None::<fn() -> bool>)?;
-    // A cancellation rolls back the whole transaction; the other writes of its group are then tried one by one.
+    // A cancellation rolls back the whole transaction, and the other writes of its group then run one by one.
     built?;
     sql(StoredIndex::COMPLETE).bind(index_no).bind(now).run(db)?;
     Ok(BuiltIndex::Ready)
 }
 
-/// Returns the size of an index.
 fn bytes(db: &Connection, index_no: i64) -> Sqlite<Option<u64>> {
     let bytes: Option<Option<i64>> = db
         .prepare_cached("SELECT pgsize FROM dbstat WHERE name = ?1 AND aggregate = TRUE")?

@@ -1,5 +1,3 @@
-//! Inspects a database for its operator, without changing it.
-
 use rusqlite::{Connection, OpenFlags};
 
 use crate::quoting::identifier;
@@ -9,7 +7,8 @@ use crate::sqlite::connections::options::{BUSY_TIMEOUT, Location, OpenError, dis
 use crate::sqlite::connections::schema;
 use crate::{IndexState, Inspection, MigrationObstacle, StoredAccount, StoredIndex};
 
-/// Inspects a database without changing it. A missing file is not an error: the first start creates it.
+/// Inspects a database for its operator without changing it. A missing file is not an error, because the first start
+/// creates it.
 pub(crate) fn inspect(location: &Location) -> Result<Inspection, OpenError> {
     let mut found = Inspection {
         product: format!("SQLite {}", rusqlite::version()),
@@ -31,7 +30,7 @@ pub(crate) fn inspect(location: &Location) -> Result<Inspection, OpenError> {
     db.busy_timeout(BUSY_TIMEOUT)?;
     let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(open)?;
     found.schema = (version > 0).then_some(version);
-    // This takes the write lock, but writes nothing.
+    // This statement takes the write lock, but writes nothing.
     if let Err(error) = db.execute_batch("BEGIN IMMEDIATE; ROLLBACK") {
         found.missing.push(format!("writing to {}: {error}", path.display()));
     }
@@ -42,11 +41,11 @@ pub(crate) fn inspect(location: &Location) -> Result<Inspection, OpenError> {
     if version >= schema::WITH_INDEXES {
         found.missing_indexes = missing_indexes(&db)?;
     }
-    found.left_views = left_views(&db)?;
+    found.left_views = find_old_views(&db)?;
     Ok(found)
 }
 
-/// Indexes that are ready by the catalogue, and not in the database.
+/// Indexes that the catalogue lists as ready but that the database lacks.
 fn missing_indexes(db: &Connection) -> Result<Vec<String>, OpenError> {
     let mut look = db.prepare("SELECT 1 FROM sqlite_schema WHERE type = 'index' AND name = ?1")?;
     let mut missing = Vec::new();
@@ -60,8 +59,7 @@ fn missing_indexes(db: &Connection) -> Result<Vec<String>, OpenError> {
     Ok(missing)
 }
 
-/// SQL views that an earlier version created.
-fn left_views(db: &Connection) -> Result<Vec<String>, OpenError> {
+fn find_old_views(db: &Connection) -> Result<Vec<String>, OpenError> {
     let mut look = db.prepare(
         "SELECT name FROM sqlite_schema WHERE type = 'view' AND sql LIKE ?1 AND sql LIKE ?2 ORDER BY name",
     )?;

@@ -1,4 +1,4 @@
-//! Removing the rows of deleted tables, a few at a time.
+//! Removes the rows of deleted tables in small steps.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -7,8 +7,7 @@ use crate::sqlite::catalog::tables::SPREAD;
 use crate::sqlite::{Sqlite, SqliteStore};
 use crate::{StoreResult, Upkeep, bucket};
 
-/// Maximum rows that one step removes. Few, because writes wait for it; but not fewer, because each commit
-/// invalidates the caches of readers.
+/// Maximum rows that one step removes. Writes wait for each step, but each commit invalidates the caches of readers.
 const PURGE_ROWS: i64 = 500;
 
 impl Upkeep for SqliteStore {
@@ -26,7 +25,7 @@ impl Upkeep for SqliteStore {
 
     async fn answers(&self) -> StoreResult<()> {
         // A file system that hangs must not block a worker thread.
-        self.read_apart(|db| probe(db).map(Ok)).await
+        self.read_on_blocking_pool(|db| probe(db).map(Ok)).await
     }
 
     async fn purge(&self, _now: Ticks) -> StoreResult<bool> {
@@ -40,7 +39,7 @@ fn backlog(db: &Connection) -> Sqlite<u64> {
     count.map(i64::cast_unsigned)
 }
 
-/// Removes some entities of one deleted table; returns whether more are left.
+/// Removes some entities of one deleted table; `false` if no deleted table is left.
 fn purge(db: &Connection) -> Sqlite<bool> {
     let doomed: Option<i64> = db
         .prepare_cached("SELECT table_no FROM doomed ORDER BY due LIMIT 1")?

@@ -1,4 +1,4 @@
-//! Counting entities of a part of a table.
+//! Counts the entities of a part of a table.
 
 use rusqlite::{Connection, params};
 
@@ -17,7 +17,7 @@ impl Totals for SqliteStore {
         rows: u32,
     ) -> StoreResult<Option<CountedPart>> {
         let (table, from) = (table.into_owned(), from.key.clone());
-        self.read_apart(move |db| {
+        self.read_on_blocking_pool(move |db| {
             let Some(bucket) = bucket_of(db, table.as_ref())? else {
                 return Ok(Err(Code::TableNotFound.into()));
             };
@@ -27,13 +27,13 @@ impl Totals for SqliteStore {
     }
 
     async fn estimate(&self, _table: TableRef<'_>) -> StoreResult<Option<u64>> {
-        // SQLite keeps no statistics by the value of a bucket.
+        // SQLite keeps no statistics per bucket.
         Ok(None)
     }
 }
 
-/// Counts the rows of a bucket from a key on. SQLite would compare a pair of columns with every row,
-/// so the partition of the key comes first, and then the others.
+/// Counts the rows of a bucket from a key on. SQLite would compare a pair of columns with every row, so separate
+/// statements count the key's partition and the partitions after it.
 fn part(db: &Connection, bucket: i64, from: &Key, rows: u64) -> Sqlite<CountedPart> {
     let mut counted = CountedPart { entities: 0, next: None };
     let mut partition = db.prepare_cached(
@@ -49,7 +49,6 @@ fn part(db: &Connection, bucket: i64, from: &Key, rows: u64) -> Sqlite<CountedPa
     Ok(counted)
 }
 
-/// Counts rows up to a limit; returns whether it is reached.
 fn step(mut rows: rusqlite::Rows<'_>, limit: u64, counted: &mut CountedPart) -> Sqlite<bool> {
     while let Some(row) = rows.next()? {
         if counted.entities == limit {

@@ -1,4 +1,4 @@
-//! Storing the entities of a copy, with its mark.
+//! Stores the entities of a copy with its mark.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{Load, LoadMark, StoreResult};
 
 use super::INSERT;
 
-/// An entity that is equal keeps its version, so that a page may be stored again.
+/// Equal entities keep their version, so that a page may be stored again.
 const REPLACE: &str =
     "INSERT INTO entities AS e (bucket, pk, rk, modified, properties) VALUES (?1, ?2, ?3, ?4, ?5)
      ON CONFLICT (bucket, pk, rk) DO UPDATE
@@ -26,8 +26,7 @@ impl SqliteStore {
     }
 }
 
-/// Stores all entities and the mark; `false` if some exist that may not be replaced. Then nothing
-/// has changed.
+/// Stores all entities and the mark. Returns `false`, and changes nothing, if it may not replace an existing entity.
 fn store_all(db: &Connection, table: TableRef<'_>, load: &Load) -> Sqlite<StoreResult<bool>> {
     let Some(bucket) = bucket_of(db, table)? else { return Ok(Err(Code::TableNotFound.into())) };
     run(db, "SAVEPOINT load")?;

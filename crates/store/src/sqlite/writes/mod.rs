@@ -1,4 +1,4 @@
-//! Writing entities: all writes of one table, or none.
+//! Writes entities: all writes of one table, or none.
 
 mod load;
 
@@ -24,7 +24,7 @@ fn find(db: &Connection, bucket: i64, key: &Key) -> Sqlite<Option<Stored>> {
         .optional()
 }
 
-/// Decides all writes, then applies them. A refusal changes nothing; the error has the index of the refused
+/// Decides all writes, then applies them. A refusal changes nothing, and its error has the index of the refused
 /// write.
 pub(crate) fn transact(
     db: &Connection,
@@ -57,8 +57,8 @@ pub(crate) fn transact(
     Ok(Ok(written))
 }
 
-/// Inserts without reading first. `false` if some writes are not inserts, or a row exists; then nothing
-/// has changed.
+/// Inserts without reading first. Returns `false`, and changes nothing, if some writes are not inserts or a row
+/// exists.
 fn insert_all(db: &Connection, bucket: i64, writes: &[Write], now: Ticks) -> Sqlite<bool> {
     let Some(rows) = writes.iter().map(Write::as_insert).collect::<Option<Vec<_>>>() else {
         return Ok(false);
@@ -76,8 +76,8 @@ fn insert_all(db: &Connection, bucket: i64, writes: &[Write], now: Ticks) -> Sql
     Ok(true)
 }
 
-/// Deletes without reading first. `false` if this is not a delete, or no row meets its condition; then
-/// nothing has changed.
+/// Deletes without reading first. Returns `false`, and changes nothing, if this is not a delete or no row meets its
+/// condition.
 fn delete_guarded(db: &Connection, bucket: i64, write: &Write) -> Sqlite<bool> {
     let Some(wanted) = write.as_delete() else { return Ok(false) };
     let Key { partition, row } = &write.key;
