@@ -1,4 +1,4 @@
-//! Entities: what runs each operation on them.
+//! Dispatches operations on entities.
 
 use super::PgStore;
 use super::writes::{single, transaction};

@@ -10,27 +10,24 @@ use crate::{Failure, Fault};
 const READ_ONLY: &str = "25006";
 const CANCELLED: &str = "57014";
 
-/// What a lost connection means for the running statement.
+/// The effect of a lost connection on the running statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// Nothing was done: a read, or a write inside a transaction.
+    /// No effect: a read, or a write inside a transaction.
     Undone,
-    /// The statement commits, so its outcome is unknown.
+    /// Unknown outcome: the statement commits.
     Unknown,
 }
 
-/// A failed statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatementError {
-    /// The key exists already.
     Duplicate,
-    /// A key is within our limits, but exceeds the third of a page that PostgreSQL can index.
+    /// The key is within Rowhouse's limits, but exceeds the third of a page that PostgreSQL can index.
     KeyTooLong,
-    /// The stored row must be read before a merge.
+    /// The stored row must be read before the merge.
     Undecided,
-    /// Another transaction has locked the row.
     Held,
-    /// The read has to be repeated with a permit to scan.
+    /// The read has to be repeated with a scan permit.
     NeedsPermit,
     Fault(Fault),
 }
@@ -48,8 +45,8 @@ impl From<StatementError> for Failure {
     }
 }
 
-/// Refuses keys that the index of entities cannot hold. The message is the one that the service documents for
-/// the code: unlike the message of a value that is too long, it names no size.
+/// Refuses keys that exceed the index of entities. Azure documents this message for the code. Unlike the message for
+/// values that are too long, it names no size.
 fn key_too_long() -> Error {
     let message = "The property value is larger than the maximum size permitted.";
     Error::with_message(Code::PropertyValueTooLarge, message).with_reason(
@@ -64,10 +61,10 @@ impl From<Fault> for StatementError {
     }
 }
 
-/// Statements that fail because the database is unreachable or overloaded: then all of them do.
+/// Limits warnings while the database is unreachable or overloaded, when every statement fails.
 static AWAY: WarningLimiter = WarningLimiter::new();
 
-/// Classifies an error, and logs its cause if an operator may have to act on it.
+/// Classifies an error, and logs its cause if an operator may have to act.
 pub(crate) fn judge(error: &sqlx::Error, effect: Effect) -> StatementError {
     let judged = match error {
         sqlx::Error::Database(database) => judge_report(database.as_ref(), effect),
@@ -78,7 +75,7 @@ pub(crate) fn judge(error: &sqlx::Error, effect: Effect) -> StatementError {
         (StatementError::Duplicate | StatementError::KeyTooLong, _) => {}
         (StatementError::Undecided | StatementError::NeedsPermit, _) => {}
         (StatementError::Fault(Fault::Serialization), _) => {}
-        // Expected of contended rows.
+        // Contended rows cause this error in normal operation.
         (StatementError::Held, error) => tracing::debug!(%error, "row locked by another transaction"),
         (StatementError::Fault(fault), error) => report(fault, error),
     }
@@ -101,7 +98,7 @@ fn report(fault: Fault, error: &sqlx::Error) {
     }
 }
 
-/// Some of what Citus reports of another server is known to have done nothing.
+/// Classifies errors that Citus reports about another server, some of which imply that the statement had no effect.
 fn judge_report(report: &dyn DatabaseError, effect: Effect) -> StatementError {
     let state = sqlstate(report);
     let report = report.try_downcast_ref::<PgDatabaseError>();
@@ -112,7 +109,7 @@ fn judge_report(report: &dyn DatabaseError, effect: Effect) -> StatementError {
         Some(report) if state == CANCELLED && report.r#where().is_some_and(waited_for_lock) => {
             Fault::Busy.into()
         }
-        // The shard was replaced by others after the statement was planned.
+        // Another session replaced the shard after the statement was planned.
         Some(report) if state == "XX000" && report.message().starts_with(LOST_SHARD) => {
             Fault::Serialization.into()
         }
@@ -120,11 +117,11 @@ fn judge_report(report: &dyn DatabaseError, effect: Effect) -> StatementError {
     }
 }
 
-/// What Citus says of a statement whose plan names a shard that is no more. It has done nothing.
+/// Citus' error for a statement whose plan names a missing shard. The statement had no effect.
 const LOST_SHARD: &str = "could not find valid entry for shard";
 
-/// What is said only of a connection that does not come about: by libpq, and by a server that does not
-/// answer connections, does not let the role in, or has no room for it.
+/// Messages that appear only if no connection was established. They come from libpq and from a server that refuses
+/// connections, rejects the role or has no free slot.
 const REFUSALS: [&str; 12] = [
     "Is the server running on that host",
     "FATAL:  the database system is ",
@@ -140,8 +137,8 @@ const REFUSALS: [&str; 12] = [
     "FATAL:  permission denied for database ",
 ];
 
-/// Whether a server got no connection to another one. The first is the prefix that libpq gives to
-/// failures up to the end of the handshake, and to no other.
+/// Whether a server failed to connect to another server. libpq uses the first prefix only for failures up to the end
+/// of the handshake.
 fn never_connected(message: &str) -> bool {
     (message.contains("connection to server at ") && message.contains(" failed: "))
         || (message.starts_with("connection to the remote node ")
@@ -149,7 +146,7 @@ fn never_connected(message: &str) -> bool {
         || message.starts_with("could not establish any connections to the node")
 }
 
-/// Whether a statement was cancelled while it waited for a row, by what PostgreSQL says that it did.
+/// Whether PostgreSQL's context shows that a cancelled statement was waiting for a row lock.
 fn waited_for_lock(context: &str) -> bool {
     ["locking", "updating", "deleting", "inserting index"]
         .iter()
@@ -159,10 +156,10 @@ fn waited_for_lock(context: &str) -> bool {
 fn judge_state(state: &str, effect: Effect) -> StatementError {
     match state {
         "23505" => StatementError::Duplicate,
-        // program_limit_exceeded; no other limit is within reach of a request
+        // program_limit_exceeded; requests can exceed no other limit
         "54000" => StatementError::KeyTooLong,
-        // division_by_zero: the failure of `value_or_failure!`. indeterminate_datatype, undefined_parameter:
-        // what Citus says of an upsert with parameters as long as only some of its tables are distributed
+        // division_by_zero: the failure of `value_or_failure!`. indeterminate_datatype, undefined_parameter: Citus
+        // reports them for an upsert with parameters while only some of its tables are distributed
         "22012" | "42P18" | "42P02" => StatementError::Undecided,
         // serialization_failure, deadlock_detected
         "40001" | "40P01" => Fault::Serialization.into(),
@@ -186,8 +183,8 @@ fn lost(effect: Effect) -> StatementError {
     })
 }
 
-/// The failure if the database stops answering. Unlike after a lost connection, another one is not tried
-/// at once.
+/// The failure of a database that stops responding. Unlike after a lost connection, the operation does not
+/// immediately try another connection.
 pub(crate) fn silent(effect: Effect) -> StatementError {
     StatementError::Fault(match effect {
         Effect::Undone => Fault::Busy,
@@ -195,7 +192,7 @@ pub(crate) fn silent(effect: Effect) -> StatementError {
     })
 }
 
-/// The failure of an operation that got no connection, or whose preparatory read failed.
+/// The failure of an operation that got no connection or whose preparatory read failed.
 pub(crate) fn not_begun(failure: impl Into<Failure>) -> Failure {
     match failure.into() {
         Failure::Fault(Fault::Busy | Fault::Unavailable) => Fault::NotBegun.into(),
@@ -203,23 +200,21 @@ pub(crate) fn not_begun(failure: impl Into<Failure>) -> Failure {
     }
 }
 
-/// Whether the database reports one of these codes.
 pub(crate) fn has_code(error: &sqlx::Error, codes: &[&str]) -> bool {
     let code = error.as_database_error().and_then(DatabaseError::code);
     code.is_some_and(|code| codes.contains(&&*code))
 }
 
-/// Whether the server refuses to write: read_only_sql_transaction, as a former primary reports.
+/// Whether the server refuses writes: read_only_sql_transaction, as a former primary reports.
 pub(crate) fn is_read_only(error: &sqlx::Error) -> bool {
     has_code(error, &[READ_ONLY])
 }
 
-/// Whether a statement was cancelled.
 pub(crate) fn is_cancellation(error: &sqlx::Error) -> bool {
     has_code(error, &[CANCELLED])
 }
 
-/// Whether the connection must not be used again.
+/// Whether the connection must be discarded.
 pub(crate) fn breaks_connection(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(database) => {
@@ -231,36 +226,35 @@ pub(crate) fn breaks_connection(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Whether the connection of another server broke, which Citus reports on one that still works.
+/// Whether a Citus worker's connection broke. Citus reports this on a connection that still works.
 pub(crate) fn is_of_worker(error: &sqlx::Error) -> bool {
     let sqlx::Error::Database(database) = error else { return false };
     ends_session(&sqlstate(database.as_ref())) && !is_fatal(database.as_ref())
 }
 
-/// Whether PostgreSQL ends the session after it has reported this.
+/// Whether PostgreSQL ends the session after this report.
 fn is_fatal(report: &dyn DatabaseError) -> bool {
     let severity = report.try_downcast_ref::<PgDatabaseError>().map(PgDatabaseError::severity);
     severity.is_none_or(|severity| matches!(severity, PgSeverity::Fatal | PgSeverity::Panic))
 }
 
-/// Whether no plan could be made: feature_not_supported, indeterminate_datatype,
-/// undefined_parameter, datatype_mismatch. Citus reports these for statements that were prepared before a table was
-/// distributed.
+/// Whether planning failed: feature_not_supported, indeterminate_datatype, undefined_parameter, datatype_mismatch.
+/// Citus reports these for statements that were prepared before a table was distributed.
 pub(crate) fn lacks_plan(error: &sqlx::Error) -> bool {
     has_code(error, &["0A000", "42P18", "42P02", "42804"])
 }
 
-/// Whether the database has as many connections as it, or the role, may have.
+/// Whether the database or the role has reached its connection limit.
 pub(crate) fn is_limit(error: &sqlx::Error) -> bool {
     has_code(error, &["53300"])
 }
 
-/// What a worker of Citus says of definitions.
+/// A Citus worker's error for DDL.
 const ONLY_COORDINATOR: &str = "operation is not allowed on this node";
 
-/// What the database says of a definition that it refuses; `None` if the definition may succeed later
-/// (`judged` says that), or if the message quotes values.
-pub(crate) fn reason_of_refusal(error: &sqlx::Error, judged: StatementError) -> Option<String> {
+/// Returns the database's reason for refusing a definition. `None` if a retry may succeed (according to `judged`) or
+/// if the message quotes values.
+pub(crate) fn explain_refusal(error: &sqlx::Error, judged: StatementError) -> Option<String> {
     let sqlx::Error::Database(database) = error else { return None };
     if database.message().starts_with(ONLY_COORDINATOR) {
         let advice =
@@ -273,12 +267,12 @@ pub(crate) fn reason_of_refusal(error: &sqlx::Error, judged: StatementError) -> 
     is_refused.then(|| hint.map_or_else(|| message.into(), |hint| format!("{message}: {hint}")))
 }
 
-/// Whether messages of this state quote values.
+/// Whether messages with this SQLSTATE quote values.
 fn quotes_values(state: &str) -> bool {
     state.starts_with("22")
 }
 
-/// Connection exceptions, shutdowns, and a transaction that was idle, or lasted, for too long.
+/// Connection exceptions, shutdowns, and the timeouts of idle and of long transactions.
 fn ends_session(state: &str) -> bool {
     state.starts_with("08") || state.starts_with("57P0") || matches!(state, "25P03" | "25P04")
 }

@@ -1,4 +1,4 @@
-//! Migrations of the schema, which are compiled into the program.
+//! Schema migrations, compiled into the program.
 
 use sqlx::{Connection, Executor as _};
 
@@ -9,8 +9,8 @@ use crate::postgres::connections::options::{PgOptions, StartError};
 use crate::postgres::connections::schema::{self, migrator};
 use crate::postgres::connections::search_path::SearchPath;
 
-/// Brings the schema up to date. Where the migrations cannot run because their server is away, as
-/// the coordinator of Citus may be, any server of the list that has the current schema will do.
+/// Brings the schema up to date. If the migration server is unreachable, as a Citus coordinator may be, any listed
+/// server with the current schema suffices.
 pub(crate) async fn prepare(options: &PgOptions) -> Result<SearchPath, StartError> {
     let error = match migrate(options).await {
         Err(error @ (StartError::Connect(_) | StartError::ConnectTimeout(_))) => error,
@@ -32,10 +32,9 @@ fn warn_of_others(path: &SearchPath) {
     }
 }
 
-/// Migrates the schema, one process at a time. A schema that is current needs no role that may create
-/// tables. One that is newer than this program is left as it is: migrations only ever add, so that
-/// replicas of two versions can run side by side. Where Citus distributes entities, tables that were
-/// added are distributed as well.
+/// Migrates the schema, one process at a time. With a current schema, the role needs no right to create tables. A
+/// newer schema stays unchanged: migrations only add, so replicas of two versions can run side by side. With Citus,
+/// migrations also distribute the tables that they add.
 async fn migrate(options: &PgOptions) -> Result<SearchPath, StartError> {
     let (mut connection, path) = schema::connect_to(options, options.migration_url()).await?;
     let db = &mut connection;
@@ -48,9 +47,9 @@ async fn migrate(options: &PgOptions) -> Result<SearchPath, StartError> {
     if is_worker(db).await? {
         return if is_current { Ok(path) } else { Err(StartError::Worker) };
     }
-    // A standby is refused by the migrations, current or not.
+    // A standby refuses the migrations, even with a current schema.
     if !is_current || role_of(db).await? != HostRole::Primary {
-        // A timeout of the role would end a migration of a large table.
+        // The role's timeout would abort the migration of a large table.
         db.execute("SET statement_timeout = 0").await?;
         // `run` cannot be used because its future is not `Send`.
         migrator().run_direct(None, db, false).await.map_err(StartError::Migrate)?;
@@ -64,21 +63,20 @@ async fn migrate(options: &PgOptions) -> Result<SearchPath, StartError> {
 mod tests {
     use super::*;
 
-    /// Statements of a migration, without comments.
+    /// The statements of a migration, without comments.
     fn statements_of(text: &str) -> Vec<String> {
         let lines = text.lines().filter(|line| !line.trim_start().starts_with("--"));
         let code = lines.collect::<Vec<_>>().join(" ");
         code.split(';').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
     }
 
-    /// Tables that statements create.
+    /// The tables that the statements create.
     fn created(statements: &[String]) -> Vec<&str> {
         let names = statements.iter().filter_map(|text| text.strip_prefix("CREATE TABLE "));
         names.filter_map(|rest| rest.split_whitespace().next()).collect()
     }
 
-    /// Whether a statement is about a table that the migration itself creates, which is not
-    /// distributed then.
+    /// Whether a statement concerns a table that the same migration creates. Such a table is not distributed yet.
     fn is_about(statement: &str, created: &[&str]) -> bool {
         created.iter().any(|name| {
             statement.starts_with(&format!("CREATE TABLE {name} "))
@@ -86,8 +84,7 @@ mod tests {
         })
     }
 
-    /// A migration is sent as one message. Citus refuses some statements on distributed tables if
-    /// others are in the same message.
+    /// A migration is one message. Citus refuses some statements on distributed tables in multi-statement messages.
     #[test]
     fn a_migration_of_tables_that_are_there_is_a_single_statement() {
         for migration in migrator().iter() {

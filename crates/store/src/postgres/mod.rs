@@ -1,6 +1,6 @@
-//! PostgreSQL, for any number of stateless replicas over one database.
+//! The PostgreSQL store. Any number of stateless replicas can share one database.
 
-/// Operations of several requests in one statement.
+/// Statements that serve several requests.
 mod batches {
     pub(crate) mod lane;
     pub(crate) mod reads;
@@ -15,7 +15,7 @@ mod migrations;
 mod reads;
 pub(crate) mod retry;
 mod rows;
-/// What a server remembers between requests.
+/// Server state that outlives a request.
 pub(crate) mod state {
     pub(crate) mod purge_progress;
     pub(crate) mod row_locks;
@@ -24,7 +24,7 @@ pub(crate) mod state {
 pub mod statements;
 mod store;
 mod upkeep;
-/// Writing entities: one, one for each of several requests, or a transaction.
+/// Writes entities: single writes, batches of several requests, and transactions.
 mod writes {
     pub(crate) mod load;
     pub(crate) mod single;

@@ -1,4 +1,4 @@
-//! When a failed operation is retried, how often, and after which pause.
+//! Retry policy: conditions, attempts and backoff.
 
 use std::future::Future;
 use std::time::Duration;
@@ -9,21 +9,20 @@ use crate::postgres::state::table_ids::TableId;
 use crate::protocol::model::TableRef;
 use crate::{Failure, Fault, StoreResult};
 
-/// Maximum attempts of an operation that conflicts with other transactions. The limit is high: a reader
-/// conflicts with each of several successive restores, and a change set with the concurrent deletes of
-/// its rows, in the worst case four times out of five.
+/// Maximum attempts of an operation that conflicts with other transactions. The limit is high, because a reader
+/// conflicts with each of several successive restores. A change set conflicts with concurrent deletes of its rows, in
+/// the worst case four times out of five.
 const ATTEMPTS: u32 = 100;
-/// Each pause is this many milliseconds longer than the one before.
+/// Backoff step: each pause is this many milliseconds longer than the previous one.
 const PAUSE_STEP: u64 = 2;
-/// The longest pause, in milliseconds.
+/// Maximum pause, in milliseconds.
 const LONGEST_PAUSE: u64 = 40;
 /// Maximum attempts to write a row without locking it.
 pub(crate) const UNLOCKED_ATTEMPTS: usize = 3;
 
-/// Counts the failed attempts of one operation.
+/// The failed attempts of one operation.
 struct Attempts {
     lost: u32,
-    /// Whether the operation may be retried on another connection.
     may_reconnect: bool,
 }
 
@@ -33,12 +32,11 @@ impl Attempts {
         Self { lost: 0, may_reconnect: false }
     }
 
-    /// For an operation that is also retried once after a lost connection, if it cannot have had an effect.
+    /// For an operation without a possible effect that is also retried once after a lost connection.
     const fn with_reconnect() -> Self {
         Self { lost: 0, may_reconnect: true }
     }
 
-    /// Waits until the operation may be retried.
     async fn after(&mut self, failure: Failure) -> StoreResult<()> {
         let pause = self.pause(failure)?;
         if !pause.is_zero() {
@@ -47,8 +45,8 @@ impl Attempts {
         Ok(())
     }
 
-    /// Returns the pause (back-off) after this failure. The first retry is immediate: the transaction that
-    /// won has already committed.
+    /// Returns the backoff pause after this failure. The first retry is immediate, because the winning transaction
+    /// has already committed.
     fn pause(&mut self, failure: Failure) -> StoreResult<Duration> {
         match failure {
             Failure::Fault(Fault::Unavailable) if self.may_reconnect => {
@@ -74,7 +72,7 @@ where
     retry_within(Attempts::new(), operation).await
 }
 
-/// As [`retry`], and once more after a lost connection.
+/// Like [`retry`], with one more attempt after a lost connection.
 pub(crate) async fn retry_or_reconnect<T, F>(operation: impl Fn() -> F) -> StoreResult<T>
 where
     F: Future<Output = StoreResult<T>>,
@@ -94,7 +92,7 @@ where
     }
 }
 
-/// The attempts of one operation on a table: with its cached id, and again with a fresh one if that was stale.
+/// The attempts of one operation on a table. A stale cached id causes another attempt with a fresh id.
 pub(crate) struct TableAttempts<'a> {
     store: &'a PgStore,
     table: TableRef<'a>,
@@ -102,7 +100,6 @@ pub(crate) struct TableAttempts<'a> {
 }
 
 impl TableAttempts<'_> {
-    /// The id of the table for the next attempt.
     pub(crate) async fn table_id(&mut self) -> StoreResult<TableId> {
         loop {
             match self.store.table_id(self.table).await {
@@ -112,8 +109,8 @@ impl TableAttempts<'_> {
         }
     }
 
-    /// Waits until the operation may be retried. Without a failure, the table is gone, or its bucket lacked its row
-    /// of `buckets`, and nothing was done.
+    /// Waits until the operation may be retried. Without a failure, the attempt had no effect: the table is gone, or
+    /// its bucket lacked its row in `buckets`.
     pub(crate) async fn after(&mut self, table_id: TableId, failure: Option<Failure>) -> StoreResult<()> {
         let gone = || {
             self.store.forget(self.table, table_id);
@@ -129,7 +126,7 @@ impl PgStore {
         TableAttempts { store: self, table, attempts: Attempts::with_reconnect() }
     }
 
-    /// Runs work on a table, as [`TableAttempts`] have it. The work returns `None` if the table is gone.
+    /// Runs work on a table with the retries of [`TableAttempts`]. The work returns `None` if the table is gone.
     pub(crate) async fn with_table<T, F>(
         &self,
         table: TableRef<'_>,
@@ -153,7 +150,7 @@ impl PgStore {
 mod tests {
     use super::*;
 
-    /// The pauses after attempts that all fail in this way.
+    /// The pauses after attempts that all fail with this fault.
     fn pauses(fault: Fault, mut attempts: Attempts) -> Vec<u64> {
         let after = |_| attempts.pause(fault.into()).ok().map(|pause| pause.as_millis() as u64);
         (0..10 * ATTEMPTS).map_while(after).collect()

@@ -18,15 +18,14 @@ pub(crate) fn found(row: &PgRow, key: Key) -> Result<Option<Stored>, StatementEr
     if missing { Ok(None) } else { version(row, key).map(Some) }
 }
 
-/// Returns the entity of a row with version and properties.
 pub(crate) fn version(row: &PgRow, key: Key) -> Result<Stored, StatementError> {
     let modified = ticks(row.try_get("modified").map_err(broken_row)?)?;
     let StoredColumn(properties) = row.try_get("properties").map_err(broken_row)?;
     Ok(Stored { key, modified, properties: StoredProperties::from_jsonb(properties.to_owned()) })
 }
 
-/// Returns the entity of a row of a page: pk, rk, modified and optionally properties, in this order. The
-/// statement fixes the types, so they are not checked again for each row.
+/// Returns the entity of a page's row: pk, rk, modified and optionally properties, in this order. The statement fixes
+/// the types, so this function does not check them.
 pub(crate) fn entity(row: &PgRow, with_properties: bool) -> Result<BorrowedEntity<'_>, sqlx::Error> {
     let modified =
         Ticks::stored(row.try_get_unchecked(2)?).ok_or_else(|| sqlx::Error::Decode("ticks".into()))?;
@@ -40,7 +39,6 @@ pub(crate) fn entity(row: &PgRow, with_properties: bool) -> Result<BorrowedEntit
     })
 }
 
-/// Returns the key of a row of a page.
 pub(crate) fn key(row: &PgRow) -> Result<Key, sqlx::Error> {
     Ok(Key { partition: row.try_get_unchecked(0)?, row: row.try_get_unchecked(1)? })
 }
@@ -57,7 +55,6 @@ pub(crate) fn weight(row: &PgRow) -> Result<usize, sqlx::Error> {
     Ok(sum)
 }
 
-/// Converts a stored number of ticks.
 pub(crate) fn ticks(raw: i64) -> Result<Ticks, StatementError> {
     Ticks::stored(raw).ok_or_else(|| {
         tracing::error!("a stored time is out of range");
@@ -65,13 +62,13 @@ pub(crate) fn ticks(raw: i64) -> Result<Ticks, StatementError> {
     })
 }
 
-/// The failure if a row differs from its statement's columns, which is a bug.
+/// The failure if a row does not have its statement's columns, which is a bug.
 pub(crate) fn broken_row(error: sqlx::Error) -> StatementError {
     tracing::error!(%error, "a row has an unexpected shape");
     Fault::Other.into()
 }
 
-/// The only version of jsonb's binary form that PostgreSQL knows.
+/// The only version of jsonb's binary format that PostgreSQL defines.
 const VERSION: u8 = 1;
 
 /// JSON text to bind as jsonb.
@@ -98,7 +95,6 @@ impl Encode<'_, Postgres> for JsonText<'_> {
     }
 }
 
-/// The properties column of a row.
 #[derive(Debug)]
 pub(crate) struct StoredColumn<'r>(pub &'r str);
 

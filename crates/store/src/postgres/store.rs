@@ -1,4 +1,4 @@
-//! The parts of the store.
+//! The PostgreSQL store and its components.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,38 +23,35 @@ use crate::contract::indexes::NarrowingMemory;
 use crate::observe::metrics::METRICS;
 use crate::scan_limit::ScanLimit;
 
-/// A store in PostgreSQL. Statements check everything that it caches, so any number of stores may share
-/// one database.
+/// A store in PostgreSQL. Statements check all cached data, so any number of stores may share one database.
 pub struct PgStore {
     pub(crate) nodes: Arc<Nodes>,
-    /// One connection for readiness probes, so that they work however busy the others are.
+    /// One connection for readiness probes, so that they work while the other connections are busy.
     pub(super) probe: Pool,
-    /// One connection that keeps the snapshots of test suites, opened for the first one.
+    /// One connection for the snapshots of test suites, opened on first use.
     pub(crate) snapshots: Pool,
-    /// The lanes of point reads and single writes; `None` if requests do not share statements.
+    /// The lanes of point reads and single writes; `None` without adaptive batching.
     pub(super) reads: Option<Lanes<Reads>>,
     pub(super) writes: Option<Lanes<Writes>>,
-    /// The queues of writes whose row is locked.
+    /// The queues of writes to locked rows.
     pub(super) row_locks: RowLocks,
     pub(crate) table_cache: TableCache,
     pub(super) purge_progress: PurgeProgress,
-    /// What could not be written while a node of the cluster was away.
+    /// Expiry sweeps that could not be recorded while a node of the cluster was unreachable.
     pub(crate) unrecorded_sweeps: UnrecordedSweeps,
     pub(super) spread: u16,
-    /// Timeout of a statement.
     pub(super) operation_timeout: Duration,
     pub(super) narrowing: NarrowingMemory,
-    /// Permits to evaluate filters here.
+    /// Permits to evaluate filters in this process.
     pub(super) scan_limit: ScanLimit,
     /// Permits to have PostgreSQL evaluate a filter for many rows.
     pub(super) pushed_scan_limit: ScanLimit,
-    /// How to reach the database for definitions.
+    /// The hosts for DDL.
     pub(super) definer: Arc<Hosts>,
     pub(super) search_path: SearchPath,
 }
 
 impl PgStore {
-    /// The settings of its connections.
     pub(crate) fn options(&self) -> &PgOptions {
         self.nodes.options()
     }
@@ -62,7 +59,7 @@ impl PgStore {
     /// Migrates the database and opens the store.
     ///
     /// # Errors
-    /// [`StartError`], to be shown to the operator who starts the server.
+    /// [`StartError`], for display to the operator.
     pub async fn connect(options: PgOptions) -> Result<Self, StartError> {
         options.check()?;
         refuse_shared_sessions(&options).await?;
@@ -79,21 +76,20 @@ impl PgStore {
         Self::over(nodes, path, reads, writes, &options)
     }
 
-    /// Opens the store of a database that is only read: it is not migrated, and its sessions are read-only.
+    /// Opens the store of a read-only database. It is not migrated, and its sessions are read-only.
     ///
     /// # Errors
-    /// [`StartError`], to be shown to the operator.
+    /// [`StartError`], for display to the operator.
     pub async fn open_to_read(options: &PgOptions) -> Result<Self, StartError> {
         options.check()?;
         Self::read_only(schema::find(options).await?, options, options.coalesce)
     }
 
-    /// Creates the store of a read replica. It is neither migrated nor purged, and its sessions are
-    /// read-only. It connects on first use, so that an unreachable replica does not keep its primary from
-    /// being served.
+    /// Creates the store of a read replica. The replica is neither migrated nor purged, and its sessions are
+    /// read-only. It connects on first use, so an unreachable replica does not prevent its primary from being served.
     ///
     /// # Errors
-    /// [`StartError`] for options that cannot work.
+    /// [`StartError`] for invalid options.
     pub fn replica(&self, options: &PgOptions) -> Result<Self, StartError> {
         options.check()?;
         Self::read_only(self.search_path.clone(), options, self.reads.is_some())

@@ -3,7 +3,7 @@
 //! Reads have separate connections, and point reads run on the calling thread. One thread executes all writes, and
 //! its group commit includes all waiting writes.
 
-/// What is stored beside entities: tables, accounts, policies and service properties.
+/// Data besides entities: tables, accounts, policies and service properties.
 mod catalog {
     pub(crate) mod entries;
     pub(crate) mod tables;
@@ -13,7 +13,7 @@ mod checkpoint;
 mod connections;
 mod entities;
 mod fault;
-/// Reading pages of entities.
+/// Reads pages of entities.
 mod reads {
     pub(crate) mod narrow;
     pub(crate) mod pages;

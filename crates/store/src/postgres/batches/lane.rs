@@ -1,11 +1,11 @@
 //! Lanes: concurrent requests that share round trips (adaptive batching).
 //!
-//! A lane is one connection with a queue. When the connection becomes free, all waiting requests share
-//! one statement; a request that finds it free runs alone at once. Each thread that uses the store has
-//! its own lanes, so that no request pays for waking another thread.
+//! A lane is one connection with a queue. A request that finds the connection idle runs alone at once. When a busy
+//! connection becomes idle, all waiting requests share one statement. Each thread that uses the store has its own
+//! lanes, so no request pays for waking another thread.
 //!
-//! In a paired run of the plain build with and without lanes, 16, 64 and 128 clients made 1.54, 2.16 and 2.42
-//! times as many point reads, and 1.80, 2.92 and 3.10 times as many inserts; one client 1.11 and 1.00.
+//! A paired run of the plain build with and without lanes measured 1.54, 2.16 and 2.42 times the point reads with 16,
+//! 64 and 128 clients, and 1.80, 2.92 and 3.10 times the inserts. One client made 1.11 and 1.00 times as many.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -26,12 +26,12 @@ use crate::postgres::connections::sessions::LockWait;
 use crate::postgres::fault::{Effect, StatementError};
 use crate::postgres::statements::EntityStatements;
 
-/// Maximum requests that wait in one lane; further ones are refused as busy.
+/// Maximum requests that wait in one lane. Further requests are refused as busy.
 const MAX_WAITING: usize = 4096;
-/// Maximum requests that a round is chosen from; the others wait behind them.
+/// Maximum requests that a round is chosen from. The other requests wait behind them.
 const QUEUE: usize = MAX_WAITING / 2;
 
-/// How often a lane looks whether the owner of its buckets is back, if another server takes its place.
+/// How often a lane on a substitute server checks whether the owner of its buckets is back.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// A kind of request that lanes serve.
@@ -41,29 +41,27 @@ pub(crate) trait Shared: Send + Sync + 'static {
     /// The effect of a lost connection.
     const EFFECT: Effect;
 
-    /// Maximum number of times to let the thread run other tasks before a round begins, as long as each time
-    /// adds requests. A small round costs nearly as much as a large one, above all if it commits. But in
-    /// the meantime the database is idle.
+    /// Maximum number of times that a lane yields to other tasks of the thread before a round begins. A lane yields
+    /// again only if the last yield added requests. A small round costs nearly as much as a large one, above all if
+    /// it commits, but the database is idle while the lane yields.
     const TURNS: usize;
 
-    /// How long the statements wait for locked rows, if they lock any.
+    /// Limit on waiting for locked rows; `None` if the statements lock no rows.
     const LOCK_WAIT: Option<LockWait>;
 
-    /// The metrics of its connections and rounds.
+    /// The metrics of the kind's connections and rounds.
     fn metrics() -> (&'static metrics::PoolMetrics, &'static metrics::Rounds);
 
-    /// The bucket of a request.
     fn bucket(request: &Self::Request) -> i64;
 
-    /// Takes the requests for one statement from the front of the queue: at least one if the queue is not
-    /// empty.
+    /// Takes the requests of one statement from the front of the queue: at least one if the queue is not empty.
     fn round(waiting: &mut LaneQueue<Self>, statements: &EntityStatements) -> Vec<Job<Self>>;
 
-    /// Runs a round. Every job must get an answer.
+    /// Runs a round. Every job must be answered.
     fn run(lease: Lease, round: Vec<Job<Self>>) -> impl Future<Output = ()> + Send;
 }
 
-/// A request and the way to answer it.
+/// A request and the channel for its reply.
 pub(crate) struct Job<S: Shared + ?Sized> {
     pub request: S::Request,
     reply: oneshot::Sender<Result<S::Reply, StatementError>>,
@@ -73,12 +71,11 @@ pub(crate) struct Job<S: Shared + ?Sized> {
 pub(crate) type LaneQueue<S> = VecDeque<Job<S>>;
 
 impl<S: Shared + ?Sized> Job<S> {
-    /// Answers the request with the result of `outcome`. If the requester has gone away, nothing happens.
+    /// Answers the request with the result of `outcome`, unless the requester has gone away.
     pub(crate) fn answer_with(self, outcome: impl FnOnce(S::Request) -> Result<S::Reply, StatementError>) {
         let _ = self.reply.send(outcome(self.request));
     }
 
-    /// Answers the request.
     pub(crate) fn answer(self, outcome: Result<S::Reply, StatementError>) {
         self.answer_with(|_| outcome);
     }
@@ -86,23 +83,23 @@ impl<S: Shared + ?Sized> Job<S> {
 
 type Queue<S> = mpsc::Sender<Job<S>>;
 
-/// The lanes of each thread, created when the thread first needs them: one or, where Citus spreads
-/// the entities, some for each server that has buckets.
+/// The lanes of each thread, created on first use. A thread has one lane or, with Citus, some for each server that
+/// has buckets.
 pub(crate) struct Lanes<S: Shared> {
     queues: ThreadLocal<Mutex<HashMap<LaneKey, Queue<S>>>>,
     nodes: Arc<Nodes>,
 }
 
 impl<S: Shared> Lanes<S> {
-    /// Creates no lanes yet; `nodes` opens the connection of each.
+    /// Creates no lanes yet. `nodes` opens their connections.
     pub(crate) fn new(nodes: Arc<Nodes>) -> Self {
         Self { queues: ThreadLocal::new(), nodes }
     }
 
-    /// Hands a request to this thread's lane and waits for its answer.
+    /// Hands a request to this thread's lane and waits for its reply.
     ///
     /// # Errors
-    /// [`Fault::Busy`] if too many requests wait, and the errors of the statement.
+    /// [`Fault::Busy`] if the lane's queue is full, and the errors of the statement.
     pub(crate) async fn submit(&self, request: S::Request) -> Result<S::Reply, StatementError> {
         let (reply, answer) = oneshot::channel();
         self.enqueue(Job { request, reply })?;
@@ -123,7 +120,7 @@ impl<S: Shared> Lanes<S> {
                 return Ok(());
             }
             Some(Err(TrySendError::Full(()))) => return Err(Fault::Busy.into()),
-            // There is none yet, it failed, or it ended with its runtime.
+            // The thread has no such lane yet, or the lane failed or ended with its runtime.
             Some(Err(TrySendError::Closed(()))) | None => job,
         };
         let (sender, receiver) = mpsc::channel(QUEUE);
@@ -134,8 +131,8 @@ impl<S: Shared> Lanes<S> {
     }
 }
 
-/// Receives all requests that are ready, so that none misses the round; then up to [`Shared::TURNS`]
-/// times those that other tasks of the thread add.
+/// Receives all requests that are ready, so that none misses the round. Then yields up to [`Shared::TURNS`] times, as
+/// long as other tasks of the thread add requests.
 async fn gather<S: Shared>(queue: &mut mpsc::Receiver<Job<S>>, waiting: &mut LaneQueue<S>) {
     for _ in 0..S::TURNS {
         let before = waiting.len();
@@ -165,7 +162,7 @@ impl OpenLane {
         Self { node, pool, is_substitute }
     }
 
-    /// Whether the cluster has this node, and it knows the way to the owner.
+    /// Whether the cluster has this node and the node can reach the owner.
     fn serves(&self, key: LaneKey) -> bool {
         self.node.connector().is_member() && self.node.serves(key.server())
     }
@@ -184,7 +181,7 @@ impl Drop for OpenLane {
     }
 }
 
-/// The next request. A lane with a substitute ends the wait now and then, to look for the owner.
+/// Returns the next request. A lane on a substitute server stops waiting at intervals to check for the owner.
 async fn next<S: Shared>(queue: &mut mpsc::Receiver<Job<S>>, is_substitute: bool) -> Option<Option<Job<S>>> {
     if !is_substitute {
         return queue.recv().await.map(Some);
@@ -192,7 +189,7 @@ async fn next<S: Shared>(queue: &mut mpsc::Receiver<Job<S>>, is_substitute: bool
     tokio::time::timeout(LOOK, queue.recv()).await.map_or(Some(None), |first| first.map(Some))
 }
 
-/// Runs rounds until the last sender is dropped, or another server is the right one.
+/// Runs rounds until the last sender is dropped or another server should serve the buckets.
 async fn serve<S: Shared>(nodes: Arc<Nodes>, key: LaneKey, mut queue: mpsc::Receiver<Job<S>>) {
     let open = || OpenLane::new::<S>(nodes.node_of(key));
     let breaker = nodes.breaker_of(key);
@@ -219,7 +216,7 @@ async fn serve<S: Shared>(nodes: Arc<Nodes>, key: LaneKey, mut queue: mpsc::Rece
             gather(&mut queue, &mut waiting).await;
             waiting.retain(|job| !job.reply.is_closed());
             match lease {
-                // What has been gathered since may follow what another host has acknowledged.
+                // Later requests may depend on writes that another host has acknowledged.
                 Ok(lease) if !lease.is_in_use() => {}
                 Ok(lease) if !waiting.is_empty() => {
                     let round = S::round(&mut waiting, lease.statements());
@@ -229,7 +226,7 @@ async fn serve<S: Shared>(nodes: Arc<Nodes>, key: LaneKey, mut queue: mpsc::Rece
                 Ok(_) => {}
                 Err(error) => {
                     waiting.drain(..).for_each(|job| job.answer(Err(error)));
-                    // The next lane may be one to another server.
+                    // The next lane may connect to another server.
                     queue.close();
                 }
             }

@@ -19,7 +19,6 @@ use crate::protocol::model::{Key, Stored};
 /// Maximum reads of one statement.
 const MAX_ROUND: usize = 128;
 
-/// The read of one entity.
 pub(crate) struct Lookup {
     pub table_id: TableId,
     pub key: Key,
@@ -31,7 +30,6 @@ impl Lookup {
     }
 }
 
-/// The outcome of a point read.
 pub(crate) enum FoundEntity {
     NoTable,
     Absent,
@@ -43,7 +41,7 @@ impl FoundEntity {
         Ok(found(row, key)?.map_or(FoundEntity::Absent, FoundEntity::Present))
     }
 
-    /// The entity, if there is one; the outer `None` if the table is gone.
+    /// Returns the entity, if there is one. The outer `None` means that the table is gone.
     pub(crate) fn in_table(self) -> Option<Option<Stored>> {
         match self {
             FoundEntity::NoTable => None,
@@ -106,7 +104,6 @@ impl Shared for Reads {
     }
 }
 
-/// Reads the entity with a key.
 pub(crate) async fn read(
     lease: &mut Lease,
     table_id: TableId,
@@ -121,7 +118,7 @@ pub(crate) async fn read(
     FoundEntity::read(&row, key.clone())
 }
 
-/// The statement of a round: of any buckets, or of the first one's.
+/// The statement of a round, for any buckets or for the bucket of the first read.
 fn statement(round: &[Job<Reads>], statements: &EntityStatements) -> Statement<'static> {
     let pks: Vec<&str> = round.iter().map(|j| j.request.key.partition.as_str()).collect();
     let rks: Vec<&str> = round.iter().map(|j| j.request.key.row.as_str()).collect();
@@ -139,7 +136,7 @@ fn statement(round: &[Job<Reads>], statements: &EntityStatements) -> Statement<'
     }
 }
 
-/// Answers each read as its row comes in, those without a row at the end.
+/// Answers each read as its row arrives, and reads without a row at the end.
 async fn read_each(lease: &mut Lease, round: Vec<Job<Reads>>) {
     let query = statement(&round, lease.statements());
     let mut open: Vec<Option<Job<Reads>>> = round.into_iter().map(Some).collect();

@@ -1,8 +1,8 @@
 //! Independent writes that share a statement and its commit.
 //!
-//! A round has writes of one kind, with different keys. Its statement commits by itself; each write
-//! learns whether its own guard held. If the statement fails without effect, each of its writes is
-//! run alone, so that a bad or locked row fails only its own request.
+//! A round has writes of one kind with different keys. Its statement commits by itself, and each write learns whether
+//! its own guard held. If the statement fails without effect, each write runs alone, so that a bad or locked row
+//! fails only its own request.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -28,7 +28,7 @@ use crate::protocol::plan::{GuardedWrite, WriteKind};
 
 /// Maximum writes of one statement.
 const MAX_ROUND: usize = 128;
-/// A statement with more bytes of properties than this takes no further writes.
+/// Size limit of a statement: it takes no further writes once their properties exceed this.
 const MAX_BYTES: usize = 2 * 1024 * 1024;
 /// The SQL/JSON path of all members of an object.
 const ALL_MEMBERS: &str = "$.*";
@@ -37,16 +37,15 @@ const ALL_MEMBERS: &str = "$.*";
 pub(crate) struct RowWrite {
     pub table_id: TableId,
     pub write: GuardedWrite,
-    /// The new version, unless the stored one is not older.
+    /// The new version, unless the stored version is not older.
     pub now: Ticks,
 }
 
-/// The outcome of a write.
 pub(crate) enum GuardedReply {
-    /// It is durable, with this version (of a delete: the last one); `None` if the guard did not hold, or
+    /// The write is durable with this version; a delete returns the last version. `None` if the guard did not hold or
     /// the table is gone.
     Tried(Option<Ticks>),
-    /// Nothing was done: the write has to be retried alone.
+    /// The statement had no effect. The write has to be retried alone.
     Alone(Box<RowWrite>),
 }
 
@@ -55,7 +54,7 @@ pub(crate) async fn run_alone(lease: &mut Lease, write: &RowWrite) -> Result<Opt
         return Ok(None);
     }
     match lease.row(write.statement(lease.statements()), Effect::Unknown).await {
-        // Nothing was done, and the row must be read, as if its guard did not hold.
+        // The statement had no effect, and the caller must read the row as if the guard had failed.
         Err(StatementError::Undecided) => Ok(None),
         row => row?.as_ref().map(version).transpose(),
     }
@@ -98,8 +97,8 @@ impl Shared for Writes {
                 repeated.push_back(job);
             }
         }
-        // Other kinds precede further writes of the same rows, so that a contended row delays no kind by more
-        // than one round.
+        // Writes of other kinds precede further writes of the same rows, so that a contended row delays no kind by
+        // more than one round.
         later.append(&mut repeated);
         later.append(waiting);
         *waiting = later;
@@ -118,7 +117,7 @@ impl Shared for Writes {
             Ok(versions) => {
                 round.into_iter().zip(versions).for_each(|(job, v)| job.answer(v.map(GuardedReply::Tried)));
             }
-            Err(error) if undone(error) => {
+            Err(error) if had_no_effect(error) => {
                 METRICS.retried_alone.add(round.len() as u64);
                 round
                     .into_iter()
@@ -129,7 +128,7 @@ impl Shared for Writes {
     }
 }
 
-/// The outcome of each write of a round, in its order.
+/// Returns the outcome of each write of a round, in order.
 async fn run_together(
     lease: &mut Lease,
     round: &[Job<Writes>],
@@ -146,12 +145,11 @@ async fn run_together(
 }
 
 impl RowWrite {
-    /// Returns whether the write may store a new row.
     const fn is_insert(&self) -> bool {
         self.write.kind.may_insert()
     }
 
-    /// Returns whether one statement can do both: writes of one kind and, where entities are distributed, of one
+    /// Whether one statement can execute both writes. They must be of one kind and, with distributed entities, of one
     /// bucket.
     fn may_share_with(&self, other: &Self, statements: &EntityStatements) -> bool {
         let kind = |write: &Self| (mem::discriminant(&write.write.kind), write.is_insert());
@@ -166,7 +164,7 @@ impl RowWrite {
         (self.bucket(), &self.write.key.partition, &self.write.key.row)
     }
 
-    /// A hash of the address. A collision only makes a write wait for one more round.
+    /// A hash of the row's address. A collision only delays a write by one round.
     fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.address().hash(&mut hasher);
@@ -177,12 +175,12 @@ impl RowWrite {
         self.write.properties.as_str()
     }
 
-    /// Returns the version that the row must have, if the write depends on it.
+    /// Returns the version that the stored row must have, if the write requires one.
     fn guard(&self) -> Option<i64> {
         self.write.kind.version().map(Ticks::raw)
     }
 
-    /// Returns the statement for this write alone.
+    /// Returns the statement that executes this write alone.
     pub(crate) fn statement(&self, chosen: &EntityStatements) -> Statement<'_> {
         let text = match self.write.kind {
             WriteKind::Insert => chosen.one.insert,
@@ -204,20 +202,20 @@ impl RowWrite {
     }
 }
 
-/// Binds the limits of merged entities, which are constants.
+/// Binds the limits of merged entities.
 pub(crate) fn bounded(query: Statement<'_>) -> Statement<'_> {
     query.bind(MAX_STORED_TEXT).bind(ALL_MEMBERS)
 }
 
-/// Returns the version of a written row. If it cannot be read, the outcome is unknown, because the row
-/// was written.
+/// Returns the version of a written row. If the version is unreadable, the outcome is unknown, because the row was
+/// written.
 fn version(row: &PgRow) -> Result<Ticks, StatementError> {
     let version = row.try_get("modified").map_err(broken_row).and_then(ticks);
     version.map_err(|_| Fault::Timeout.into())
 }
 
 /// Whether the server reported that the statement failed, so that its writes may be retried one by one.
-const fn undone(error: StatementError) -> bool {
+const fn had_no_effect(error: StatementError) -> bool {
     match error {
         StatementError::Duplicate
         | StatementError::KeyTooLong
@@ -228,7 +226,7 @@ const fn undone(error: StatementError) -> bool {
     }
 }
 
-/// Makes the versions unique: they identify the rows of an insert, and those that an upsert merges into.
+/// Makes the versions unique. Versions identify the rows that a statement inserts or merges into.
 fn make_versions_unique(round: &mut [Job<Writes>]) {
     let mut used = HashSet::with_capacity(round.len());
     for job in round {
@@ -274,13 +272,13 @@ fn statement_of<'r>(round: &'r [Job<Writes>], statements: &EntityStatements) -> 
     if kind.may_insert() { query } else { query.bind(requests().map(RowWrite::guard).collect::<Vec<_>>()) }
 }
 
-/// Returns the outcome of each write of a round, in order, from the rows of the statement.
+/// Returns the outcome of each write of a round, in order.
 fn versions(round: &[Job<Writes>], rows: &[PgRow]) -> Vec<Result<Option<Ticks>, StatementError>> {
     let mut versions = vec![Ok(None); round.len()];
     for row in rows {
         match index_of(round, row) {
             Ok(Some(at)) => versions[at] = version(row).map(Some),
-            // Some writes were committed, but it is unknown which. None of them may be reported as not done.
+            // Some unidentified writes were committed, so none of them may be reported as failed.
             Ok(None) => return vec![Err(Fault::Timeout.into()); round.len()],
             Err(error) => {
                 broken_row(error);
@@ -291,7 +289,7 @@ fn versions(round: &[Job<Writes>], rows: &[PgRow]) -> Vec<Result<Option<Ticks>, 
     versions
 }
 
-/// Returns the index of the write that a row belongs to.
+/// Returns the index of the write that produced a row.
 fn index_of(round: &[Job<Writes>], row: &PgRow) -> Result<Option<usize>, sqlx::Error> {
     Ok(match round.first().map(|job| job.request.write.kind) {
         Some(WriteKind::Insert) | None => {

@@ -1,4 +1,4 @@
-//! What is stored beside entities: tables, accounts, policies and service properties.
+//! Data besides entities: tables, accounts, policies and service properties.
 
 pub(crate) mod tables;
 mod views;

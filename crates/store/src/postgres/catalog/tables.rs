@@ -1,4 +1,4 @@
-//! Tables: creating, deleting, listing, and the cache of their ids.
+//! Creates, deletes and lists tables, and caches their ids.
 
 use std::time::Instant;
 
@@ -19,9 +19,9 @@ use crate::protocol::plan::span::first_whole_partition;
 use crate::protocol::plan::{Span, TableEntry, TablePage, TableScan};
 use crate::{Fault, StoreResult, TableSize};
 
-/// Maximum attempts to find an unused table number; the first nearly always succeeds.
+/// Maximum attempts to find an unused table number. The first nearly always succeeds.
 const NUMBERS_TRIED: usize = 5;
-/// Tables that a filtered list reads at once, even if the page is smaller.
+/// Tables that a filtered list reads per batch, even if the page is smaller.
 const FILTERED_BATCH: usize = 1000;
 
 impl PgStore {
@@ -46,7 +46,7 @@ impl PgStore {
         Ok(Some(measure(&mut lease, TableId::read(&row)?, most).await?))
     }
 
-    /// The table's id, from the cache or the database.
+    /// Returns the table's id, from the cache or the database.
     ///
     /// # Errors
     /// [`Code::TableNotFound`].
@@ -67,7 +67,7 @@ impl PgStore {
         Ok(table_id)
     }
 
-    /// Removes an id from the cache that a statement found to be stale.
+    /// Evicts an id that a statement found to be stale.
     pub(crate) fn forget(&self, table: TableRef<'_>, wrong: TableId) {
         self.table_cache.drop_if(&cache_key(table), wrong);
     }
@@ -97,7 +97,7 @@ impl PgStore {
         Err(Fault::Other.into())
     }
 
-    /// Reads a page, and again with a permit if its filter needs one.
+    /// Reads a page, and reads it again with a permit if its filter needs one.
     pub(crate) async fn table_page(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
         let mut turn = ScanTurn::new(&self.scan_limit, scan.time);
         loop {
@@ -117,7 +117,7 @@ impl PgStore {
     }
 }
 
-/// The read of one page of tables. The filter is evaluated here, batch by batch: the rows are few and small.
+/// The read of one page of tables. Rowhouse evaluates the filter batch by batch, because the rows are few and small.
 #[derive(Clone, Copy)]
 struct Listing<'a> {
     account: &'a str,
@@ -144,14 +144,14 @@ impl Listing<'_> {
         Ok(page)
     }
 
-    /// Reads a span, until it or the page ends.
+    /// Reads a span until the span or the page ends.
     async fn span(self, span: &Span, lease: &mut Lease, page: &mut TablePage) -> Result<(), StatementError> {
         let scan = self.scan;
         let batch = if scan.residual.is_some() { FILTERED_BATCH } else { scan.rows };
         let mut lower = Some(first_whole_partition(&span.lower));
         let upper = span.upper.as_ref().map(first_whole_partition);
         while let Some(from) = lower.take() {
-            // One additional row shows where the next batch or page starts.
+            // One extra row shows where the next batch or page starts.
             let rows = list(lease, self.account, &from, upper.as_deref(), batch + 1).await?;
             let mut rows = rows.iter().map(Listed::read).collect::<Result<Vec<_>, _>>()?;
             let next = (rows.len() > batch).then(|| rows.pop()).flatten();
@@ -185,12 +185,11 @@ impl Listing<'_> {
     }
 }
 
-/// Where a page goes on that ended before a span: its token has only the name.
+/// Where the next page starts if this page ended before a span. The token has only the name.
 fn first_of(span: &Span) -> TableEntry {
     TableEntry { name: first_whole_partition(&span.lower), created: Ticks::MIN }
 }
 
-/// A table in a batch.
 #[derive(Clone)]
 struct Listed {
     name_lower: String,

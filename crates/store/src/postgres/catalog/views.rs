@@ -1,4 +1,4 @@
-//! The statements that create SQL views of tables.
+//! Statements that create SQL views of tables.
 
 use crate::error::Code;
 use crate::postgres::PgStore;

@@ -1,7 +1,7 @@
 //! Translates a predicate to SQL over the stored form, equivalent to `Predicate::eval`.
 //!
-//! The logic is two-valued: no fragment is ever null. Each cast is inside a CASE that proves it safe,
-//! because SQL does not define the order in which AND is evaluated. Names and literals are parameters.
+//! The logic is two-valued: no fragment is ever null. A CASE guards each cast, because SQL does not define the
+//! evaluation order of AND. Names and literals are parameters.
 
 use std::collections::HashMap;
 
@@ -16,12 +16,12 @@ use crate::protocol::codec::stored::{self, ANNOTATION};
 use crate::protocol::model::{CaseFold, CompareOp, EdmType, EdmValue, TextTest, lexical};
 use crate::protocol::plan::{Field, Predicate};
 
-/// Maximum comparisons in a statement. With more, it is cheaper to read the rows and compare them here.
-/// It also limits the time and memory that planning takes.
+/// Maximum comparisons in a statement. Beyond this limit, Rowhouse evaluates the filter at lower cost. The limit also
+/// bounds PostgreSQL's planning time and memory.
 const MAX_COMPARISONS: usize = 16;
 
-/// Whether PostgreSQL is to evaluate the predicate: few comparisons, and no U+0000,
-/// which text parameters cannot hold.
+/// Whether PostgreSQL can evaluate the predicate: it has few comparisons and no U+0000, which text parameters cannot
+/// hold.
 pub(crate) fn is_pushable(predicate: &Predicate) -> bool {
     count(predicate).is_some_and(|n| n <= MAX_COMPARISONS)
 }
@@ -35,7 +35,8 @@ fn count(predicate: &Predicate) -> Option<usize> {
         Predicate::Always(_) => Some(1),
         Predicate::Flag(name) | Predicate::Present(name) => (!name.contains('\u{0}')).then_some(1),
         Predicate::Text { field, test, needle, .. } => {
-            // Escaped texts consist of U+0001 and U+0002 there: a part of one may be no part of the text.
+            // Escaped texts consist of U+0001 and U+0002. A substring of the escaped text may not be a substring of
+            // the text.
             let last = match test {
                 TextTest::Contains | TextTest::EndsWith => '\u{2}',
                 TextTest::StartsWith | TextTest::Is(_) => '\u{0}',
@@ -49,12 +50,10 @@ fn count(predicate: &Predicate) -> Option<usize> {
     }
 }
 
-/// The parameters of a statement, numbered in the order in which they are added.
 #[derive(Default)]
 pub(crate) struct Binds(PgArguments);
 
 impl Binds {
-    /// Adds a value and returns its placeholder.
     pub(crate) fn add<'t, T>(&mut self, value: T) -> Result<String, StatementError>
     where
         T: Encode<'t, Postgres> + Type<Postgres>,
@@ -63,18 +62,15 @@ impl Binds {
         Ok(format!("${}", self.0.len()))
     }
 
-    /// Adds the empty JSON object.
     pub(crate) fn empty_object(&mut self) -> Result<String, StatementError> {
         self.add(Json(Map::<String, Value>::new()))
     }
 
-    /// Returns the parameters.
     pub(crate) fn into_inner(self) -> PgArguments {
         self.0
     }
 }
 
-/// Returns the SQL of the predicate, and adds its values to `binds`.
 pub(crate) fn fragment(predicate: &Predicate, binds: &mut Binds) -> Result<String, StatementError> {
     Translation { binds, names: HashMap::new() }.predicate(predicate)
 }
@@ -84,7 +80,6 @@ struct Translation<'b, 'p> {
     names: HashMap<&'p str, Property>,
 }
 
-/// The expressions for a stored property.
 #[derive(Clone)]
 struct Property {
     value: String,
@@ -115,7 +110,7 @@ impl<'p> Translation<'_, 'p> {
         })
     }
 
-    /// A test of a text: false for everything that is none.
+    /// A test of a text, false for values of other types.
     fn text(
         &mut self,
         field: &'p Field,
@@ -134,7 +129,7 @@ impl<'p> Translation<'_, 'p> {
         }
     }
 
-    /// Returns, for both stored forms of a String, the test for the form and that of the text.
+    /// Returns the test of the form and the test of the text, for both stored forms of a String.
     fn strings(
         &mut self,
         property: &Property,
@@ -181,8 +176,7 @@ impl<'p> Translation<'_, 'p> {
         Ok(format!("({})", parts.join(word)))
     }
 
-    /// Handles first the types that are comparable with the literal, then the missing property, then
-    /// every other type.
+    /// Tests comparable types first, then the missing property, then every other type.
     fn custom(&mut self, name: &'p str, op: CompareOp, literal: &EdmValue) -> Result<String, StatementError> {
         let property = self.property(name)?;
         let otherwise = if op.holds_on_type_mismatch() {
@@ -193,8 +187,7 @@ impl<'p> Translation<'_, 'p> {
         Ok(case(&self.alternatives(&property, op, literal)?, &otherwise))
     }
 
-    /// Returns, for each stored type that is comparable with the literal, the test for the type and the
-    /// comparison.
+    /// Returns the type test and the comparison for each stored type that is comparable with the literal.
     fn alternatives(
         &mut self,
         property: &Property,
@@ -238,7 +231,7 @@ impl<'p> Translation<'_, 'p> {
         })
     }
 
-    /// In PostgreSQL, NaN equals itself and is greater than all else; here it is unequal to everything.
+    /// In PostgreSQL, NaN equals itself and exceeds all other values. Here NaN is unequal to everything.
     fn double(&mut self, property: &Property, op: CompareOp, literal: f64) -> Result<String, StatementError> {
         let not_a_number = constant(op.holds(None));
         if literal.is_nan() {
@@ -273,7 +266,7 @@ impl<'p> Translation<'_, 'p> {
 }
 
 impl Property {
-    /// Tests for a value without annotation of this JSON type.
+    /// Tests for a value of this JSON type without an annotation.
     fn is_plain(&self, kind: &str) -> String {
         format!("jsonb_typeof({}) = '{kind}' AND {} IS NULL", self.value, self.annotation)
     }
@@ -283,13 +276,13 @@ impl Property {
     }
 }
 
-/// Returns the comparison behind the first test that holds, or what else the end says.
+/// Returns the comparison behind the first test that holds, or `end`.
 fn case(alternatives: &[(String, String)], end: &str) -> String {
     let when = |(test, comparison): &(String, String)| format!("WHEN {test} THEN {comparison} ");
     format!("CASE {}{end}", alternatives.iter().map(when).collect::<String>())
 }
 
-/// Whether a parameter cannot hold the name of a field.
+/// Whether a parameter cannot hold the field's name.
 fn has_nul_name(field: &Field) -> bool {
     matches!(field, Field::Custom(name) if name.contains('\u{0}'))
 }
@@ -309,8 +302,8 @@ const fn operator(op: CompareOp) -> &'static str {
     }
 }
 
-/// Returns the SQL of a filter and its number of parameters. The outer `None`: PostgreSQL does not
-/// evaluate it; the inner one: it cannot be expressed. For fuzz targets only.
+/// Returns the SQL of a filter and its number of parameters. The outer `None` means that PostgreSQL does not evaluate
+/// the filter, the inner one that SQL cannot express it. For fuzz targets only.
 #[cfg(fuzzing)]
 pub fn sql_of(predicate: &Predicate) -> Option<Option<(String, usize)>> {
     let mut binds = Binds::default();

@@ -1,4 +1,4 @@
-//! Reading entities: one by its key, or pages of them.
+//! Reads single entities and pages.
 
 pub(crate) mod filter;
 mod narrow;
@@ -14,14 +14,14 @@ use crate::postgres::state::table_ids::TableId;
 use crate::protocol::model::Key;
 
 impl PgStore {
-    /// Reads the entity with a key, together with the reads of others.
+    /// Reads the entity with a key in a batch with other reads.
     pub(crate) async fn lookup(&self, table_id: TableId, key: &Key) -> Result<FoundEntity, StatementError> {
         let found = match &self.reads {
             Some(reads) if self.nodes.may_open() => reads.submit(Lookup { table_id, key: key.clone() }).await,
             _ => Box::pin(self.lookup_alone(table_id, key, None)).await,
         };
         match found {
-            // The whole table is locked, and this session may not wait for locks.
+            // Another session has locked the whole table, and this session may not wait for locks.
             Err(StatementError::Held) => {
                 Box::pin(self.lookup_alone(table_id, key, Some(LockWait::Long))).await
             }

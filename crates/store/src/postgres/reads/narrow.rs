@@ -1,4 +1,4 @@
-//! Narrowing a page to the entities that an index names.
+//! Narrows a page to the keys that an index returns.
 
 use std::ops::ControlFlow;
 
@@ -19,10 +19,10 @@ use crate::protocol::model::{Key, Ticks};
 use crate::protocol::plan::Scan;
 use crate::protocol::plan::index::{IndexChoice, IndexKind, IndexRange, IndexValue};
 
-/// Ranges and buckets that one statement looks up.
+/// Maximum ranges and buckets of one lookup statement.
 const BRANCHES: usize = 32;
 
-/// Looks up the keys of all matches and perhaps others, in each of the choices until one has few.
+/// Looks up a superset of the matching keys, trying each choice of indexes until one returns few keys.
 pub(crate) async fn look_up(
     lease: &mut Lease,
     table_id: TableId,
@@ -32,13 +32,13 @@ pub(crate) async fn look_up(
     let mut best = BestChoice::default();
     let bounds = &memory.bounds;
     for (number, choice) in choices_of(scan, table_id.table_no).filter(|(_, choice)| !bounds.has(choice)) {
-        // Somebody may have dropped an index, or restored the database without it. A lookup without its index would
-        // read the whole bucket.
-        let mut are_there = true;
+        // The index may be missing, because a user dropped it or restored the database without it. A lookup without
+        // its index would read the whole bucket.
+        let mut have_indexes = true;
         for range in &choice.ranges {
-            are_there = are_there && is_there(lease, range.index.index_no, 1, memory).await?;
+            have_indexes = have_indexes && has_columns(lease, range.index.index_no, 1, memory).await?;
         }
-        if !are_there {
+        if !have_indexes {
             continue;
         }
         let keys = keys_of(lease, table_id, &choice.ranges, best.limit() + 1).await?;
@@ -50,8 +50,8 @@ pub(crate) async fn look_up(
     Ok(best)
 }
 
-/// Whether the database has an index, with so many columns at least.
-pub(crate) async fn is_there(
+/// Whether the database has an index with at least this many columns.
+pub(crate) async fn has_columns(
     lease: &mut Lease,
     index_no: i64,
     columns: i16,
@@ -68,8 +68,8 @@ pub(crate) async fn is_there(
     Ok(is_there)
 }
 
-/// Remembers the entry up to which an open range has too many, or its bound: entries of several buckets
-/// are not in one order.
+/// Remembers the entry up to which an open range has too many keys. With several buckets, whose entries are
+/// unordered, it remembers the bound.
 async fn remember(
     lease: &mut Lease,
     table_id: TableId,
@@ -86,7 +86,7 @@ async fn remember(
         return Ok(());
     }
     let text = texts::value(&range.index);
-    // Composed as the lookup is.
+    // Has the same composition as the lookup.
     let value = sqlx::query(AssertSqlSafe(text)).bind(table_id.bucket(&last.partition));
     let value = value.bind(&last.partition).bind(&last.row);
     let Some(row) = lease.row(value, Effect::Undone).await? else { return Ok(()) };
@@ -96,7 +96,7 @@ async fn remember(
     Ok(())
 }
 
-/// Reads the entry of a row in an index, from one of its columns.
+/// Decodes a row's index entry from one of its columns.
 pub(crate) fn entry_of(
     row: &PgRow,
     column: usize,
@@ -112,7 +112,7 @@ pub(crate) fn entry_of(
     })
 }
 
-/// The keys in some ranges of every bucket, `limit` at most.
+/// Reads at most `limit` keys in some ranges of every bucket.
 async fn keys_of(
     lease: &mut Lease,
     table_id: TableId,
@@ -124,7 +124,7 @@ async fn keys_of(
     let mut keys = Vec::new();
     for some in branches.chunks(BRANCHES) {
         let (text, binds) = statement(some, limit - keys.len())?;
-        // Composed of fixed texts, and of numbers and names that `statements::indexes` writes.
+        // The text has only constants, and numbers and names that `statements::indexes` quotes.
         let lookup = sqlx::query_with(AssertSqlSafe(text), binds.into_inner());
         let mut visit = |row: &PgRow| {
             keys.push(key(row)?);
@@ -151,7 +151,7 @@ fn statement(branches: &[(&IndexRange, i64)], limit: usize) -> Result<(String, B
     Ok((if branches.len() == 1 { joined } else { format!("{joined} LIMIT {limit}") }, binds))
 }
 
-/// Adds a value of an index, and returns its placeholder.
+/// Adds an index value and returns its placeholder.
 pub(crate) fn bind(binds: &mut Binds, value: &IndexValue) -> Result<String, StatementError> {
     match value {
         IndexValue::Text(text) => binds.add(text.as_str()),

@@ -9,17 +9,17 @@ use crate::postgres::statements;
 use crate::protocol::model::{Key, PageOrder};
 use crate::protocol::plan::{Predicate, Projection, Span};
 
-/// What one statement reads.
+/// The keys that one statement reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step<'a> {
     /// A range of keys.
     Range(&'a Span),
-    /// Single keys in the order of the page; at least one.
+    /// Single keys in the order of the page, at least one.
     Points(&'a [Span]),
 }
 
 impl Step<'_> {
-    /// The bound at which the step begins; `None` if that is the end of the table.
+    /// The bound where the step begins; `None` at the end of the table.
     pub(crate) fn start(&self, order: PageOrder) -> Option<&Key> {
         match self {
             Step::Range(span) => order.start(span),
@@ -39,27 +39,25 @@ pub(crate) fn steps(spans: &[Span]) -> Vec<Step<'_>> {
         .collect()
 }
 
-/// Maximum bytes of a text with a filter that stays prepared: two or three comparisons. Each prepared
-/// text takes about 80 times as much memory in PostgreSQL, on each connection.
+/// Maximum bytes of a text with a filter that stays prepared: two or three comparisons. A prepared text takes about
+/// 80 times as much memory in PostgreSQL, on each connection.
 const MAX_KEPT_TEXT: usize = 2560;
 
-/// A statement that returns rows of a page.
 pub(crate) struct Source {
     /// The text for ascending order.
     pub text: Cow<'static, str>,
     pub binds: Binds,
-    /// Whether the connection keeps the statement prepared. Texts that clients can vary are kept only if
-    /// they are short.
+    /// Whether the connection keeps the statement prepared. Texts that clients can vary must be short for that.
     pub is_kept: bool,
 }
 
 impl Source {
-    /// One of the few texts that do not depend on a filter.
+    /// A source with one of the few texts that do not depend on a filter.
     fn fixed(text: Cow<'static, str>, binds: Binds) -> Self {
         Self { text, binds, is_kept: true }
     }
 
-    /// A text with a filter in it.
+    /// A source with a filter in its text.
     pub(crate) fn composed(text: String, binds: Binds) -> Self {
         Self { is_kept: text.len() <= MAX_KEPT_TEXT, text: text.into(), binds }
     }
@@ -76,8 +74,7 @@ pub(crate) fn range(
     Ok(Source::fixed(statements::range(projection, span.upper.is_some(), buckets), binds))
 }
 
-/// Reads `rows` rows of `span`. Returns those that match, at most `limit`, and the key of the row after
-/// them.
+/// Reads `rows` rows of `span`. Returns at most `limit` matching rows, and the key of the row after the window.
 pub(crate) fn window(
     part: TablePart,
     span: &Span,
@@ -93,8 +90,7 @@ pub(crate) fn window(
     Ok(Source::composed(text, binds))
 }
 
-/// Reads rows of `span`. Returns those that match and a sample of the others, at most `limit` of both
-/// together.
+/// Reads rows of `span`. Returns matching rows and a sample of the others, at most `limit` in total.
 pub(crate) fn walk(
     part: TablePart,
     span: &Span,
@@ -107,7 +103,7 @@ pub(crate) fn walk(
     Ok(Source::composed(statements::walk(projection, span.upper.is_some(), buckets, &condition), binds))
 }
 
-/// Returns the common parameters of statements about a range, and the number of its buckets.
+/// Returns the common parameters of range statements, and the number of buckets.
 fn range_binds(part: TablePart, span: &Span, limit: usize) -> Result<(Binds, usize), StatementError> {
     let mut binds = Binds::default();
     binds.add(part.table_id.table_no)?;
@@ -130,7 +126,6 @@ fn buckets(part: TablePart, span: &Span) -> Vec<i64> {
     }
 }
 
-/// The buckets of a part.
 pub(crate) fn all_buckets(part: TablePart) -> Vec<i64> {
     part.bucket.map_or_else(|| part.table_id.buckets().collect(), |bucket| vec![bucket])
 }

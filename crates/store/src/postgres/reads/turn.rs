@@ -1,7 +1,8 @@
-//! What a read may use while others wait: a session's wait for locks, and a share of the scans.
+//! Fair use of the database: a read's lock waits and its share of the scans.
 //!
-//! Filters that PostgreSQL does not evaluate are evaluated here: a little on the thread that serves the request,
-//! and more of it, under a permit, on another one. PostgreSQL evaluates the others, for many rows under a permit, too.
+//! Rowhouse evaluates the filters that PostgreSQL does not. Small evaluations run on the thread that serves the
+//! request, larger ones on another thread under a permit. PostgreSQL evaluates the other filters, and needs a permit
+//! for many rows.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,17 +17,17 @@ use crate::protocol::plan::predicate::Prepared;
 use crate::scan_limit::{SHORT_ROWS, ScanLimit, ScanPermit};
 use crate::{Fault, StoreResult};
 
-/// What a read may evaluate on the thread that serves it, as [`Prepared::cost`] has it: less than a millisecond.
+/// Maximum [`Prepared::cost`] of an evaluation on the serving thread: less than a millisecond.
 const INLINE_COST: usize = 1024 * 1024;
-/// How long a read keeps a connection while others wait for one. PostgreSQL divides its time among all of them, so
-/// this is longer than the turn of a permit.
+/// Time that a read keeps a connection while other reads wait for one. PostgreSQL divides its time among all
+/// connections, so this turn is longer than the turn of a permit.
 const CONNECTION_TURN: Duration = Duration::from_millis(250);
-/// The clock is checked whenever so much was evaluated.
+/// Cost of evaluation between two checks of the clock.
 const CLOCK_COST: usize = 4 * 1024 * 1024;
-/// The cost of preparing a filter, as the bytes that it evaluates at the same cost.
+/// The cost of preparing a filter, in bytes of evaluation.
 const PREPARING: usize = 512;
 
-/// Rows that a filter is evaluated for, with what it is evaluated on.
+/// Rows for which a filter is evaluated, and their fields.
 pub(crate) trait Evaluated: Send + 'static {
     fn bytes(&self) -> usize;
 
@@ -46,22 +47,22 @@ impl Evaluated for Stored {
     }
 }
 
-/// One read's share of the scans.
+/// The share of the scans that one read has.
 pub(crate) struct ScanTurn<'a> {
     limit: &'a ScanLimit,
-    /// How long its sessions wait for locks.
+    /// Limit on waiting for locks in the read's sessions.
     pub lock_wait: Option<LockWait>,
     permit: OnceLock<Arc<ScanPermit>>,
-    /// Whether the page ends where a permit would be needed.
+    /// Whether the page ends when it needs a permit.
     stays_short: bool,
-    /// What was evaluated so far.
+    /// Cost of the evaluation so far.
     cost: AtomicUsize,
     started: Instant,
     until: Instant,
 }
 
 impl<'a> ScanTurn<'a> {
-    /// Begins a read that takes at most this long.
+    /// Begins a read with this time limit.
     pub(crate) fn new(limit: &'a ScanLimit, time: Duration) -> Self {
         let started = Instant::now();
         Self {
@@ -75,7 +76,7 @@ impl<'a> ScanTurn<'a> {
         }
     }
 
-    /// Waits for a permit, and begins the read anew. If none becomes free, the page ends where it would be needed.
+    /// Waits for a permit and restarts the read. If no permit becomes free, the page ends when it needs one.
     pub(crate) async fn wait_for_permit(&mut self) -> StoreResult<()> {
         let permit = self.limit.wait(self.time_left()).await?;
         self.stays_short = permit.is_none();
@@ -84,12 +85,11 @@ impl<'a> ScanTurn<'a> {
         Ok(())
     }
 
-    /// The time that the read has left.
     pub(crate) fn time_left(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now())
     }
 
-    /// Whether the page is to end, so that others get their turn.
+    /// Whether the page must end to let other reads proceed.
     pub(crate) fn is_over(&self, lease: Option<&Lease>) -> bool {
         let has_used_up = self.stays_short && self.cost.load(Ordering::Relaxed) >= INLINE_COST;
         let is_long = self.started.elapsed() >= CONNECTION_TURN;
@@ -98,13 +98,13 @@ impl<'a> ScanTurn<'a> {
             || is_long && lease.is_some_and(Lease::is_awaited)
     }
 
-    /// Whether others wait for the permit of this read.
+    /// Whether other reads wait for the permit of this read.
     pub(crate) fn is_permit_awaited(&self) -> bool {
         self.permit.get().is_some() && self.limit.is_awaited()
     }
 
-    /// Evaluates a filter for rows in order, and returns which of them match. It may end after some of them,
-    /// but not before the first one.
+    /// Evaluates a filter for rows in order, and returns which of them match. The evaluation may end early, but not
+    /// before the first row.
     pub(crate) async fn evaluate<T: Evaluated>(
         &self,
         filter: &Predicate,
@@ -125,7 +125,7 @@ impl<'a> ScanTurn<'a> {
         let (filter, limit, until) = (filter.clone(), self.limit.clone(), self.until);
         let (started, stays_short) = (self.started, self.stays_short);
         let evaluated = tokio::task::spawn_blocking(move || {
-            // Held here, so that a client that goes away does not free it before the work ends.
+            // The task owns the permit, so a disconnecting client does not free it before the work ends.
             let _permit = permit;
             let is_over = |cost| {
                 (stays_short && cost >= INLINE_COST)
@@ -135,17 +135,17 @@ impl<'a> ScanTurn<'a> {
             matching(&Prepared::new(&filter), &rows, is_over).map(|matches| (rows, matches))
         });
         evaluated.await.unwrap_or_else(|error| {
-            tracing::error!(%error, "a filter was not evaluated");
+            tracing::error!(%error, "filter evaluation failed");
             Err(Fault::Other.into())
         })
     }
 
-    /// Whether PostgreSQL may examine more rows for the page, which has examined so many. Few rows need no permit.
+    /// Whether PostgreSQL may examine more rows for the page after `examined` rows. Few rows need no permit.
     pub(crate) fn may_examine_more(&self, examined: u64) -> Result<bool, StatementError> {
         Ok(examined <= SHORT_ROWS as u64 || self.permit()?.is_some())
     }
 
-    /// The permit, if one is needed and free.
+    /// The permit, if the read needs one and one is free.
     fn permit(&self) -> Result<Option<Arc<ScanPermit>>, StatementError> {
         if self.permit.get().is_none()
             && let Some(permit) = self.limit.free()
@@ -159,7 +159,8 @@ impl<'a> ScanTurn<'a> {
     }
 }
 
-/// Returns which rows match, at least for the first one, until `is_over` says so of the cost up to there.
+/// Evaluates rows, at least the first one, until `is_over` returns true for the cost so far. Returns which rows
+/// match.
 fn matching<T: Evaluated>(
     filter: &Prepared<'_>,
     rows: &[T],
@@ -192,7 +193,7 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    /// A row that notes the thread that evaluates it.
+    /// A row that records the thread of its evaluation.
     struct Probe(usize, Arc<Mutex<Vec<ThreadId>>>);
 
     impl Evaluated for Probe {
@@ -215,7 +216,7 @@ mod tests {
         Predicate::Any((0..comparisons).map(compare).collect())
     }
 
-    /// Evaluates rows of this size, and returns for how many, and on which threads.
+    /// Evaluates rows of this size and returns their number and threads.
     async fn evaluated(
         turn: &ScanTurn<'_>,
         comparisons: i32,

@@ -1,11 +1,11 @@
-//! How far this process has come with the rows of deleted tables.
+//! The purge progress of this process.
 
 use std::sync::{Mutex, PoisonError};
 
 use crate::SetAside;
 
-/// Where the next call resumes: at the last key that was removed from this bucket. Without it, each
-/// call would scan the dead index entries of all rows that were removed before.
+/// Where the next call resumes: at the last key that was removed from this bucket. Otherwise each call would scan
+/// the dead index entries of all removed rows.
 #[derive(Debug, Clone)]
 pub(crate) struct PurgePosition {
     pub bucket: i64,
@@ -14,7 +14,7 @@ pub(crate) struct PurgePosition {
 }
 
 impl PurgePosition {
-    /// Before the first row of a bucket; keys may be empty.
+    /// The position before the first row of a bucket. Keys may be empty.
     pub(crate) const fn first(bucket: i64) -> Self {
         Self { bucket, pk: String::new(), rk: String::new() }
     }
@@ -24,12 +24,11 @@ impl PurgePosition {
 #[derive(Debug, Default)]
 pub(crate) struct PurgeProgress {
     last: Mutex<Option<(PurgePass, PurgePosition)>>,
-    /// The tables whose step failed.
     set_aside: Mutex<SetAside>,
 }
 
-/// One of the two passes over a table, which differ in when they are due. The second starts from the
-/// beginning, because late writes may be anywhere.
+/// One of the two passes over a table, which have different due times. The second pass starts from the beginning,
+/// because late writes may be anywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PurgePass {
     pub table_no: i64,
@@ -46,12 +45,12 @@ impl PurgeProgress {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
     }
 
-    /// Leaves a table alone for a minute, so that it delays no other; `false` if there is no room.
+    /// Skips a table for a minute, so that it delays no other table; `false` if there is no room.
     pub(crate) fn set_aside(&self, table_no: i64) -> bool {
         self.set_aside.lock().unwrap_or_else(PoisonError::into_inner).add(table_no)
     }
 
-    /// The tables that are left alone now.
+    /// The tables that are currently skipped.
     pub(crate) fn tables_set_aside(&self) -> Vec<i64> {
         self.set_aside.lock().unwrap_or_else(PoisonError::into_inner).current()
     }

@@ -1,7 +1,7 @@
-//! Queues for writes whose row is locked by another transaction.
+//! Queues for writes to rows that other transactions have locked.
 //!
-//! Of the writes of one row, one at a time uses a connection; the others wait without one. Only a few
-//! connections may wait long for locks, and not all may write, so that reads go on while no commit ends.
+//! One write per row uses a connection. The others queue without a connection. Only a few connections may wait long
+//! for locks, and not all connections may write, so reads continue while commits hang.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hash, RandomState};
@@ -13,12 +13,11 @@ use tokio::time::timeout;
 
 use crate::Fault;
 
-/// One connection in this many may wait long for locks, and as many are kept from writes.
+/// One in this many connections may wait long for locks. As many connections are closed to writes.
 const PART: usize = 4;
 
-/// The queues of one store.
 pub(crate) struct RowLocks {
-    /// A queue for each row that is being written or waited for, by its hash.
+    /// A queue for each row with an active or waiting write, by the row's hash.
     rows: Mutex<HashMap<u64, Arc<Semaphore>>>,
     hasher: RandomState,
     waits: Semaphore,
@@ -27,15 +26,13 @@ pub(crate) struct RowLocks {
 }
 
 impl RowLocks {
-    /// Creates the queues for a pool with this many connections. `limit` is the timeout of waiting for a
-    /// turn.
+    /// Creates the queues for a pool with this many connections. `limit` is the timeout of waiting for a turn.
     pub(crate) fn new(connections: usize, limit: Duration) -> Self {
         let waits = Semaphore::new((connections / PART).max(1));
         let writes = Semaphore::new(connections - connections / PART);
         Self { rows: Mutex::default(), hasher: RandomState::new(), waits, writes, limit }
     }
 
-    /// Whether a write of the row has its turn.
     pub(crate) fn is_taken(&self, row: impl Hash) -> bool {
         let rows = self.rows();
         !rows.is_empty() && rows.contains_key(&self.hasher.hash_one(row))
@@ -44,7 +41,7 @@ impl RowLocks {
     /// Waits for the turn of the row.
     ///
     /// # Errors
-    /// [`Fault::Busy`] if that takes too long.
+    /// [`Fault::Busy`] after the timeout.
     pub(crate) async fn of_row(&self, row: impl Hash) -> Result<RowTurn<'_>, Fault> {
         let hash = self.hasher.hash_one(row);
         let queue = Arc::clone(self.rows().entry(hash).or_insert_with(|| Arc::new(Semaphore::new(1))));
@@ -54,18 +51,18 @@ impl RowLocks {
         Ok(turn)
     }
 
-    /// Waits for permission to wait for a lock on a connection.
+    /// Waits for a permit to wait for a lock on a connection.
     ///
     /// # Errors
-    /// [`Fault::Busy`] if that takes too long.
+    /// [`Fault::Busy`] after the timeout.
     pub(crate) async fn to_wait(&self) -> Result<SemaphorePermit<'_>, Fault> {
         self.permit(&self.waits).await
     }
 
-    /// Waits for permission to write on a connection of the pool.
+    /// Waits for a permit to write on a connection of the pool.
     ///
     /// # Errors
-    /// [`Fault::Busy`] if that takes too long.
+    /// [`Fault::Busy`] after the timeout.
     pub(crate) async fn to_write(&self) -> Result<SemaphorePermit<'_>, Fault> {
         self.permit(&self.writes).await
     }
@@ -95,7 +92,7 @@ impl Drop for RowTurn<'_> {
     fn drop(&mut self) {
         self.permit = None;
         let mut rows = self.queues.rows();
-        // The only references are this one and the map's: no other write waits.
+        // Only this turn and the map hold references, so no other write waits.
         if Arc::strong_count(&self.queue) == 2 {
             rows.remove(&self.hash);
         }

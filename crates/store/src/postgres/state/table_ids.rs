@@ -1,4 +1,4 @@
-//! The numbers of tables: their cache, and what statements check of them.
+//! Table numbers and their cache.
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
@@ -14,41 +14,39 @@ use crate::postgres::statements;
 use crate::protocol::model::TableRef;
 use crate::{Fault, bucket};
 
-/// Maximum tables in the cache; a full cache is emptied.
+/// Maximum tables in the cache. A full cache is emptied.
 const MAX_CACHED: usize = 10_000;
 
-/// How long an id is used. A deleted table may come back under another name after ten times as long, so that
-/// no server takes its number for a table of the former name.
+/// Maximum age of a cached id. A deleted table can return under a different name only after ten times as long, so
+/// that no server takes its number for a table of the former name.
 const MAX_AGE: Duration = Duration::from_secs(60);
 
-/// The numbers of a table. They change only when its spread is changed, which gives it another `table_no`,
-/// so that statements notice.
+/// The numbers of a table. Only a respread changes them. A respread also changes `table_no`, so that statements
+/// detect the change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TableId {
-    /// Its number in `tables`, which statements check.
+    /// The table's number in `tables`, which statements check.
     pub table_no: i64,
-    /// The number that its buckets are made of: another one only while the table is being respread.
+    /// The number that buckets are derived from. Differs from `table_no` only during a respread.
     pub layout_no: i64,
     pub spread: u16,
 }
 
 impl TableId {
-    /// A table that is not being respread.
+    /// A table without a respread in progress.
     pub(crate) const fn new(table_no: i64, spread: u16) -> Self {
         TableId { table_no, layout_no: table_no, spread }
     }
 
-    /// The bucket of one partition.
     pub(crate) fn bucket(self, partition: &str) -> i64 {
         bucket::bucket(self.layout_no, self.spread, partition)
     }
 
-    /// Every bucket.
     pub(crate) fn buckets(self) -> impl Iterator<Item = i64> {
         bucket::buckets(self.layout_no, self.spread)
     }
 
-    /// Whether the spread of the table is being changed, so that writes must be recorded.
+    /// Whether a respread is in progress, so that writes must be recorded.
     pub(crate) const fn is_respread(self) -> bool {
         self.table_no != self.layout_no
     }
@@ -68,15 +66,14 @@ impl TableId {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TablePart {
     pub table_id: TableId,
-    /// `None` for all of them.
+    /// `None` for all buckets.
     pub bucket: Option<i64>,
 }
 
-/// Ids of tables by account and name. They may be stale, so statements check them.
+/// Table ids by account and name. They may be stale, so statements check them.
 #[derive(Debug, Default)]
 pub(crate) struct TableCache(RwLock<HashMap<String, CachedId>>);
 
-/// An id, and when it was read.
 #[derive(Debug, Clone, Copy)]
 struct CachedId {
     table_id: TableId,
@@ -89,7 +86,7 @@ impl TableCache {
         map.get(name).filter(|cached| cached.read.elapsed() < MAX_AGE).map(|cached| cached.table_id)
     }
 
-    /// Adds an id that was read from the database, or made, after the given time.
+    /// Adds an id that was read or created no earlier than `read`.
     pub(crate) fn put(&self, name: String, table_id: TableId, read: Instant) {
         let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if map.len() >= MAX_CACHED {
@@ -110,7 +107,7 @@ impl TableCache {
     }
 }
 
-/// Table names have no slash, so no two pairs have the same text.
+/// Table names have no slash, so each pair has its own text.
 pub(crate) fn cache_key(table: TableRef<'_>) -> String {
     format!("{}/{}", table.account, table.name.lower())
 }

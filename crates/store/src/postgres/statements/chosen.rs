@@ -1,26 +1,24 @@
-//! Which of the statements on entities to use: those for one database, or those that Citus sends to the server of one
-//! bucket. This is the one place that chooses.
+//! Chooses the statements on entities: those for one database, or those that Citus routes to the server of one
+//! bucket. No other module makes this choice.
 
 use super as texts;
 
-/// Statements on entities that differ by where the entities are.
+/// Statements on entities that depend on the distribution of the entities.
 pub(crate) struct EntityStatements {
-    /// Whether the entities are distributed. A statement is then about one bucket, and one that inserts cannot
-    /// check that its table is there.
+    /// Whether the entities are distributed. Each statement is then for one bucket, and a statement that inserts
+    /// cannot check the existence of its table.
     pub is_distributed: bool,
-    /// The reads of several entities.
+    /// Several point reads.
     pub read_each: &'static str,
     /// One write.
     pub one: InsertStatements,
-    /// Several rows of a partition.
     pub many: InsertStatements,
-    /// New rows of a partition, except those that are there.
+    /// Inserts the missing rows of a partition.
     pub insert_missing: &'static str,
     /// Several independent writes of one kind.
     pub each: WriteStatements,
 }
 
-/// Statements that store new rows.
 pub(crate) struct InsertStatements {
     pub insert: &'static str,
     pub upsert: &'static str,
@@ -38,7 +36,6 @@ pub(crate) struct WriteStatements {
 }
 
 impl EntityStatements {
-    /// The statements for entities that are distributed, or not.
     pub(crate) const fn of(is_distributed: bool) -> &'static Self {
         if is_distributed { &DISTRIBUTED } else { &SINGLE }
     }

@@ -1,32 +1,30 @@
 //! Statements that read and write entities by key.
 //!
-//! There are three forms. `one` is for one row of one request: $1 bucket, $2 pk, $3 rk, $4 table number.
-//! `each` is for one row of each of several independent requests: parallel arrays of the same four, in key
-//! order so that two statements cannot deadlock. `many` is for rows of one partition: $1 bucket, $2 pk, $3
-//! rks in order, $4 table number. Writes add $5, the versions, and $6, the properties.
+//! Each statement has up to three forms. `one` is for one row of one request: $1 bucket, $2 pk, $3 rk, $4 table
+//! number. `each` is for one row of each of several independent requests: parallel arrays of the same four
+//! parameters, in key order so that two statements cannot deadlock. `many` is for rows of one partition: $1 bucket,
+//! $2 pk, $3 rks in order, $4 table number. Writes add $5, the versions, and $6, the properties.
 //!
 //! # Forms for Citus
 //!
-//! Where Citus distributes the entities, a statement must be for one bucket, and show that, to be
-//! sent to one server. So `in_bucket` takes the place of `each`: $1 and $4 are one value, for
-//! requests of one bucket. Whether the table exists is asked in the same statement, as
-//! everywhere, but not in one that stores new rows: an INSERT .. SELECT goes to one server only if
-//! its bucket comes from a row of a table that is distributed in the same way, and if nothing else
-//! is read. So the forms `one_routed`, `many_routed` and `in_bucket` insert what they select from
-//! `buckets`, which has a row for each bucket, and [`CHECK_TABLE`](super::CHECK_TABLE) comes before
-//! them. Nothing is lost between the two: a table that is deleted after the check is deleted while
-//! the write is under way, as if the write had come first, and the purge removes its row.
+//! To route a statement to one server, Citus requires a condition on one bucket. So `in_bucket` replaces `each`: $1
+//! and $4 are one value, for requests of one bucket. Statements check the existence of the table, except those that
+//! insert rows. Citus routes an INSERT .. SELECT to one server only if its bucket comes from a row of a table with
+//! the same distribution, and if it reads nothing else. So the forms `one_routed`, `many_routed` and `in_bucket`
+//! select the rows to insert from `buckets`, which has a row for each bucket, and [`CHECK_TABLE`](super::CHECK_TABLE)
+//! runs before them. A table that is deleted after the check is deleted during the write, as if the write had come
+//! first, and the purge removes the inserted row.
 //!
-//! A row of `buckets` decides nothing, so it may be missing or left over, unless its table is being
-//! [respread](super::respread): then it names the only number under which rows may be inserted. If it
-//! is missing, as for a new bucket, nothing is stored, [`ADD_BUCKET`](super::ADD_BUCKET) adds it, and
-//! the write is repeated. If the table is gone, by whatever version of the program, the check says so;
-//! its number is never given out again. The purge removes the rows with the last trace of a table.
+//! A row of `buckets` may be missing or stale, except during a [respread](super::respread) of its table: then the row
+//! names the only number for inserts. If the row is missing, as for a new bucket, the insert stores nothing,
+//! [`ADD_BUCKET`](super::ADD_BUCKET) adds the row, and the write is repeated. If any version of Rowhouse deleted the
+//! table, the check detects it, because table numbers are never reused. The purge removes the rows of `buckets` with
+//! the last trace of a table.
 //!
-//! One macro describes all forms of each kind of write. `e` is the alias of `entities` with its dot, or
-//! nothing. All texts are built at compile time.
+//! One macro describes all forms of each kind of write. `e` is the alias of `entities` with its dot, or empty. All
+//! texts are built at compile time.
 
-/// The condition for the rows of `entities` that a form applies to.
+/// The condition for a form's rows of `entities`.
 macro_rules! key_matches {
     (one, $e:literal) => {
         concat!($e, "bucket = $1 AND ", $e, "pk = $2 AND ", $e, "rk = $3")
@@ -42,8 +40,7 @@ macro_rules! key_matches {
     };
 }
 
-/// The requests whose table exists, as rows `u`. `types` and `names` are those of the parameters after
-/// the first four.
+/// The requests whose table exists, as rows `u`. `types` and `names` describe the parameters after the first four.
 macro_rules! requests {
     (each, $types:literal, $numbered:literal, $names:literal) => {
         concat! {
@@ -61,7 +58,7 @@ macro_rules! requests {
 
 /// The same rows, with the index `n` of each request.
 macro_rules! numbered_requests {
-    // A request that stands alone needs no place.
+    // A single request needs no index.
     (one, $types:literal, $names:literal) => {
         ""
     };
@@ -70,8 +67,8 @@ macro_rules! numbered_requests {
     };
 }
 
-/// Inserts rows if their table exists; in the forms for Citus, if their row of `buckets` does. What happens
-/// on conflict is appended.
+/// Inserts rows if their table exists or, in the forms for Citus, if their row of `buckets` does. Callers append the
+/// ON CONFLICT clause.
 macro_rules! insert {
     ($form:ident, $into:literal) => {
         concat!("INSERT INTO ", $into, " (bucket, pk, rk, modified, properties) SELECT ", insert!($form))
@@ -82,7 +79,7 @@ macro_rules! insert {
     (one_routed) => {
         concat!("b.bucket, $2::text, $3::text, $5::bigint, $6::jsonb FROM buckets AS b WHERE ", bucket_admits!("$4"))
     };
-    // Arrays in `FROM` would be materialized before the first row is read.
+    // PostgreSQL would materialize arrays in `FROM` before reading the first row.
     (many) => {
         concat! {
             "$1, $2, unnest($3::text[]), unnest($5::bigint[]), unnest($6::jsonb[]) WHERE ", table_exists!("$4"),
@@ -110,7 +107,7 @@ macro_rules! insert {
     };
 }
 
-/// Inserts rows; existing ones get `properties` and `modified`.
+/// Upserts rows: existing rows get `properties` and `modified`.
 macro_rules! insert_or {
     ($form:ident, $properties:literal, $modified:expr) => {
         concat! {
@@ -118,7 +115,7 @@ macro_rules! insert_or {
             $properties, ", modified = ", $modified, " RETURNING ", insert_or!($form),
         }
     };
-    // Identifies the rows, and returns their versions.
+    // Identifies the rows and returns their versions.
     (one) => {
         "modified"
     };
@@ -139,16 +136,15 @@ macro_rules! insert_or {
     };
 }
 
-/// Inserts rows or replaces existing ones.
 macro_rules! upsert {
     ($form:ident) => {
         insert_or!($form, "excluded.properties", later_version!())
     };
 }
 
-/// Inserts rows or merges into existing ones. $7: annotations that the stored row must not have, joined
-/// by commas; $8: the maximum number of its members. Rows that do not meet these conditions are skipped;
-/// the forms of many rows fail as a whole.
+/// Inserts rows or merges into existing rows. $7: annotations that the stored row must not have, joined by commas;
+/// $8: the maximum number of its members. Rows that do not meet these conditions are skipped, but the forms of many
+/// rows fail as a whole.
 macro_rules! insert_or_merge {
     (one) => {
         insert_or_merge!(one, "$7::text", "$8::int")
@@ -156,8 +152,8 @@ macro_rules! insert_or_merge {
     (one_routed) => {
         insert_or_merge!(one_routed, "$7::text", "$8::int")
     };
-    // The guard identifies its write by the version, the only part of it in `excluded`. Versions
-    // are unique.
+    // The guard finds its write by the version, because `excluded` has no other part of the write. Versions are
+    // unique.
     (each) => {
         insert_or_merge!(numbered each)
     };
@@ -194,8 +190,8 @@ macro_rules! insert_or_merge {
     };
 }
 
-/// A change of existing rows with the version `wanted` (null: any) and a further guard. `requests` is
-/// for a form with several.
+/// Changes existing rows with the version `wanted` (null: any) and a further guard. `requests` is for a form with
+/// several requests.
 macro_rules! guarded_change {
     (one, $e:literal, $change:expr, $requests:expr, $wanted:literal, $guard:expr) => {
         concat! {
@@ -211,8 +207,8 @@ macro_rules! guarded_change {
     };
 }
 
-/// Sets properties and version. The version is the given one or, if the stored one is not older, the
-/// tick after that. `kept` is the part of the properties that stays.
+/// Sets properties and version. The version is the given one or, if the stored version is not older, the tick after
+/// the stored version. `kept` is the part of the properties that stays.
 macro_rules! set {
     (one, $e:literal, $kept:literal) => {
         concat!(" SET properties = ", $kept, "$6, modified = greatest(", next_version!($e), ", $5)")
@@ -299,8 +295,7 @@ statements! {
 
     // One row for each of several requests.
 
-    /// Returns a row for each request whose table exists, with its index; the entity columns are null if
-    /// there is no entity.
+    /// Returns an indexed row for each request whose table exists. The entity columns are null if there is no entity.
     pub const READ_EACH: &str = concat! {
         "SELECT u.n, e.modified, e.properties FROM ", numbered_requests!(each, "", ", n"),
         " LEFT JOIN entities AS e ON ", key_matches!(each, "e."),
@@ -314,7 +309,7 @@ statements! {
     pub const INSERT_OR_MERGE_EACH: &str = insert_or_merge!(each);
     pub const DELETE_EACH: &str = delete!(each, "entities AS e", "e.");
 
-    // The same for requests of one bucket.
+    // Several requests of one bucket.
 
     pub const READ_IN_BUCKET: &str = concat! {
         "SELECT u.n, e.modified, e.properties FROM ", numbered_requests!(in_bucket, "", ", n"),
@@ -335,7 +330,7 @@ statements! {
     };
     /// Fails as a whole if one of the rows exists.
     pub const INSERT_MANY: &str = insert!(many, "entities");
-    /// Leaves out rows that exist.
+    /// Skips existing rows.
     pub const INSERT_MISSING: &str = concat!(insert!(many, "entities"), " ON CONFLICT DO NOTHING");
     pub const UPSERT_MANY: &str = upsert!(many);
     /// $7 and $8 are the same for all rows.
@@ -346,8 +341,8 @@ statements! {
     pub const UPSERT_MANY_ROUTED: &str = upsert!(many_routed);
     pub const INSERT_OR_MERGE_MANY_ROUTED: &str = insert_or_merge!(many_routed);
 
-    /// The rows are locked, and their versions known. Without `rk = ANY` beside the join, the whole partition
-    /// would be read.
+    /// The rows are locked, and their versions known. Without `rk = ANY` beside the join, PostgreSQL would read the
+    /// whole partition.
     pub const UPDATE_MANY: &str = concat! {
         "UPDATE entities AS e SET modified = u.modified, properties = u.properties \
          FROM unnest($3::text[], $5::bigint[], $6::jsonb[]) AS u (rk, modified, properties) WHERE ",

@@ -1,7 +1,7 @@
-//! Property indexes: the catalogue, definitions and lookups.
+//! Property indexes: catalogue, definitions and lookups.
 //!
-//! Tables and property names cannot be parameters of a definition, and an index is only used by a statement
-//! that repeats its expression. So this module writes values into statements: numbers of ours, and names by
+//! DDL takes no table or property names as parameters, and PostgreSQL uses an index only for statements that repeat
+//! its expression. So this module writes values into statements: Rowhouse's own numbers, and names quoted by
 //! `literal`.
 
 use std::fmt::Write as _;
@@ -12,32 +12,32 @@ use crate::protocol::model::PageOrder;
 use crate::protocol::plan::Projection;
 use crate::protocol::plan::index::{IndexKind, MAX_TEXT, PropertyIndex};
 
-/// The table of entities, and what PostgreSQL calls a plain table.
+/// The table of entities and PostgreSQL's `relkind` of a plain table.
 pub(crate) const ENTITIES: (&str, &str) = ("entities", "r");
-/// The lock of the process that builds or removes indexes in a database.
+/// The advisory lock of the process that builds or removes indexes in a database.
 pub(crate) const LOCK_BUILDS: &str =
     "SELECT pg_try_advisory_lock(1380469080, 26) AS locked, pg_backend_pid() AS pid";
-/// The sessions that keep the session $1 waiting: one row without any if there are none, no row without that session.
+/// The sessions that block the session $1. Returns one empty row if there are none, and no row without that session.
 pub(crate) const BLOCKERS: &str = "SELECT DISTINCT a.pid, a.application_name FROM pg_stat_activity AS s \
      LEFT JOIN pg_stat_activity AS a ON a.pid = ANY(pg_blocking_pids(s.pid)) WHERE s.pid = $1 ORDER BY a.pid";
 
-/// Locks a table, so that its indexes are added one after the other, and not while it is respread.
+/// Locks a table to serialize the addition of indexes and respreads.
 pub(crate) const LOCK_TABLE: &str =
     "SELECT table_no, spread FROM tables WHERE account = $1 AND name_lower = $2 FOR UPDATE";
-/// The tables that hold entities: one, or the partitions of one. $1 its name, $2 the kind of plain tables.
+/// The tables that hold entities: one table or its partitions. $1 its name, $2 the `relkind` of plain tables.
 pub(crate) const HOLDERS: &str = "SELECT c.oid::regclass::text AS name FROM pg_class AS c \
      WHERE c.oid = $1::regclass AND c.relkind = $2 UNION ALL \
      SELECT p.relid::regclass::text FROM pg_partition_tree($1::regclass) AS p WHERE p.isleaf \
      AND p.parentrelid IS NOT NULL ORDER BY name";
-/// The indexes in the database whose names begin in this way, also those that are not complete.
+/// The indexes in the database whose names have this prefix, complete or not.
 pub(crate) const PARTS: &str = "SELECT c.oid::regclass::text AS name, c.relname, i.indisvalid, \
      coalesce(pg_relation_size(c.oid), 0) AS bytes, coalesce(pg_stat_get_numscans(c.oid), 0) AS uses, \
      p.blocks_done::float8 / nullif(p.blocks_total, 0) AS progress, p.pid \
      FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid \
      LEFT JOIN pg_stat_progress_create_index AS p ON p.index_relid = c.oid \
      WHERE starts_with(c.relname, $1) ORDER BY c.relname";
-/// Whether every table that holds entities has its complete part of the index: $1 and $2 as of [`HOLDERS`],
-/// $3 what the names of the parts begin with, $4 how many columns they have at least.
+/// Whether every table that holds entities has its complete part of the index: $1 and $2 as in [`HOLDERS`], $3 the
+/// prefix of the parts' names, $4 their minimum number of columns.
 pub(crate) const IS_COMPLETE: &str = "SELECT NOT EXISTS (SELECT 1 FROM (SELECT c.oid FROM pg_class AS c \
      WHERE c.oid = $1::regclass AND c.relkind = $2 UNION ALL SELECT p.relid FROM pg_partition_tree($1::regclass) AS p \
      WHERE p.isleaf AND p.parentrelid IS NOT NULL) AS h (oid) WHERE NOT EXISTS (SELECT 1 FROM pg_index AS i \
@@ -46,10 +46,10 @@ pub(crate) const IS_COMPLETE: &str = "SELECT NOT EXISTS (SELECT 1 FROM (SELECT c
 /// Bytes of an index in all shards of the table $1: $2 [`BYTES_OF_SHARD`], $3 the index, $4 [`SHARD`].
 pub(crate) const BYTES_OF_SHARDS: &str = "SELECT coalesce(sum(result::bigint), 0)::bigint AS bytes \
      FROM run_command_on_shards(to_regclass($1), format($2, $3::text, $4::text))";
-/// What each shard is asked; the name of its part of an index ends as its own.
+/// The query for each shard. The name of the shard's part of an index has the same suffix as the shard.
 pub(crate) const BYTES_OF_SHARD: &str =
     "SELECT coalesce(pg_relation_size(to_regclass(%L || substring(%L from '_[0-9]+$'))), 0)";
-/// What Citus replaces by the name of a shard.
+/// The placeholder that Citus replaces with the name of a shard.
 pub(crate) const SHARD: &str = "%s";
 pub(crate) const CANCEL: &str = "SELECT pg_cancel_backend($1)";
 
@@ -57,7 +57,7 @@ pub(crate) const CANCEL: &str = "SELECT pg_cancel_backend($1)";
 pub(crate) const ALL: [&str; 7] =
     [LOCK_BUILDS, BLOCKERS, IS_COMPLETE, LOCK_TABLE, PARTS, BYTES_OF_SHARDS, CANCEL];
 
-/// What the names of an index's parts begin with.
+/// The name prefix of an index's parts.
 pub(crate) fn prefix(index_no: i64) -> String {
     format!("property_index_{index_no}_")
 }
@@ -67,13 +67,13 @@ pub(crate) fn part(index_no: i64, holder: usize) -> String {
     format!("{}{holder}", prefix(index_no))
 }
 
-/// Columns of an index that pages can be in the order of; older versions of Rowhouse made indexes without keys.
+/// Minimum columns of an index that supports ordered pages. Older versions of Rowhouse created indexes without keys.
 pub(crate) const fn ordered_columns(spread: u16) -> i16 {
     if spread <= 1 { 3 } else { 4 }
 }
 
-/// Makes a part for all buckets of a table. `holder` is quoted by the database. The keys after the entry are
-/// shortened, because PostgreSQL refuses a row whose entry in an index exceeds a third of a page.
+/// Creates a part for all buckets of a table. The database has quoted `holder`. The keys after the entry are
+/// shortened, because PostgreSQL refuses rows whose index entry exceeds a third of a page.
 pub fn definition(index: &PropertyIndex, name: &str, holder: &str, spread: u16) -> String {
     let entry = format!("{}, {SHORT_KEYS}", entry(index));
     let first = index.table_no << 16;
@@ -87,14 +87,14 @@ pub fn definition(index: &PropertyIndex, name: &str, holder: &str, spread: u16) 
     }
 }
 
-/// Removes a part. `name` is quoted by the database.
+/// Removes a part. The database has quoted `name`.
 pub(crate) fn removal(name: &str) -> String {
     format!("DROP INDEX CONCURRENTLY IF EXISTS {name}")
 }
 
-/// Reads the keys of entries of one bucket between bounds, which are placeholders, `limit` of them at most.
-/// The order of the index, which nobody needs, has the database read the index whatever it believes about
-/// the values. A range that is open above is read from the highest entry down.
+/// Reads at most `limit` keys of entries of one bucket between bounds, which are placeholders. The ORDER BY makes
+/// PostgreSQL use the index regardless of its statistics. A range without an upper bound is read from the highest
+/// entry down.
 pub fn lookup(
     index: &PropertyIndex,
     bucket: i64,
@@ -115,33 +115,33 @@ pub fn lookup(
     text
 }
 
-/// The first characters of both keys, as an index has them.
+/// The prefixes of both keys in an index.
 const SHORT_KEYS: &str = "left(pk, 64), left(rk, 64)";
 
-/// Characters of a key that an index has.
+/// Maximum characters of a key in an index.
 const SHORT_CHARS: usize = 64;
 
-/// Whether an index has the whole of a key, and no longer key looks like it.
+/// Whether an index stores the whole key, and no longer key has the same prefix.
 pub(crate) fn is_short(key: &str) -> bool {
     key.chars().nth(SHORT_CHARS - 1).is_none()
 }
 
-/// Returns the start of a key that an index has.
+/// Returns the prefix of a key that an index stores.
 pub(crate) fn short_key(key: &str) -> &str {
     key.char_indices().nth(SHORT_CHARS).map_or(key, |(end, _)| &key[..end])
 }
 
-/// Where a page in the order of an index starts: placeholders.
+/// Placeholders for the position where a page in the order of an index starts.
 pub struct OrderedFrom {
-    /// `None` among entities without an entry.
+    /// `None` for entities without an entry.
     pub entry: Option<String>,
     pub pk: String,
     pub rk: String,
-    /// Whether both keys are so short that the index has the whole of them.
+    /// Whether the index stores both keys in full.
     pub is_short: bool,
 }
 
-/// What a statement reads in the order of an index. Its texts are placeholders and fragments of them.
+/// The rows that a statement reads in the order of an index. Its texts are placeholders and fragments of them.
 pub struct OrderedRows<'a> {
     pub index: &'a PropertyIndex,
     pub order: PageOrder,
@@ -150,21 +150,21 @@ pub struct OrderedRows<'a> {
     pub lower: Option<String>,
     pub upper: Option<String>,
     pub from: Option<OrderedFrom>,
-    /// The maximum of rows that are examined. The last of them is returned whether it matches or not.
+    /// The maximum number of examined rows. The last examined row is always returned, matching or not.
     pub limit: String,
-    /// The maximum of rows that are returned.
+    /// The maximum number of returned rows.
     pub matches: String,
 }
 
 impl OrderedRows<'_> {
-    /// Rows of some buckets, each read in the order of the index.
+    /// Rows of some buckets, each in the order of the index.
     pub fn of_buckets(&self, buckets: impl Iterator<Item = i64>) -> String {
         let branches: Vec<String> =
             buckets.map(|bucket| self.branch(&format!("entities WHERE bucket = {bucket}"))).collect();
         branches.join(" UNION ALL ")
     }
 
-    /// Rows with known keys. `buckets`, `pks` and `rks` are arrays, side by side.
+    /// Rows with known keys. `buckets`, `pks` and `rks` are parallel arrays.
     pub(crate) fn of_points(&self, buckets: &str, pks: &str, rks: &str) -> String {
         self.branch(&format!(
             "unnest({buckets}::bigint[], {pks}::text[], {rks}::text[]) AS u (b, p, r) \
@@ -184,8 +184,8 @@ impl OrderedRows<'_> {
         )
     }
 
-    /// The first rows of some buckets in order, without a filter. The text has the entry once: it is so short that a
-    /// connection keeps it prepared.
+    /// The first rows of some buckets in order, without a filter. The text has the entry once, so it is short enough
+    /// to stay prepared.
     pub fn every_row(&self, buckets: impl Iterator<Item = i64>, projection: Projection) -> String {
         let (columns, terms, limit) = (columns(projection), self.terms(), &self.limit);
         let (entry, conditions) = (entry(self.index), self.conditions("entry"));
@@ -221,7 +221,7 @@ impl OrderedRows<'_> {
                 None => (SHORT_KEYS.to_owned(), short),
             };
             let _ = write!(text, " AND ({columns}) {operator} ({values})");
-            // That finds the place in the index. Among long keys, the row is still to be found.
+            // This condition finds the place in the index. Among long keys, the exact row is still to be found.
             if !is_short {
                 let _ = write!(text, " AND ({columns}, pk, rk) {operator} ({values}, {pk}, {rk})");
             }
@@ -235,8 +235,8 @@ impl OrderedRows<'_> {
         columns.map(|column| format!("{column}{direction}")).join(", ")
     }
 
-    /// The first rows of `source` in order that match the filter, each with its number among all of them.
-    /// `empty` is as for [`filtered`](super::pages::filtered).
+    /// The first rows of `source` in order that match the filter, each with its number among all rows. `empty` is as
+    /// for [`filtered`](super::pages::filtered).
     pub fn filtered(&self, source: &str, filter: &str, projection: Projection, empty: &str) -> String {
         let (terms, limit, matches) = (self.terms(), &self.limit, &self.matches);
         let columns = columns(projection);
@@ -254,7 +254,7 @@ pub(crate) fn value(index: &PropertyIndex) -> String {
     format!("SELECT {} FROM entities WHERE bucket = $1 AND pk = $2 AND rk = $3", entry(index))
 }
 
-/// The entry of a row: NULL without the property, and the lowest entry if the type is another one.
+/// The entry of a row: NULL without the property, and the lowest entry for a different type.
 fn entry(index: &PropertyIndex) -> String {
     if index.kind == IndexKind::Timestamp {
         return "modified".to_owned();
@@ -289,7 +289,7 @@ fn entry(index: &PropertyIndex) -> String {
     format!("(CASE WHEN {json} IS NULL THEN NULL {cases} END{collation})")
 }
 
-/// A name as a literal: letters and digits of ASCII as they are, anything else as its number, so that no
+/// Quotes a name as a literal. ASCII letters and digits are kept, and all other characters become code points, so no
 /// name can end the literal.
 fn literal(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '@' | '.');

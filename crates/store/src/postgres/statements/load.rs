@@ -1,8 +1,8 @@
-//! Texts that store the entities of a copy, with its mark.
+//! Statements that store the entities of a copy with its mark.
 //!
-//! $1 buckets, $2 pks, $3 rks, $4 versions and $5 properties, side by side and in the order of keys; $6
-//! the table's number. The forms `_IN_BUCKET` are for one bucket, $1, of entities that Citus
-//! distributes, see [`entities`](super::entities).
+//! $1 buckets, $2 pks, $3 rks, $4 versions and $5 properties as parallel arrays in key order; $6 the table's number.
+//! The forms `_IN_BUCKET` are for one bucket, $1, of entities that Citus distributes, see
+//! [`entities`](super::entities).
 
 macro_rules! load {
     ($rows:expr, $conflict:expr) => {
@@ -33,7 +33,7 @@ macro_rules! rows {
     };
 }
 
-/// An entity that is equal keeps its version, so that a page may be stored again.
+/// Equal entities keep their version, so that a page may be stored again.
 macro_rules! unless_equal {
     () => {
         concat!(
@@ -46,7 +46,7 @@ macro_rules! unless_equal {
 }
 
 statements! {
-    /// Leaves out entities that exist.
+    /// Skips existing entities.
     pub const LOAD_NEW: &str = load!(rows!(each), "DO NOTHING");
     pub const LOAD_NEW_IN_BUCKET: &str = load!(rows!(in_bucket), "DO NOTHING");
     pub const LOAD: &str = load!(rows!(each), unless_equal!());

@@ -1,8 +1,8 @@
 //! The text of every statement, so that one test can check them all.
 //!
-//! Rules: values are parameters; every statement on `entities` has a condition on `bucket`; nothing that a
-//! sharded database refuses (now(), ctid, MERGE, …). Statements check the cached number of a table: if
-//! the table was deleted, or deleted and created again, no row of `tables` has this number.
+//! Rules: values are parameters. Every statement on `entities` has a condition on `bucket`. Statements avoid features
+//! that a sharded database refuses (now(), ctid, MERGE, …). Statements check the cached number of a table: after a
+//! deletion, even if the table was created again, no row of `tables` has this number.
 
 mod chosen;
 pub(crate) mod view;
@@ -14,12 +14,12 @@ use std::borrow::Cow;
 use crate::protocol::model::PageOrder;
 use crate::protocol::plan::Projection;
 
-/// Defines statements, and `ALL`, the list of them.
+/// Defines statements and the list `ALL`.
 macro_rules! statements {
     ($($(#[$attribute:meta])* $visibility:vis const $name:ident: &str = $text:expr;)*) => {
         $($(#[$attribute])* $visibility const $name: &str = $text;)*
 
-        /// All of the above.
+        /// All statements above.
         pub(super) const ALL: &[&str] = &[$($name),*];
     };
 }
@@ -30,30 +30,30 @@ macro_rules! table_exists {
     };
 }
 
-/// The version after that of `e`: the next tick, or the last one that there is.
+/// The version after the version of `e`: the next tick, up to the maximum.
 macro_rules! next_version {
     ($e:literal) => {
         concat!("least(", $e, "modified + 1, 3155378975999999999)")
     };
 }
 
-/// The version of a row that conflicts with a new one: that of the new one, if it is later than the row's.
+/// The version of a row that conflicts with a new row: the new row's version, if it is later.
 macro_rules! later_version {
     () => {
         concat!("greatest(", next_version!("e."), ", excluded.modified)")
     };
 }
 
-/// The row of `buckets` of the bucket $1, if the table may insert into it under its number.
+/// The row of `buckets` for the bucket $1, if the table may insert into it under its number.
 macro_rules! bucket_admits {
     ($table_no:literal) => {
         concat!("b.bucket = $1 AND (b.table_no IS NULL OR b.table_no = ", $table_no, "::bigint)")
     };
 }
 
-/// Whether concatenating the new properties to those of `e` has the result of `plan::decide`: no
-/// annotation of a former type stays behind, and the union keeps every limit. $9: maximum bytes of stored
-/// text; $10: the path of all members.
+/// Whether concatenating the new properties to those of `e` has the result of `plan::decide`: no annotation of a
+/// former type remains, and the union keeps every limit. $9: maximum bytes of stored text; $10: the path of all
+/// members.
 macro_rules! merges_for_certain {
     ($annotations:literal, $room:literal) => {
         concat!(
@@ -66,9 +66,9 @@ macro_rules! merges_for_certain {
     };
 }
 
-/// A value if a condition holds; otherwise the whole statement fails. SQL has no expression that fails on
-/// purpose, so this one divides by zero: the statement changes nothing and reports `division_by_zero`,
-/// which becomes [`StatementError::Undecided`](super::fault::StatementError). The zero depends on a column; a constant
+/// A value if a condition holds; otherwise the whole statement fails. SQL has no expression for a deliberate failure,
+/// so this one divides by zero: the statement changes nothing and reports `division_by_zero`, which becomes
+/// [`StatementError::Undecided`](super::fault::StatementError). The zero depends on a column, because a constant
 /// would fail before any row is read.
 macro_rules! value_or_failure {
     ($condition:expr, $value:expr, $column:literal) => {
@@ -103,56 +103,56 @@ pub use pages::{
     window,
 };
 
-/// The connections that the database allows this role: all that are not reserved, up to the limits of
-/// the role and of the database (-1 is none).
+/// The maximum connections of this role: all that are not reserved, up to the limits of the role and of the database
+/// (-1 for no limit).
 pub(crate) const ALLOWED_CONNECTIONS: &str = "SELECT least(\
      current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int \
          - coalesce(current_setting('reserved_connections', true)::int, 0), \
      (SELECT nullif(rolconnlimit, -1) FROM pg_roles WHERE rolname = current_user), \
      (SELECT nullif(datconnlimit, -1) FROM pg_database WHERE datname = current_database())) AS allowed";
 
-/// Whether there is a relation of this name.
 pub(crate) const HAS_RELATION: &str = "SELECT to_regclass($1) IS NOT NULL AS found";
-/// One row if Citus plans statements of the table $1. For a database that has [`CITUS_TABLES`].
+/// One row if Citus plans statements of the table $1. Requires [`CITUS_TABLES`].
 pub(crate) const IS_DISTRIBUTED: &str =
     "SELECT 1 FROM pg_dist_partition WHERE logicalrelid = to_regclass($1)";
-/// Which server has the rows of $1 whose hash of the bucket is up to `last`. A shard of a table that is not
-/// distributed by hash has no limit.
+/// The server of the rows of $1 whose bucket hashes are at most `last`. A shard of a table without hash distribution
+/// has no limit.
 pub(crate) const SHARDS: &str = "SELECT s.shardmaxvalue AS last, p.groupid AS server FROM pg_dist_shard AS s \
      JOIN pg_dist_placement AS p ON p.shardid = s.shardid \
      WHERE s.logicalrelid = to_regclass($1) AND s.shardmaxvalue IS NOT NULL";
-/// The number of the server and whether it has all tables of $2, beside each server of the role $1 that it knows.
+/// The server's number and whether the server has all tables of $2, for each server of the role $1 that this server
+/// knows.
 pub(crate) const CLUSTER_VIEW: &str = "SELECT g.groupid AS server, n.groupid AS number, \
      n.nodename AS host, n.nodeport AS port, n.isactive AS is_active, n.shouldhaveshards AS holds_shards, \
      NOT EXISTS (SELECT 1 FROM unnest($2::text[]) AS t (name) WHERE to_regclass(t.name) IS NULL) AS is_complete \
      FROM pg_dist_local_group AS g \
      LEFT JOIN pg_dist_node AS n ON n.noderole::text = $1";
-/// Whether the server replays the log of another one.
+/// Whether the server is a standby that replays WAL.
 pub(crate) const IS_STANDBY: &str = "SELECT pg_is_in_recovery() AS is_standby";
 /// Ends the statement of the backend with this process id.
 pub(crate) const CANCEL: &str = "SELECT pg_cancel_backend($1)";
 /// The process id of this session's backend.
 pub(crate) const BACKEND: &str = "SELECT pg_backend_pid() AS pid";
-/// What a new session may do, for lists of hosts: whether the setting $1 is $2, beside whether it is a standby's.
+/// The properties of a new session, for host lists: whether the setting $1 is $2, and whether the server is a
+/// standby.
 pub(crate) const SESSION_KIND: &str =
     "SELECT pg_is_in_recovery() AS is_standby, setting = $2 AS is_read_only FROM pg_settings WHERE name = $1";
-/// What PostgreSQL makes of buckets to find their server.
+/// PostgreSQL's hashes of buckets, which determine their server.
 pub(crate) const HASHES: &str = "SELECT hashint8(u.bucket) AS hash FROM unnest($1::bigint[]) WITH ORDINALITY AS u (bucket, n) ORDER BY u.n";
-/// The schemas on the search path that have all relations of $1, the first one first. It is asked of one
-/// session, before others are opened.
+/// The schemas on the search path that have all relations of $1, in search order. Runs in one session before others
+/// open.
 pub(crate) const SCHEMAS_WITH: &str = "SELECT s.name::text FROM unnest(current_schemas(false)) WITH ORDINALITY AS s (name, n) \
      WHERE NOT EXISTS (SELECT 1 FROM unnest($1::text[]) AS r (name) \
      WHERE to_regclass(format('%I.%I', s.name, r.name)) IS NULL) ORDER BY s.n";
-/// The schema in which tables are created; NULL if the search path names none that exists.
+/// The schema for new tables; NULL if the search path names no existing schema.
 pub(crate) const CURRENT_SCHEMA: &str = "SELECT current_schema()::text AS name";
-/// Reads a row of a table, whose name is quoted.
+/// Reads one row of a table. The name is already quoted.
 pub(crate) fn first_row(table: &str) -> String {
     format!("SELECT 1 FROM {table} LIMIT 1")
 }
 /// The version of the schema, of a database that was migrated.
 pub(crate) const ENCODING: &str = "SELECT pg_encoding_to_char(encoding)::text AS encoding FROM pg_database WHERE datname = current_database()";
 pub(crate) const SCHEMA_VERSION: &str = "SELECT max(version) AS version FROM _sqlx_migrations WHERE success";
-/// The catalogue of tables that Citus distributes.
 pub(crate) const CITUS_TABLES: &str = "pg_dist_partition";
 
 // Tables.
@@ -182,12 +182,12 @@ pub(crate) const LIST_TABLES_BELOW: &str = "SELECT name_lower, name, created FRO
 pub(crate) const REPLAYED: &str = "SELECT pg_is_in_recovery() AS is_replica, \
      (extract(epoch FROM pg_last_xact_replay_timestamp()) * 1000000)::int8 AS micros";
 
-/// The time by the database's clock, in microseconds since 1970. It reads no table, so no sharding engine refuses it.
+/// The time of the database's clock, in microseconds since 1970. It reads no table, so no sharding engine refuses it.
 pub(crate) const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8 AS micros";
 
-// Purging. $1 bucket, $2 $3 the key to start at.
+// Purging. $1 bucket, $2 and $3 the key to start at.
 
-/// $1 now; $2 the latest time that may be due, beyond what a clock ahead has recorded.
+/// $1 now; $2 the latest valid due time. A clock that ran ahead may have recorded later times.
 pub(crate) const DUE: &str = "SELECT table_no, spread, deleted_at, due FROM doomed \
      WHERE (due <= $1 OR due > $2) AND table_no <> ALL($3::bigint[]) ORDER BY due, table_no LIMIT 1";
 pub(crate) const COUNT_DOOMED: &str = "SELECT count(*) AS n FROM doomed WHERE due = deleted_at";
@@ -199,7 +199,7 @@ pub const PURGE_RANGE: &str =
     "DELETE FROM entities WHERE bucket = $1 AND (pk, rk) >= ($2, $3) AND (pk, rk) <= ($4, $5)";
 pub const PURGE_REST: &str = "DELETE FROM entities WHERE bucket = $1 AND (pk, rk) >= ($2, $3)";
 
-// Queries of operators.
+// Operators' queries.
 
 pub(crate) const PROBE: &str = "SELECT 1";
 pub(crate) const SIZE: &str = "SELECT count(*) AS entities, \
@@ -225,7 +225,7 @@ const CATALOGUE: [&str; 12] = [
 const PURGE: [&str; 9] =
     [DUE, COUNT_DOOMED, PROBE, SIZE, POSTPONE, FORGET, PURGE_BOUND, PURGE_RANGE, PURGE_REST];
 
-/// Every fixed text, and an example of each composed one.
+/// Every fixed text, and an example of each composed text.
 pub fn all() -> Vec<Cow<'static, str>> {
     let fixed: [&[&'static str]; 8] =
         [&NODES, &CATALOGUE, &PURGE, entities::ALL, load::ALL, &indexes::ALL, operator::ALL, respread::ALL];

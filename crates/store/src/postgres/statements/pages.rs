@@ -1,5 +1,5 @@
-//! Statements that read rows of a page, in ascending order: [`in_order`] reverses it. $1 table number, $2
-//! maximum rows.
+//! Statements that read rows of a page in ascending order. [`in_order`] reverses it. $1 table number, $2 maximum
+//! rows.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,6 @@ macro_rules! range {
 const FULL: &str = "pk, rk, modified, properties";
 const SYSTEM: &str = "pk, rk, modified";
 
-/// The columns that a page reads.
 pub const fn columns(projection: Projection) -> &'static str {
     match projection {
         Projection::Full => FULL,
@@ -33,7 +32,7 @@ pub const fn columns(projection: Projection) -> &'static str {
     }
 }
 
-/// Returns the statement of this module that reads the same rows in this order.
+/// Returns this module's statement for the same rows in the given order.
 pub fn in_order(text: Cow<'static, str>, order: PageOrder) -> Cow<'static, str> {
     match order {
         PageOrder::Ascending => text,
@@ -44,9 +43,9 @@ pub fn in_order(text: Cow<'static, str>, order: PageOrder) -> Cow<'static, str> 
     }
 }
 
-/// Rows from ($3, $4) on and, if `bounded`, below ($5, $6). The parameters after those are the buckets.
-/// One bucket is one index scan. Several are merged from one index scan each, because `bucket = ANY`
-/// would sort the rest of the table for every page.
+/// Rows from ($3, $4) on and, if `bounded`, below ($5, $6). The following parameters are the buckets. One bucket is
+/// one index scan. Several buckets are merged from one index scan each, because `bucket = ANY` would sort the rest of
+/// the table for every page.
 pub fn range(projection: Projection, bounded: bool, buckets: usize) -> Cow<'static, str> {
     if buckets == 1 {
         return Cow::Borrowed(match (projection, bounded) {
@@ -95,7 +94,7 @@ pub const fn points_of_partition(projection: Projection) -> &'static str {
     }
 }
 
-/// Rows of several partitions of one bucket. $3 bucket; $4 pks, $5 rks, side by side.
+/// Rows of several partitions of one bucket. $3 bucket; $4 pks, $5 rks, as parallel arrays.
 pub const fn points_of_bucket(projection: Projection) -> &'static str {
     points!(
         projection,
@@ -113,8 +112,8 @@ pub const fn points(projection: Projection) -> &'static str {
     )
 }
 
-/// The rows of a source that match a filter. `empty` is the empty object: concatenated to the properties,
-/// it makes one decompressed copy of them, which all comparisons read.
+/// The rows of a source that match a filter. `empty` is the empty object. Concatenating it to the properties makes
+/// one decompressed copy for all comparisons.
 pub fn filtered(source: &str, filter: &str, projection: Projection, empty: &str, limit: &str) -> String {
     let columns = columns(projection);
     format!(
@@ -123,8 +122,8 @@ pub fn filtered(source: &str, filter: &str, projection: Projection, empty: &str,
     )
 }
 
-/// A window: at most `limit` of the first $2 rows of a `range` that match a filter, and the key of the
-/// row after the window, which does not count as a match.
+/// A window: at most `limit` of the first $2 rows of a `range` that match a filter, and the key of the row after the
+/// window, which does not count as a match.
 pub fn window(
     projection: Projection,
     bounded: bool,
@@ -146,13 +145,13 @@ pub fn window(
     )
 }
 
-/// A `walk` returns one row in this many whether it matches or not, chosen by its version. The
-/// number is prime, because versions of one batch are evenly spaced.
+/// A `walk` returns one in this many rows whether it matches or not, chosen by its version. The number is prime,
+/// because versions of one batch are evenly spaced.
 pub const WALK_STRIDE: usize = 127;
 
-/// The rows of a `range` that match a filter (`matches`), and about one in [`WALK_STRIDE`] of the others,
-/// without their properties: even with few matches, the keys show how far the scan has come. Both count
-/// for the limit of $2 rows. For small rows it takes three quarters of the time of a [`window`].
+/// The rows of a `range` that match a filter (`matches`), and about one in [`WALK_STRIDE`] of the others, without
+/// their properties. Even with few matches, the keys show how far the scan has come. Both count towards the limit of
+/// $2 rows. For small rows, a walk takes three quarters of the time of a [`window`].
 pub fn walk(projection: Projection, bounded: bool, buckets: usize, filter: &str) -> String {
     let first = if bounded { 7 } else { 5 };
     let upper = if bounded { " AND (pk, rk) < ($5, $6)" } else { "" };

@@ -1,32 +1,32 @@
-//! The statements that create a view over the stored form. Every value stands behind the test that its
-//! conversion cannot fail, so that one odd entity does not fail a query.
+//! Statements that create a view over the stored form. A type test guards every conversion, so that no entity can
+//! fail a query.
 
 use crate::contract::views::SYSTEM_COLUMNS;
 use crate::protocol::codec::stored::ANNOTATION;
 use crate::quoting::{escaped_literal, identifier};
 use crate::{ColumnKind, ViewColumn, ViewDefinition};
 
-/// Ticks as a point in time, to the microsecond. Exact: no interval that is added has more than
-/// 2^53 microseconds, and days of `timestamp` all have 24 hours.
+/// Ticks as a point in time, exact to the microsecond: no added interval exceeds 2^53 microseconds, and days of
+/// `timestamp` all have 24 hours.
 const TIMESTAMP: &str = "(timestamp '0001-01-01 00:00:00' + (modified / 864000000000) * interval '1 day' \
      + (modified % 864000000000 / 10) * interval '1 microsecond') AT TIME ZONE 'UTC'";
 
-/// A regular expression for the comment that earlier versions, which created views by themselves, gave each.
+/// A regular expression for the comments on views that earlier versions created automatically.
 pub(crate) const LEFT_COMMENT: &str =
     "^The table [^ ]+ of the account [^ ]+[.] The columns are the properties of ";
 
 /// The table that a view reads.
 pub(crate) struct ViewSource<'a> {
-    /// The schema with the tables of this program.
+    /// The schema of Rowhouse's tables.
     pub schema: Option<&'a str>,
     pub account: &'a str,
     pub table_no: i64,
     pub buckets: Vec<i64>,
-    /// Whether there is a schema of the account's name, which the view belongs into.
+    /// Whether the database has a schema named after the account, in which the view then belongs.
     pub has_account_schema: bool,
 }
 
-/// A name with its schema.
+/// Qualifies a name with its schema.
 pub(crate) fn qualified(schema: Option<&str>, name: &str) -> String {
     match schema {
         Some(schema) => format!("{}.{}", identifier(schema), identifier(name)),
@@ -35,7 +35,7 @@ pub(crate) fn qualified(schema: Option<&str>, name: &str) -> String {
 }
 
 /// The statements that create the view of a table, after comments for the operator. Names of accounts and tables
-/// are letters and digits, so that none ends a comment.
+/// consist of letters and digits, so none can end a comment.
 pub(crate) fn script(view: &ViewDefinition, source: &ViewSource<'_>) -> String {
     let (account, table) = (source.account, &view.table);
     let (schema, name) = (identifier(account), qualified(Some(account), table));
@@ -59,8 +59,8 @@ pub(crate) fn script(view: &ViewDefinition, source: &ViewSource<'_>) -> String {
     )
 }
 
-/// Creates the view, or changes it if its columns only become more. With a security barrier, conditions of
-/// a query do not see the rows that the view leaves out.
+/// Creates the view, or changes it if the change only adds columns. The security barrier keeps a query's conditions
+/// from seeing rows that the view excludes.
 fn create(view: &ViewDefinition, source: &ViewSource<'_>) -> String {
     let mut columns: Vec<String> = SYSTEM_COLUMNS.map(identifier).to_vec();
     columns.extend(view.columns.iter().map(|column| identifier(&column.name)));
@@ -80,7 +80,7 @@ fn create(view: &ViewDefinition, source: &ViewSource<'_>) -> String {
     )
 }
 
-/// Comments on the view, and on columns that hold several types or have another name than their property.
+/// Comments on the view, and on columns that hold several types or whose names differ from their properties.
 fn comments(view: &ViewDefinition, account: &str) -> Vec<String> {
     let name = qualified(Some(account), &view.table);
     let scope = if view.is_full { "all" } else { "some" };
@@ -113,7 +113,7 @@ fn value(column: &ViewColumn) -> String {
     let annotated = format!("(properties ->> {annotation})");
     let plain = |kind: &str| format!("jsonb_typeof({value}) = '{kind}' AND {annotated} IS NULL");
     let is = |edm_type: &str| format!("{annotated} = 'Edm.{edm_type}'");
-    // U+0000 is stored as two U+0001, and U+0001 beside it as U+0001 U+0002.
+    // U+0000 is stored as two U+0001. In the same text, U+0001 is stored as U+0001 U+0002.
     let readable = format!("replace(replace({text}, chr(1) || chr(1), chr(9216)), chr(1) || chr(2), chr(1))");
     match column.kind {
         ColumnKind::Text => {
@@ -131,7 +131,7 @@ fn value(column: &ViewColumn) -> String {
             is("Double"),
             plain("number")
         ),
-        // To the microsecond, not rounded.
+        // Truncated to the microsecond.
         ColumnKind::DateTime => format!(
             "CASE WHEN {} THEN (left(rtrim({text}, 'Z'), 26) || 'Z')::timestamptz END",
             is("DateTime")

@@ -1,4 +1,4 @@
-//! The deletion of entities that have expired.
+//! Deletes expired entities.
 
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
@@ -15,14 +15,14 @@ use crate::protocol::model::{Key, Ticks};
 use crate::{StoreResult, TableExpiry};
 
 impl PgStore {
-    /// Deletes those of these entities that still have the given version, and that no other transaction has locked.
+    /// Deletes the listed entities that still have the given version and that no other transaction has locked.
     pub(crate) async fn delete_unlocked(
         &self,
         of: &TableExpiry,
         entities: &[(Key, Ticks)],
     ) -> StoreResult<u64> {
         let mut deleted = 0;
-        // A statement of one bucket goes to one server of a sharded database.
+        // A statement for one bucket goes to one server of a sharded database.
         let bucket_of = |key: &Key| bucket(of.table_no, of.spread, &key.partition);
         let mut buckets: Vec<i64> = entities.iter().map(|(key, _)| bucket_of(key)).collect();
         buckets.sort_unstable();

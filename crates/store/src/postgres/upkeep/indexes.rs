@@ -1,7 +1,7 @@
-//! Building, measuring and removing property indexes.
+//! Builds, measures and removes property indexes.
 //!
-//! One process of a database builds or removes indexes at a time: two of them would wait for each other.
-//! It has a session of its own, without the limits of statements for clients.
+//! One process per database builds or removes indexes at a time, because two would wait for each other. It has a
+//! separate session without the timeouts of client statements.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::postgres::connections::hosts::Hosts;
 use crate::postgres::connections::options::{CLIENT_CHECK, NO_TRANSACTION_TIMEOUT, end_if_abandoned};
 use crate::postgres::connections::search_path::SearchPath;
 use crate::postgres::connections::sessions::close;
-use crate::postgres::fault::{Effect, StatementError, judge, reason_of_refusal};
+use crate::postgres::fault::{Effect, StatementError, explain_refusal, judge};
 use crate::postgres::retry::retry;
 use crate::postgres::rows::broken_row;
 use crate::postgres::statements::indexes as texts;
@@ -22,21 +22,21 @@ use crate::protocol::model::Ticks;
 use crate::protocol::plan::index::PropertyIndex;
 use crate::{BuiltIndex, Failure, Fault, IndexFigures, StoreResult, StoredIndex};
 
-/// The settings of the session: no limit of time, and the parser that literals are written for.
+/// The settings of the session: no timeouts, and the parser that the quoted literals require.
 const SESSION: &str = "SET statement_timeout = 0; SET lock_timeout = 0; \
      SET idle_in_transaction_session_timeout = 0; SET standard_conforming_strings = on; \
      SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3";
 
-/// How long one attempt to remove a part may take. It waits until no transaction can use the part any more,
-/// and meanwhile nothing else is built or removed.
+/// Timeout of one attempt to remove a part. A removal waits until no transaction can use the part, and blocks all
+/// other builds and removals.
 const REMOVAL_LIMIT: Duration = Duration::from_secs(10);
-/// How long a session waits for others before the log names them, and for how long it does not repeat it.
+/// Lock wait before a log entry names the blocking sessions, and minimum interval between these entries.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How many times in a row the database may say nothing of a session, or that it has none, before its work is given up.
+/// Maximum consecutive checks that fail or find no session, before the session's work is abandoned.
 const MAX_MISSES: u32 = 3;
 const REPEAT: Duration = Duration::from_secs(300);
 
-/// A session as logs name it.
+/// Formats a session for the log.
 fn blocker(row: &PgRow) -> Result<Option<String>, StatementError> {
     let pid: Option<i32> = row.try_get("pid").map_err(broken_row)?;
     let Some(pid) = pid else { return Ok(None) };
@@ -47,7 +47,7 @@ fn blocker(row: &PgRow) -> Result<Option<String>, StatementError> {
     }))
 }
 
-/// A part of an index as it is in the database.
+/// A part of an index in the database.
 #[derive(FromRow)]
 struct IndexPart {
     name: String,
@@ -57,7 +57,7 @@ struct IndexPart {
     bytes: i64,
     uses: i64,
     progress: Option<f64>,
-    /// The session that builds it.
+    /// The process id of the session that builds the part.
     pid: Option<i32>,
 }
 
@@ -66,9 +66,8 @@ fn read_parts(rows: &[PgRow]) -> StoreResult<Vec<IndexPart>> {
     Ok(parts.map_err(broken_row)?)
 }
 
-/// Why a definition or removal failed.
 enum DefinitionError {
-    /// The database refuses it for what it says or who asks.
+    /// The database refuses the definition itself or the role.
     Refused(String),
     Failed(Failure),
 }
@@ -82,29 +81,28 @@ impl From<Failure> for DefinitionError {
 impl From<DefinitionError> for Failure {
     fn from(error: DefinitionError) -> Self {
         match error {
-            // Logged with the reason.
+            // The reason has been logged.
             DefinitionError::Refused(_) => Fault::Other.into(),
             DefinitionError::Failed(failure) => failure,
         }
     }
 }
 
-/// A session of the role that builds and removes indexes. If it has the lock, it holds it until it is closed.
+/// A session of the role that builds and removes indexes. A session that has the lock holds it until it closes.
 struct BuildSession {
     connection: PgConnection,
     pid: i32,
 }
 
 impl BuildSession {
-    /// Opens a session without the lock. To others than this role the database shows no progress of a build,
-    /// and they may not cancel it.
+    /// Opens a session without the lock. PostgreSQL lets only this role see the progress of a build or cancel it.
     async fn open_to_watch(hosts: &Hosts, path: &SearchPath) -> StoreResult<Self> {
         let (mut connection, _) = hosts.connect().await.map_err(failed)?;
         connection.execute(sqlx::raw_sql(AssertSqlSafe(path.statement()))).await.map_err(failed)?;
         Ok(Self { connection, pid: 0 })
     }
 
-    /// Opens a session; `None` if another one has the lock.
+    /// Opens a session; `None` if another session has the lock.
     async fn open(hosts: &Hosts, path: &SearchPath) -> StoreResult<Option<Self>> {
         let mut session = Self::open_to_watch(hosts, path).await?;
         session.connection.execute(sqlx::raw_sql(SESSION)).await.map_err(failed)?;
@@ -124,13 +122,13 @@ impl BuildSession {
         Ok(query.fetch_all(&mut self.connection).await.map_err(failed)?)
     }
 
-    /// Runs a definition or removal, which has no parameters.
+    /// Executes DDL without parameters.
     async fn define(&mut self, text: String) -> Result<(), DefinitionError> {
-        // Composed of a fixed text, and of numbers and names that `statements::indexes` writes.
+        // The text has only constants, and numbers and names that `statements::indexes` quotes.
         let done = sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut self.connection).await;
         done.map(|_| ()).map_err(|error| {
             let judged = judge(&error, Effect::Undone);
-            match reason_of_refusal(&error, judged) {
+            match explain_refusal(&error, judged) {
                 Some(reason) => DefinitionError::Refused(reason),
                 None => DefinitionError::Failed(judged.into()),
             }
@@ -141,7 +139,7 @@ impl BuildSession {
         read_parts(&self.rows(sqlx::query(texts::PARTS).bind(texts::prefix(index_no))).await?)
     }
 
-    /// The tables that have the entities: one, or its partitions.
+    /// The tables with the entities: one table or its partitions.
     async fn holders(&mut self) -> StoreResult<Vec<String>> {
         let rows =
             self.rows(sqlx::query(texts::HOLDERS).bind(texts::ENTITIES.0).bind(texts::ENTITIES.1)).await?;
@@ -149,14 +147,14 @@ impl BuildSession {
     }
 
     /// The spread of the table; `None` if the index is no longer wanted.
-    async fn wanted(&mut self, index_no: i64) -> StoreResult<Option<u16>> {
+    async fn read_spread(&mut self, index_no: i64) -> StoreResult<Option<u16>> {
         let rows = self.rows(sqlx::query(StoredIndex::WANTED).bind(index_no)).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let spread: i32 = row.try_get("spread").map_err(broken_row)?;
         Ok(Some(u16::try_from(spread).map_err(|_| Fault::Other)?))
     }
 
-    /// Makes the parts that are missing. One that a build has left behind incomplete is made again.
+    /// Creates the missing parts. Replaces incomplete parts that a build left behind.
     async fn build(&mut self, index: &PropertyIndex, spread: u16) -> Result<(), DefinitionError> {
         let parts = self.parts(index.index_no).await?;
         for (at, holder) in self.holders().await?.iter().enumerate() {
@@ -171,7 +169,7 @@ impl BuildSession {
         Ok(())
     }
 
-    /// Ends the session, and with it the lock.
+    /// Ends the session and thereby releases the lock.
     async fn close(self) {
         close(self.connection).await;
     }
@@ -182,11 +180,11 @@ fn failed(error: sqlx::Error) -> StatementError {
 }
 
 impl PgStore {
-    /// Cancels the build of a dropped index. If that fails, what it builds is not used, and is removed after it has
-    /// ended.
+    /// Cancels the build of a dropped index. If that fails, the index stays unused and is removed after the build
+    /// ends.
     pub(crate) async fn cancel_dropped(&self, index_no: i64) {
         if let Err(error) = retry(|| self.cancel_build(index_no)).await {
-            tracing::warn!(index_no, ?error, "the build of a dropped index was not cancelled");
+            tracing::warn!(index_no, ?error, "cannot cancel the build of a dropped index");
         }
     }
 
@@ -205,7 +203,7 @@ impl PgStore {
         timeout(self.operation_timeout, opened).await.unwrap_or_else(|_| Err(Fault::Unavailable.into()))
     }
 
-    /// Runs work within a time in a session of the role that builds indexes.
+    /// Runs work with a time limit in a session of the role that builds indexes.
     async fn watch<T>(
         &self,
         limit: Duration,
@@ -220,8 +218,8 @@ impl PgStore {
         worked.await.unwrap_or_else(|_| Err(Fault::Unavailable.into()))
     }
 
-    /// Waits for the work of a session, and names in the log who keeps it waiting. Gives up a session that the
-    /// database does not have any more, or cannot be asked about: its server froze, or is no longer the primary.
+    /// Waits for the work of a session, and logs the sessions that block it. Abandons a session that the database no
+    /// longer has or cannot report on, because the server froze or is no longer the primary.
     async fn watched<T>(
         &self,
         pid: i32,
@@ -251,11 +249,11 @@ impl PgStore {
                 logged = Some(Instant::now());
             }
         }
-        tracing::warn!(pid, "{what} was given up, as the database no longer has its session; will retry");
+        tracing::warn!(pid, "abandoned {what}: the database no longer has its session; will retry");
         Err(Fault::Unavailable.into())
     }
 
-    /// The sessions that keep one waiting, asked of its server; `None` if it has no such session.
+    /// The sessions that block this session, as its server reports them; `None` if the server has no such session.
     async fn blockers(&self, pid: i32) -> StoreResult<Option<Vec<String>>> {
         let (mut connection, _) = self.definer.connect().await.map_err(failed)?;
         let rows = sqlx::query(texts::BLOCKERS).bind(pid).fetch_all(&mut connection).await.map_err(failed)?;
@@ -281,7 +279,7 @@ impl PgStore {
         self.watch(self.operation_timeout, cancel).await
     }
 
-    /// Removes the parts of an index that nothing uses any more; `false` if another process has the lock.
+    /// Removes the parts of an unused index; `false` if another process has the lock.
     pub(crate) async fn remove(&self, index_no: i64) -> StoreResult<bool> {
         let Some(mut session) = self.open_build_session().await? else {
             return Ok(false);
@@ -298,7 +296,7 @@ impl PgStore {
         if parts.iter().any(|part| !part.is_valid && part.pid.is_none())
             && let Ok(seen) = self.watch(PATIENCE, async move |session| session.parts(index_no).await).await
         {
-            // That role sees the progress of the build.
+            // Only that role sees the progress of the build.
             for part in &mut parts {
                 part.progress = seen.iter().find(|of| of.relname == part.relname).and_then(|of| of.progress);
             }
@@ -336,7 +334,7 @@ impl PgStore {
     }
 }
 
-/// Removes the parts of an index. One that is in use in some transaction stays invalid until the next attempt.
+/// Removes the parts of an index. A part that a transaction uses stays invalid until the next attempt.
 async fn remove(session: &mut BuildSession, index_no: i64) -> StoreResult<()> {
     session.define(format!("SET statement_timeout = {}", REMOVAL_LIMIT.as_millis())).await?;
     for part in session.parts(index_no).await? {
@@ -346,13 +344,13 @@ async fn remove(session: &mut BuildSession, index_no: i64) -> StoreResult<()> {
     Ok(())
 }
 
-/// Builds an index as the only one who does. If it was dropped meanwhile, its parts are removed with it.
+/// Builds an index as the only builder. If the index was dropped during the build, its parts are removed.
 async fn build(session: &mut BuildSession, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
     let index_no = index.index_no;
-    let Some(spread) = session.wanted(index_no).await? else { return Ok(BuiltIndex::Gone) };
+    let Some(spread) = session.read_spread(index_no).await? else { return Ok(BuiltIndex::Gone) };
     if let Err(error) = session.build(index, spread).await {
-        // A drop cancels the build.
-        return match (session.wanted(index_no).await?, error) {
+        // A drop of the index cancels the build.
+        return match (session.read_spread(index_no).await?, error) {
             (None, _) => Ok(BuiltIndex::Gone),
             (_, DefinitionError::Refused(reason)) => Ok(BuiltIndex::Refused(reason)),
             (_, DefinitionError::Failed(failure)) => Err(failure),

@@ -1,4 +1,4 @@
-//! Inspects a database for its operator. These statements are not part of the service: none touches an entity.
+//! Inspects a database for its operator. These statements serve no clients and touch no entities.
 
 use chrono::{DateTime, Utc};
 use sqlx::postgres::PgRow;
@@ -15,7 +15,7 @@ use crate::{HostsFound, IndexState, Inspection, MigrationObstacle, StoredAccount
 
 /// The privileges that a server needs on its tables.
 const PRIVILEGES: [&str; 4] = ["SELECT", "INSERT", "UPDATE", "DELETE"];
-/// What it needs to find that the schema is current: a table, and a privilege on it.
+/// The table, and the privilege on it, that a server needs to find the schema version.
 const VERSION_NEEDS: (&str, &str) = ("_sqlx_migrations", "SELECT");
 
 const SERVER: &str = "SELECT version() AS version, pg_is_in_recovery() AS is_standby, \
@@ -31,7 +31,7 @@ const VIEWS_WITH_COMMENT: &str = "SELECT n.nspname::text AS schema, c.relname::t
      JOIN pg_namespace AS n ON n.oid = c.relnamespace \
      WHERE c.relkind = 'v' AND obj_description(c.oid, 'pg_class') ~ $1 ORDER BY 1, 2";
 
-/// Inspects the database, and whether migrations could run.
+/// Inspects the database and checks whether migrations could run.
 pub async fn inspect(options: &PgOptions) -> Result<Inspection, StartError> {
     options.check()?;
     let limit = options.acquire_timeout + options.operation_timeout;
@@ -76,7 +76,7 @@ async fn look(options: &PgOptions) -> Result<Inspection, StartError> {
 async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
     let server = sqlx::query(SERVER).fetch_one(&mut *db).await?;
     let (asked, row) = (Utc::now(), sqlx::query(statements::CLOCK).fetch_one(&mut *db).await?);
-    // Half of the round trip is taken as the time of the answer.
+    // The database's answer is assumed to come from the middle of the round trip.
     let middle = asked + (Utc::now() - asked) / 2;
     let theirs = DateTime::from_timestamp_micros(row.try_get("micros")?);
     let missing = missing(db, &server_tables(), &PRIVILEGES).await?;
@@ -86,9 +86,9 @@ async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
     } else {
         Vec::new()
     };
-    let left_respreads = if missing.is_empty() { left_respreads(db).await? } else { Vec::new() };
+    let left_respreads = if missing.is_empty() { find_abandoned_respreads(db).await? } else { Vec::new() };
     let missing_indexes = if missing.is_empty() { missing_indexes(db).await? } else { Vec::new() };
-    let left_views = left_views(db).await?;
+    let left_views = find_old_views(db).await?;
     let allowed_connections = Some(allowed_connections(db).await?);
     let product: String = server.try_get("version")?;
     Ok(Inspection {
@@ -117,7 +117,7 @@ async fn find_version(db: &mut PgConnection, found: &mut Inspection) -> Result<(
     Ok(())
 }
 
-/// The privileges on tables that are there which the role does not have.
+/// The privileges on existing tables that the role lacks.
 async fn missing(
     db: &mut PgConnection,
     tables: &[&str],
@@ -127,8 +127,8 @@ async fn missing(
     rows.iter().map(|row| row.try_get("missing")).collect()
 }
 
-/// Tables of which a command that changed their spread has died or was interrupted.
-async fn left_respreads(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
+/// Tables with an unfinished respread whose command died or was interrupted.
+async fn find_abandoned_respreads(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
     if !has_table(db, "respreads").await? {
         return Ok(Vec::new());
     }
@@ -140,7 +140,7 @@ async fn left_respreads(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Erro
     rows.iter().map(name).collect()
 }
 
-/// Indexes that are ready by the catalogue, and not in the database.
+/// Indexes that the catalogue lists as ready but that the database lacks.
 async fn missing_indexes(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
     if !has_table(db, "property_indexes").await? {
         return Ok(Vec::new());
@@ -159,13 +159,12 @@ async fn missing_indexes(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Err
     Ok(missing)
 }
 
-/// SQL views that an earlier version created.
-async fn left_views(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
+async fn find_old_views(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
     let rows = sqlx::query(VIEWS_WITH_COMMENT).bind(view::LEFT_COMMENT).fetch_all(db).await?;
     rows.iter().map(|row| Ok(view::qualified(Some(row.try_get("schema")?), row.try_get("name")?))).collect()
 }
 
-/// The tables that a server uses: all but those of the migrations.
+/// The tables that a server uses: all except those of the migrations.
 fn server_tables() -> Vec<&'static str> {
     let all = COLOCATED.iter().chain(&REFERENCE).copied();
     all.filter(|name| !name.starts_with('_')).collect()
@@ -175,7 +174,7 @@ async fn has_table(db: &mut PgConnection, name: &str) -> Result<bool, sqlx::Erro
     sqlx::query(statements::HAS_RELATION).bind(name).fetch_one(db).await?.try_get("found")
 }
 
-/// Finds the version of the schema where migrations run, and what keeps them from running if they have to.
+/// Finds the schema version at the migration server, and the obstacle to a required migration.
 async fn find_obstacle(db: &mut PgConnection, found: &mut Inspection) -> Result<(), sqlx::Error> {
     find_version(db, found).await?;
     if !found.is_schema_hidden && found.schema < Some(found.known_schema) {

@@ -1,4 +1,4 @@
-//! Maintenance: work of operators and of the server itself.
+//! Maintenance by operators and by the server itself.
 
 mod expiry;
 mod indexes;

@@ -1,4 +1,4 @@
-//! Removing the rows of deleted tables, a small range at a time.
+//! Removes the rows of deleted tables in small ranges.
 
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -18,11 +18,11 @@ use crate::protocol::model::Ticks;
 use crate::{Fault, StoreResult, Upkeep};
 use chrono::DateTime;
 
-/// Maximum rows that one call removes: so few that the statement rarely outlasts its time slice on a
-/// processor that requests need too.
+/// Maximum rows that one call removes. A statement of this size rarely outlasts its time slice on a processor that
+/// also serves requests.
 const RANGE: i64 = 100;
-/// The grace period in ticks: for so long after a deletion, a write that was in flight may still commit.
-/// One hour, which is longer than any of our transactions.
+/// The grace period in ticks. A write that was in flight at the deletion may commit during this hour, which is longer
+/// than any Rowhouse transaction.
 const GRACE: i64 = 3600 * 10_000_000;
 
 static NOT_PURGED: WarningLimiter = WarningLimiter::new();
@@ -59,7 +59,7 @@ impl Upkeep for PgStore {
     }
 
     async fn answers(&self) -> StoreResult<()> {
-        // The connection may have been lost since it was last used.
+        // The connection may have been lost since its last use.
         retry_or_reconnect(|| async {
             let mut lease = self.acquire_to_probe().await?;
             lease.row(sqlx::query(statements::PROBE), Effect::Undone).await?;
@@ -87,14 +87,14 @@ impl Upkeep for PgStore {
 }
 
 impl PgStore {
-    /// Returns how many connections the database allows this store's role, including those in use.
+    /// Returns the maximum number of connections for this store's role, including those in use.
     pub async fn allowed_connections(&self) -> Result<u32, StatementError> {
         let mut lease = self.acquire_to_probe().await?;
         let row = lease.row(sqlx::query(statements::ALLOWED_CONNECTIONS), Effect::Undone).await?;
         row.map_or(Ok(0), |row| row.try_get("allowed").map(connections_of).map_err(broken_row))
     }
 
-    /// A connection for probes; any other, if the first node is away or was left.
+    /// Returns the connection for probes, or a different one if the first node is unreachable or has left the cluster.
     async fn acquire_to_probe(&self) -> Result<Lease, StatementError> {
         if self.probe.connector().is_member()
             && let Ok(lease) = self.probe.acquire().await
@@ -104,7 +104,7 @@ impl PgStore {
         self.nodes.acquire().await
     }
 
-    /// The table that has been due for the longest. One that a step failed for delays no other.
+    /// The table with the earliest due time, except tables whose step failed.
     async fn due_for_purge(&self, now: Ticks) -> Result<Option<PgRow>, StatementError> {
         let latest = now.raw().saturating_add(GRACE);
         let mut lease = self.nodes.acquire().await?;
@@ -112,7 +112,7 @@ impl PgStore {
         lease.row(due.bind(self.purge_progress.tables_set_aside()), Effect::Undone).await
     }
 
-    /// Removes one range of a table. One without rows gets a second pass after its grace period.
+    /// Removes one range of a table. An empty table gets a second pass after its grace period.
     async fn purge_table(&self, table_no: i64, row: &PgRow, now: Ticks) -> StoreResult<()> {
         let spread: i32 = row.try_get("spread").map_err(broken_row)?;
         let deleted_at: i64 = row.try_get("deleted_at").map_err(broken_row)?;
@@ -152,8 +152,7 @@ fn time_of(row: &PgRow) -> Result<Option<Ticks>, StatementError> {
     Ok(micros.and_then(DateTime::from_timestamp_micros).map(Ticks::from_utc))
 }
 
-/// Replaces a table that was deleted while it was being respread by its two layouts, which are purged each
-/// like a table.
+/// Replaces a table that was deleted during a respread with its two layouts. Each layout is purged like a table.
 async fn doom_both_layouts(lease: &mut Lease, table_no: i64, now: Ticks) -> Result<(), StatementError> {
     lease.begin().await?;
     let find = sqlx::query(respread::FIND).bind(table_no);
@@ -170,8 +169,8 @@ async fn doom_both_layouts(lease: &mut Lease, table_no: i64, now: Ticks) -> Resu
     lease.commit().await
 }
 
-/// Removes the next rows of a bucket, and returns where to resume if more may be left. The range is
-/// bounded by its last key, since DELETE has no LIMIT.
+/// Removes the next rows of a bucket, and returns where to resume if more may be left. The last key bounds the range,
+/// because DELETE has no LIMIT.
 async fn purge_range(
     lease: &mut Lease,
     from: PurgePosition,

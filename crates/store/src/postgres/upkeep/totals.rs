@@ -1,4 +1,4 @@
-//! Counting entities: a part of a table exactly, whole tables as the planner estimates them.
+//! Counts entities: exactly in a part of a table, and by the planner's estimate in whole tables.
 
 use sqlx::{FromRow, Row};
 
@@ -24,7 +24,7 @@ impl Totals for PgStore {
     }
 
     async fn estimate(&self, table: TableRef<'_>) -> StoreResult<Option<u64>> {
-        // Where Citus distributes entities, no statistics of buckets are kept.
+        // With Citus, no statistics of buckets exist.
         if self.nodes.is_distributed() {
             return Ok(None);
         }
@@ -51,14 +51,15 @@ impl CountPart<'_> {
             Some(bucket) => Some(self.count(&mut lease, table_id, bucket).await?),
             None => Some(CountedPart { entities: 0, next: None }),
         };
-        // Afterwards: the rows of a table that is gone, or has other buckets, may be purged while they are counted.
+        // This check follows the count, because the rows of a deleted or respread table may be purged during the
+        // count.
         Ok(exists(&mut lease, table_id).await?.then_some(part))
     }
 
     async fn count(&self, lease: &mut Lease, table_id: TableId, bucket: i64) -> StoreResult<CountedPart> {
         let CountPosition { share, key, .. } = self.from;
         let layout = Some(table_id.layout_no);
-        // Rows before a row that stands so far behind need not be counted one by one.
+        // The bound locates a row this far ahead, so the rows before it need not be counted one by one.
         let bound = sqlx::query(statements::PURGE_BOUND)
             .bind(bucket)
             .bind(&key.partition)
@@ -84,7 +85,7 @@ async fn rest(lease: &mut Lease, bucket: i64, from: &Key) -> Result<u64, Stateme
 }
 
 impl PgStore {
-    /// The number of entities that the planner expects; `None` if the table is gone.
+    /// The planner's estimate of the number of entities; `None` if the table is gone.
     async fn expected(&self, table_id: TableId) -> StoreResult<Option<u64>> {
         let mut sum = 0;
         for bucket in table_id.buckets() {
@@ -92,7 +93,8 @@ impl PgStore {
             if !exists(&mut lease, table_id).await? {
                 return Ok(None);
             }
-            // The statistics of a value are read by the value, which is a number of ours.
+            // PostgreSQL looks up statistics by value, so the text includes the bucket, which is Rowhouse's own
+            // number.
             let text = format!("EXPLAIN (FORMAT JSON) SELECT pk FROM entities WHERE bucket = {bucket}");
             let explain = sqlx::query(sqlx::AssertSqlSafe(text)).persistent(false);
             let row = lease.row(explain, Effect::Undone).await?.ok_or(Fault::Other)?;

@@ -1,4 +1,4 @@
-//! Storing the entities of a copy, with its mark, in one transaction.
+//! Stores the entities of a copy with its mark in one transaction.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,12 @@ use crate::postgres::{PgStore, statements};
 use crate::protocol::model::{Stored, TableRef};
 use crate::{Load, LoadMark, StoreResult};
 
-/// The storing of entities.
 struct Loading<'a> {
     load: &'a Load,
 }
 
 impl Loading<'_> {
-    /// Stores the entities; `false` if some exist that may not be replaced, `None` if the table is gone.
+    /// Stores the entities; `false` if it may not replace an existing entity, `None` if the table is gone.
     async fn run(&self, store: &PgStore, table_id: TableId) -> StoreResult<Option<bool>> {
         let mut lease = store.nodes.acquire().await.map_err(not_begun)?;
         lease.begin().await?;
@@ -43,7 +42,7 @@ impl Loading<'_> {
             false => self.put(lease, table_id).await?,
             true => self.put_by_bucket(lease, table_id).await?,
         };
-        // Entities that are equal are not stored either.
+        // Equal entities are not stored either.
         if stored < rows.len() && !exists(lease, table_id).await? {
             return Ok(None);
         }
@@ -56,7 +55,7 @@ impl Loading<'_> {
         Ok(Some(true))
     }
 
-    /// Stores all entities; how many were new or different.
+    /// Stores all entities and returns how many were new or different.
     async fn put(&self, lease: &mut Lease, table_id: TableId) -> Result<usize, StatementError> {
         let Load { rows, replaces, .. } = self.load;
         if rows.is_empty() {
@@ -68,7 +67,7 @@ impl Loading<'_> {
         lease.changed(put, Effect::Undone).await
     }
 
-    /// As [`Loading::put`], with a statement for each bucket.
+    /// Like [`Loading::put`], with a statement for each bucket.
     async fn put_by_bucket(&self, lease: &mut Lease, table_id: TableId) -> Result<usize, StatementError> {
         let Load { rows, replaces, .. } = self.load;
         let text = if *replaces { statements::LOAD_IN_BUCKET } else { statements::LOAD_NEW_IN_BUCKET };
@@ -81,7 +80,7 @@ impl Loading<'_> {
             let put = || values(sqlx::query(text).bind(bucket), here.iter().copied()).bind(table_id.table_no);
             let mut changed = lease.changed(put(), Effect::Undone).await?;
             if changed == 0 {
-                // Without its row in `buckets`, nothing can be stored in a bucket.
+                // A bucket without its row in `buckets` accepts no entities.
                 let find = sqlx::query(statements::HAS_BUCKET).bind(bucket);
                 if lease.row(find, Effect::Undone).await?.is_none() {
                     add_bucket(lease, table_id, bucket).await?;

@@ -1,10 +1,10 @@
 //! A single write in as few round trips as possible.
 //!
-//! Writes are optimistic: one statement carries the guard under which `plan::decide` would allow the write,
-//! and commits by itself. If the guard fails, the row is read and `decide` names the error. If `decide`
-//! allows the write after all, the row has changed in between, and the write is retried. The guard of a
-//! merge also fails if the stored row is large or has other types: then the result of `decide` is written,
-//! provided that the row has not changed since.
+//! Writes are optimistic: one statement carries the guard under which `plan::decide` would allow the write, and
+//! commits by itself. If the guard fails, the write reads the row, and `decide` names the error. If `decide` allows
+//! the write after all, the row has changed in between, and the write is retried. The guard of a merge also fails if
+//! the stored row is large or has other types. The write then stores the result of `decide`, provided that the row
+//! has not changed since.
 
 use sqlx::Row;
 
@@ -22,8 +22,7 @@ use crate::protocol::plan::{GuardedWrite, Write, WriteKind, Written, decide};
 use crate::{Failure, Fault, StoreResult};
 
 impl PgStore {
-    /// Performs a guarded write, together with those of others; `None` if the guard did not hold, or the
-    /// table is gone.
+    /// Performs a guarded write in a batch with other writes; `None` if the guard failed or the table is gone.
     pub(crate) async fn write_guarded(&self, write: RowWrite) -> Result<Option<Ticks>, StatementError> {
         let alone = match &self.writes {
             Some(writes) if self.nodes.may_open() && !self.row_locks.is_taken(write.address()) => {
@@ -37,7 +36,7 @@ impl PgStore {
         Box::pin(self.write_guarded_alone(&alone)).await
     }
 
-    /// Performs a write alone, and waits for its row if that is locked.
+    /// Performs a write alone, and waits for its row if the row is locked.
     async fn write_guarded_alone(&self, alone: &RowWrite) -> Result<Option<Ticks>, StatementError> {
         let _turn = self.row_locks.of_row(alone.address()).await?;
         {
@@ -54,7 +53,6 @@ impl PgStore {
     }
 }
 
-/// One write of one entity.
 pub(crate) struct One<'a> {
     pub write: &'a Write,
     pub now: Ticks,
@@ -63,7 +61,7 @@ pub(crate) struct One<'a> {
 impl One<'_> {
     /// Performs the write; `None` if the table is gone.
     pub(crate) async fn run(&self, store: &PgStore, table_id: TableId) -> StoreResult<Option<Written>> {
-        // What is written to a table that is being respread is recorded in the same transaction.
+        // During a respread, the same transaction records the write.
         let attempts = if table_id.is_respread() { 0 } else { UNLOCKED_ATTEMPTS };
         for _ in 0..attempts {
             if let Some(guarded) = self.write.guarded()
@@ -75,8 +73,8 @@ impl One<'_> {
             let Some(found) = found.in_table() else { return Ok(None) };
             let change = decide(self.write, found.as_ref(), self.now)?;
             if found.is_none() {
-                // An insert that should have worked: another's row is gone again, or the table
-                // lacks its row of `buckets`.
+                // The insert should have succeeded. Another request's row is gone again, or the table lacks its row
+                // of `buckets`.
                 add_missing_bucket(&store.nodes, table_id, table_id.bucket(&self.write.key.partition))
                     .await?;
             }
@@ -124,8 +122,8 @@ impl One<'_> {
             .bind(table_id.table_no);
         let row = lease.row(look, Effect::Undone).await?;
         let found = row.map(|row| version(&row, key.clone())).transpose()?;
-        // The number that the statements check may be that of another node, where the end of a respread is
-        // not known yet; this one asks its own, where the lock was had.
+        // The statements may have checked the table's number on another node, which may not know the end of a
+        // respread yet. This check runs on the node that holds the lock.
         if (found.is_none() || table_id.is_respread()) && !exists(lease, table_id).await? {
             return Ok(None);
         }

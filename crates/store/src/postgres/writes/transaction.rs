@@ -1,9 +1,9 @@
 //! An entity group transaction: all writes of one partition, or none.
 //!
-//! The existing rows are locked in key order, each write is decided in request order, and each kind of
-//! write is one statement, again in key order, so that two groups cannot deadlock. A group of only
-//! inserts, or only upserts, tries a single statement first. This fails as a whole if a row exists
-//! that prevents an insert, or that must be read for a merge.
+//! A group locks the existing rows in key order and decides each write in request order. Each kind of write is one
+//! statement, again in key order, so that two groups cannot deadlock. A group of only inserts, or only upserts, tries
+//! a single statement first. That statement fails as a whole if an existing row prevents an insert, or must be read
+//! for a merge.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -26,16 +26,16 @@ use crate::protocol::model::{IfMatch, Key, Stored, Ticks};
 use crate::protocol::plan::{Change, MergeLimits, Write, WriteKind, Written, decide};
 use crate::{Failure, Fault, StoreResult};
 
-/// The group cannot be written by a single statement.
+/// A single statement cannot write the group.
 const GO_ON: ControlFlow<Option<Vec<Written>>> = ControlFlow::Continue(());
 
-/// The writes of one group: one partition, no row twice.
+/// The writes of one group. They share a partition, and no row occurs twice.
 pub(crate) struct Group<'a> {
     pub writes: &'a [Write],
     pub now: Ticks,
 }
 
-/// The decided changes, by the statement that makes them.
+/// The decided changes, grouped by statement.
 #[derive(Default)]
 struct Changes<'a> {
     inserts: Vec<Put<'a>>,
@@ -72,7 +72,7 @@ impl Group<'_> {
     }
 
     async fn attempt(&self, mut lease: Lease, table_id: TableId) -> StoreResult<Option<Vec<Written>>> {
-        // What is written to a table that is being respread is recorded in the same transaction.
+        // During a respread, the same transaction records the writes.
         let at_once =
             if table_id.is_respread() { Ok(GO_ON) } else { self.at_once(&mut lease, table_id).await };
         match at_once {
@@ -82,7 +82,7 @@ impl Group<'_> {
                 }
                 return Ok(written);
             }
-            // The run with locks finds out which row, or how to merge.
+            // The run with locks finds the row that prevents an insert, or how to merge.
             Ok(ControlFlow::Continue(())) | Err(StatementError::Duplicate | StatementError::Undecided) => {}
             Err(error) => return Err(self.failure(error)),
         }
@@ -95,7 +95,7 @@ impl Group<'_> {
             failed => {
                 lease.roll_back().await;
                 match failed {
-                    // Another's rows came in between, or the table lacks its row of `buckets`.
+                    // Another request inserted rows in between, or the table lacks its row of `buckets`.
                     Err(Failure::Fault(Fault::Serialization)) if lease.is_open() => {
                         add_bucket(&mut lease, table_id, table_id.bucket(self.partition())).await?;
                         Err(Fault::Serialization.into())
@@ -108,7 +108,7 @@ impl Group<'_> {
         }
     }
 
-    /// Writes a group of one kind by a single statement, if possible; the inner `None` if the table is gone.
+    /// Writes a group of one kind with a single statement, if possible; the inner `None` if the table is gone.
     async fn at_once(
         &self,
         lease: &mut Lease,
@@ -118,7 +118,7 @@ impl Group<'_> {
         if !kind.may_insert() || self.writes.iter().any(|write| write.kind != kind) {
             return Ok(GO_ON);
         }
-        // Decided as if no row existed, which does not affect what is sent.
+        // Deciding without existing rows does not affect the parameters.
         let Ok(changes) = self.decide_all(&[]) else { return Ok(GO_ON) };
         let texts = lease.statements();
         if !allows_inserts(lease, table_id).await? {
@@ -143,12 +143,11 @@ impl Group<'_> {
         if rows.is_empty() {
             return Ok(ControlFlow::Break(None));
         }
-        // The group was committed, so it must not be reported as not done.
+        // The group was committed, so it must not be reported as failed.
         let written = self.versions(&rows).ok_or(Fault::Timeout)?;
         Ok(ControlFlow::Break(Some(written)))
     }
 
-    /// Returns the versions of the rows, in the order of the writes.
     fn versions(&self, rows: &[PgRow]) -> Option<Vec<Written>> {
         let versions: Result<HashMap<&str, Ticks>, StatementError> = rows.iter().map(named_version).collect();
         let versions = versions.ok()?;
@@ -161,7 +160,7 @@ impl Group<'_> {
     async fn locked(&self, lease: &mut Lease, table_id: TableId) -> StoreResult<Option<Vec<Written>>> {
         record_changes(lease, table_id, self.writes.iter().map(|write| &write.key)).await?;
         let found = self.lock(lease, table_id).await?;
-        // As for a single write.
+        // As for a single write, this check runs on the node that holds the lock.
         if table_id.is_respread() && !exists(lease, table_id).await? {
             return Ok(None);
         }
@@ -187,14 +186,14 @@ impl Group<'_> {
             return Ok(Some(changes.written));
         }
         if exists(lease, table_id).await? {
-            // A row was inserted after the others were locked: the transaction is retried.
+            // A row was inserted after the others were locked, so the transaction is retried.
             return Err(Fault::Serialization.into());
         }
         Ok(None)
     }
 
-    /// Returns the failure of an insert. The database does not report which key is too long, so the longest
-    /// one is named.
+    /// Returns the failure of an insert. The database does not report which key is too long, so the error names the
+    /// longest key.
     fn failure(&self, error: StatementError) -> Failure {
         let stored = self.writes.iter().enumerate().filter(|(_, w)| !matches!(w.kind, WriteKind::Delete(_)));
         let longest = stored.rev().max_by_key(|(_, write)| write.key.row.len());
@@ -204,7 +203,6 @@ impl Group<'_> {
         }
     }
 
-    /// Locks the existing rows and returns them, in key order.
     async fn lock(&self, lease: &mut Lease, table_id: TableId) -> StoreResult<Vec<Stored>> {
         let mut rks: Vec<&str> = self.writes.iter().map(|w| w.key.row.as_str()).collect();
         rks.sort_unstable();
@@ -219,7 +217,7 @@ impl Group<'_> {
         Ok(rows.iter().map(stored).collect::<Result<_, StatementError>>()?)
     }
 
-    /// Decides all writes, in request order; `found` is in key order.
+    /// Decides all writes in request order. `found` is in key order.
     fn decide_all(&self, found: &[Stored]) -> Result<Changes<'_>> {
         let mut changes = Changes::default();
         for (index, write) in self.writes.iter().enumerate() {
@@ -249,7 +247,7 @@ impl Group<'_> {
         let modified: Vec<i64> = puts.iter().map(|put| put.modified.raw()).collect();
         let properties: Vec<JsonText<'_>> =
             puts.iter().map(|put| JsonText(put.properties.as_str())).collect();
-        // Each array element is preceded by its length, and jsonb by its version.
+        // A length precedes each array element, and a version precedes each jsonb value.
         let sent = puts.iter().map(|put| (4 + 8) + (5 + put.properties.as_str().len()));
         self.address(text, table_id, &rks, sent.sum()).bind(modified).bind(properties)
     }

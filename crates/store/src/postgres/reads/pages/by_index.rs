@@ -1,8 +1,7 @@
-//! The rows of a part of a table in the order of an index.
+//! Reads a part of a table in the order of an index.
 //!
-//! The index is read in windows of rows, which are compared with the whole filter and the ranges of keys.
-//! If other indexes, or partitions that the filter names, leave few keys, these are sorted instead,
-//! unless that takes too long.
+//! The reader scans the index in windows of rows, and compares the rows with the whole filter and the key ranges. If
+//! other indexes, or the filter's partitions, leave few keys, it sorts these instead, unless that takes too long.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -28,13 +27,13 @@ use crate::protocol::plan::index::{IndexPosition, IndexValue, OrderPart};
 use crate::protocol::plan::span::contain;
 use crate::protocol::plan::{Projection, Span};
 
-/// Ranges of keys that a statement compares rows with; more are compared here alone.
+/// Maximum key ranges in a statement. Rowhouse alone evaluates longer lists.
 const MAX_RANGES: usize = 16;
 const PACE: WindowPace = WindowPace { largest: 8192, quick: Duration::from_millis(200), slow: Duration::MAX };
 
 impl<'a> Ordered<'a> {
-    /// Reads the first rows of a part of the table in order. `points` are the only keys that can match, if they
-    /// are known to be few.
+    /// Reads the first rows of a part of the table in order. `points` are the only keys that can match, if they are
+    /// known to be few.
     pub(super) async fn read_part(self, mut points: Option<Vec<Span>>) -> Result<PartRows, StatementError> {
         let of = self.of;
         let (mut rows, scan) = (Vec::new(), of.scan);
@@ -47,7 +46,7 @@ impl<'a> Ordered<'a> {
             points = self.few_points(&mut lease, &mut page).await?;
         }
         let walked = match self.walk(points.as_deref(), &mut lease, &mut page).await {
-            // The order of the index has positions to go on from, and ends with the time.
+            // An index scan can resume from a position and ends at the time limit.
             Err(StatementError::Fault(Fault::Timeout)) if points.is_some() => {
                 lease.roll_back().await;
                 let filter = filter_number(of.part.table_id.table_no, &scan.by_keys());
@@ -65,7 +64,7 @@ impl<'a> Ordered<'a> {
         Ok(PartRows { end: page.into_end(), rows, has_seen_rows })
     }
 
-    /// Reads the parts of the order, until the page ends.
+    /// Reads the parts of the order until the page ends.
     async fn walk(
         self,
         points: Option<&[Span]>,
@@ -82,7 +81,6 @@ impl<'a> Ordered<'a> {
         }
         if all.takes_every_row() && parts.len() > 1 {
             match PageReader::new(self.of, cursor(&parts), rows, PACE).read(lease, page).await {
-                // Fewer rows take less time.
                 Err(StatementError::Fault(Fault::Timeout)) if rows > 1 => {
                     lease.roll_back().await;
                     page.restart();
@@ -101,7 +99,7 @@ impl<'a> Ordered<'a> {
         Ok(())
     }
 
-    /// The keys that can match, if other indexes or the partitions of the filter leave few.
+    /// Returns the keys that can match, if other indexes or the filter's partitions leave few.
     async fn few_points(
         self,
         lease: &mut Lease,
@@ -120,14 +118,13 @@ impl<'a> Ordered<'a> {
     }
 }
 
-/// A place in the order of an index.
+/// A cursor in the order of an index.
 struct IndexCursor<'a> {
     ordered: Ordered<'a>,
     /// The only keys that can match, if they are known to be few.
     points: Option<&'a [Span]>,
-    /// The parts of the order that one statement reads.
     parts: &'a [OrderPart<'a>],
-    /// The position in the first of them; `None` at its beginning.
+    /// The position in the first part; `None` at its start.
     from: Option<IndexPosition>,
 }
 
@@ -136,7 +133,7 @@ impl<'a> IndexCursor<'a> {
         Self { ordered, points, parts, from: parts.first().and_then(|part| part.from).cloned() }
     }
 
-    /// Rows of the first window: all that are needed, if each of them is one of the page.
+    /// Rows of the first window: all required rows, if each of them belongs to the page.
     fn first_window(&self) -> usize {
         let scan = self.ordered.of.scan;
         match &self.points {
@@ -147,18 +144,18 @@ impl<'a> IndexCursor<'a> {
         }
     }
 
-    /// Whether each row is one of the page, so that the first window has all of them.
+    /// Whether every row belongs to the page, so that the first window has all of them.
     fn takes_every_row(&self) -> bool {
         let scan = self.ordered.of.scan;
         self.points.is_none() && scan.residual.is_none() && scan.spans == [Span::everything()]
     }
 
-    /// Whether PostgreSQL compares rows with the ranges of keys too, so that it sends only matches.
+    /// Whether PostgreSQL also evaluates the key ranges, so that it sends only matches.
     fn is_decided(&self) -> bool {
         !self.ordered.of.residual.is_local() && self.ordered.of.scan.spans.len() <= MAX_RANGES
     }
 
-    /// Returns the statement of a window of rows of each part.
+    /// Returns the statement that reads a window of rows of each part.
     fn source(&self, (rows, matches): (usize, usize)) -> Result<Source, StatementError> {
         let mut binds = Binds::default();
         binds.add(self.ordered.of.part.table_id.table_no)?;
@@ -176,7 +173,7 @@ impl<'a> IndexCursor<'a> {
                 self.filtered(&ordered, &mut binds)?
             });
         }
-        // The database reads one part after the other, as far as it needs them.
+        // PostgreSQL reads the parts in sequence, and only as many as it needs.
         let text = match texts.as_slice() {
             [text] => text.clone(),
             texts => format!("{} LIMIT {limit}", texts.join(" UNION ALL ")),
@@ -211,7 +208,7 @@ impl<'a> IndexCursor<'a> {
         Ok(OrderedRows { index, order, has_entries, lower, upper, from, limit, matches })
     }
 
-    /// Returns the statement of those rows that match, as far as PostgreSQL decides that.
+    /// Returns the statement of the rows that match the conditions that PostgreSQL evaluates.
     fn filtered(&self, ordered: &OrderedRows<'_>, binds: &mut Binds) -> Result<String, StatementError> {
         let part = self.ordered.of.part;
         let empty = binds.empty_object()?;
@@ -226,7 +223,7 @@ impl<'a> IndexCursor<'a> {
         Ok(ordered.filtered(&source, &condition, self.projection(), &empty))
     }
 
-    /// The filter and the ranges of keys, as far as PostgreSQL compares them.
+    /// The filter and the key ranges, as far as PostgreSQL evaluates them.
     fn condition(&self, binds: &mut Binds) -> Result<String, StatementError> {
         let scan = self.ordered.of.scan;
         let mut conditions = vec!["true".to_owned()];
@@ -239,13 +236,13 @@ impl<'a> IndexCursor<'a> {
         Ok(format!("({})", conditions.join(" AND ")))
     }
 
-    /// A filter that is evaluated here needs the properties.
+    /// Local evaluation of a filter needs the properties.
     fn projection(&self) -> Projection {
         if self.ordered.of.residual.is_local() { Projection::Full } else { self.ordered.of.scan.projection }
     }
 }
 
-/// Keys as parallel arrays.
+/// Converts keys to parallel arrays.
 fn columns(points: &[Span], table_id: TableId) -> (Vec<i64>, Vec<&str>, Vec<&str>) {
     let buckets = points.iter().map(|span| table_id.bucket(&span.lower.partition)).collect();
     let pks = points.iter().map(|span| span.lower.partition.as_str()).collect();
@@ -256,7 +253,7 @@ impl Cursor for IndexCursor<'_> {
     type Rows = Vec<OrderedRow>;
     const IS_TIMED_AT_ONCE: bool = false;
 
-    /// Opens the snapshot of the page, unless the keys that can match were read in it.
+    /// Opens the snapshot of the page, unless the key lookup has already opened it.
     async fn begin(&self, lease: &mut Lease, limit: Option<Duration>) -> Result<(), StatementError> {
         match (&self.points, lease.is_in_transaction()) {
             (None, true) => lease.avoid_sorts().await,
@@ -300,7 +297,7 @@ impl Cursor for IndexCursor<'_> {
             edge = Some(ordered.position(entry, key(row)?));
             Ok(ControlFlow::Break(()))
         };
-        // The statement is composed in its order.
+        // The text already has the order of the page.
         let end = stream(lease, source, PageOrder::Ascending, &mut visit).await?;
         page.count_examined(examined.min(rows) as u64);
         if !is_decided {
@@ -321,7 +318,7 @@ impl Cursor for IndexCursor<'_> {
         page.end_at_position(self.from.clone());
     }
 
-    /// A position is where rows are still to be read: without one, the part begins anew.
+    /// A position points to unread rows. Without a position, the part restarts.
     fn end_cut_off(&self, page: &mut HeldPage<'_>, mark: Mark, has_advanced: bool) {
         if self.from.is_some() && (has_advanced || mark.rows > 0) {
             page.truncate(mark);
@@ -329,18 +326,18 @@ impl Cursor for IndexCursor<'_> {
         }
     }
 
-    /// Fewer rows take less time, unless all are sorted for them.
+    /// Fewer rows take less time, unless the statement sorts all rows.
     fn retreat(&self, page: &mut HeldPage<'_>, mark: Mark) -> bool {
         page.truncate(mark);
-        // Seen in a snapshot that is given up.
+        // The snapshot that showed these rows is discarded.
         page.has_seen_rows = false;
         self.points.is_none() && self.parts.len() == 1
     }
 }
 
 impl IndexCursor<'_> {
-    /// Takes those rows that match the filter, which is evaluated here; returns the position of the first that
-    /// is still to be read. The page may end before.
+    /// Evaluates the filter and takes the matching rows. Returns the position of the first unread row, unless the
+    /// page ends before it.
     async fn offer_matches(
         &self,
         rows: Vec<OrderedRow>,

@@ -22,14 +22,14 @@ const LARGEST: usize = 65_536;
 const LARGEST_LOCAL: usize = 4096;
 /// Maximum rows of an exact window. Larger windows of small rows have an approximate size.
 const LARGEST_EXACT: usize = 2048;
-/// The next window has room for this many times the matches of the last one.
+/// Ratio of the matches that the next window has room for to the matches of the last window.
 const MORE_MATCHES: usize = 4;
 
 impl PartScan<'_> {
     /// Reads a page of the part; `None` if the table is gone.
     pub(super) async fn read(self, mut page: StreamedPage<'_>) -> Result<Option<PageEnd>, StatementError> {
         let mut lease = self.acquire().await?;
-        // The keys of a page that is merged from buckets are read before it.
+        // A page that merges buckets reads its keys first.
         let points = match self.part.bucket {
             None => self.narrowed(&mut lease, &mut page).await?,
             Some(_) => None,
@@ -64,7 +64,6 @@ impl PartScan<'_> {
         }
     }
 
-    /// Reads steps until the page ends.
     async fn steps<'s>(
         self,
         reader: &mut PageReader<'_, KeyCursor<'s>>,
@@ -90,7 +89,6 @@ impl PartScan<'_> {
         Ok(())
     }
 
-    /// Reads a step without a residual filter.
     async fn all(
         self,
         lease: &mut Lease,
@@ -107,7 +105,7 @@ impl PartScan<'_> {
     }
 }
 
-/// What is left of a step.
+/// The unread rest of a step.
 enum Rest<'s> {
     Range(Span),
     Points(&'s [Span]),
@@ -122,7 +120,7 @@ impl<'s> Rest<'s> {
     }
 }
 
-/// A place in the order of keys.
+/// A cursor in the order of keys.
 struct KeyCursor<'s> {
     of: PartScan<'s>,
     rest: Rest<'s>,
@@ -182,7 +180,7 @@ impl Cursor for KeyCursor<'_> {
 }
 
 impl KeyCursor<'_> {
-    /// Where the next page starts if this one ends here.
+    /// The start of the next page if this page ends here.
     fn start(&self) -> Option<Key> {
         let first = match &self.rest {
             Rest::Range(span) => Some(span),
@@ -217,7 +215,7 @@ impl KeyCursor<'_> {
         }
     }
 
-    /// Reads a window with an exact number of rows. Each row is decompressed once.
+    /// Reads a window with an exact number of rows, decompressing each row once.
     async fn exact(
         &self,
         window: &mut Window,
@@ -245,7 +243,7 @@ impl KeyCursor<'_> {
         Ok(edge)
     }
 
-    /// Reads a window with an approximate number of rows. The database sends few that do not match.
+    /// Reads a window with an approximate number of rows. PostgreSQL sends few rows that do not match.
     async fn sampled(
         &self,
         window: &mut Window,
@@ -278,8 +276,8 @@ impl KeyCursor<'_> {
         Ok(edge)
     }
 
-    /// Reads at most `most` rows of a source, and evaluates the predicate here; returns the key of the first row
-    /// that is still to be read.
+    /// Reads at most `most` rows of a source and evaluates the predicate locally. Returns the key of the first unread
+    /// row.
     async fn held(
         &self,
         window: &mut Window,

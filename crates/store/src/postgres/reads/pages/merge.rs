@@ -1,9 +1,9 @@
-//! A page of several buckets where Citus distributes them: pages of each bucket, merged here.
+//! Merges the pages of several buckets that Citus distributes.
 //!
-//! One statement about all buckets would be planned anew and sent to several servers, which takes
-//! many times as long as a statement for each. Each bucket yields a little more than its share of
-//! the page and, in order, as much more as its keys turn out to need. There is no snapshot over
-//! several servers, so each of these reads sees the state of its own moment.
+//! A statement over all buckets would be planned anew and sent to several servers, which takes many times as long as
+//! one statement per bucket. Each bucket returns slightly more than its share of the page. Buckets whose keys come
+//! first return more rows as the merge needs them. No snapshot spans several servers, so each read sees the state at
+//! its own time.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -18,20 +18,20 @@ use crate::postgres::state::table_ids::{TableId, exists};
 use crate::protocol::model::{Key, PageOrder, Stored};
 use crate::protocol::plan::{PageEnd, Scan, Span};
 
-/// Rows beyond a bucket's even share: buckets are not quite even.
+/// Rows beyond a bucket's even share, because buckets are not exactly even.
 const SPARE_ROWS: usize = 24;
 
-/// What is known of one bucket: rows in order, and what of its spans comes after them.
+/// The known rows of one bucket in order, and the spans after them.
 struct BucketRows {
     bucket: i64,
     rows: VecDeque<Stored>,
     rest: Vec<Span>,
-    /// Rows that were asked for last.
+    /// Row limit of the last read.
     asked: usize,
 }
 
 impl BucketRows {
-    /// Whether nothing is known of what comes next.
+    /// Whether the bucket's next row is unknown.
     fn is_hungry(&self) -> bool {
         self.rows.is_empty() && !self.rest.is_empty()
     }
@@ -40,7 +40,7 @@ impl BucketRows {
         self.rows.is_empty() && self.rest.is_empty()
     }
 
-    /// Up to this bound, the bucket has nothing but what was returned already; `None` at its end.
+    /// The bound up to which the bucket has no further rows; `None` at its end.
     fn next_bound(&self, order: PageOrder) -> Option<Key> {
         match self.rows.front() {
             Some(row) => Some(order.at(row.key.clone())),
@@ -48,15 +48,14 @@ impl BucketRows {
         }
     }
 
-    /// The key of the next row, or the bound where the bucket is to be read on; `None` if that is the end
-    /// of the table.
+    /// The key of the next row, or the bound where the next read starts; `None` at the end of the table.
     fn next_key(&self, order: PageOrder) -> Option<&Key> {
         let next = self.rows.front().map(|row| &row.key);
         next.or_else(|| self.rest.first().and_then(|span| order.start(span)))
     }
 
-    /// Which of two buckets that are not finished comes first. A row comes before a bound with its key,
-    /// which a descending read goes on below.
+    /// Orders two unfinished buckets. A row precedes a bound with the same key, because a descending read continues
+    /// below the bound.
     fn compare(&self, other: &Self, order: PageOrder) -> Ordering {
         let by_key = match (self.next_key(order), other.next_key(order)) {
             (Some(ours), Some(theirs)) => match order {
@@ -69,18 +68,18 @@ impl BucketRows {
     }
 }
 
-/// The bucket that comes first of those that are not finished.
+/// The first unfinished bucket in order.
 fn first(buckets: &mut [BucketRows], order: PageOrder) -> Option<&mut BucketRows> {
     buckets.iter_mut().filter(|bucket| !bucket.is_finished()).min_by(|a, b| a.compare(b, order))
 }
 
-/// The buckets that spans can have rows in, each with its spans.
+/// The buckets where spans can have rows, each with its spans.
 fn buckets_of(table_id: TableId, spans: &[Span]) -> Vec<BucketRows> {
     let rows = |(bucket, rest)| BucketRows { bucket, rows: VecDeque::new(), rest, asked: 0 };
     spans_of_buckets(table_id, spans).map(rows).collect()
 }
 
-/// The buckets that spans can have rows in, and the spans of each.
+/// The buckets where spans can have rows, and the spans of each.
 pub(super) fn spans_of_buckets(table_id: TableId, spans: &[Span]) -> impl Iterator<Item = (i64, Vec<Span>)> {
     let of_bucket = move |bucket: i64| -> (i64, Vec<Span>) {
         let may_be_in = |span: &&Span| span.partition().is_none_or(|pk| table_id.bucket(pk) == bucket);
@@ -115,14 +114,14 @@ pub(super) async fn read(
             page.end_at(unfinished.and_then(|bucket| bucket.next_bound(scan.order)));
         }
         if page.has_ended() || is_finished {
-            // The table may have gone after the first rows were read.
+            // The table may have been deleted after the first rows were read.
             let mut lease = store.nodes.acquire_for(turn.lock_wait).await?;
             return Ok(exists(&mut lease, table_id).await?.then_some(page.into_end()));
         }
     }
 }
 
-/// What each bucket of which nothing is known is to yield.
+/// The scan that each bucket with an unknown next row runs.
 fn share(scan: &Scan, buckets: &[BucketRows], page: &StreamedPage<'_>) -> Scan {
     let unfinished = buckets.iter().filter(|bucket| !bucket.is_finished()).count().max(1);
     let hungry = buckets.iter().filter(|bucket| bucket.is_hungry()).count();
@@ -135,7 +134,7 @@ fn share(scan: &Scan, buckets: &[BucketRows], page: &StreamedPage<'_>) -> Scan {
     }
 }
 
-/// Reads on in each bucket of which nothing is known; `false` if the table is gone.
+/// Reads more rows of each bucket whose next row is unknown; `false` if the table is gone.
 async fn fill(
     of: PartScan<'_>,
     share: &Scan,
@@ -148,7 +147,7 @@ async fn fill(
     let mut needs_permit = false;
     while let Some(read) = reads.next().await {
         match read {
-            // The others end by themselves soon: to give them up would cost their sessions.
+            // The other reads end soon. Cancelling them would cost their sessions.
             Err(StatementError::NeedsPermit) => needs_permit = true,
             read if !read? => return Ok(false),
             _ => {}
@@ -158,8 +157,7 @@ async fn fill(
 }
 
 impl BucketRows {
-    /// Reads the bucket's next rows: its share or, the second time, more; `false` if the
-    /// table is gone.
+    /// Reads the bucket's next rows: its share or, the second time, more; `false` if the table is gone.
     async fn read_on(&mut self, of: PartScan<'_>, share: &Scan, most: usize) -> Result<bool, StatementError> {
         let rows = share.rows.max(2 * self.asked).min(most);
         let scan = Scan { spans: self.rest.clone(), rows, ..share.clone() };
@@ -175,7 +173,7 @@ impl BucketRows {
     }
 }
 
-/// Passes on rows in order, up to where a bucket has to be read on or the page ends. Returns the key of the last row.
+/// Emits rows in order until a bucket must be read or the page ends. Returns the key of the last row.
 fn hand_out(buckets: &mut [BucketRows], page: &mut StreamedPage<'_>) -> Option<Key> {
     let mut last = None;
     while let Some(row) = first(buckets, page.scan.order).and_then(|first| first.rows.pop_front()) {
@@ -187,8 +185,8 @@ fn hand_out(buckets: &mut [BucketRows], page: &mut StreamedPage<'_>) -> Option<K
     last
 }
 
-/// Cuts off the keys before a bound that the page has passed. Only one bucket has a key, so a bucket that is still to be
-/// read from the key of a row of another bucket on has no row with that key, and the next page starts after it.
+/// Cuts off the keys before a bound that the page has passed. Only one bucket can contain a given key. If a bucket
+/// resumes at the key of another bucket's row, it has no row with that key, and the next page starts after it.
 fn skip_to(bound: &Key, buckets: &mut [BucketRows], order: PageOrder) {
     for bucket in buckets.iter_mut().filter(|bucket| bucket.is_hungry()) {
         bucket.rest = order.rest_of(std::mem::take(&mut bucket.rest), bound);

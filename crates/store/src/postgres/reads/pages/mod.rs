@@ -1,8 +1,7 @@
-//! One page of a query: one snapshot, except where Citus distributes entities, and bounded in rows,
-//! bytes and time.
+//! One page of a query, bounded in rows, bytes and time. A page is one snapshot, except with Citus.
 //!
-//! A range without a residual filter is one statement. With one, the range is read in windows of rows,
-//! so that a scan with few matches still returns in time, with the key that it reached: see [`reader`].
+//! A range without a residual filter is one statement. With a filter, [`reader`] reads the range in windows of rows,
+//! so that a scan with few matches still returns in time, with the key that it reached.
 
 mod by_index;
 mod by_key;
@@ -28,7 +27,7 @@ use page::{Residual, StreamedPage};
 use reader::PartScan;
 
 impl PgStore {
-    /// Reads the page that `scan` describes, and passes its entities to `into`; `None` if the table is gone.
+    /// Reads the page that `scan` describes and passes its entities to `into`; `None` if the table is gone.
     pub(crate) async fn read_page(
         &self,
         table_id: TableId,
@@ -41,7 +40,7 @@ impl PgStore {
             return Err(Error::from(Code::NotImplemented).with_reason(MISSING_ORDER).into());
         }
         let residual = Residual::of(scan);
-        // The permits for a page: of what this server evaluates, or of what PostgreSQL does.
+        // Filters that Rowhouse evaluates and filters that PostgreSQL evaluates have separate permits.
         let limit = if residual.is_local() { &self.scan_limit } else { &self.pushed_scan_limit };
         let mut turn = ScanTurn::new(limit, scan.time);
         let mut scan = Cow::Borrowed(scan);
@@ -50,7 +49,7 @@ impl PgStore {
             into.restart();
             let of = PartScan { store: self, turn: &turn, scan: &scan, residual, part, limit: None };
             match read(of.of_part(&scan, None), StreamedPage::new(&scan, into)).await {
-                // The whole table is locked, and this session may not wait for locks.
+                // Another session has locked the whole table, and this session may not wait for locks.
                 Err(StatementError::Held) if turn.lock_wait.is_none() => {
                     turn = ScanTurn::new(limit, scan.time);
                     turn.lock_wait = Some(LockWait::Long);
@@ -65,8 +64,8 @@ impl PgStore {
     }
 }
 
-/// Reads a page: all buckets in one snapshot or, where they are distributed, each by itself;
-/// `None` if the table is gone.
+/// Reads a page: all buckets in one snapshot or, if they are distributed, each in its own; `None` if the table is
+/// gone.
 async fn read(of: PartScan<'_>, mut page: StreamedPage<'_>) -> Result<Option<PageEnd>, StatementError> {
     if let Some(ordered) = Ordered::of(of) {
         return Box::pin(ordered.read(page)).await;

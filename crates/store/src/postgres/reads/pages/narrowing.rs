@@ -1,4 +1,4 @@
-//! The keys that can match a filter, where indexes or partitions leave few of them.
+//! Finds the keys that can match a filter, if indexes or partitions leave few of them.
 
 use std::ops::ControlFlow;
 
@@ -20,7 +20,7 @@ use crate::protocol::plan::span::points_within;
 use crate::protocol::plan::{Projection, Span};
 
 impl PartScan<'_> {
-    /// As [`PartScan::narrowed`], for a page that is merged from buckets and has no snapshot.
+    /// Like [`PartScan::narrowed`], for a page without a snapshot that merges buckets.
     pub(super) async fn narrowed_before<R: ?Sized + Send>(
         self,
         page: &mut OpenPage<'_, R>,
@@ -34,8 +34,8 @@ impl PartScan<'_> {
         Ok(spans)
     }
 
-    /// Looks the keys of matches up in indexes, in the snapshot that the page is then read in. `None` if no
-    /// index helps; then the page is read in the order of keys.
+    /// Looks up the keys of matches in indexes, in the snapshot of the page. `None` if no index helps; the page is
+    /// then read in the order of keys.
     pub(super) async fn narrowed<R: ?Sized + Send>(
         self,
         lease: &mut Lease,
@@ -55,7 +55,7 @@ impl PartScan<'_> {
             lease.begin_snapshot(self.limit).await?;
         }
         let best = match look_up(lease, table_id, self.scan, memory).await {
-            // An index that the database has lost just now.
+            // The database has just lost the index.
             Err(StatementError::Fault(Fault::Timeout)) => {
                 lease.roll_back().await;
                 dense.put(filter);
@@ -73,7 +73,7 @@ impl PartScan<'_> {
         Ok(named.map(|named| points_within(named.keys, &self.scan.spans, self.scan.order)))
     }
 
-    /// The keys of the partitions that the filter names, if they are few.
+    /// Reads the keys of the filter's partitions, if they are few.
     pub(super) async fn keys_of_partitions<R: ?Sized + Send>(
         self,
         lease: &mut Lease,
@@ -88,7 +88,7 @@ impl PartScan<'_> {
         let is_here =
             |span: &&Span| bucket.is_none() || span.partition().map(|pk| table_id.bucket(pk)) == bucket;
         for span in self.scan.spans.iter().filter(is_here) {
-            // Half of the time is left for the order of the index, which has positions to go on from.
+            // Half of the time is reserved for the index order, which can resume from a position.
             if page.time_left() <= self.scan.time / 2 {
                 dense.put(filter);
                 return Ok(None);

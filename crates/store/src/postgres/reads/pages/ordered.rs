@@ -1,5 +1,5 @@
-//! A page in the order of an index: the rows of its parts, merged. Where Citus distributes entities, each
-//! bucket is a part, and there is no snapshot over several servers.
+//! Merges the rows of a table's parts in the order of an index. With Citus, each bucket is a part, and no snapshot
+//! spans several servers.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::page::{AT_ONCE, OrderedRow, PartRows, StreamedPage};
 use super::reader::PartScan;
 use crate::postgres::PgStore;
 use crate::postgres::fault::StatementError;
-use crate::postgres::reads::narrow::is_there;
+use crate::postgres::reads::narrow::has_columns;
 use crate::postgres::reads::turn::Evaluated;
 use crate::postgres::state::table_ids::{TableId, exists};
 use crate::postgres::statements::indexes::{ordered_columns, short_key};
@@ -22,7 +22,6 @@ use crate::protocol::plan::index::{IndexPosition, IndexValue, PropertyIndex, Val
 use crate::protocol::plan::predicate::Prepared;
 use crate::protocol::plan::{PageEnd, Scan};
 
-/// An order that a table has an index for.
 #[derive(Clone, Copy)]
 pub(super) struct Ordered<'a> {
     pub of: PartScan<'a>,
@@ -30,7 +29,7 @@ pub(super) struct Ordered<'a> {
     pub index: &'a Arc<PropertyIndex>,
 }
 
-/// Whether the database has the index of an order for this table, in the form that has keys too.
+/// Whether the database has the index of an order for this table, in the form that includes keys.
 pub(super) async fn has_index(
     by: &ValueOrder,
     store: &PgStore,
@@ -41,17 +40,16 @@ pub(super) async fn has_index(
     };
     let columns = ordered_columns(table_id.spread);
     let mut lease = store.nodes.acquire().await?;
-    is_there(&mut lease, index.index_no, columns, &store.narrowing).await
+    has_columns(&mut lease, index.index_no, columns, &store.narrowing).await
 }
 
 impl<'a> Ordered<'a> {
-    /// The order of a scan; `None` if it is that of keys.
+    /// The order of a scan; `None` for the order of keys.
     pub(super) fn of(of: PartScan<'a>) -> Option<Self> {
         let by = of.scan.by.as_deref()?;
         Some(Self { of, by, index: by.index.as_ref()? })
     }
 
-    /// Returns the position of an entity.
     pub(super) fn position(self, entry: Option<IndexValue>, key: Key) -> IndexPosition {
         IndexPosition { index_no: self.index.index_no, entry, key }
     }
@@ -64,7 +62,7 @@ impl<'a> Ordered<'a> {
         } else {
             vec![Box::pin(self.read_part(None)).await?]
         };
-        // Where buckets are parts, the table may have gone after the first rows were read.
+        // If the parts are buckets, the table may have been deleted after the first rows were read.
         let is_sure = parts.len() == 1 && parts.iter().all(|part| part.has_seen_rows);
         if !is_sure && !exists(&mut store.nodes.acquire_for(turn.lock_wait).await?, part.table_id).await? {
             return Ok(None);
@@ -73,7 +71,7 @@ impl<'a> Ordered<'a> {
         Ok(Some(page.into_end()))
     }
 
-    /// Reads each bucket, in its share of the page's time and bytes.
+    /// Reads each bucket within its share of the page's time and bytes.
     async fn of_buckets(self, page: &mut StreamedPage<'_>) -> Result<Vec<PartRows>, StatementError> {
         let keys = self.of.scan.by_keys();
         let points = self.of.of_part(&keys, None).narrowed_before(page).await?;
@@ -86,12 +84,12 @@ impl<'a> Ordered<'a> {
             ordered.read_part(points.is_some().then_some(spans))
         };
         let reads: Vec<_> = buckets.into_iter().map(of_bucket).collect();
-        // All of them end: to give one up would cost its session.
+        // All reads run to their end, because cancelling one would cost its session.
         let reads: Vec<_> = stream::iter(reads).buffered(AT_ONCE).collect().await;
         reads.into_iter().collect()
     }
 
-    /// Passes on the rows of all parts in order, up to where one of them has to be read on.
+    /// Emits the rows of all parts in order until one part must be read further.
     fn hand_out(self, parts: Vec<PartRows>, page: &mut StreamedPage<'_>) {
         parts.iter().for_each(|part| page.count_examined(part.end.examined));
         page.narrow_by(parts.iter().find_map(|part| part.end.narrowed_by));
@@ -115,7 +113,7 @@ impl<'a> Ordered<'a> {
         page.end_at_position(end);
     }
 
-    /// The order of the index: keys by the part that it holds first.
+    /// The order of the index. Keys compare by the prefix that the index stores first.
     fn compare(self, a: (&Option<IndexValue>, &Key), b: (&Option<IndexValue>, &Key)) -> Ordering {
         let keys = |key: &Key| {
             let (pk, rk) = (short_key(&key.partition).to_owned(), short_key(&key.row).to_owned());
@@ -137,7 +135,7 @@ impl Evaluated for OrderedRow {
     }
 }
 
-/// Reads the number of a row in its window.
+/// Decodes the number of a row in its window.
 pub(super) fn number(row: &PgRow, with_properties: bool) -> Result<usize, sqlx::Error> {
     let number: i64 = row.try_get_unchecked(if with_properties { 5 } else { 4 })?;
     usize::try_from(number).map_err(|error| sqlx::Error::Decode(error.into()))

@@ -1,4 +1,4 @@
-//! The rows of a page as they come from the database.
+//! Collects the rows of a page as they arrive from the database.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -21,12 +21,12 @@ use crate::protocol::model::{Key, PageOrder, Stored};
 use crate::protocol::plan::index::{IndexPosition, IndexValue};
 use crate::protocol::plan::{PageEnd, Predicate, Projection, Scan};
 
-/// Buckets that one page reads at a time.
+/// Maximum buckets that one page reads concurrently.
 pub(super) const AT_ONCE: usize = 4;
-/// The least time for a bucket, however late it is read.
+/// Minimum time for a bucket, however late its read starts.
 const LEAST_TIME: Duration = Duration::from_millis(50);
 
-/// Bytes of rows that are held at once to evaluate a filter here.
+/// Maximum bytes of rows in memory for local evaluation of a filter.
 const HELD_BYTES: usize = 4 * 1024 * 1024;
 
 /// Where the residual filter is evaluated.
@@ -55,7 +55,7 @@ impl<'a> Residual<'a> {
     }
 }
 
-/// Passes the rows of a source to `visit` until it breaks; the page has to end if the statement is then cut off.
+/// Passes the rows of a source to `visit` until it breaks. If the statement is then cut off, the page has to end.
 pub(super) async fn stream(
     lease: &mut Lease,
     source: Source,
@@ -63,7 +63,7 @@ pub(super) async fn stream(
     visit: &mut (dyn FnMut(&PgRow) -> Result<ControlFlow<()>, sqlx::Error> + Send),
 ) -> Result<StreamEnd, StatementError> {
     let (arguments, is_kept) = (source.binds.into_inner(), source.is_kept);
-    // Composed only of the fixed texts and fragments of this module.
+    // The text has only constants and fragments of this module.
     let statement = match statements::in_order(source.text, order) {
         Cow::Borrowed(text) => sqlx::query_with(text, arguments),
         Cow::Owned(text) => sqlx::query_with(AssertSqlSafe(text), arguments),
@@ -71,7 +71,7 @@ pub(super) async fn stream(
     lease.stream(statement.persistent(is_kept), visit).await
 }
 
-/// Rows of a window that are read before a filter is evaluated for them here.
+/// Rows of a window that are buffered before local evaluation of the filter.
 pub(super) struct HeldRows<T> {
     pub rows: Vec<T>,
     bytes: usize,
@@ -79,12 +79,12 @@ pub(super) struct HeldRows<T> {
 }
 
 impl<T> HeldRows<T> {
-    /// Returns an empty buffer that holds up to `most` rows, and several rows only up to [`HELD_BYTES`].
+    /// Returns an empty buffer for at most `most` rows. Several rows must fit into [`HELD_BYTES`].
     pub(super) const fn new(most: usize) -> Self {
         Self { rows: Vec::new(), bytes: 0, most }
     }
 
-    /// Holds a row of this size; `false` if the window ends before it.
+    /// Buffers a row of this size; `false` if the window ends before it.
     pub(super) fn take(&mut self, bytes: usize, row: impl FnOnce() -> T) -> bool {
         if self.rows.len() >= self.most || (!self.rows.is_empty() && self.bytes + bytes > HELD_BYTES) {
             return false;
@@ -94,50 +94,48 @@ impl<T> HeldRows<T> {
         true
     }
 
-    /// The rows of the next window that have room.
+    /// The number of rows that the next window has room for.
     pub(super) fn fitting(&self) -> usize {
         let size = self.bytes / self.rows.len().max(1);
         (HELD_BYTES / 2 / size.max(1)).max(1)
     }
 }
 
-/// A page so far, with the place that its rows go to.
+/// A page under construction and the destination of its rows.
 pub(super) struct OpenPage<'a, R: ?Sized> {
     pub scan: &'a Scan,
     rows: &'a mut R,
     end: PageEnd,
     bytes: usize,
     started: Instant,
-    /// Whether rows of the part were seen, matching or not.
+    /// Whether the part has returned rows, matching or not.
     pub has_seen_rows: bool,
     last: Option<Key>,
 }
 
-/// A page whose rows are passed on one by one.
+/// A page that passes on its rows one by one.
 pub(super) type StreamedPage<'a> = OpenPage<'a, dyn Collect>;
 
-/// The first rows of a part in the order of an index, which are merged with those of other parts.
+/// The first rows of a part in the order of an index, for merging with the rows of other parts.
 pub(super) type HeldPage<'a> = OpenPage<'a, Vec<OrderedRow>>;
 
-/// The rows and bytes of a page when a window began.
+/// The rows and bytes of a page at the start of a window.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
     pub rows: usize,
     bytes: usize,
 }
 
-/// A row with its entry in the index.
+/// A row with its index entry.
 pub(super) struct OrderedRow {
     pub entry: Option<IndexValue>,
     pub entity: Stored,
 }
 
-/// The first rows of a part of the table.
 #[derive(Default)]
 pub(super) struct PartRows {
     pub rows: Vec<OrderedRow>,
     pub end: PageEnd,
-    /// Whether the part has rows, matching or not.
     pub has_seen_rows: bool,
 }
 
@@ -147,7 +145,7 @@ impl<'a, R: ?Sized> OpenPage<'a, R> {
         Self { scan, rows, end, bytes: 0, started, has_seen_rows: false, last: None }
     }
 
-    /// The number of rows to read: one more than fit shows where the next page starts.
+    /// The number of rows to read. One extra row shows where the next page starts.
     pub(super) fn missing(&self) -> usize {
         self.max_rows() - self.end.entities + 1
     }
@@ -168,29 +166,28 @@ impl<'a, R: ?Sized> OpenPage<'a, R> {
         self.scan.time.saturating_sub(self.started.elapsed())
     }
 
-    /// The time for each of several buckets.
+    /// The time limit of each of several buckets.
     pub(super) fn time_for_each(&self, buckets: usize) -> Duration {
         let turns = u32::try_from(buckets.div_ceil(AT_ONCE).max(1)).unwrap_or(u32::MAX);
         (self.time_left() / turns).max(LEAST_TIME)
     }
 
-    /// The bytes for each of several buckets.
+    /// The byte limit of each of several buckets.
     pub(super) fn bytes_for_each(&self, buckets: usize) -> usize {
         (self.scan.bytes.saturating_sub(self.bytes) / buckets.max(1)).max(1)
     }
 
-    /// Whether the place where the next page starts is known.
+    /// Whether the start of the next page is known.
     pub(super) const fn has_ended(&self) -> bool {
         self.end.next.is_some() || self.end.next_in_index.is_some()
     }
 
-    /// Returns what the page has before a window, and forgets the last row of the window before it.
+    /// Returns the page's state before a window, and forgets the last row of the previous window.
     pub(super) fn begin_window(&mut self) -> Mark {
         self.last = None;
         Mark { rows: self.end.entities, bytes: self.bytes }
     }
 
-    /// The number of rows that were examined.
     pub(super) const fn examined(&self) -> u64 {
         self.end.examined
     }
@@ -199,17 +196,17 @@ impl<'a, R: ?Sized> OpenPage<'a, R> {
         self.end.examined += rows;
     }
 
-    /// Notes the choice of indexes that names the rows, if one does.
+    /// Records the choice of indexes that narrows the page, if any.
     pub(super) fn narrow_by(&mut self, choice: Option<usize>) {
         self.end.narrowed_by = choice.or(self.end.narrowed_by);
     }
 
-    /// Ends the page at the key that the next one starts with, unless it has ended or there is no such key.
+    /// Ends the page before `next`, unless the page has ended or `next` is `None`.
     pub(super) fn end_at(&mut self, next: Option<Key>) {
         self.end.next = self.end.next.take().or(next);
     }
 
-    /// Ends the page at the position that the next one starts with, unless it has ended or there is none.
+    /// Ends the page before the position `next`, unless the page has ended or `next` is `None`.
     pub(super) fn end_at_position(&mut self, next: Option<IndexPosition>) {
         self.end.next_in_index = self.end.next_in_index.take().or(next);
     }
@@ -218,7 +215,7 @@ impl<'a, R: ?Sized> OpenPage<'a, R> {
         self.end
     }
 
-    /// Whether a row of this size belongs to the page, which then counts it.
+    /// Whether a row of this size fits into the page. If so, counts it.
     fn fits(&mut self, size: usize) -> bool {
         self.has_seen_rows = true;
         if self.is_full() || (self.end.entities > 0 && self.bytes + size > self.scan.bytes) {
@@ -229,7 +226,7 @@ impl<'a, R: ?Sized> OpenPage<'a, R> {
         true
     }
 
-    /// An entity without the properties that the page leaves out.
+    /// Returns an entity without the properties that the page omits.
     fn projected<'e>(&self, mut entity: BorrowedEntity<'e>) -> BorrowedEntity<'e> {
         if self.scan.projection == Projection::SystemOnly {
             entity.properties = "{}";
@@ -239,17 +236,17 @@ impl<'a, R: ?Sized> OpenPage<'a, R> {
 }
 
 impl StreamedPage<'_> {
-    /// Notes a row that does not match.
+    /// Records a row that does not match.
     pub(super) fn pass(&mut self, key: Key) {
         self.last = Some(key);
     }
 
-    /// The key after the last row that the current window has seen.
+    /// The key after the last row of the current window.
     pub(super) fn reached(&self) -> Option<Key> {
         self.last.clone().map(|last| self.scan.order.after(last))
     }
 
-    /// The column of a window that says whether a row matches.
+    /// The column of a window that shows whether a row matches.
     pub(super) fn matches_column(&self) -> usize {
         if self.scan.projection == Projection::Full { 4 } else { 3 }
     }
@@ -258,8 +255,8 @@ impl StreamedPage<'_> {
         Ok(self.offer(entity(row, self.scan.projection == Projection::Full)?))
     }
 
-    /// Adds those rows that match a filter which is evaluated here; returns the key of the first row that is
-    /// still to be read, unless the page ends before.
+    /// Evaluates the filter locally and adds the matching rows. Returns the key of the first unread row, unless the
+    /// page ends before it.
     pub(super) async fn offer_matches(
         &mut self,
         filter: &Predicate,
@@ -277,7 +274,7 @@ impl StreamedPage<'_> {
         Ok(rows.into_iter().nth(matches.len()).map(|row| row.key).or(next))
     }
 
-    /// Adds a row that the database sends, or ends the page before it.
+    /// Adds a row from the database, or ends the page before the row.
     fn offer(&mut self, entity: BorrowedEntity<'_>) -> ControlFlow<()> {
         if self.end.entities > 0 && self.is_out_of_time() {
             return self.end_before(entity);
@@ -290,12 +287,12 @@ impl StreamedPage<'_> {
         ControlFlow::Break(())
     }
 
-    /// Adds a row that is in memory, however late it is, or ends the page before it.
+    /// Adds a row from memory, regardless of the time limit, or ends the page before the row.
     pub(super) fn offer_held(&mut self, entity: BorrowedEntity<'_>) -> ControlFlow<()> {
         if self.add(entity) { ControlFlow::Continue(()) } else { self.end_before(entity) }
     }
 
-    /// Adds a row, however late it is; `false` if it belongs to the next page.
+    /// Adds a row, regardless of the time limit; `false` if the row belongs to the next page.
     pub(super) fn add(&mut self, entity: BorrowedEntity<'_>) -> bool {
         if !self.fits(entity.weight()) {
             return false;
@@ -309,20 +306,19 @@ impl StreamedPage<'_> {
 }
 
 impl HeldPage<'_> {
-    /// Forgets the rows of a window.
     pub(super) fn truncate(&mut self, Mark { rows, bytes }: Mark) {
         self.rows.truncate(rows);
         (self.end.entities, self.bytes) = (rows, bytes);
     }
 
-    /// Forgets everything but the number of examined rows: another snapshot is read.
+    /// Resets everything but the number of examined rows, because the read restarts in another snapshot.
     pub(super) fn restart(&mut self) {
         self.truncate(Mark { rows: 0, bytes: 0 });
         self.end = PageEnd { examined: self.end.examined, ..PageEnd::default() };
         self.has_seen_rows = false;
     }
 
-    /// Takes a row that matches, or ends the page before it. `position` is that of a row.
+    /// Takes a matching row, or ends the page before it. `position` is the row's position.
     pub(super) fn offer(
         &mut self,
         entity: BorrowedEntity<'_>,
@@ -371,7 +367,7 @@ mod tests {
         (entity, Some(IndexValue::Number(f64::from(n))))
     }
 
-    /// The pages of rows, each from the position of the last one on: the numbers of their rows.
+    /// Reads pages in sequence, each from the end of the last one, and returns the numbers of their rows.
     fn pages(scan: &Scan, rows: &[(Stored, Option<IndexValue>)]) -> Vec<Vec<String>> {
         let position = |entry, key| IndexPosition { index_no: 1, entry, key };
         let (mut pages, mut start) = (Vec::new(), 0);
@@ -400,7 +396,6 @@ mod tests {
     #[test]
     fn a_page_ends_before_the_row_that_exceeds_its_rows_or_its_bytes() {
         let everything = Scan::of_spans(vec![Span::everything()]);
-        // The second row is larger than a page.
         let rows = [row(0, 10), row(1, 5000), row(2, 100), row(3, 100), row(4, 100)];
         let by_bytes = Scan { bytes: 300, ..everything.clone() };
         assert_eq!(pages(&by_bytes, &rows), [vec!["0"], vec!["1"], vec!["2", "3"], vec!["4"]]);

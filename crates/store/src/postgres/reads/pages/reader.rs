@@ -1,8 +1,8 @@
 //! Reads a part of a table window by window.
 //!
-//! Rows may have a megabyte each, so the first window is small, and the size of the next ones depends on
-//! the time that it took. Every page makes progress: a statement that is cut off ends the page at the place
-//! that it reached, or is repeated with fewer rows.
+//! Rows may have a megabyte each, so the first window is small, and its duration determines the size of the next
+//! windows. Every page makes progress: a statement that is cut off ends the page at the position that it reached, or
+//! is repeated with fewer rows.
 
 use std::time::{Duration, Instant};
 
@@ -16,18 +16,18 @@ use crate::postgres::state::table_ids::TablePart;
 use crate::protocol::plan::Scan;
 use crate::scan_limit::TURN;
 
-/// Rows of the first window that PostgreSQL evaluates.
+/// Rows of the first window if PostgreSQL evaluates the filter.
 pub(super) const FIRST: usize = 256;
-/// Rows of the first window that is evaluated here: the database sends all of them, however large.
+/// Rows of the first window if Rowhouse evaluates the filter. PostgreSQL then sends all rows, however large.
 pub(super) const FIRST_LOCAL: usize = 4;
-/// Factor between the sizes of two windows.
+/// Maximum ratio of a window's size to the size of the previous window.
 pub(super) const GROWTH: usize = 8;
-/// Factor by which the number of rows is reduced after a window was cut off.
+/// Factor by which a cut-off window reduces the number of rows.
 const RETREAT: usize = 16;
-/// A row that takes longer is not small.
+/// Maximum time per row for small rows.
 const SMALL_ROW: Duration = Duration::from_micros(8);
 
-/// What a page reads of one part of a table, and with what.
+/// The scan of one part of a table and its resources.
 #[derive(Clone, Copy)]
 pub(super) struct PartScan<'a> {
     pub store: &'a PgStore,
@@ -35,17 +35,15 @@ pub(super) struct PartScan<'a> {
     pub scan: &'a Scan,
     pub residual: Residual<'a>,
     pub part: TablePart,
-    /// The timeout of a statement, if it is shorter than the general one.
+    /// Timeout of a statement, if shorter than the general timeout.
     pub limit: Option<Duration>,
 }
 
 impl<'a> PartScan<'a> {
-    /// Rows of the first window.
     pub(super) const fn first_window(&self) -> usize {
         if self.residual.is_local() { FIRST_LOCAL } else { FIRST }
     }
 
-    /// The scan of a part.
     pub(super) fn of_part(self, scan: &'a Scan, bucket: Option<i64>) -> Self {
         let is_walk = scan.by.is_some() || !self.residual.is_none();
         let limit = Some(scan.time).filter(|time| is_walk && *time < self.store.operation_timeout);
@@ -60,25 +58,21 @@ impl<'a> PartScan<'a> {
     }
 }
 
-/// How large windows become, and how fast.
+/// Limits on the size and the growth of windows.
 pub(super) struct WindowPace {
-    /// Maximum rows of a window.
     pub largest: usize,
-    /// A window that took less time is followed by a larger one, …
+    /// A larger window follows a window that took less time.
     pub quick: Duration,
-    /// … one that took more by a smaller one.
+    /// A smaller window follows a window that took more time.
     pub slow: Duration,
 }
 
-/// The size of the next window.
 pub(super) struct Window {
     pace: WindowPace,
     pub rows: usize,
-    /// Maximum rows of a window that is held, by the size of the last ones.
+    /// Maximum rows of a buffered window, by the size of the last rows.
     pub fitting: usize,
-    /// Whether rows of the last window were small.
     pub has_small_rows: bool,
-    /// Matches of the last window.
     pub matched: usize,
 }
 
@@ -86,7 +80,7 @@ impl Window {
     fn adapt(&mut self, took: Duration, is_awaited: bool) {
         self.has_small_rows = took < SMALL_ROW * u32::try_from(self.rows).unwrap_or(u32::MAX);
         let WindowPace { largest, quick, slow } = self.pace;
-        // While others wait, a window takes no longer than a turn.
+        // While other reads wait, a window takes no longer than a turn.
         let (quick, slow) = if is_awaited { (TURN / GROWTH as u32, TURN) } else { (quick, slow) };
         if took < quick {
             self.rows = (self.rows * GROWTH).min(largest).min(self.fitting);
@@ -96,21 +90,21 @@ impl Window {
     }
 }
 
-/// A place in the order of a page, from which windows are read.
+/// A cursor that reads a page in windows.
 pub(super) trait Cursor: Send {
-    /// The place that the rows of the page go to.
+    /// The destination of the page's rows.
     type Rows: ?Sized + Send;
-    /// Whether the first window has only the time that the page has left.
+    /// Whether the first window is limited to the page's remaining time.
     const IS_TIMED_AT_ONCE: bool;
 
-    /// Opens the snapshot of the page, with a timeout for its statements.
+    /// Opens the snapshot of the page and sets a timeout for its statements.
     fn begin(
         &self,
         lease: &mut Lease,
         limit: Option<Duration>,
     ) -> impl Future<Output = Result<(), StatementError>> + Send;
 
-    /// Reads a window, and moves behind it; `false` at the end. The page may end before.
+    /// Reads a window and advances past it; `false` at the end. The page may end earlier.
     fn window(
         &mut self,
         window: &mut Window,
@@ -118,26 +112,23 @@ pub(super) trait Cursor: Send {
         page: &mut OpenPage<'_, Self::Rows>,
     ) -> impl Future<Output = Result<bool, StatementError>> + Send;
 
-    /// Ends the page at this place.
+    /// Ends the page at the cursor's position.
     fn end(&self, page: &mut OpenPage<'_, Self::Rows>);
 
-    /// Ends the page at the place that a window has reached before it was cut off, if that is progress.
+    /// Ends the page at the position that a cut-off window reached, if that is progress.
     fn end_cut_off(&self, page: &mut OpenPage<'_, Self::Rows>, mark: Mark, has_advanced: bool);
 
-    /// Forgets the rows of a window that was cut off; `false` if fewer rows would not take less time.
+    /// Forgets the rows of a cut-off window; `false` if fewer rows would not take less time.
     fn retreat(&self, page: &mut OpenPage<'_, Self::Rows>, mark: Mark) -> bool;
 }
 
-/// Reads a page window by window.
 pub(super) struct PageReader<'a, C> {
     scan: PartScan<'a>,
     pub cursor: C,
     window: Window,
-    /// Timeout of a statement; `None`: the general one.
+    /// Timeout of a statement; `None` for the general timeout.
     limit: Option<Duration>,
-    /// Whether a window has been completed.
     has_advanced: bool,
-    /// Rows of all windows so far.
     examined: u64,
 }
 
@@ -147,7 +138,7 @@ impl<'a, C: Cursor> PageReader<'a, C> {
         Self { limit: scan.limit, scan, cursor, window, has_advanced: false, examined: 0 }
     }
 
-    /// Opens the snapshot that all windows read. A window of a single row has the general timeout.
+    /// Opens the snapshot for all windows. A window of a single row has the general timeout.
     pub(super) async fn begin(&self, lease: &mut Lease) -> Result<(), StatementError> {
         self.cursor.begin(lease, self.limit.filter(|_| self.window.rows > 1)).await
     }
@@ -184,7 +175,7 @@ impl<'a, C: Cursor> PageReader<'a, C> {
         }
     }
 
-    /// Whether the page may have another window. One that is evaluated here needs its permit only then.
+    /// Whether the page may have another window. Local evaluation needs its permit only at this point.
     pub(super) fn may_go_on(&self) -> Result<bool, StatementError> {
         Ok(self.scan.residual.is_local() || self.scan.turn.may_examine_more(self.examined)?)
     }
@@ -206,15 +197,14 @@ impl<'a, C: Cursor> PageReader<'a, C> {
         self.cursor.window(&mut self.window, lease, page).await
     }
 
-    /// After a statement that took too long, ends the page at the place that it reached, or reduces the
-    /// number of rows.
+    /// After a timeout, ends the page at the position that it reached, or reduces the number of rows.
     async fn cut_off(
         &mut self,
         lease: &mut Lease,
         page: &mut OpenPage<'_, C::Rows>,
         mark: Mark,
     ) -> Result<(), StatementError> {
-        // If the page was full, only what it did not need took too long.
+        // On a full page, only surplus rows took too long.
         if !page.has_ended() {
             self.cursor.end_cut_off(page, mark, self.has_advanced);
         }
