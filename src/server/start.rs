@@ -26,7 +26,7 @@ use crate::operator::upkeep::{
 };
 use crate::server::admin::{self, Admin, AdminSettings, AdminToken, ConsoleMode, Guard};
 use crate::server::config::{AdminAddress, Config, Mistakes};
-use crate::server::http::{self, Edge, Listening, Tls, TlsError};
+use crate::server::http::{self, Edge, Listening, Tls};
 use crate::service::{BodyMemory, FaultRules, Issuer, RecentRequests, Service, Throttle, VersionClock};
 use crate::store::Store;
 use crate::store::database::{self, Database, DatabaseError};
@@ -50,7 +50,7 @@ pub(crate) enum ServeError {
     #[error("{0}; {advice}", advice = .0.advice().unwrap_or(CHECK))]
     Database(#[from] DatabaseError),
     #[error("--tls-cert, --tls-key: {0}; {CHECK}")]
-    Tls(#[from] TlsError),
+    Tls(String),
     #[error("{0}; {CHECK}")]
     Accounts(#[from] OperatorError),
     #[error("cannot listen on {address}: {}", listen_problem(.error, .flag))]
@@ -156,7 +156,11 @@ async fn start(config: &Config) -> Result<Running, ServeError> {
     if let Some(workers) = config.serving.workers {
         server = server.workers(usize::from(workers));
     }
-    let tls = config.tls.clone().map(|files| Tls::load(files).map(Arc::new)).transpose()?;
+    let tls = config
+        .tls
+        .clone()
+        .map(|files| Tls::load(files).map(Arc::new).map_err(ServeError::Tls))
+        .transpose()?;
     if let Some(tls) = tls.clone() {
         actix_web::rt::spawn(async move { tls.follow().await });
     }

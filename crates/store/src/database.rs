@@ -51,18 +51,8 @@ impl Default for DatabaseOptions<'_> {
     }
 }
 
-/// Why a URL or a related option is invalid. Messages begin with the server's flag.
-#[derive(Debug, thiserror::Error)]
-pub enum DatabaseUrlError {
-    #[error("--database-url{}{shown}: {reason}", if shown.is_empty() { "" } else { " " })]
-    Database { shown: String, reason: String },
-    #[error("{0}: {1}")]
-    Url(&'static str, String),
-    #[error("--cluster-hosts: {0}")]
-    ClusterHosts(String),
-    #[error("--secondary-database-url: must begin with postgres://, and so must --database-url")]
-    SecondaryUrl,
-}
+const SECONDARY_URL: &str =
+    "--secondary-database-url: must begin with postgres://, and so must --database-url";
 
 /// Why a database operation failed, in one line.
 #[derive(Debug, thiserror::Error)]
@@ -176,11 +166,11 @@ impl Database {
     /// Parses a database URL and its options.
     ///
     /// # Errors
-    /// [`DatabaseUrlError`] names the invalid URL or option.
-    pub fn of_url(url: &str, options: DatabaseOptions<'_>) -> Result<Self, DatabaseUrlError> {
+    /// The message names the invalid URL or option, with the server's flag.
+    pub fn of_url(url: &str, options: DatabaseOptions<'_>) -> Result<Self, String> {
         let DatabaseOptions { migrate_url, secondary, .. } = options;
         if secondary.is_some_and(|url| !is_postgres(url)) {
-            return Err(DatabaseUrlError::SecondaryUrl);
+            return Err(SECONDARY_URL.to_owned());
         }
         check_url("--migrate-url", migrate_url.as_deref())?;
         check_url("--secondary-database-url", secondary)?;
@@ -190,14 +180,14 @@ impl Database {
             let location = location.ok_or_else(|| database_url_mistake(url))?;
             let options = SqliteOptions { map_mib: options.sqlite_map_mib, ..SqliteOptions::new(location) };
             let alone = secondary.is_none().then_some(Database::Sqlite(options));
-            return alone.ok_or(DatabaseUrlError::SecondaryUrl);
+            return alone.ok_or_else(|| SECONDARY_URL.to_owned());
         }
         if is_postgres(url) {
             let mut postgres = PgOptions::new(url);
             postgres.urls().iter().try_for_each(|url| check_url("--database-url", Some(url)))?;
             postgres.migrate_url = migrate_url;
             postgres.cluster_hosts =
-                HostMap::parse(options.cluster_hosts).map_err(DatabaseUrlError::ClusterHosts)?;
+                HostMap::parse(options.cluster_hosts).map_err(|error| format!("--cluster-hosts: {error}"))?;
             postgres.spread = options.table_spread;
             postgres.max_connections = options.max_connections;
             let replica =
@@ -235,7 +225,7 @@ impl Database {
 }
 
 /// Describes a mistake in a database URL. The message repeats the URL only if it cannot contain a password.
-pub fn database_url_mistake(url: &str) -> DatabaseUrlError {
+pub fn database_url_mistake(url: &str) -> String {
     let shown = if url.contains('@') { "" } else { url.trim() };
     let reason = if let Some(rest) = url.strip_prefix("sqlite:") {
         match rest.contains('?') {
@@ -247,12 +237,12 @@ pub fn database_url_mistake(url: &str) -> DatabaseUrlError {
     } else {
         "must begin with sqlite: or postgres:".to_owned()
     };
-    DatabaseUrlError::Database { shown: shown.to_owned(), reason }
+    format!("--database-url{}{shown}: {reason}", if shown.is_empty() { "" } else { " " })
 }
 
-fn check_url(flag: &'static str, url: Option<&str>) -> Result<(), DatabaseUrlError> {
+fn check_url(flag: &'static str, url: Option<&str>) -> Result<(), String> {
     let mistake = url.and_then(mistake_in);
-    mistake.map_or(Ok(()), |mistake| Err(DatabaseUrlError::Url(flag, mistake)))
+    mistake.map_or(Ok(()), |mistake| Err(format!("{flag}: {mistake}")))
 }
 
 fn is_postgres(url: &str) -> bool {

@@ -97,6 +97,9 @@ pub trait RowReader: Send {
     fn next(&mut self) -> TransferResult<Option<Page>>;
 }
 
+/// A range of a table that is being read.
+pub(crate) type OpenedRange<'a> = TransferResult<Box<dyn RowReader + 'a>>;
+
 /// A place that entities are read from.
 pub trait TransferSource: Send + Sync {
     /// Returns the names of all tables, in their original case.
@@ -150,12 +153,7 @@ pub trait TransferSource: Send + Sync {
     }
 
     /// Opens a range of a table. With `keys_only`, properties are not needed.
-    fn open<'a>(
-        &'a self,
-        table: &str,
-        range: &RowRange,
-        keys_only: bool,
-    ) -> TransferResult<Box<dyn RowReader + 'a>>;
+    fn open<'a>(&'a self, table: &str, range: &RowRange, keys_only: bool) -> OpenedRange<'a>;
 
     /// Returns a key in a range, preferably the first; `None` if the range is empty.
     fn probe(&self, table: &str, range: &RowRange) -> TransferResult<Option<Key>>;

@@ -126,6 +126,11 @@ pub(super) fn report(form: &OutputForm, compared: &Compared) -> Result<(), Trans
         (false, true) => "not proved equal: no difference was found, but not everything could be read",
         (false, false) => "not equal",
     });
+    form.print(&text, &json_of(compared, &not_compared))?;
+    if compared.is_equal() { Ok(()) } else { Err(TransferEnd::Differs) }
+}
+
+fn json_of(compared: &Compared, not_compared: &[&String]) -> serde_json::Value {
     let tables: serde_json::Map<String, serde_json::Value> = compared
         .tables
         .iter()
@@ -148,13 +153,11 @@ pub(super) fn report(form: &OutputForm, compared: &Compared) -> Result<(), Trans
             })
         })
         .collect();
-    let value = json!({
+    json!({
         "report": "verify", "equal": compared.is_equal(), "tables": tables, "differences": differences,
         "missingTables": compared.missing_tables, "extraTables": compared.extra_tables,
         "settings": compared.settings, "notCompared": not_compared,
-    });
-    form.print(&text, &value)?;
-    if compared.is_equal() { Ok(()) } else { Err(TransferEnd::Differs) }
+    })
 }
 
 pub(super) fn deleted(form: &OutputForm, entities: u64, tables: &[String]) -> Result<(), TransferEnd> {

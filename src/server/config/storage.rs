@@ -97,7 +97,7 @@ impl StorageSettings {
         let url = match (given, &url.database_url) {
             (Some(url), _) => url,
             (None, None) => DEFAULT_URL.to_owned(),
-            (None, Some(_)) => return mistakes.record(Err(database_url_mistake("").to_string())),
+            (None, Some(_)) => return mistakes.record(Err(database_url_mistake(""))),
         };
         let options = DatabaseOptions {
             migrate_url,
@@ -107,7 +107,7 @@ impl StorageSettings {
             max_connections: self.max_connections,
             sqlite_map_mib: self.sqlite_map_mib,
         };
-        mistakes.record(Database::of_url(&url, options).map_err(|error| error.to_string()))
+        mistakes.record(Database::of_url(&url, options))
     }
 
     /// Returns the settings for a single database.

@@ -20,7 +20,7 @@ pub(crate) use forwarded::Proxies;
 pub(crate) use listen::{Listening, accept, bind, listen, reachable, reserve};
 pub(crate) use receive::{Incoming, head_of};
 pub(crate) use respond::respond;
-pub(crate) use tls::{Tls, TlsError, TlsFiles, ValidityProblem};
+pub(crate) use tls::{Tls, TlsFiles, ValidityProblem};
 pub(crate) use workarounds::{RequestState, announces_body};
 
 use crate::service::{Observed, Service};

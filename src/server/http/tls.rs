@@ -46,21 +46,6 @@ pub(crate) struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// The reason why the files cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum TlsError {
-    #[error("{0}: {1}")]
-    Read(PathBuf, io::Error),
-    #[error("{0}: no certificate in PEM form was found")]
-    Certificate(PathBuf),
-    #[error("{0}: no private key in PEM form was found")]
-    Key(PathBuf),
-    #[error("{} is not the key of the certificate {}", .0.key.display(), .0.certificate.display())]
-    Mismatch(TlsFiles),
-    #[error("the certificate {} and the key {} cannot be used: {reason}", files.certificate.display(), files.key.display())]
-    Unusable { files: TlsFiles, reason: rustls::Error },
-}
-
 /// Encrypts connections.
 pub(crate) struct Tls {
     files: TlsFiles,
@@ -92,16 +77,20 @@ struct Followed {
 }
 
 impl TlsFiles {
-    fn load(&self, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
+    fn load(&self, provider: &CryptoProvider) -> Result<CertifiedKey, String> {
         let (chain, key) = (chain(&self.certificate)?, secret(&self.key)?);
-        CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
-            rustls::Error::InconsistentKeys(_) => TlsError::Mismatch(self.clone()),
-            reason => self.unusable(reason),
-        })
+        CertifiedKey::from_der(chain, key, provider).map_err(|error| self.explain(&error))
     }
 
-    fn unusable(&self, reason: rustls::Error) -> TlsError {
-        TlsError::Unusable { files: self.clone(), reason }
+    /// Returns why the files cannot be used together.
+    fn explain(&self, error: &rustls::Error) -> String {
+        let (certificate, key) = (self.certificate.display(), self.key.display());
+        match error {
+            rustls::Error::InconsistentKeys(_) => {
+                format!("{key} is not the key of the certificate {certificate}")
+            }
+            reason => format!("the certificate {certificate} and the key {key} cannot be used: {reason}"),
+        }
     }
 
     fn stamp(&self) -> Stamp {
@@ -114,28 +103,32 @@ impl TlsFiles {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
-    read_bytes(path).map_err(|error| TlsError::Read(path.into(), error))
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    read_bytes(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(path)?).collect();
-    chain.ok().filter(|chain| !chain.is_empty()).ok_or_else(|| TlsError::Certificate(path.into()))
+    chain
+        .ok()
+        .filter(|chain| !chain.is_empty())
+        .ok_or_else(|| format!("{}: no certificate in PEM form was found", path.display()))
 }
 
-fn secret(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|_| TlsError::Key(path.into()))
+fn secret(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
+    PrivateKeyDer::from_pem_slice(&read(path)?)
+        .map_err(|_| format!("{}: no private key in PEM form was found", path.display()))
 }
 
 impl Tls {
     /// Reads the files.
-    pub(crate) fn load(files: TlsFiles) -> Result<Self, TlsError> {
+    pub(crate) fn load(files: TlsFiles) -> Result<Self, String> {
         let provider = Arc::new(ring::default_provider());
         let first = files.stamp();
         let current = Arc::new(Current(RwLock::new(Arc::new(files.load(&provider)?))));
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|reason| files.unusable(reason))?
+            .map_err(|reason| files.explain(&reason))?
             .with_no_client_auth()
             .with_cert_resolver(Arc::clone(&current) as Arc<dyn ResolvesServerCert>);
         config.alpn_protocols = vec![HTTP_1.to_vec()];
@@ -329,7 +322,7 @@ mod tests {
     #[test]
     fn files_that_are_of_no_use_are_told_apart() {
         assert!(Tls::load(files("first.pem", "first.key.pem")).is_ok());
-        let refusal = |certificate, key| Tls::load(files(certificate, key)).err().map(|e| e.to_string());
+        let refusal = |certificate, key| Tls::load(files(certificate, key)).err();
         for (certificate, key, words) in [
             ("none.pem", "first.key.pem", "none.pem: "),
             ("first.key.pem", "first.key.pem", "no certificate in PEM form"),

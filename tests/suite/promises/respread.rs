@@ -312,11 +312,11 @@ fn writers_that_begin_while_a_change_is_prepared_are_waited_for() {
 #[test]
 fn the_last_step_does_not_pass_over_what_is_prepared() {
     let Some(nodes) = distributed() else { return };
+    let gid = format!("citus_{}", fresh_name());
     let (site, worker) = (Site::start(&nodes.coordinator, &[]), &nodes.workers[0]);
     let client = site.client();
     let table = client.table();
     table.seed(with_keys("p", "1", json!({})));
-    let gid = format!("citus_{}", fresh_name());
     // Only the last step waits for this lock.
     let holds = format!(
         "BEGIN; LOCK TABLE respread_changes IN SHARE UPDATE EXCLUSIVE MODE; \

@@ -15,7 +15,7 @@ use crate::protocol::codec::stored;
 use crate::protocol::error::Code;
 use crate::protocol::model::names::check_property_name;
 use crate::protocol::model::{EdmType, Stored, TableName, Ticks};
-use crate::protocol::plan::index::{IndexKind, TIMESTAMP, UnknownIndexKind};
+use crate::protocol::plan::index::{IndexKind, TIMESTAMP};
 use crate::protocol::plan::{Scan, Span};
 use crate::store::{AddedIndex, Failure, IndexFigures, IndexState, NewIndex, Store, StoredIndex};
 
@@ -84,7 +84,7 @@ impl IndexReport {
     }
 }
 
-fn known_kind(text: &str) -> Result<String, UnknownIndexKind> {
+fn known_kind(text: &str) -> Result<String, &'static str> {
     text.parse::<IndexKind>().map(|kind| kind.name().to_owned())
 }
 

@@ -52,18 +52,17 @@ pub struct Trust {
     pub over_http: bool,
 }
 
-/// An invalid assignment in a list, with its position, counted from 1.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "assignment number {0} is not of the form principal=reader|contributor[@account[/table]], with names that accounts and tables can have"
-)]
-pub struct AssignmentError(usize);
-
 impl Assignment {
-    /// Parses `principal=role[@account[/table]]` entries, separated by `;`.
-    pub fn parse_list(text: &str) -> Result<Vec<Self>, AssignmentError> {
+    /// Parses `principal=role[@account[/table]]` entries, separated by `;`. The error is a message for operators.
+    pub fn parse_list(text: &str) -> Result<Vec<Self>, String> {
         let given = text.split(';').map(str::trim).filter(|a| !a.is_empty());
-        given.enumerate().map(|(at, one)| Self::parse(one).ok_or(AssignmentError(at + 1))).collect()
+        let invalid = |number: usize| {
+            format!(
+                "assignment number {number} is not of the form principal=reader|contributor[@account[/table]], with \
+                 names that accounts and tables can have"
+            )
+        };
+        given.enumerate().map(|(at, one)| Self::parse(one).ok_or_else(|| invalid(at + 1))).collect()
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -452,12 +451,12 @@ mod tests {
         assert_eq!((one.principal.as_str(), one.role), ("cn=x", Role::Contributor));
         assert_eq!((one.account.as_deref(), one.table.as_deref()), (Some("acct"), Some("mytable")));
         assert_eq!(read(" a=reader ; b=reader@acct;").unwrap().len(), 2);
-        assert_eq!(read("a=reader;b=owner"), Err(AssignmentError(2)));
+        assert!(read("a=reader;b=owner").unwrap_err().contains("number 2 "));
         assert_eq!(read("a = reader").unwrap(), read("a=reader").unwrap());
         let wrong = ["a=reader@My_Account", "a=reader@ab", "a=reader@acct/a b", "a=reader@acct/1st"];
         for bad in ["a", "=reader", " =reader", "a=reader@", "a=reader@acct/", "a="].into_iter().chain(wrong)
         {
-            assert_eq!(read(bad), Err(AssignmentError(1)), "{bad}");
+            assert!(read(bad).unwrap_err().contains("number 1 "), "{bad}");
         }
     }
 }

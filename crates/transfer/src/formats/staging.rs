@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
-use crate::contract::{Counts, Mode, Rejected, RowReader, TransferSource, TransferTarget, WritePage};
+use crate::contract::{Counts, Mode, OpenedRange, Rejected, TransferSource, TransferTarget, WritePage};
 use crate::error::{TransferError, TransferResult, check_stop, failed, usage};
 use crate::locations::NoEntities;
 use crate::locations::database::LocalDatabase;
@@ -231,12 +231,7 @@ impl TransferSource for Staged {
         false
     }
 
-    fn open<'a>(
-        &'a self,
-        table: &str,
-        range: &RowRange,
-        keys_only: bool,
-    ) -> TransferResult<Box<dyn RowReader + 'a>> {
+    fn open<'a>(&'a self, table: &str, range: &RowRange, keys_only: bool) -> OpenedRange<'a> {
         self.database.open(table, range, keys_only)
     }
 

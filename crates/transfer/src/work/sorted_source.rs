@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering as Memory};
 
-use crate::contract::{Page, RowReader, TransferSource};
+use crate::contract::{OpenedRange, Page, RowReader, TransferSource};
 use crate::error::TransferResult;
 use crate::protocol::codec::policies::Policy;
 use crate::protocol::codec::properties::ServiceProperties;
@@ -111,7 +111,7 @@ impl TransferSource for SortedSource {
         self.can_change
     }
 
-    fn open<'a>(&'a self, _: &str, range: &RowRange, _: bool) -> TransferResult<Box<dyn RowReader + 'a>> {
+    fn open<'a>(&'a self, _: &str, range: &RowRange, _: bool) -> OpenedRange<'a> {
         Ok(Box::new(Pages { place: self, left: self.of_range(range).cloned().collect() }))
     }
 

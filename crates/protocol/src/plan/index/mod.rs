@@ -53,16 +53,12 @@ impl fmt::Display for IndexKind {
     }
 }
 
-/// The error for a name that is not that of an [`IndexKind`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the kind of an index is text, number, time, guid, boolean or timestamp")]
-pub struct UnknownIndexKind;
-
 impl FromStr for IndexKind {
-    type Err = UnknownIndexKind;
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, UnknownIndexKind> {
-        Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or(UnknownIndexKind)
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let kind = Self::ALL.into_iter().find(|kind| kind.name() == text);
+        kind.ok_or("the kind of an index is text, number, time, guid, boolean or timestamp")
     }
 }
 

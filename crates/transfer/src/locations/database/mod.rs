@@ -12,7 +12,7 @@ use rowhouse_operator::indexes::IndexCatalog;
 use rowhouse_operator::totals::{self, CountPace};
 use tokio::runtime::Runtime;
 
-use crate::contract::{Page, RowReader, TransferSource};
+use crate::contract::{OpenedRange, Page, RowReader, TransferSource};
 use crate::error::{TransferError, TransferResult, failed, usage};
 use crate::protocol::auth::seal::MasterKeys;
 use crate::protocol::codec::policies::{self, Policy};
@@ -338,12 +338,7 @@ impl TransferSource for LocalDatabase {
         sum(&mut part, counted).map(Some)
     }
 
-    fn open<'a>(
-        &'a self,
-        table: &str,
-        range: &RowRange,
-        keys_only: bool,
-    ) -> TransferResult<Box<dyn RowReader + 'a>> {
+    fn open<'a>(&'a self, table: &str, range: &RowRange, keys_only: bool) -> OpenedRange<'a> {
         let (table, left) = (table_name(table)?, Some(range.clone()));
         Ok(Box::new(DatabasePages { database: self, table, left, keys_only }))
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering as Atomic;
 
 use zstd::stream::read::Decoder;
 
-use crate::contract::{Page, Rejected, RowReader, TransferSource};
+use crate::contract::{OpenedRange, Page, Rejected, RowReader, TransferSource};
 use crate::error::{TransferResult, failed};
 use crate::locations::NoEntities;
 use crate::locations::dump::{DumpPart, DumpTable, MAX_LINE, Manifest, digest, hex};
@@ -67,12 +67,7 @@ impl TransferSource for DumpSource {
         Ok(self.table(table).filter(|_| self.filter.is_none()).map(|table| table.entities))
     }
 
-    fn open<'a>(
-        &'a self,
-        table: &str,
-        range: &RowRange,
-        _keys_only: bool,
-    ) -> TransferResult<Box<dyn RowReader + 'a>> {
+    fn open<'a>(&'a self, table: &str, range: &RowRange, _keys_only: bool) -> OpenedRange<'a> {
         let overlaps = |part: &&DumpPart| {
             !is_passed_whole(&range.lower, part)
                 && range.upper.as_ref().is_none_or(|upper| part.first < *upper)

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::{Continuation, Endpoint, MOST_ROWS, next};
 use crate::client::{ClientAnswer, ClientCall, MAX_ANSWER, ServiceError};
-use crate::contract::{Page, Rejected, RowReader, TransferSource};
+use crate::contract::{OpenedRange, Page, Rejected, RowReader, TransferSource};
 use crate::error::{TransferError, TransferResult, failed};
 use crate::locations::NoEntities;
 use crate::protocol::codec::policies::{self, Policy};
@@ -315,12 +315,7 @@ impl TransferSource for Endpoint {
         !self.client.address.is_cosmos()
     }
 
-    fn open<'a>(
-        &'a self,
-        table: &str,
-        range: &RowRange,
-        keys_only: bool,
-    ) -> TransferResult<Box<dyn RowReader + 'a>> {
+    fn open<'a>(&'a self, table: &str, range: &RowRange, keys_only: bool) -> OpenedRange<'a> {
         Ok(Box::new(EndpointPages::new(self, table, range, keys_only)))
     }
 
