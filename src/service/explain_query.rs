@@ -1,5 +1,5 @@
-//! Explains how the server answers a query, and on request measures the cost of a page. The result contains
-//! only numbers, and no entity.
+//! Explains how the server answers a query, and on request measures the cost of a page. The result
+//! contains nothing read from the table but counts.
 
 use std::time::Instant;
 
@@ -58,9 +58,9 @@ pub(crate) struct ExplainedQuery {
     pub residual: Option<String>,
     /// The indexes that name the entities to read.
     pub index: Option<Vec<NamedIndex>>,
-    /// Indexes that would name too many entities.
+    /// The most promising choice of indexes, if the store did not use it.
     pub index_passed_over: Option<Vec<NamedIndex>>,
-    /// What an operator can do if clients are refused the query.
+    /// Why the query is refused, or what an operator can do.
     pub advice: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<PageCost>,
@@ -113,8 +113,8 @@ pub(crate) async fn explain_query(
     request: &ExplainRequest,
 ) -> Result<ExplainedQuery> {
     let table = TableName::parse(&request.table)?;
-    let is_refused = scan(request, &table, grammar).is_err();
-    let mut scan = scan(request, &table, Grammar { extended: true, ..grammar })?;
+    let is_refused = plan_scan(request, &table, grammar).is_err();
+    let mut scan = plan_scan(request, &table, Grammar { extended: true, ..grammar })?;
     match indexes.apply(&request.account, &table, &mut scan) {
         Err(error) if error.code == Code::NotImplemented => {
             let advice = Some(format!("Refused: {}.", error.reason_or_text()));
@@ -127,7 +127,7 @@ pub(crate) async fn explain_query(
         let (narrowed_by, cost) = measure(store, table, &scan).await?;
         (narrowed_by, Some(cost))
     } else {
-        (narrowed_by(store, table, &scan).await?, None)
+        (look_up_choice(store, table, &scan).await?, None)
     };
     let used = narrowed_by.and_then(|number| scan.indexed.get(number));
     let access = if used.is_some() { KeyAccess::Index } else { KeyAccess::of(&scan) };
@@ -153,7 +153,11 @@ pub(crate) async fn explain_query(
 fn explained(scan: &Scan, access: KeyAccess) -> ExplainedQuery {
     let spans = scan.spans.iter().take(MAX_SHOWN).map(|span| {
         let (from, to) = strategy::bounds(span);
-        ExplainedSpan { from: from.map(bound), to: to.map(bound), words: strategy::words(span) }
+        ExplainedSpan {
+            from: from.map(explained_bound),
+            to: to.map(explained_bound),
+            words: strategy::words(span),
+        }
     });
     ExplainedQuery {
         access,
@@ -182,22 +186,23 @@ fn name_of(index: &PropertyIndex) -> NamedIndex {
 
 /// Asks the store which choice of indexes it would use. The store looks up entries as for a page, but reads
 /// no row.
-async fn narrowed_by(store: &Store, table: TableRef<'_>, scan: &Scan) -> Result<Option<usize>> {
+async fn look_up_choice(store: &Store, table: TableRef<'_>, scan: &Scan) -> Result<Option<usize>> {
     if scan.indexed.is_empty() {
         return Ok(None);
     }
+    // Without spans, a page ends after the lookup of indexes.
     let lookup = Scan { spans: Vec::new(), by: None, ..scan.clone() };
     let ((), end) = store.page(table, &lookup, ()).await?;
     Ok(end.narrowed_by)
 }
 
-fn bound(bound: SpanBound) -> ExplainedBound {
+fn explained_bound(bound: SpanBound) -> ExplainedBound {
     let SpanBound { partition, row, is_inclusive } = bound;
     ExplainedBound { partition_key: partition, row_key: row, inclusive: is_inclusive }
 }
 
 /// Returns the scan of the query, with the permissions of an operator who only reads.
-fn scan(request: &ExplainRequest, table: &TableName, grammar: Grammar) -> Result<Scan> {
+fn plan_scan(request: &ExplainRequest, table: &TableName, grammar: Grammar) -> Result<Scan> {
     let mut text = format!("$filter={}", escape(request.filter.as_deref().unwrap_or_default()));
     if let Some(select) = &request.select {
         text += &format!("&$select={}", escape(select));

@@ -112,13 +112,13 @@ type Explanation = {
   access: string;
   /** those that name the entities to read */
   index: IndexName[] | null;
-  /** those that would name too many */
+  /** the most promising choice, if the store did not use it */
   indexPassedOver: IndexName[] | null;
   summary: string;
   spans: Span[];
   spanCount: number;
   residual: string | null;
-  /** what to do if clients are refused the query */
+  /** why the query is refused, or what an operator can do */
   advice: string | null;
   cost?: Cost;
 };
