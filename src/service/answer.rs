@@ -10,7 +10,7 @@ use crate::protocol::request::{Head, Prefer, Representation};
 
 /// The status that represents no response: the connection ends without one. No response is sent with this
 /// status.
-pub(crate) const NO_ANSWER: u16 = 444;
+pub(crate) const STATUS_HANG_UP: u16 = 444;
 
 /// A response without the headers that every response carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,37 +42,37 @@ const NO_CACHE: (&str, &str) = ("Cache-Control", "no-cache");
 
 impl Answer {
     /// Returns a table-layer response without a body.
-    pub(crate) fn empty(status: u16) -> Self {
-        let mut answer = Self { headers: Vec::with_capacity(8), ..Self::bare(status) };
+    pub(crate) fn table_empty(status: u16) -> Self {
+        let mut answer = Self { headers: Vec::with_capacity(8), ..Self::status_only(status) };
         answer.headers.push((NO_CACHE.0, Cow::Borrowed(NO_CACHE.1)));
         answer.headers.push((NOSNIFF.0, Cow::Borrowed(NOSNIFF.1)));
         answer
     }
 
     /// Returns a table-layer response with a document.
-    pub(crate) fn document(status: u16, content_type: &'static str, body: String) -> Self {
-        Self::empty(status).with(CONTENT_TYPE, content_type).with_body(body.into_bytes())
+    pub(crate) fn table_document(status: u16, content_type: &'static str, body: String) -> Self {
+        Self::table_empty(status).with(CONTENT_TYPE, content_type).with_body(body.into_bytes())
     }
 
-    /// Returns a response of an XML operation, without the headers of the table layer.
-    pub(crate) fn bare(status: u16) -> Self {
+    /// Returns a response with only a status, without the headers of the table layer.
+    pub(crate) fn status_only(status: u16) -> Self {
         Self { status, reason: None, headers: Vec::new(), body: Vec::new(), refusal: None }
     }
 
-    /// Returns a document of an XML operation.
-    pub(crate) fn xml(status: u16, body: String) -> Self {
-        Self::bare(status).with(CONTENT_TYPE, XML).with_body(body.into_bytes())
+    /// Returns the response of an XML operation with a document.
+    pub(crate) fn xml_document(status: u16, body: String) -> Self {
+        Self::status_only(status).with(CONTENT_TYPE, XML).with_body(body.into_bytes())
     }
 
     /// Returns the error of an XML operation.
     pub(crate) fn xml_refusal(error: &Error, context: &ErrorContext<'_>) -> Self {
         let facts = error.code.facts();
-        let answer = Self::xml(facts.status, failure::xml(error, context));
+        let answer = Self::xml_document(facts.status, failure::xml(error, context));
         // As recorded, the message is also the reason phrase.
         let refusal = Some(error.code);
         Self { reason: Some(facts.message), refusal, ..answer }
             .with("x-ms-error-code", facts.code)
-            .with_pause(error)
+            .with_retry_after(error)
     }
 
     /// Returns the status of the result. For a refused batch, this is the status of the part inside.
@@ -104,14 +104,14 @@ impl Answer {
             Representation::Atom(Style::Modern) => (TABLE_XML, failure::table_xml(error, context)),
             Representation::Atom(Style::Classic) => ("application/xml", failure::atom(error)),
         };
-        let mut answer = Self::document(error.code.facts().status, content_type, body);
+        let mut answer = Self::table_document(error.code.facts().status, content_type, body);
         answer.refusal = Some(error.code);
-        if is_early(error.code) {
+        if omits_cache_control(error.code) {
             answer.headers.retain(|(name, _)| *name != NO_CACHE.0);
         } else if let Some(prefer) = prefer {
             answer = answer.with(PREFERENCE_APPLIED, prefer.applied());
         }
-        answer.with_pause(error)
+        answer.with_retry_after(error)
     }
 
     /// Returns the response to an unreadable part of a batch. As recorded, it is XML whatever the client
@@ -124,7 +124,7 @@ impl Answer {
     }
 
     /// Adds the time after which to retry to the response of a busy server.
-    fn with_pause(self, error: &Error) -> Self {
+    fn with_retry_after(self, error: &Error) -> Self {
         if error.code == Code::ServerBusy { self.with("Retry-After", "1") } else { self }
     }
 
@@ -133,7 +133,7 @@ impl Answer {
     /// header contains the code. Without a version, the body is the XML of the oldest versions, whatever the
     /// client accepts. With an invalid version, the body and its type are this XML too, and the header is
     /// missing. A preflight has no version, and is answered as if it had one.
-    pub(crate) fn front_door(
+    pub(crate) fn front_end_refusal(
         error: &Error,
         head: &Head,
         challenge: Option<String>,
@@ -149,15 +149,16 @@ impl Answer {
             },
             _ => failure::front_end_xml(error, context),
         };
+        // Without a version, the content type follows Accept although the body is XML (recorded).
         let content_type = if version.is_ok() && takes_json(head) { JSON } else { XML };
         // As recorded, the message is also the reason phrase.
         let (reason, body) = (Some(facts.message), body.into_bytes());
-        let answer = Self { reason, body, refusal: Some(error.code), ..Self::bare(facts.status) }
+        let answer = Self { reason, body, refusal: Some(error.code), ..Self::status_only(facts.status) }
             .with(CONTENT_TYPE, content_type);
         if version.is_err() {
             return answer;
         }
-        let answer = answer.with("x-ms-error-code", facts.code).with_pause(error);
+        let answer = answer.with("x-ms-error-code", facts.code).with_retry_after(error);
         match error.code {
             Code::NoCredentials | Code::TokenRefused => {
                 answer.with("WWW-Authenticate", challenge.unwrap_or_else(|| CHALLENGE.to_owned()))
@@ -202,7 +203,9 @@ fn takes_json(head: &Head) -> bool {
     head.header("accept").is_some_and(|accept| accept.contains("json"))
 }
 
-const fn is_early(code: Code) -> bool {
+/// Returns whether a table-layer error is one that Azure sends without Cache-Control: an error found before the
+/// operation starts, or a condition that no entity can meet (protocol §2.2).
+const fn omits_cache_control(code: Code) -> bool {
     matches!(
         code,
         Code::FilterSyntax

@@ -277,6 +277,6 @@ fn with_wire_index(error: Error, operations: usize) -> Error {
 fn accepted(refusal: Option<Code>, print: impl FnOnce(&str) -> Vec<u8>) -> Answer {
     let boundary = format!("batchresponse_{}", Uuid::new_v4());
     let body = print(&boundary);
-    let answer = Answer { refusal, ..Answer::empty(202) };
+    let answer = Answer { refusal, ..Answer::table_empty(202) };
     answer.with(CONTENT_TYPE, format!("multipart/mixed; boundary={boundary}")).with_body(body)
 }

@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::answer::{Answer, NO_ANSWER};
+use super::answer::{Answer, STATUS_HANG_UP};
 use crate::error::{Code, Error};
 use crate::protocol::model::TableName;
 use crate::protocol::plan::Plan;
@@ -338,11 +338,11 @@ impl Injection {
         }
         match self.disconnect {
             None => work.await,
-            Some(Moment::Before) => Ok(Answer::bare(NO_ANSWER)),
+            Some(Moment::Before) => Ok(Answer::status_only(STATUS_HANG_UP)),
             Some(Moment::After) => {
                 // The client does not learn the outcome.
                 let _ = work.await;
-                Ok(Answer::bare(NO_ANSWER))
+                Ok(Answer::status_only(STATUS_HANG_UP))
             }
         }
     }

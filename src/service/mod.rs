@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use access::stored_policies;
-pub(crate) use answer::{Answer, NO_ANSWER, XML};
+pub(crate) use answer::{Answer, STATUS_HANG_UP, XML};
 pub(crate) use body::{Body, BodyMemory, Limits, MAX_BODY, ReceiveBody, Share};
 pub(crate) use clock::VersionClock;
 pub(crate) use cors::{CorsHeaders, actual as cors_headers};

@@ -96,7 +96,7 @@ impl Pipeline<'_> {
         if self.observed.version.get().is_none()
             && let Err(error) = head.version()
         {
-            return (self.front_door(&error), Arc::default());
+            return (self.front_end_refusal(&error), Arc::default());
         }
         let target = self.observed.target.get_or_init(|| target);
         if head.method == "OPTIONS" {
@@ -120,10 +120,10 @@ impl Pipeline<'_> {
 
     fn preflight(&self, target: &Target) -> Answer {
         match cors::preflight(self.head, &self.rules_of(target)) {
-            Ok(headers) => {
-                headers.into_iter().fold(Answer::bare(200), |answer, (name, value)| answer.with(name, value))
-            }
-            Err(error) => self.front_door(&error),
+            Ok(headers) => headers
+                .into_iter()
+                .fold(Answer::status_only(200), |answer, (name, value)| answer.with(name, value)),
+            Err(error) => self.front_end_refusal(&error),
         }
     }
 
@@ -139,7 +139,7 @@ impl Pipeline<'_> {
             Ok(identity) => identity,
             Err(error) => {
                 telemetry::authentication_failed(head, &error);
-                return self.front_door(&error);
+                return self.front_end_refusal(&error);
             }
         };
         let answer = self.received(target, &identity, body).await;
@@ -270,17 +270,17 @@ impl Pipeline<'_> {
         page_time(self.time_allowed())
     }
 
-    fn front_door(&self, error: &Error) -> Answer {
+    fn front_end_refusal(&self, error: &Error) -> Answer {
         self.observed.explain_error(error);
         let challenge = self.service.issuer.as_ref().map(Issuer::challenge);
-        Answer::front_door(error, self.head, challenge, &self.error_context)
+        Answer::front_end_refusal(error, self.head, challenge, &self.error_context)
     }
 
     /// Returns an error of a known resource. A 405 lists the methods that the resource supports.
     fn refuse_at(&self, target: &Target, error: &Error) -> Answer {
         // At this point, only a test can inject these errors.
         if matches!(error.code, Code::AuthenticationFailed | Code::AccountIsDisabled) {
-            return self.front_door(error);
+            return self.front_end_refusal(error);
         }
         let answer = self.refuse(error);
         if answer.status != 405 {
@@ -294,7 +294,7 @@ impl Pipeline<'_> {
         let speaks_xml = self.options.any_case("comp").is_some();
         // As recorded, the table layer is not reached.
         if error.code == Code::RequestBodyTooLarge && !speaks_xml {
-            return self.front_door(error);
+            return self.front_end_refusal(error);
         }
         self.observed.explain_error(error);
         if speaks_xml {

@@ -36,9 +36,9 @@ pub(crate) fn print_write(
     written: Written,
     printer: &Printer<'_>,
 ) -> Result<Answer> {
-    let Some(modified) = written.modified else { return Ok(Answer::empty(204)) };
+    let Some(modified) = written.modified else { return Ok(Answer::table_empty(204)) };
     if write.kind != WriteKind::Insert {
-        return Ok(printer.preferring(Answer::empty(204)).with(ETAG, etag(modified)));
+        return Ok(printer.preferring(Answer::table_empty(204)).with(ETAG, etag(modified)));
     }
     let table = table.as_given();
     let address = uri::entity_address(table, &write.key.partition, &write.key.row);
@@ -62,7 +62,7 @@ pub(super) async fn get(
     };
     let entity = found.ok_or(Code::ResourceNotFound)?;
     let answer = match &read.known {
-        Some(known) if known.has(entity.modified) => Answer::empty(304),
+        Some(known) if known.has(entity.modified) => Answer::table_empty(304),
         _ => {
             METRICS.requests.entity();
             printer.entity_document(200, table.as_given(), (&entity).into(), read.select.as_ref())?

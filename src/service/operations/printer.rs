@@ -49,9 +49,9 @@ impl<'a> Printer<'a> {
         let representation = self.format.for_body()?;
         let body = print(representation)?;
         Ok(match representation {
-            Representation::Json(metadata) => Answer::document(status, metadata.content_type(), body),
+            Representation::Json(metadata) => Answer::table_document(status, metadata.content_type(), body),
             Representation::Atom(style) => {
-                let answer = Answer::document(status, style.content_type(kind), body);
+                let answer = Answer::table_document(status, style.content_type(kind), body);
                 match style {
                     Style::Classic => answer.with(DATA_SERVICE_VERSION, style.data_service_version()),
                     Style::Modern => answer,
@@ -96,7 +96,7 @@ impl<'a> Printer<'a> {
     ) -> Result<Answer> {
         let answer = match self.prefer {
             Some(Prefer::NoContent) => {
-                Answer::empty(204).with(LOCATION, location.clone()).with(DATA_SERVICE_ID, location)
+                Answer::table_empty(204).with(LOCATION, location.clone()).with(DATA_SERVICE_ID, location)
             }
             _ => document()?.with(LOCATION, location),
         };

@@ -10,7 +10,7 @@ use crate::store::Store;
 pub(super) async fn get_properties(store: &Store, layout: Layout, printer: &Printer<'_>) -> Result<Answer> {
     let stored = store.properties(printer.account()).await?;
     let found = stored.map(|text| properties::from_stored(&text)).transpose()?.unwrap_or_default();
-    Ok(Answer::xml(200, properties::write(&found, layout)))
+    Ok(Answer::xml_document(200, properties::write(&found, layout)))
 }
 
 pub(super) async fn set_properties(
@@ -19,7 +19,7 @@ pub(super) async fn set_properties(
     printer: &Printer<'_>,
 ) -> Result<Answer> {
     store.set_properties(printer.account(), &properties::to_stored(members)?).await?;
-    Ok(Answer::bare(202))
+    Ok(Answer::status_only(202))
 }
 
 /// Returns the statistics of the secondary, also if it is unreachable. The primary has none.
@@ -32,5 +32,5 @@ pub(super) async fn get_stats(store: &Store, printer: &Printer<'_>) -> Result<An
         Ok(None) => Replication::Bootstrap,
         Err(_) => Replication::Unavailable,
     };
-    Ok(Answer::xml(200, properties::write_stats(replication)))
+    Ok(Answer::xml_document(200, properties::write_stats(replication)))
 }

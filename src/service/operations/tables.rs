@@ -65,13 +65,13 @@ pub(super) async fn delete(
         0 => store.delete_table(table, now).await?,
         keep => store.delete_and_keep(table, now, now.later(keep)).await?,
     }
-    Ok(Answer::empty(204))
+    Ok(Answer::table_empty(204))
 }
 
 pub(super) async fn get_policies(store: &Store, table: &TableName, printer: &Printer<'_>) -> Result<Answer> {
     let stored = store.policies(table.in_account(printer.account())).await?;
     let found = stored.map(|text| policies::from_stored(&text)).transpose()?.unwrap_or_default();
-    Ok(Answer::xml(200, policies::write(&found)))
+    Ok(Answer::xml_document(200, policies::write(&found)))
 }
 
 pub(super) async fn set_policies(
@@ -81,7 +81,7 @@ pub(super) async fn set_policies(
     printer: &Printer<'_>,
 ) -> Result<Answer> {
     store.set_policies(table.in_account(printer.account()), &policies::to_stored(new)?).await?;
-    Ok(Answer::bare(204))
+    Ok(Answer::status_only(204))
 }
 
 /// Refuses a path below a table. As recorded, the error depends on the table.

@@ -9,7 +9,7 @@ use crate::support::*;
 cases! {
     old_clients_get_atom_unless_they_ask_for_more, json_is_not_supported_before_its_version,
     atom_is_not_supported_since_2015_12_11, versions_that_know_both_answer_what_is_asked,
-    errors_follow_what_was_asked, front_door_errors_have_prefixes_in_every_named_version,
+    errors_follow_what_was_asked, front_end_errors_have_prefixes_in_every_named_version,
     bodies_are_what_their_content_type_says, a_body_without_a_content_type_is_looked_at,
     what_is_no_entry_is_refused, bad_values_are_refused, keys_are_needed_once_and_must_be_text,
     a_great_many_properties_are_refused, prefixes_do_not_matter, foreign_namespaces_are_refused,
@@ -144,7 +144,7 @@ fn errors_follow_what_was_asked(client: &Client) {
     }
 }
 
-fn front_door_errors_have_prefixes_in_every_named_version(client: &Client) {
+fn front_end_errors_have_prefixes_in_every_named_version(client: &Client) {
     for version in CLASSIC.into_iter().chain(MODERN) {
         let bad = Auth::Header(format!("SharedKey {}:AAAA", client.account.name));
         request(client, version, "GET", "/Tables").auth(bad).send().turned_away(NOT_AUTHENTICATED);

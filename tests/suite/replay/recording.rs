@@ -134,7 +134,7 @@ impl Compared {
         // Other answers have a length where the service sends chunks.
         let length = (theirs.status == 204).then_some("content-length");
         for name in self.equal.iter().copied().chain(length) {
-            // UNVERIFIED 18: it may have been scrubbed from front-door errors.
+            // UNVERIFIED 18: it may have been scrubbed from front-end errors.
             if name == "x-ms-version" && matches!(theirs.status, 401 | 403) {
                 continue;
             }

@@ -39,7 +39,7 @@ const LETTERS: [&str; 30] = [
     "x-ms-version",
 ];
 
-/// Errors of operations that speak XML, and of the front door where no JSON was asked for.
+/// Errors of operations that speak XML, and of the front end where no JSON was asked for.
 const XML: [&str; 3] = [
     "<?xml version=\"1.0\" encoding=\"utf-8\"?><m:error \
      xmlns:m=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\"><m:code>",
@@ -155,7 +155,7 @@ impl Answer {
             "{self}"
         );
         assert_eq!(self.need("Content-Type"), self.odata_type(), "{self}");
-        assert_eq!(self.header("x-ms-error-code"), None, "only front-door errors carry it: {self}");
+        assert_eq!(self.header("x-ms-error-code"), None, "only front-end errors carry it: {self}");
         assert_eq!(self.header("ETag"), None, "{self}");
         assert_eq!(self.header("Location"), None, "{self}");
         self

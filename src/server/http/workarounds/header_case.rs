@@ -18,7 +18,7 @@
 //! placeholder of the same length ([`LENGTH_OF_NOTHING`]), which is replaced. The placeholder becomes
 //! unnecessary once actix keeps a length that was set.
 //!
-//! A handler cannot end a connection without a response, as a test may require. The head of [`NO_ANSWER`]
+//! A handler cannot end a connection without a response, as a test may require. The head of [`STATUS_HANG_UP`]
 //! represents this case: the connection is closed in its place. It becomes unnecessary once actix lets a
 //! handler close the connection.
 //!
@@ -34,7 +34,7 @@ use memchr::{memchr, memmem};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::SendBuffer;
-use crate::service::NO_ANSWER;
+use crate::service::STATUS_HANG_UP;
 
 /// Maximum size of a body that is copied to be written together with its head. Longer bodies are written in
 /// place.
@@ -140,7 +140,7 @@ impl<IO> HeaderCase<IO> {
     /// None of our bodies looks like a head.
     fn is_displaced(&self, bytes: &[u8]) -> bool {
         match self.place {
-            FramePosition::Head => !bytes.starts_with(b"HTTP/1.") || is_no_answer(bytes),
+            FramePosition::Head => !bytes.starts_with(b"HTTP/1.") || is_hang_up(bytes),
             FramePosition::Body(_) => self.begins && bytes.starts_with(b"HTTP/1."),
             FramePosition::Opaque => false,
         }
@@ -220,11 +220,11 @@ fn head_length(bytes: &[u8]) -> Option<usize> {
     memmem::find(&bytes[..bytes.len().min(MAX_HEAD)], b"\r\n\r\n").map(|end| end + 4)
 }
 
-/// Returns whether a head is that of [`NO_ANSWER`].
-fn is_no_answer(bytes: &[u8]) -> bool {
+/// Returns whether a head is that of [`STATUS_HANG_UP`].
+fn is_hang_up(bytes: &[u8]) -> bool {
     // "HTTP/1.1 444"
     let status = bytes.get(9..12).and_then(|status| str::from_utf8(status).ok());
-    status.and_then(|status| status.parse().ok()) == Some(NO_ANSWER)
+    status.and_then(|status| status.parse().ok()) == Some(STATUS_HANG_UP)
 }
 
 /// Restores the case of the names in a head, and returns what follows the head.
@@ -485,8 +485,8 @@ mod tests {
     }
 
     #[test]
-    fn no_answer_ends_the_connection_after_the_answers_before_it() {
-        let none = format!("HTTP/1.1 {NO_ANSWER} \r\ncontent-length: 0\r\n\r\n");
+    fn a_hang_up_ends_the_connection_after_the_answers_before_it() {
+        let none = format!("HTTP/1.1 {STATUS_HANG_UP} \r\ncontent-length: 0\r\n\r\n");
         assert_eq!(sent_until_failure(none.as_bytes()), "");
         let answers = format!("{HEAD}{BODY}{none}{HEAD}{BODY}");
         assert_eq!(sent_until_failure(answers.as_bytes()), format!("{HEAD_RESTORED}{BODY}"));
