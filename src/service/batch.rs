@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::access::{authorize, authorize_change_set};
 use super::answer::{Answer, CONTENT_TYPE};
 use super::fault_rules::{FaultRules, FaultSubject, Injection};
-use super::operations::{Printer, print_write, run};
+use super::operations::{self, Printer, print_write};
 use super::telemetry::Observed;
 use crate::error::{Code, Error, Result};
 use crate::operator::indexes::IndexCatalog;
@@ -30,14 +30,16 @@ use crate::store::{Failure, Fault, Store};
 /// The data service versions of parts in a batch response.
 const VERSION_3: &str = "3.0;";
 const VERSION_1: &str = "1.0;";
+/// The time for which a batch keeps deleted tables. No batch deletes a table.
+const KEEP_DELETED: i64 = 0;
 
 /// The parts of a change set request that its response depends on.
-struct Asked {
+struct AnswerPlan {
     /// The settings of the operations that could be parsed.
     printings: Vec<Printing>,
     failure: Option<FailedPart>,
-    /// The change sets after this one.
-    others: Vec<FailedPart>,
+    /// Azure runs one change set; each further one is refused.
+    refused_sets: Vec<FailedPart>,
 }
 
 /// The context in which a batch runs.
@@ -79,12 +81,14 @@ impl Run<'_> {
             Batch::ChangeSet { parts, failure, others } => {
                 let (plans, printings): (Vec<_>, Vec<_>) =
                     parts.into_iter().map(|part| (part.operation.plan, part.printing)).unzip();
-                let asked = Asked { printings, failure, others };
-                match self.planned_change_set(plans, &asked) {
-                    Err(error) => Ok(self.refused_change_set(error, &asked)),
-                    Ok(None) => Ok(self.change_set_answer(None, &[], &asked)),
-                    Ok(Some(set)) => match self.change_set(&set, &asked).await {
-                        Err(error) if error.index.is_some() => Ok(self.refused_change_set(error, &asked)),
+                let answer_plan = AnswerPlan { printings, failure, refused_sets: others };
+                match self.planned_change_set(plans, &answer_plan) {
+                    Err(error) => Ok(self.refused_change_set(error, &answer_plan)),
+                    Ok(None) => Ok(self.change_set_answer(None, &[], &answer_plan)),
+                    Ok(Some(set)) => match self.transact_with_faults(&set, &answer_plan).await {
+                        Err(error) if error.index.is_some() => {
+                            Ok(self.refused_change_set(error, &answer_plan))
+                        }
                         answer => answer,
                     },
                 }
@@ -98,15 +102,17 @@ impl Run<'_> {
             authorize(self.identity, self.target, operation.plan.map_err(of_part)?).map_err(of_part)?;
         plan.end_page_within(self.page_time);
         self.indexes.apply_to(&self.target.account, &mut plan).map_err(of_part)?;
-        let injection = self.injection(plan.subject().1, [operation.label]);
+        let injection = self.injection(plan.table(), [operation.label]);
         if let Some(injection) = &injection {
             injection.shorten_page(&mut plan);
         }
-        // No batch deletes a table.
-        let run = async || run(self.store, &plan, 0, self.printer(printing)).await.map_err(of_query);
+        let answer = async || {
+            let printer = self.printer(printing);
+            operations::run(self.store, &plan, KEEP_DELETED, printer).await.map_err(of_query)
+        };
         match injection {
-            None => run().await,
-            Some(injection) => Box::pin(injection.around(run())).await,
+            None => answer().await,
+            Some(injection) => Box::pin(injection.around(answer())).await,
         }
     }
 
@@ -133,13 +139,18 @@ impl Run<'_> {
     }
 
     /// Plans a change set, and checks that it is permitted and that its response can be printed.
-    fn planned_change_set(&self, plans: Vec<Result<Plan>>, asked: &Asked) -> Result<Option<ChangeSet>> {
-        let Some(set) = plan::change_set(plans, asked.failure.as_ref().map(|failed| &failed.error))? else {
+    fn planned_change_set(
+        &self,
+        plans: Vec<Result<Plan>>,
+        answer_plan: &AnswerPlan,
+    ) -> Result<Option<ChangeSet>> {
+        let Some(set) = plan::change_set(plans, answer_plan.failure.as_ref().map(|failed| &failed.error))?
+        else {
             return Ok(None);
         };
         let set = authorize_change_set(self.identity, self.target, set)?;
         // A response that cannot be printed must be refused before the commit.
-        for (index, (write, printing)) in set.writes.iter().zip(&asked.printings).enumerate() {
+        for (index, (write, printing)) in set.writes.iter().zip(&answer_plan.printings).enumerate() {
             if write.needs_body(printing.prefer) {
                 printing.format.for_body().map_err(|code| Error::from(code).at(index))?;
             }
@@ -147,60 +158,68 @@ impl Run<'_> {
         Ok(Some(set))
     }
 
-    async fn change_set(&self, set: &ChangeSet, asked: &Asked) -> Result<Answer> {
+    async fn transact_with_faults(&self, set: &ChangeSet, answer_plan: &AnswerPlan) -> Result<Answer> {
         match self.injection(Some(&set.table), set.writes.iter().map(|write| write.kind.label())) {
-            None => self.transact(set, asked).await,
-            Some(injection) => Box::pin(injection.around(self.transact(set, asked))).await,
+            None => self.transact(set, answer_plan).await,
+            Some(injection) => Box::pin(injection.around(self.transact(set, answer_plan))).await,
         }
     }
 
-    async fn transact(&self, set: &ChangeSet, asked: &Asked) -> Result<Answer> {
+    async fn transact(&self, set: &ChangeSet, answer_plan: &AnswerPlan) -> Result<Answer> {
         // The new versions are known in advance unless clocks differ, so the response is printed while the
         // database works. The database gets its request first.
         let expected: Vec<Written> = set.writes.iter().map(|write| write.expected(self.now)).collect();
         let writing = self.store.transact(set.table.in_account(&self.target.account), &set.writes, self.now);
-        let (written, ahead) = join(writing, async { self.written(set, asked, &expected) }).await;
+        let (written, ahead) = join(writing, async { self.written(set, answer_plan, &expected) }).await;
         let written = written.map_err(of_an_operation)?;
-        if written == expected { ahead } else { self.written(set, asked, &written) }
+        if written == expected { ahead } else { self.written(set, answer_plan, &written) }
     }
 
     /// Returns the response to a completed change set, which `planned_change_set` has found printable.
-    fn written(&self, set: &ChangeSet, asked: &Asked, written: &[Written]) -> Result<Answer> {
-        let mut answers = Vec::with_capacity(asked.printings.len());
+    fn written(&self, set: &ChangeSet, answer_plan: &AnswerPlan, written: &[Written]) -> Result<Answer> {
+        let mut answers = Vec::with_capacity(answer_plan.printings.len());
         let writes = set.spellings.iter().zip(&set.writes);
-        for (((table, write), printing), written) in writes.zip(&asked.printings).zip(written) {
+        for (((table, write), printing), written) in writes.zip(&answer_plan.printings).zip(written) {
             let answer = print_write(table, write, *written, &self.printer(printing))?;
             // As recorded, an update with a preference has the version of an insert.
             let is_3 = write.kind == WriteKind::Insert || printing.prefer.is_some();
             let version = if is_3 { VERSION_3 } else { VERSION_1 };
             answers.push(answer.into_inner(version, printing.content_id.as_deref()));
         }
-        Ok(self.change_set_answer(None, &answers, asked))
+        Ok(self.change_set_answer(None, &answers, answer_plan))
     }
 
-    fn refused_change_set(&self, error: Error, asked: &Asked) -> Answer {
+    fn refused_change_set(&self, error: Error, answer_plan: &AnswerPlan) -> Answer {
         let error = in_version(error, self.version);
         let refusal = Some(error.code);
-        let Asked { printings, failure, .. } = asked;
+        let AnswerPlan { printings, failure, .. } = answer_plan;
         let inner = match (error.index.and_then(|index| printings.get(index)), failure) {
+            // The error is that of the part that could not be parsed.
             (None, Some(failed)) => {
                 let error = with_wire_index(error, printings.len() + 1);
                 Some(self.failed(&FailedPart { error, printing: failed.printing.clone() }))
             }
+            // The error is that of a parsed operation, or of the first one if it has no index.
             (printing, failure) => {
                 let count = printings.len() + usize::from(failure.is_some());
                 let printing = printing.or(printings.first());
                 printing.map(|printing| self.refusal(&with_wire_index(error, count), printing))
             }
         };
-        self.change_set_answer(refusal, inner.as_slice(), asked)
+        self.change_set_answer(refusal, inner.as_slice(), answer_plan)
     }
 
     /// Prints the responses to a change set, and the refusals of the change sets after it.
-    fn change_set_answer(&self, refusal: Option<Code>, answers: &[InnerAnswer], asked: &Asked) -> Answer {
+    fn change_set_answer(
+        &self,
+        refusal: Option<Code>,
+        answers: &[InnerAnswer],
+        answer_plan: &AnswerPlan,
+    ) -> Answer {
         let named = |answers| (format!("changesetresponse_{}", Uuid::new_v4()), answers);
-        let others: Vec<InnerAnswer> = asked.others.iter().map(|other| self.failed(other)).collect();
-        let refusal = refusal.or(asked.others.first().map(|other| other.error.code));
+        let others: Vec<InnerAnswer> =
+            answer_plan.refused_sets.iter().map(|other| self.failed(other)).collect();
+        let refusal = refusal.or(answer_plan.refused_sets.first().map(|other| other.error.code));
         let sets: Vec<_> = iter::once(answers).chain(others.chunks(1)).map(named).collect();
         accepted(refusal, |boundary| multipart::change_sets_response(boundary, &sets))
     }
@@ -261,8 +280,8 @@ fn in_version(error: Error, version: ApiVersion) -> Error {
     }
 }
 
-/// Removes the index of an error if a change set with one operation reports the error without an index. All
-/// other errors have one (protocol §8.4).
+/// Adjusts the index of an error as Azure prints it. A change set with one operation reports some errors without
+/// an index; all other errors have one (protocol §8.4).
 fn with_wire_index(error: Error, operations: usize) -> Error {
     if operations == 1 && error.code.is_unnumbered_alone() {
         return Error { index: None, ..error };

@@ -194,7 +194,7 @@ impl Pipeline<'_> {
             }
         };
         let injection = self.fault_rules().and_then(|rules| {
-            let table = plan.subject().1;
+            let table = plan.table();
             rules.injection([FaultSubject { operation: self.observed.label(), table, index: None }])
         });
         // Created where it is awaited, because moving a future copies it.

@@ -130,6 +130,11 @@ impl Plan {
         }
     }
 
+    /// Returns the table of the operation to authorize.
+    pub const fn table(&self) -> Option<&TableName> {
+        self.subject().1
+    }
+
     /// Returns whether a successful response has a document of the table layer.
     pub const fn needs_body(&self, prefer: Option<Prefer>) -> bool {
         match self {
