@@ -61,7 +61,7 @@ pub(crate) struct Limits {
 /// Timeout for a body to get memory, after which the server responds that it is busy.
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Unit in which memory is counted, in bytes.
-const PIECE: usize = 1024;
+const PERMIT_BYTES: usize = 1024;
 
 /// The memory that bodies share, beyond the free allowance of each body.
 pub(crate) struct BodyMemory {
@@ -71,7 +71,7 @@ pub(crate) struct BodyMemory {
 impl BodyMemory {
     /// Returns memory of this size in bytes, rounded down to KiB.
     pub(crate) fn new(bytes: usize) -> Self {
-        Self { pieces: Semaphore::new((bytes / PIECE).min(Semaphore::MAX_PERMITS)) }
+        Self { pieces: Semaphore::new((bytes / PERMIT_BYTES).min(Semaphore::MAX_PERMITS)) }
     }
 
     /// Returns an empty share for one body.
@@ -93,7 +93,7 @@ impl Share<'_> {
     /// # Errors
     /// [`Code::ServerBusy`] if not enough memory becomes free in time.
     pub(crate) async fn grow_to(&mut self, bytes: usize) -> Result<()> {
-        let more = bytes.saturating_sub(self.bytes).div_ceil(PIECE);
+        let more = bytes.saturating_sub(self.bytes).div_ceil(PERMIT_BYTES);
         let pieces = u32::try_from(more).map_err(|_| Code::ServerBusy)?;
         if pieces == 0 {
             return Ok(());
@@ -115,14 +115,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_share_waits_then_gives_up_and_gives_back() {
-        let memory = BodyMemory::new(10 * PIECE);
+        let memory = BodyMemory::new(10 * PERMIT_BYTES);
         let (mut one, mut other) = (memory.share(), memory.share());
-        one.grow_to(8 * PIECE).await.unwrap();
-        one.grow_to(PIECE).await.unwrap();
-        assert_eq!(other.grow_to(3 * PIECE).await, Err(Code::ServerBusy.into()));
-        other.grow_to(2 * PIECE).await.unwrap();
+        one.grow_to(8 * PERMIT_BYTES).await.unwrap();
+        one.grow_to(PERMIT_BYTES).await.unwrap();
+        assert_eq!(other.grow_to(3 * PERMIT_BYTES).await, Err(Code::ServerBusy.into()));
+        other.grow_to(2 * PERMIT_BYTES).await.unwrap();
         drop(one);
-        other.grow_to(10 * PIECE).await.unwrap();
+        other.grow_to(10 * PERMIT_BYTES).await.unwrap();
         drop(other);
         assert_eq!(memory.pieces.available_permits(), 10);
     }

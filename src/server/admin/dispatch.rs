@@ -20,7 +20,7 @@ use super::route::{Access, Handler, ListenerPart, Parameters, Route};
 use super::routes::routes;
 use super::state::{Admin, ConsoleMode, MAX_BODY};
 use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
-use crate::server::http::{RequestState, announces_body, head_of};
+use crate::server::http::{RequestState, has_capital_names, head_of};
 use crate::service::Observed;
 
 /// Timeout for receiving a body.
@@ -36,7 +36,7 @@ pub(super) async fn serve(admin: Data<Admin>, http: HttpRequest, body: Payload) 
         Ok(Answered::Reply(reply)) => respond(reply, &request_id),
         Err(refusal) => refuse(&admin, &http, refusal, &request_id),
     };
-    response.head_mut().set_camel_case_headers(announces_body(http.method().as_str()));
+    response.head_mut().set_camel_case_headers(has_capital_names(http.method().as_str()));
     response
 }
 

@@ -21,7 +21,7 @@ pub(crate) use listen::{Listening, accept, bind, listen, reachable, reserve};
 pub(crate) use receive::{Incoming, head_of};
 pub(crate) use respond::respond;
 pub(crate) use tls::{Tls, TlsFiles, ValidityProblem};
-pub(crate) use workarounds::{RequestState, announces_body};
+pub(crate) use workarounds::{RequestState, has_capital_names};
 
 use crate::service::{Observed, Service};
 

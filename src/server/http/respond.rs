@@ -9,7 +9,7 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use actix_web::web::Bytes;
 
-use super::workarounds::{LENGTH_OF_NOTHING, announces_body, closes_after_upgrade};
+use super::workarounds::{LENGTH_OF_NOTHING, closes_after_upgrade, has_capital_names};
 use crate::protocol::request::Head;
 use crate::protocol::request::head::{ApiVersion, DEFAULT};
 use crate::service::{Answer, CorsHeaders, Served, XML, cors_headers};
@@ -40,7 +40,7 @@ pub(crate) fn respond(
     if let Some(reason) = answer.reason {
         response.head_mut().reason = Some(reason);
     }
-    response.head_mut().set_camel_case_headers(announces_body(&head.method));
+    response.head_mut().set_camel_case_headers(has_capital_names(&head.method));
     if closes_after_upgrade(head) {
         response.head_mut().set_connection_type(ConnectionType::Close);
     }

@@ -12,7 +12,7 @@
 //! - A head is written in one piece.
 //! - A response with a body that is not chunked has a Content-Length.
 //! - The response to a HEAD has a length, but no body. Our responses have capital letters, except those to
-//!   HEAD ([`announces_body`]), so a capital C announces a body.
+//!   HEAD ([`has_capital_names`]), so a capital C announces a body.
 //!
 //! Azure also sends a length of zero with a 204. actix removes this header, so our responses carry a
 //! placeholder of the same length ([`LENGTH_OF_NOTHING`]), which is replaced. The placeholder becomes
@@ -22,9 +22,9 @@
 //! represents this case: the connection is closed in its place. It becomes unnecessary once actix lets a
 //! handler close the connection.
 //!
-//! If a client pipelines, actix may mistake a response for that to the latest request, and send a body to a
-//! HEAD, or none to an earlier GET. The next bytes would then be parsed as another response, so the
-//! connection is closed instead.
+//! If actix decodes several pipelined requests at once, it may mistake a response for that to the latest request,
+//! and send a body to a HEAD, or none to an earlier GET. [`OneAtATime`](super::OneAtATime) prevents this. The second
+//! line of defence is here: the next bytes would be parsed as another response, so the connection is closed instead.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -38,7 +38,7 @@ use crate::service::STATUS_HANG_UP;
 
 /// Maximum size of a body that is copied to be written together with its head. Longer bodies are written in
 /// place.
-const PIECE: usize = 4 * 1024;
+const MAX_COPIED_BODY: usize = 4 * 1024;
 /// Maximum bytes of a head.
 const MAX_HEAD: usize = 64 * 1024;
 
@@ -47,7 +47,7 @@ pub(crate) const LENGTH_OF_NOTHING: &str = "no-body-length";
 
 /// Returns whether the response to this method has capital letters, which tell [`HeaderCase`] that the
 /// announced body follows.
-pub(crate) fn announces_body(method: &str) -> bool {
+pub(crate) fn has_capital_names(method: &str) -> bool {
     method != "HEAD"
 }
 
@@ -91,43 +91,43 @@ pub(crate) struct HeaderCase<IO> {
     ready: Vec<u8>,
     sent: usize,
     /// The position at the end of `ready`.
-    place: FramePosition,
+    position: FramePosition,
     /// Whether a body begins at the end of `ready`.
-    begins: bool,
+    is_at_body_start: bool,
 }
 
 impl<IO> HeaderCase<IO> {
     /// Wraps a connection on which nothing has been written.
     pub(crate) const fn new(io: IO) -> Self {
-        Self { io, ready: Vec::new(), sent: 0, place: FramePosition::Head, begins: false }
+        Self { io, ready: Vec::new(), sent: 0, position: FramePosition::Head, is_at_body_start: false }
     }
 
     /// Converts the heads in `bytes`, up to a body that is too long to copy.
     fn prepare(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
-        while !rest.is_empty() && self.ready.len() < PIECE {
+        while !rest.is_empty() && self.ready.len() < MAX_COPIED_BODY {
             if self.is_displaced(rest) {
                 // Everything before the displaced bytes is valid.
                 return if self.ready.is_empty() { Err(io::ErrorKind::InvalidData.into()) } else { Ok(()) };
             }
-            let take = match self.place {
+            let take = match self.position {
                 FramePosition::Head => head_length(rest),
-                // There is nothing to write the body with, or it is too long.
+                // A body is copied only behind a head that is in `ready`.
                 _ if self.ready.is_empty() => return Ok(()),
-                place => Some(place.within(rest.len())).filter(|length| *length <= PIECE),
+                position => Some(position.within(rest.len())).filter(|length| *length <= MAX_COPIED_BODY),
             };
             let Some(take) = take else {
-                if self.place == FramePosition::Head {
-                    self.place = FramePosition::Opaque;
+                if self.position == FramePosition::Head {
+                    self.position = FramePosition::Opaque;
                 }
                 return Ok(());
             };
             let (piece, after) = rest.split_at(take);
             let start = self.ready.len();
             self.ready.extend_from_slice(piece);
-            if self.place == FramePosition::Head {
-                self.place = restore(&mut self.ready[start..]);
-                self.begins = true;
+            if self.position == FramePosition::Head {
+                self.position = restore(&mut self.ready[start..]);
+                self.is_at_body_start = true;
             } else {
                 self.advance(take);
             }
@@ -139,16 +139,16 @@ impl<IO> HeaderCase<IO> {
     /// Returns whether a body is in the place of a head or the reverse, or the head represents no response.
     /// None of our bodies looks like a head.
     fn is_displaced(&self, bytes: &[u8]) -> bool {
-        match self.place {
+        match self.position {
             FramePosition::Head => !bytes.starts_with(b"HTTP/1.") || is_hang_up(bytes),
-            FramePosition::Body(_) => self.begins && bytes.starts_with(b"HTTP/1."),
+            FramePosition::Body(_) => self.is_at_body_start && bytes.starts_with(b"HTTP/1."),
             FramePosition::Opaque => false,
         }
     }
 
     fn advance(&mut self, written: usize) {
-        self.begins &= written == 0;
-        self.place.advance(written);
+        self.is_at_body_start &= written == 0;
+        self.position.advance(written);
     }
 
     fn accepted(&mut self, written: usize, of_ready: usize) {
@@ -179,7 +179,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for HeaderCase<IO> {
         let ready = &ready[..ready.len().min(bytes.len())];
         let of_ready = ready.len();
         let rest = &bytes[of_ready..];
-        let body = if this.is_displaced(rest) { &[] } else { &rest[..this.place.within(rest.len())] };
+        let body = if this.is_displaced(rest) { &[] } else { &rest[..this.position.within(rest.len())] };
         let io = Pin::new(&mut this.io);
         let outcome = match (ready, body) {
             (ready, []) => io.poll_write(cx, ready),
@@ -231,7 +231,7 @@ fn is_hang_up(bytes: &[u8]) -> bool {
 fn restore(head: &mut [u8]) -> FramePosition {
     // "HTTP/1.1 200 OK"
     let status: [u8; 3] = head.get(9..12).and_then(|s| s.try_into().ok()).unwrap_or_default();
-    let mut place = match &status {
+    let mut position = match &status {
         b"101" => return FramePosition::Opaque,
         b"204" | b"304" | [b'1', ..] => Some(FramePosition::Head),
         _ => None,
@@ -248,14 +248,14 @@ fn restore(head: &mut [u8]) -> FramePosition {
         let (name, value) = line.split_at_mut(colon);
         let Some(known) = spelling(name) else { continue };
         match known {
-            "Content-Length" if name.starts_with(b"C") => place = place.or_else(|| length(&value[1..])),
-            "Content-Length" => place = place.or(Some(FramePosition::Head)),
-            "Transfer-Encoding" => place = Some(FramePosition::Opaque),
+            "Content-Length" if name.starts_with(b"C") => position = position.or_else(|| length(&value[1..])),
+            "Content-Length" => position = position.or(Some(FramePosition::Head)),
+            "Transfer-Encoding" => position = Some(FramePosition::Opaque),
             _ => {}
         }
         name.copy_from_slice(known.as_bytes());
     }
-    place.unwrap_or(FramePosition::Opaque)
+    position.unwrap_or(FramePosition::Opaque)
 }
 
 /// Returns a name in Azure's case. It is compared only with names of the same length, because this runs for
@@ -501,7 +501,7 @@ mod tests {
             write(&mut wire, format!("{head}{body}").as_bytes());
         }
         assert_eq!(wire.io.calls, 3);
-        assert!(wire.ready.capacity() < PIECE);
+        assert!(wire.ready.capacity() < MAX_COPIED_BODY);
         assert_eq!(wire.io.taken, format!("{}{body}", head.replace("Etag", "ETag")).repeat(3).as_bytes());
     }
 

@@ -23,7 +23,7 @@ use actix_web::dev::AppConfig;
 use actix_web::rt::net::TcpStream;
 use actix_web::web::{Bytes, Payload};
 
-pub(crate) use header_case::{HeaderCase, LENGTH_OF_NOTHING, announces_body};
+pub(crate) use header_case::{HeaderCase, LENGTH_OF_NOTHING, has_capital_names};
 pub(crate) use one_at_a_time::{OneAtATime, RequestState};
 pub(crate) use peer_timeout::PeerTimeout;
 use tokio_rustls::server::TlsStream;
@@ -49,7 +49,6 @@ impl SendBuffer for Connection {
             Self::Left(stream) => stream,
             Self::Right(stream) => stream.get_ref().0,
         };
-        #[cfg(unix)]
         if let Err(error) = rustix::net::sockopt::set_socket_send_buffer_size(stream, SEND_BUFFER) {
             tracing::debug!(%error, "the send buffer of a connection could not be limited");
         }
@@ -57,8 +56,8 @@ impl SendBuffer for Connection {
 }
 
 /// Returns the configuration of an app that serves a socket at this address, from which handlers learn whether a
-/// connection is encrypted. Only `HttpServer`, which cannot wrap connections (see [`listen`](super::listen)), sets it
-/// otherwise. The constructor is public, but hidden in the documentation of actix.
+/// connection is encrypted. Besides this, only `HttpServer` sets it, and `HttpServer` cannot wrap connections (see
+/// [`listen`](super::listen)). The constructor is public, but hidden in the documentation of actix.
 pub(crate) fn app_config(is_encrypted: bool, address: SocketAddr) -> AppConfig {
     AppConfig::__priv_test_new(is_encrypted, address.to_string(), address)
 }
@@ -70,7 +69,8 @@ pub(crate) fn is_endless(head: &Head<'_>) -> bool {
     head.method == "CONNECT" || head.all("upgrade").any(is_websocket)
 }
 
-/// Returns whether actix closes the connection after the response, so that the response must announce it.
+/// Returns whether actix closes the connection after the response because the request names an upgrade. The
+/// response must announce it.
 pub(crate) fn closes_after_upgrade(head: &Head<'_>) -> bool {
     let names_upgrade =
         |list: &str| list.split(',').any(|token| token.trim().eq_ignore_ascii_case("upgrade"));

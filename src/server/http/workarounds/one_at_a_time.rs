@@ -10,7 +10,7 @@
 //! rely on these facts about actix:
 //!
 //! - In each poll, actix reads, decodes, calls the handler, writes, and flushes, in this order. A poll that
-//!   drops an unread body flushes before it reads.
+//!   drops an unread body flushes before it reads, and not after.
 //! - A head is complete only after an empty line, which ends with LF and follows a line that is not empty.
 //! - All bytes that were read are decoded in the same poll, unless the handler leaves a body unread.
 //! - Connections can carry data, through which a handler finds its connection.
@@ -41,7 +41,8 @@ const MAX_PIPELINED: usize = 16;
 /// The remaining length of a chunked body.
 const UNKNOWN: u64 = u64::MAX;
 
-/// The state of the current request of a connection, which the request's handler sets.
+/// The state of the current request of a connection, which the request's handler sets. The connection also writes
+/// the number of wanted bytes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RequestState(Arc<SharedState>);
 
@@ -49,7 +50,8 @@ pub(crate) struct RequestState(Arc<SharedState>);
 #[derive(Debug, Default)]
 struct SharedState {
     is_answering: AtomicBool,
-    /// The number of body bytes that the handler waits for.
+    /// The number of body bytes that the handler waits for. The handler sets it, and the connection subtracts the
+    /// bytes that it hands over.
     wanted: AtomicU64,
 }
 
@@ -108,9 +110,9 @@ pub(crate) struct OneAtATime<IO> {
     state: RequestState,
     /// Bytes that were read, but not handed over yet.
     ahead: BytesMut,
-    heads: Heads,
+    head_scan: HeadScan,
     /// Whether the end of a head was handed over since the last flush.
-    has_head: bool,
+    has_handed_over_head: bool,
     /// Bytes that were handed over since the last flush.
     handed_over: usize,
     /// Number of requests that were handed over while another one seemed to wait, since the last time that all bytes
@@ -131,8 +133,8 @@ impl<IO: SendBuffer> OneAtATime<IO> {
             io,
             state,
             ahead: BytesMut::new(),
-            heads: Heads::default(),
-            has_head: false,
+            head_scan: HeadScan::default(),
+            has_handed_over_head: false,
             handed_over: 0,
             pipelined: 0,
             is_limited: false,
@@ -152,13 +154,13 @@ impl<IO: SendBuffer> OneAtATime<IO> {
             return self.admit_head(bytes);
         }
         match self.state.wanted() {
-            // The beginning of the next head may have been handed over already. Its scan continues later.
+            // No reset of the scan: the beginning of the next head may have been handed over already.
             0 => 0,
             UNKNOWN => self.admit_head(bytes),
             wanted => {
                 let admitted = usize::try_from(wanted).map_or(bytes.len(), |wanted| wanted.min(bytes.len()));
                 self.state.want(wanted - admitted as u64);
-                self.heads = Heads::default();
+                self.head_scan = HeadScan::default();
                 admitted
             }
         }
@@ -167,17 +169,17 @@ impl<IO: SendBuffer> OneAtATime<IO> {
     /// Admits bytes that contain the end of at most one head.
     fn admit_head(&mut self, bytes: &[u8]) -> usize {
         let bytes = &bytes[..bytes.len().min(MAX_AHEAD - self.handed_over)];
-        let before = self.heads;
-        let admitted = match self.heads.end_in(bytes) {
+        let before = self.head_scan;
+        let admitted = match self.head_scan.end_in(bytes) {
             None => bytes.len(),
-            Some(_) if self.has_head => {
-                self.heads = before;
+            Some(_) if self.has_handed_over_head => {
+                self.head_scan = before;
                 0
             }
             Some(end) => {
-                self.has_head = true;
-                if self.heads.end_in(&bytes[end..]).is_some() {
-                    self.heads = Heads::default();
+                self.has_handed_over_head = true;
+                if self.head_scan.end_in(&bytes[end..]).is_some() {
+                    self.head_scan = HeadScan::default();
                     self.pipelined += 1;
                     self.limit_send_buffer();
                     end
@@ -202,7 +204,7 @@ impl<IO: SendBuffer> OneAtATime<IO> {
     fn refuse<T>(&mut self, cx: &Context<'_>) -> Poll<T> {
         self.was_refused = true;
         if !self.is_blocked && !self.state.is_answering() {
-            // actix may read again without a flush if it drops a body.
+            // A poll that drops an unread body does not flush after this read, so only another poll reads again.
             cx.waker().wake_by_ref();
         }
         Poll::Pending
@@ -225,7 +227,7 @@ impl<IO: SendBuffer> OneAtATime<IO> {
     /// Allows another request, because everything has been written.
     fn flushed(&mut self, cx: &Context<'_>) {
         self.is_blocked = false;
-        self.has_head = false;
+        self.has_handed_over_head = false;
         self.handed_over = 0;
         if self.was_refused && !self.state.is_busy() {
             self.was_refused = false;
@@ -313,13 +315,13 @@ enum HeadLine {
 
 /// Finds possible ends of heads: an empty line after a line that is not empty. A body may contain such lines too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Heads {
+struct HeadScan {
     line: HeadLine,
     /// Whether the current head has had a line that is not empty.
     has_text: bool,
 }
 
-impl Heads {
+impl HeadScan {
     /// Returns the length of these bytes up to the end of the first head. The scan then starts again.
     fn end_in(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut start = 0;
@@ -688,9 +690,9 @@ mod tests {
             ("\r\n\r\n\r\n", None),
             ("GET\r\nA: b\r\n\r", None),
         ] {
-            assert_eq!(Heads::default().end_in(text.as_bytes()), end, "{text:?}");
-            let mut heads = Heads::default();
-            let found = (1..=text.len()).find(|at| heads.end_in(&text.as_bytes()[at - 1..*at]).is_some());
+            assert_eq!(HeadScan::default().end_in(text.as_bytes()), end, "{text:?}");
+            let mut head_scan = HeadScan::default();
+            let found = (1..=text.len()).find(|at| head_scan.end_in(&text.as_bytes()[at - 1..*at]).is_some());
             assert_eq!(found, end, "{text:?}, byte by byte");
         }
     }
