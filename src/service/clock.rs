@@ -13,7 +13,7 @@ const STEP: i64 = 64;
 
 /// Number of ticks by which the system clock lags behind the last version before it counts as set back: one
 /// second. A slewed clock stays within this limit.
-const SET_BACK: i64 = 10_000_000;
+const SET_BACK_THRESHOLD: i64 = 10_000_000;
 
 /// Change of the offset within the steps when the clock is set back. It is odd, so that all 64 offsets occur before
 /// one repeats, and large, so that a few consecutive writes that take the next tick do not reach the next offset.
@@ -25,7 +25,7 @@ const TURN: i64 = 27;
 /// a system clock that is set back, and then uses a different offset.
 #[derive(Debug)]
 pub(crate) struct VersionClock {
-    /// The last tick. The next tick has the same offset within its step.
+    /// The last tick, at first only the offset within a step. The next tick has the same offset within its step.
     last: AtomicI64,
 }
 
@@ -52,7 +52,7 @@ impl VersionClock {
             let read = system_clock();
             let step = read - read.rem_euclid(STEP);
             let offset = last.rem_euclid(STEP);
-            let is_set_back = last - read > SET_BACK;
+            let is_set_back = last - read > SET_BACK_THRESHOLD;
             let next =
                 if is_set_back { step + (offset + TURN) % STEP } else { (step + offset).max(last + STEP) };
             match self.last.compare_exchange_weak(last, next, Ordering::Relaxed, Ordering::Relaxed) {
@@ -105,7 +105,7 @@ mod tests {
             let clock = VersionClock::default();
             let noon = clock.next_after(|| read).raw();
             // The system clock is slewed back by half a second.
-            let [early, late, pending] = [(); 3].map(|()| clock.next_after(|| noon - SET_BACK / 2));
+            let [early, late, pending] = [(); 3].map(|()| clock.next_after(|| noon - SET_BACK_THRESHOLD / 2));
             let key = Key::new("p", "r");
             let write = Write {
                 kind: WriteKind::Replace(IfMatch::Any),
