@@ -12,7 +12,7 @@ use super::output::{Done, Problem};
 use crate::operator::OperatorError;
 use crate::operator::accounts::{self, AccountReport, RotatedKey};
 use crate::protocol::auth::accounts::connection_string;
-use crate::protocol::auth::seal::MasterKeys;
+use crate::protocol::auth::key_encryption::MasterKeys;
 use crate::protocol::model::Ticks;
 use crate::server::config::MasterKeySettings;
 use crate::server::file::read_text;

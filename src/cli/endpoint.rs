@@ -11,7 +11,7 @@ use super::database::read;
 use super::output::{Done, Problem};
 use crate::operator::accounts;
 use crate::protocol::auth::accounts::AccountKey;
-use crate::protocol::auth::seal::KeySlot;
+use crate::protocol::auth::key_encryption::KeySlot;
 use crate::server::config::{AccountSettings, DatabaseSettings, ListenSettings, Mistakes, secret};
 use crate::server::http::reachable;
 use crate::store::database::{self, Database};

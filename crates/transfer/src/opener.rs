@@ -14,7 +14,7 @@ use crate::locations::dump::{DumpSource, DumpTarget};
 use crate::locations::endpoint::Endpoint;
 use crate::locations::location::DataLocation;
 use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
-use crate::protocol::auth::seal::MasterKeys;
+use crate::protocol::auth::key_encryption::MasterKeys;
 use crate::protocol::plan::Predicate;
 use crate::rows::selection::Selection;
 use crate::store::Store;

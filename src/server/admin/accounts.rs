@@ -18,7 +18,7 @@ use crate::operator::accounts::{
     self, AccountLimit, AccountQueries, AccountReport, AccountSwitch, Follower, RemovedAccount, RotatedKey,
 };
 use crate::protocol::auth::accounts::connection_string;
-use crate::protocol::auth::seal::{KeySlot, MasterKeys};
+use crate::protocol::auth::key_encryption::{KeySlot, MasterKeys};
 use crate::protocol::model::Ticks;
 use crate::protocol::request::target::Accounts as _;
 

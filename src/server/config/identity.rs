@@ -9,7 +9,7 @@ use super::is_address;
 use super::mistakes::{Mistakes, secret};
 use crate::protocol::auth::AccountSet;
 use crate::protocol::auth::bearer::{Assignment, Trust};
-use crate::protocol::auth::seal::{MasterKey, MasterKeys};
+use crate::protocol::auth::key_encryption::{MasterKey, MasterKeys};
 
 /// The keys that encrypt the account keys in the database.
 #[derive(Debug, Clone, Args)]
@@ -36,10 +36,10 @@ pub(crate) struct MasterKeySettings {
 impl MasterKeySettings {
     /// Returns the master key, if there is one, and the previous master key.
     pub(crate) fn read(&self) -> Result<Option<MasterKeys>, Mistakes> {
-        let now = master_key("--master-key", &self.master_key, &self.master_key_file)?;
-        let old = master_key("--old-master-key", &self.old_master_key, &self.old_master_key_file)?;
-        match (now, old) {
-            (Some(now), old) => Ok(Some(MasterKeys { now, old })),
+        let current = master_key("--master-key", &self.master_key, &self.master_key_file)?;
+        let previous = master_key("--old-master-key", &self.old_master_key, &self.old_master_key_file)?;
+        match (current, previous) {
+            (Some(current), previous) => Ok(Some(MasterKeys { current, previous })),
             (None, None) => Ok(None),
             (None, Some(_)) => Err("--old-master-key: needs --master-key, the key that replaces it".into()),
         }

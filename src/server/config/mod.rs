@@ -26,7 +26,7 @@ use crate::observe::trace::TraceSettings;
 use crate::operator::durations;
 use crate::protocol::auth::AccountSet;
 use crate::protocol::auth::bearer::Trust;
-use crate::protocol::auth::seal::MasterKeys;
+use crate::protocol::auth::key_encryption::MasterKeys;
 use crate::server::admin::ConsoleMode;
 use crate::server::http::{Proxies, TlsFiles};
 use crate::service::Limits;

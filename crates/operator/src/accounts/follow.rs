@@ -16,7 +16,7 @@ use crate::OperatorError;
 use crate::indexes::IndexCatalog;
 use crate::protocol::auth::AccountSet;
 use crate::protocol::auth::accounts::AccountKey;
-use crate::protocol::auth::seal::{KeySlot, MasterKeys};
+use crate::protocol::auth::key_encryption::{KeySlot, MasterKeys};
 use crate::protocol::codec::properties::{self, CorsRule};
 use crate::protocol::model::Ticks;
 use crate::store::{AccountOptions, ChangeCounts, Failure, Fault, Store, StoredAccount};

@@ -16,7 +16,7 @@ pub use follow::{Follower, check};
 use super::OperatorError;
 use super::durations::Time;
 use crate::protocol::auth::accounts::is_account_name;
-use crate::protocol::auth::seal::{KeySlot, MasterKeys, NONCE};
+use crate::protocol::auth::key_encryption::{KeySlot, MasterKeys, NONCE_LENGTH};
 use crate::protocol::model::Ticks;
 use crate::store::{AccountChange, AccountOptions, Resealed, Store, StoredAccount};
 
@@ -259,9 +259,9 @@ pub async fn reseal(store: &Store, master: &MasterKeys) -> Result<usize, Operato
 /// Reseals the account's keys under the current master key; `None` if they already are.
 fn resealed(master: &MasterKeys, account: &StoredAccount) -> Result<Option<Resealed>, OperatorError> {
     let name = &account.name;
-    let can_decrypt_now =
-        |slot: KeySlot| master.now.decrypt(name, slot, &account.keys[slot.index()]).is_some();
-    if KeySlot::BOTH.into_iter().all(can_decrypt_now) {
+    let is_current =
+        |slot: KeySlot| master.current.decrypt(name, slot, &account.keys[slot.index()]).is_some();
+    if KeySlot::BOTH.into_iter().all(is_current) {
         return Ok(None);
     }
     let [first, second] =
@@ -281,7 +281,7 @@ async fn change(store: &Store, name: &str, change: AccountChange) -> Result<(), 
 }
 
 fn seal(master: &MasterKeys, name: &str, slot: KeySlot, key: &[u8]) -> Result<Vec<u8>, OperatorError> {
-    master.now.seal(name, slot, random::<NONCE>()?, key).ok_or(OperatorError::MasterKey)
+    master.current.seal(name, slot, random::<NONCE_LENGTH>()?, key).ok_or(OperatorError::MasterKey)
 }
 
 /// Decrypts both keys; `None` if either cannot be decrypted.

@@ -4,9 +4,9 @@ pub mod accounts;
 pub mod bearer;
 pub mod explain_sas;
 pub mod issue;
+pub mod key_encryption;
 pub mod permissions;
 pub mod sas;
-pub mod seal;
 pub(crate) mod shared_key;
 
 pub use accounts::AccountSet;

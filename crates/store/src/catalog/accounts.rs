@@ -2,7 +2,7 @@
 //! reload the accounts.
 
 use crate::catalog::session::{Backend, CatalogStore, SqlSession};
-use crate::protocol::auth::seal::KeySlot;
+use crate::protocol::auth::key_encryption::KeySlot;
 use crate::sql::{SqlText, counted_change, sql};
 use crate::{AccountChange, AccountOptions, ChangeCounts, Fault, StoreResult, StoredAccount, StoredAccounts};
 

@@ -1,7 +1,7 @@
 //! Accounts as stored in the database: names in plain text, keys encrypted (sealed).
 
 use super::StoreResult;
-use crate::protocol::auth::seal::KeySlot;
+use crate::protocol::auth::key_encryption::KeySlot;
 use crate::protocol::model::Ticks;
 use crate::sql::SqlRow;
 
@@ -9,7 +9,7 @@ use crate::sql::SqlRow;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAccount {
     pub name: String,
-    /// Sealed by `auth::seal::MasterKey::seal`.
+    /// Sealed by `auth::key_encryption::MasterKey::seal`.
     pub keys: [Vec<u8>; 2],
     pub disabled: bool,
     pub created: Ticks,

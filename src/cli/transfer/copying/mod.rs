@@ -10,7 +10,7 @@ use super::arguments::{TransferSession, location};
 use super::rejected::{list_rejected, record_unread, warn_of_rejected};
 use super::verifying;
 use crate::cli::output::{TransferEnd, warn};
-use crate::protocol::auth::seal::MasterKeys;
+use crate::protocol::auth::key_encryption::MasterKeys;
 use crate::transfer::{
     Checkpoint, Comparison, CopyOptions, CopySummary, DataLocation, OpenLocation, Progress, Rejects,
     Selection, TransferError, TransferSource, copy,

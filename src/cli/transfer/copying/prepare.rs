@@ -11,7 +11,7 @@ use crate::cli::transfer::arguments::{
     confirmed, refuse_left_out, refuse_ranged, refuse_unknown_renames, rename,
 };
 use crate::cli::transfer::rejected::{list_rejected, warn_of_remarks};
-use crate::protocol::auth::seal::MasterKeys;
+use crate::protocol::auth::key_encryption::MasterKeys;
 use crate::protocol::model::Ticks;
 use crate::server::config::MasterKeySettings;
 use crate::transfer::{

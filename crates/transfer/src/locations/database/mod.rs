@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 
 use crate::contract::{OpenedRange, Page, RowReader, TransferSource};
 use crate::error::{TransferError, TransferResult, failed, usage};
-use crate::protocol::auth::seal::MasterKeys;
+use crate::protocol::auth::key_encryption::MasterKeys;
 use crate::protocol::codec::policies::{self, Policy};
 use crate::protocol::codec::properties::{self, ServiceProperties};
 use crate::protocol::error::{Code, Error};

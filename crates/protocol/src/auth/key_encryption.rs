@@ -11,9 +11,9 @@ use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 
 /// Length of a nonce in bytes. Random nonces of this length do not collide in practice.
-pub const NONCE: usize = 24;
+pub const NONCE_LENGTH: usize = 24;
 /// The format byte.
-const FORM: u8 = 1;
+const FORMAT: u8 = 1;
 
 /// One of an account's two keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,17 +56,24 @@ impl MasterKey {
         Some(Self(XChaCha20Poly1305::new_from_slice(&bytes).ok()?))
     }
 
-    /// Encrypts an account key. A nonce must never be reused.
-    pub fn seal(&self, account: &str, slot: KeySlot, nonce: [u8; NONCE], key: &[u8]) -> Option<Vec<u8>> {
+    /// Encrypts an account key. A nonce must never be reused. Returns `None` if the key is too long for the cipher,
+    /// which takes 256 GiB.
+    pub fn seal(
+        &self,
+        account: &str,
+        slot: KeySlot,
+        nonce: [u8; NONCE_LENGTH],
+        key: &[u8],
+    ) -> Option<Vec<u8>> {
         let payload = Payload { msg: key, aad: &bound_to(account, slot) };
         let encrypted = self.0.encrypt(&XNonce::from(nonce), payload).ok()?;
-        Some([&[FORM], &nonce[..], &encrypted].concat())
+        Some([&[FORMAT], &nonce[..], &encrypted].concat())
     }
 
     /// Decrypts a key that [`MasterKey::seal`] sealed. Returns `None` for a different master key, account or
     /// slot, and for altered data.
     pub fn decrypt(&self, account: &str, slot: KeySlot, sealed: &[u8]) -> Option<Vec<u8>> {
-        let (nonce, encrypted) = sealed.strip_prefix(&[FORM])?.split_first_chunk::<NONCE>()?;
+        let (nonce, encrypted) = sealed.strip_prefix(&[FORMAT])?.split_first_chunk::<NONCE_LENGTH>()?;
         let payload = Payload { msg: encrypted, aad: &bound_to(account, slot) };
         self.0.decrypt(&XNonce::from(*nonce), payload).ok()
     }
@@ -76,21 +83,21 @@ impl MasterKey {
 #[derive(Debug, Clone)]
 pub struct MasterKeys {
     /// Encrypts all keys, and is the first to be tried for decryption.
-    pub now: MasterKey,
+    pub current: MasterKey,
     /// Only decrypts.
-    pub old: Option<MasterKey>,
+    pub previous: Option<MasterKey>,
 }
 
 impl MasterKeys {
     /// Decrypts like [`MasterKey::decrypt`], with either master key.
     pub fn decrypt(&self, account: &str, slot: KeySlot, sealed: &[u8]) -> Option<Vec<u8>> {
-        let old = || self.old.as_ref()?.decrypt(account, slot, sealed);
-        self.now.decrypt(account, slot, sealed).or_else(old)
+        let previous = || self.previous.as_ref()?.decrypt(account, slot, sealed);
+        self.current.decrypt(account, slot, sealed).or_else(previous)
     }
 }
 
 fn bound_to(account: &str, slot: KeySlot) -> Vec<u8> {
-    [&[FORM, slot.digit()], account.as_bytes()].concat()
+    [&[FORMAT, slot.digit()], account.as_bytes()].concat()
 }
 
 #[cfg(test)]
@@ -101,7 +108,7 @@ mod tests {
         MasterKey::parse(&STANDARD.encode([byte; 32])).unwrap()
     }
 
-    fn nonce() -> [u8; NONCE] {
+    fn nonce() -> [u8; NONCE_LENGTH] {
         std::array::from_fn(|i| i as u8)
     }
 
@@ -109,7 +116,7 @@ mod tests {
     const VECTOR: &str = "01000102030405060708090a0b0c0d0e0f1011121314151617cc72cde2927531ce49aaef289693dddf2ba34e606c8e4d0a8f60c9fe1a4d161487bb09eb7d1dd47b9a6cbaf2a73d626f6ae2dd5b1ce99a41449d31620a20683a50b5826fb0e9f62fce79b1ed8ad878d1";
 
     #[test]
-    fn the_form_is_fixed() {
+    fn the_format_is_fixed() {
         let key: Vec<u8> = (100..164).collect();
         let sealed = master(7).seal("myaccount", KeySlot::Second, nonce(), &key).unwrap();
         let hex: String = sealed.iter().map(|b| format!("{b:02x}")).collect();
@@ -134,13 +141,13 @@ mod tests {
 
     #[test]
     fn of_two_master_keys_either_opens_and_the_new_one_seals() {
-        let both = MasterKeys { now: master(8), old: Some(master(7)) };
+        let both = MasterKeys { current: master(8), previous: Some(master(7)) };
         let decrypt = |keys: &MasterKeys, sealed: &[u8]| keys.decrypt("acct", KeySlot::First, sealed);
         let old = master(7).seal("acct", KeySlot::First, nonce(), b"secret").unwrap();
-        let new = both.now.seal("acct", KeySlot::First, nonce(), b"secret").unwrap();
+        let new = both.current.seal("acct", KeySlot::First, nonce(), b"secret").unwrap();
         assert_eq!(master(8).decrypt("acct", KeySlot::First, &new).as_deref(), Some(&b"secret"[..]));
         assert!(decrypt(&both, &old).is_some() && decrypt(&both, &new).is_some());
-        let without = MasterKeys { old: None, ..both };
+        let without = MasterKeys { previous: None, ..both };
         assert!(decrypt(&without, &old).is_none() && decrypt(&without, &new).is_some());
     }
 
