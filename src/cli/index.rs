@@ -143,7 +143,7 @@ fn create(arguments: &CreateIndexArguments) -> Done {
             () = interrupted => Err(Problem("interrupted; the index is dropped".into())),
         };
         if let Err(problem) = built {
-            return Err(match indexes::drop(&store, index_no, Ticks::now()).await {
+            return Err(match indexes::drop_index(&store, index_no, Ticks::now()).await {
                 Ok(()) | Err(OperatorError::IndexNotFound) => problem,
                 Err(error) => Problem(format!(
                     "the index could not be dropped, and servers may build it: {error}; run `rowhouse index \
@@ -225,7 +225,7 @@ async fn finish(store: &Store, stored: &StoredIndex, is_served: bool) -> Done {
 fn drop_index(IndexArguments { request, database }: &IndexArguments) -> Done {
     let (stored, is_removed) = database.ask(Opening::Change, IN_MEMORY, async |store| {
         let stored = indexes::find(store, request).await?;
-        indexes::drop(store, stored.index.index_no, Ticks::now()).await?;
+        indexes::drop_index(store, stored.index.index_no, Ticks::now()).await?;
         let is_removed = remove(store, &stored).await?;
         Ok((stored, is_removed))
     })?;

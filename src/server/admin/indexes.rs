@@ -109,7 +109,7 @@ async fn remove(call: &Call<'_>) -> CallResult<DroppedIndex> {
     let dropped = call.parameter("id").parse().map_err(|_| OperatorError::IndexNotFound)?;
     let StoredIndex { account, table, index, .. } = indexes::find_by_number(call.store(), dropped).await?;
     audit_subject(call, &account, &table, &index.property);
-    indexes::drop(call.store(), dropped, Ticks::now()).await?;
+    indexes::drop_index(call.store(), dropped, Ticks::now()).await?;
     call.follow_own_change().await;
     Ok(DroppedIndex { dropped })
 }

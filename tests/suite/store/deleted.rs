@@ -12,8 +12,8 @@ use rowhouse_protocol::plan::index::IndexKind;
 use rowhouse_store::postgres::{PgOptions, PgStore};
 use rowhouse_store::sqlite::{Location, SqliteOptions, SqliteStore};
 use rowhouse_store::{
-    AddedIndex, DeletedScan, DeletedTable, DeletedTables, Expiry, ExpiryRule, Failure, Fault, IndexState,
-    Indexes, NewIndex, TableRecords, TableSize, Tables, Undeletion, Upkeep,
+    AddIndexOutcome, DeletedScan, DeletedTable, DeletedTables, Expiry, ExpiryRule, Failure, Fault,
+    IndexState, Indexes, NewIndex, TableRecords, TableSize, Tables, Undeletion, Upkeep,
 };
 use sqlx::{Connection, Executor, PgConnection};
 
@@ -68,7 +68,7 @@ pub async fn a_table_comes_back_with_all_that_it_had<B: AnyStore>(store: &B) {
     store.set_expiry(place, &rule, now()).await.expect("a rule");
     for (property, kind) in [("N", IndexKind::Number), ("a'b", IndexKind::Text)] {
         let added = store.add_index(NewIndex { table: place, property, kind }, now()).await;
-        assert!(matches!(added, Ok(AddedIndex::Added(_))), "{added:?}");
+        assert!(matches!(added, Ok(AddIndexOutcome::Added(_))), "{added:?}");
     }
     let of_table = async || {
         let indexes =

@@ -11,7 +11,7 @@ use rowhouse_protocol::plan::index::{IndexKind, PropertyIndex, choices};
 use rowhouse_protocol::plan::{Field, Predicate, Scan, WriteKind};
 use rowhouse_store::postgres::PgStore;
 use rowhouse_store::sqlite::{Location, SqliteOptions, SqliteStore};
-use rowhouse_store::{AddedIndex, BuiltIndex, IndexState, MAX_TABLE_INDEXES, NewIndex, StoredIndex};
+use rowhouse_store::{AddIndexOutcome, BuiltIndex, IndexState, MAX_TABLE_INDEXES, NewIndex, StoredIndex};
 
 use super::contract::{TestTable, compare, contract, everything, insert, now, number, refusal, table, write};
 use super::meaning::{Decoded, fill_at_random, holds};
@@ -132,7 +132,7 @@ pub(super) async fn index<B: AnyStore>(
 ) -> Arc<PropertyIndex> {
     let store = table.store;
     let added = store.add_index(NewIndex { table: table.place(), property, kind }, now()).await;
-    let Ok(AddedIndex::Added(number)) = added else { panic!("{added:?}") };
+    let Ok(AddIndexOutcome::Added(number)) = added else { panic!("{added:?}") };
     let stored = find(store, number).await.expect("it is listed");
     assert_eq!(stored.state, IndexState::Building);
     assert_eq!(build(store, &stored.index).await, BuiltIndex::Ready);
@@ -320,15 +320,15 @@ pub async fn indexes_are_limited<B: AnyStore>(store: &B) {
     let mut added = Vec::new();
     for at in 0..MAX_TABLE_INDEXES {
         match add(table.place(), &format!("P{at}")).await.unwrap() {
-            AddedIndex::Added(number) => added.push(number),
+            AddIndexOutcome::Added(number) => added.push(number),
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(add(table.place(), "P0").await.unwrap(), AddedIndex::Exists);
-    assert_eq!(add(table.place(), "More").await.unwrap(), AddedIndex::TooMany);
+    assert_eq!(add(table.place(), "P0").await.unwrap(), AddIndexOutcome::Exists);
+    assert_eq!(add(table.place(), "More").await.unwrap(), AddIndexOutcome::TooMany);
     assert!(store.drop_index(added[0], now()).await.unwrap());
     assert!(!store.drop_index(added[0], now()).await.unwrap(), "it is gone");
-    assert!(matches!(add(table.place(), "P0").await.unwrap(), AddedIndex::Added(_)));
+    assert!(matches!(add(table.place(), "P0").await.unwrap(), AddIndexOutcome::Added(_)));
     assert_eq!(refusal(add(table.named("Missing").place(), "P").await), Code::TableNotFound);
 }
 
@@ -336,7 +336,7 @@ pub async fn a_deleted_table_takes_its_indexes_along<B: AnyStore>(store: &B) {
     let (table, old) = numbers(store, 1..2).await;
     let new = NewIndex { table: table.place(), property: "M", kind: IndexKind::Number };
     let added = store.add_index(new, now()).await;
-    let Ok(AddedIndex::Added(unbuilt)) = added else { panic!("{added:?}") };
+    let Ok(AddIndexOutcome::Added(unbuilt)) = added else { panic!("{added:?}") };
     let unbuilt = find(store, unbuilt).await.unwrap().index;
     let changes = store.account_changes().await.unwrap().indexes;
     table.delete().await.unwrap();

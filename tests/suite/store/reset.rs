@@ -6,7 +6,7 @@ use rowhouse_protocol::model::{EdmValue, IfMatch, Stored};
 use rowhouse_protocol::plan::index::IndexKind;
 use rowhouse_protocol::plan::{Span, Write, WriteKind};
 use rowhouse_store::contract::reset::MAX_SNAPSHOTS;
-use rowhouse_store::{AddedIndex, NewIndex};
+use rowhouse_store::{AddIndexOutcome, NewIndex};
 
 use super::contract::{TestTable, account, insert, name, now, number, refusal, table, write};
 use super::tables::{account_with, list};
@@ -136,7 +136,7 @@ pub async fn indexes_do_not_come_back<B: AnyStore>(store: &B) {
     for restores in [true, false] {
         let table = named(store, &account, "People");
         let index = NewIndex { table: table.place(), property: "N", kind: IndexKind::Number };
-        assert!(matches!(store.add_index(index, now()).await, Ok(AddedIndex::Added(_))));
+        assert!(matches!(store.add_index(index, now()).await, Ok(AddIndexOutcome::Added(_))));
         match restores {
             true => restore(store, &snapshot).await,
             false => store.reset(Some(&account), now()).await.expect("a reset"),

@@ -17,7 +17,7 @@ use crate::protocol::model::names::check_property_name;
 use crate::protocol::model::{EdmType, Stored, TableName, Ticks};
 use crate::protocol::plan::index::{IndexKind, TIMESTAMP};
 use crate::protocol::plan::{Scan, Span};
-use crate::store::{AddedIndex, Failure, IndexFigures, IndexState, NewIndex, Store, StoredIndex};
+use crate::store::{AddIndexOutcome, Failure, IndexFigures, IndexState, NewIndex, Store, StoredIndex};
 
 /// Entities that are read to find the type of a property.
 const SAMPLE: usize = 1000;
@@ -90,7 +90,7 @@ fn known_kind(text: &str) -> Result<String, &'static str> {
 
 impl IndexRequest {
     /// The kind of the index; `None`: that of the values that the property has.
-    fn kind(&self) -> Result<Option<IndexKind>, OperatorError> {
+    fn requested_kind(&self) -> Result<Option<IndexKind>, OperatorError> {
         let kind = self.kind.as_deref().map(str::parse::<IndexKind>).transpose();
         kind.map_err(|error| OperatorError::Argument(format!("kind: {error}")))
     }
@@ -102,13 +102,13 @@ pub async fn add(store: &Store, request: &IndexRequest, now: Ticks) -> Result<St
     let name = TableName::parse(table)
         .map_err(|_| OperatorError::Argument(format!("the table name {table:?} is not valid")))?;
     check_property(property)?;
-    let kind = kind(store, request, &name).await?;
+    let kind = resolve_kind(store, request, &name).await?;
     let index = NewIndex { table: name.in_account(account), property, kind };
     match store.add_index(index, now).await.map_err(|failure| missing_table(request, failure))? {
-        AddedIndex::Added(index_no) => find_by_number(store, index_no).await,
-        AddedIndex::Exists => Err(OperatorError::IndexExists),
-        AddedIndex::TooMany => Err(OperatorError::TooManyIndexes),
-        AddedIndex::Respread => Err(OperatorError::Argument(RESPREAD.to_owned())),
+        AddIndexOutcome::Added(index_no) => find_by_number(store, index_no).await,
+        AddIndexOutcome::Exists => Err(OperatorError::IndexExists),
+        AddIndexOutcome::TooMany => Err(OperatorError::TooManyIndexes),
+        AddIndexOutcome::Respread => Err(OperatorError::Argument(RESPREAD.to_owned())),
     }
 }
 
@@ -124,8 +124,12 @@ fn check_property(property: &str) -> Result<(), OperatorError> {
 }
 
 /// The kind of the index: as asked for, or that of the values. Timestamp has a kind of its own.
-async fn kind(store: &Store, request: &IndexRequest, table: &TableName) -> Result<IndexKind, OperatorError> {
-    match (request.kind()?, request.property == TIMESTAMP) {
+async fn resolve_kind(
+    store: &Store,
+    request: &IndexRequest,
+    table: &TableName,
+) -> Result<IndexKind, OperatorError> {
+    match (request.requested_kind()?, request.property == TIMESTAMP) {
         (None | Some(IndexKind::Timestamp), true) => Ok(IndexKind::Timestamp),
         (Some(IndexKind::Timestamp), false) => {
             Err(OperatorError::Argument("the kind timestamp is only for an index over Timestamp".to_owned()))
@@ -136,7 +140,7 @@ async fn kind(store: &Store, request: &IndexRequest, table: &TableName) -> Resul
         (Some(kind), false) => Ok(kind),
         (None, false) => {
             let sampled = sample(store, &request.account, table).await;
-            kind_of(&sampled.map_err(|failure| missing_table(request, failure))?, &request.property)
+            kind_of_values(&sampled.map_err(|failure| missing_table(request, failure))?, &request.property)
         }
     }
 }
@@ -156,7 +160,7 @@ async fn sample(store: &Store, account: &str, table: &TableName) -> Result<Vec<S
 }
 
 /// The kind of index for the values that a property has.
-fn kind_of(entities: &[Stored], property: &str) -> Result<IndexKind, OperatorError> {
+fn kind_of_values(entities: &[Stored], property: &str) -> Result<IndexKind, OperatorError> {
     let mut kinds: Vec<Option<IndexKind>> = Vec::new();
     for entity in entities {
         let fields = stored::fields(entity.properties.as_str()).unwrap_or_default();
@@ -213,7 +217,7 @@ pub async fn find_by_number(store: &Store, index_no: i64) -> Result<StoredIndex,
 }
 
 pub async fn find(store: &Store, request: &IndexRequest) -> Result<StoredIndex, OperatorError> {
-    let kind = request.kind()?;
+    let kind = request.requested_kind()?;
     let mut found: Vec<StoredIndex> = store.indexes().await?;
     found.retain(|stored| {
         stored.account == request.account
@@ -231,7 +235,7 @@ pub async fn find(store: &Store, request: &IndexRequest) -> Result<StoredIndex, 
 }
 
 /// Stops the use of an index by servers, and cancels its build. It is removed from the database later.
-pub async fn drop(store: &Store, index_no: i64, now: Ticks) -> Result<(), OperatorError> {
+pub async fn drop_index(store: &Store, index_no: i64, now: Ticks) -> Result<(), OperatorError> {
     match store.drop_index(index_no, now).await? {
         true => Ok(()),
         false => Err(OperatorError::IndexNotFound),
@@ -263,7 +267,10 @@ mod tests {
         ] {
             let mut entities = vec![entity(&[("B", EdmValue::Boolean(true))])];
             entities.extend(values.into_iter().map(|value| entity(&[("A", value)])));
-            assert_eq!(kind_of(&entities, "A"), kind.map_err(|text| OperatorError::Argument(text.into())));
+            assert_eq!(
+                kind_of_values(&entities, "A"),
+                kind.map_err(|text| OperatorError::Argument(text.into()))
+            );
         }
     }
 

@@ -90,7 +90,7 @@ mod tests {
     use crate::protocol::model::TableName;
     use crate::protocol::plan::index::IndexKind;
     use crate::store::sqlite::{Location, SqliteOptions, SqliteStore};
-    use crate::store::{AddedIndex, IndexState, Indexes as _, NewIndex, Tables as _};
+    use crate::store::{AddIndexOutcome, IndexState, Indexes as _, NewIndex, Tables as _};
 
     #[tokio::test]
     async fn an_index_that_cannot_be_built_delays_no_other() {
@@ -101,7 +101,7 @@ mod tests {
         for property in ["Broken", "Other"] {
             let new = NewIndex { table: place, property, kind: IndexKind::Number };
             let added = store.add_index(new, Ticks::now()).await.unwrap();
-            assert!(matches!(added, AddedIndex::Added(_)), "{added:?}");
+            assert!(matches!(added, AddIndexOutcome::Added(_)), "{added:?}");
         }
         let refuse = "CREATE TRIGGER refuse BEFORE UPDATE ON property_indexes WHEN NEW.property = 'Broken'
                       BEGIN SELECT RAISE(ABORT, 'refused'); END";

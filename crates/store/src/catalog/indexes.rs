@@ -11,8 +11,8 @@ use crate::protocol::model::Ticks;
 use crate::protocol::plan::index::PropertyIndex;
 use crate::sql::{SqlText, counted_change, sql};
 use crate::{
-    AddedIndex, BuiltIndex, IndexFigures, Indexes, MAX_INDEXES, MAX_TABLE_INDEXES, NewIndex, StoreResult,
-    StoredIndex,
+    AddIndexOutcome, BuiltIndex, IndexFigures, Indexes, MAX_INDEXES, MAX_TABLE_INDEXES, NewIndex,
+    StoreResult, StoredIndex,
 };
 
 /// Locks a table to serialize the addition of indexes and respreads.
@@ -57,7 +57,7 @@ impl<S: CatalogStore> Indexes for S {
         rows.iter().filter_map(|row| StoredIndex::read(row).transpose()).collect()
     }
 
-    async fn add_index(&self, index: NewIndex<'_>, now: Ticks) -> StoreResult<AddedIndex> {
+    async fn add_index(&self, index: NewIndex<'_>, now: Ticks) -> StoreResult<AddIndexOutcome> {
         let NewIndex { table, property, kind } = index;
         let (table, property) = (table.into_owned(), property.to_owned());
         let add = async move |session: &mut SqlSession<'_>| {
@@ -65,23 +65,23 @@ impl<S: CatalogStore> Indexes for S {
             let locked = session.row(lock).await?.ok_or(Code::TableNotFound)?;
             let (table_no, spread): (i64, i32) = (locked.get(0)?, locked.get(1)?);
             if spread < 0 {
-                return Ok(AddedIndex::Respread);
+                return Ok(AddIndexOutcome::Respread);
             }
             let count = sql(COUNT).bind(table_no).bind(&property).bind(kind.name());
             let counted = session.only_row(count).await?;
             let (same, of_table, total): (i64, i64, i64) =
                 (counted.get(0)?, counted.get(1)?, counted.get(2)?);
             if same > 0 {
-                return Ok(AddedIndex::Exists);
+                return Ok(AddIndexOutcome::Exists);
             }
             if of_table >= MAX_TABLE_INDEXES || total >= MAX_INDEXES {
-                return Ok(AddedIndex::TooMany);
+                return Ok(AddIndexOutcome::TooMany);
             }
             let index_no = new_table_no();
             session
                 .row(sql(ADD).bind(index_no).bind(table_no).bind(&property).bind(kind.name()).bind(now))
                 .await?;
-            Ok(AddedIndex::Added(index_no))
+            Ok(AddIndexOutcome::Added(index_no))
         };
         self.backend().transact(add).await
     }

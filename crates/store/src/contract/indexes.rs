@@ -85,7 +85,7 @@ impl StoredIndex {
 
 /// Result of adding an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AddedIndex {
+pub enum AddIndexOutcome {
     /// The index, with this number, has yet to be built.
     Added(i64),
     /// The table already has an index for this property and kind.
@@ -351,7 +351,7 @@ pub trait Indexes {
     ///
     /// # Errors
     /// `TableNotFound`.
-    async fn add_index(&self, index: NewIndex<'_>, now: Ticks) -> StoreResult<AddedIndex>;
+    async fn add_index(&self, index: NewIndex<'_>, now: Ticks) -> StoreResult<AddIndexOutcome>;
 
     /// Builds an index, without a timeout; remains of an earlier attempt are rebuilt. Pages use the index once the
     /// servers have read the list of indexes. On SQLite, writes wait during the build.

@@ -59,7 +59,7 @@ pub use entities::{Collect, Entities};
 pub use expiry::{Expiry, ExpiryRule, ExpirySummary, SweepState, TableExpiry};
 pub use expiry::{SWEEP_RETRY_PAUSE, UnrecordedSweeps};
 pub use indexes::{
-    AddedIndex, BuiltIndex, IndexFigures, IndexState, Indexes, MAX_INDEXES, MAX_TABLE_INDEXES, NewIndex,
+    AddIndexOutcome, BuiltIndex, IndexFigures, IndexState, Indexes, MAX_INDEXES, MAX_TABLE_INDEXES, NewIndex,
     StoredIndex,
 };
 pub use inspection::{HostRole, HostsFound, Inspection, ListedHost, MigrationObstacle};

@@ -103,7 +103,7 @@ mod tests {
     use crate::protocol::model::TableName;
     use crate::protocol::plan::index::IndexKind;
     use crate::sqlite::{Location, SqliteOptions};
-    use crate::{AddedIndex, Indexes as _, NewIndex, Tables as _};
+    use crate::{AddIndexOutcome, Indexes as _, NewIndex, Tables as _};
 
     async fn with_table(location: Location) -> SqliteStore {
         let store = SqliteStore::open(&SqliteOptions::new(location)).unwrap();
@@ -115,7 +115,7 @@ mod tests {
     async fn added(store: &SqliteStore, property: &str) -> PropertyIndex {
         let name = TableName::parse("People").unwrap();
         let index = NewIndex { table: name.in_account("account"), property, kind: IndexKind::Number };
-        assert!(matches!(store.add_index(index, Ticks::now()).await, Ok(AddedIndex::Added(_))));
+        assert!(matches!(store.add_index(index, Ticks::now()).await, Ok(AddIndexOutcome::Added(_))));
         let listed = store.indexes().await.unwrap();
         listed.into_iter().map(|stored| stored.index).find(|index| index.property == property).unwrap()
     }
