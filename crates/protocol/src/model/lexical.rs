@@ -46,10 +46,10 @@ fn few_decimals(value: f64) -> Option<String> {
     const POWERS: [u16; 4] = [1, 10, 100, 1000];
     let magnitude = value.abs();
     let scaled = |power: u16| (power, magnitude * f64::from(power));
-    let says_it = |&(power, digits): &(u16, f64)| {
+    let is_exact = |&(power, digits): &(u16, f64)| {
         digits < 1e15 && digits.fract() == 0.0 && digits / f64::from(power) == magnitude
     };
-    let (power, digits) = POWERS.into_iter().map(scaled).find(says_it)?;
+    let (power, digits) = POWERS.into_iter().map(scaled).find(is_exact)?;
     let (digits, power) = (digits as u64, u64::from(power));
     let decimals = power.ilog10().max(1) as usize;
     let mut out = String::with_capacity(28);
@@ -148,8 +148,8 @@ pub(crate) fn parse_integer<T: std::str::FromStr>(text: &str) -> Option<T> {
     (!text.starts_with('+')).then(|| text.parse().ok()).flatten()
 }
 
-/// Parses a GUID in the .NET forms D, N, B and P, ignoring case (the last three are UNVERIFIED and accepted
-/// only here).
+/// Parses a GUID in the .NET forms D, N, B and P, ignoring case. Azure may not accept the last three
+/// (unverified).
 pub fn parse_guid(text: &str) -> Option<Uuid> {
     let inner = text.strip_prefix('(').and_then(|t| t.strip_suffix(')'));
     let inner = inner.or_else(|| text.strip_prefix('{').and_then(|t| t.strip_suffix('}')));
@@ -168,11 +168,11 @@ pub fn format_binary(value: &[u8]) -> String {
     STANDARD.encode(value)
 }
 
-/// Parses standard base64 with padding.
+/// Parses standard base64 with padding, ignoring white space.
 pub fn parse_binary(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok().or_else(|| {
-        let is_broken = |c: char| matches!(c, ' ' | '\t' | '\r' | '\n');
-        text.contains(is_broken).then(|| STANDARD.decode(text.replace(is_broken, "")).ok())?
+        let is_space = |c: char| matches!(c, ' ' | '\t' | '\r' | '\n');
+        text.contains(is_space).then(|| STANDARD.decode(text.replace(is_space, "")).ok())?
     })
 }
 
