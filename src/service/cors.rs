@@ -16,7 +16,9 @@ const ANY: &str = "*";
 const ALLOW_ORIGIN: &str = "Access-Control-Allow-Origin";
 const ALLOW_CREDENTIALS: &str = "Access-Control-Allow-Credentials";
 
-/// Answers a preflight request.
+/// Answers a preflight request. Even if the rule allows all origins, the answer repeats the origin and allows
+/// credentials, as the emulator does. Other responses then send `*` without credentials, as recorded from Azure
+/// (protocol §11.3).
 ///
 /// # Errors
 /// [`Code::CorsHeaderMissing`] without Origin or method, [`Code::CorsPreflightFailure`] if no rule
@@ -47,7 +49,7 @@ pub(crate) fn preflight(head: &Head, rules: &[CorsRule]) -> Result<CorsHeaders> 
 /// Returns the headers to add to the response to any other request. `sent` names the headers of the response.
 /// As recorded, if a rule allows all origins, a GET without an origin is answered like one with any origin,
 /// but without Vary.
-pub(crate) fn actual(head: &Head, rules: &[CorsRule], sent: &[&str]) -> CorsHeaders {
+pub(crate) fn response_headers(head: &Head, rules: &[CorsRule], sent: &[&str]) -> CorsHeaders {
     let mut headers = CorsHeaders::new();
     if rules.is_empty() {
         return headers;
@@ -157,18 +159,18 @@ mod tests {
     fn answers_tell_pages_what_they_may_see() {
         let sent = ["ETag", "x-ms-version", "Date"];
         let named = [rule("http://a", "GET", "", "x-ms-*,etag")];
-        let headers = actual(&head("GET", &[("origin", "http://a")]), &named, &sent);
+        let headers = response_headers(&head("GET", &[("origin", "http://a")]), &named, &sent);
         assert_eq!(get(&headers, ALLOW_CREDENTIALS).as_deref(), Some("true"));
         assert_eq!(get(&headers, "Access-Control-Expose-Headers").as_deref(), Some("ETag,x-ms-version"));
         assert_eq!(get(&headers, "Vary").as_deref(), Some("Origin"));
         let anyone = [rule("*", "GET,PUT", "", "*")];
-        let headers = actual(&head("PUT", &[("origin", "http://z")]), &anyone, &sent);
+        let headers = response_headers(&head("PUT", &[("origin", "http://z")]), &anyone, &sent);
         assert_eq!(get(&headers, ALLOW_ORIGIN).as_deref(), Some("*"));
         assert_eq!((get(&headers, ALLOW_CREDENTIALS), get(&headers, "Vary")), (None, None));
         assert_eq!(get(&headers, "Access-Control-Expose-Headers").as_deref(), Some("ETag,x-ms-version,Date"));
-        let unmatched = actual(&head("GET", &[("origin", "http://b")]), &named, &sent);
+        let unmatched = response_headers(&head("GET", &[("origin", "http://b")]), &named, &sent);
         assert_eq!(unmatched, vec![("Vary", "Origin".to_owned())]);
-        assert_eq!(actual(&head("PUT", &[]), &named, &sent), vec![]);
-        assert_eq!(actual(&head("GET", &[]), &[], &sent), vec![]);
+        assert_eq!(response_headers(&head("PUT", &[]), &named, &sent), vec![]);
+        assert_eq!(response_headers(&head("GET", &[]), &[], &sent), vec![]);
     }
 }

@@ -24,7 +24,7 @@ pub(crate) use access::stored_policies;
 pub(crate) use answer::{Answer, STATUS_HANG_UP, XML};
 pub(crate) use body::{Body, BodyMemory, Limits, MAX_BODY, ReceiveBody, Share};
 pub(crate) use clock::VersionClock;
-pub(crate) use cors::{CorsHeaders, actual as cors_headers};
+pub(crate) use cors::{CorsHeaders, response_headers as cors_headers};
 pub(crate) use explain_query::{ExplainRequest, ExplainedQuery, NamedIndex, explain_query};
 #[cfg_attr(
     not(feature = "testing"),
