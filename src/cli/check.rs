@@ -184,8 +184,9 @@ fn of_database(database: &Database, found: &Inspection) -> Vec<Finding> {
             problem("privileges", format!("missing: {}", missing.join(", ")), advice)
         }
     });
-    if !found.left_respreads.is_empty() {
-        let tables = format!("the number of buckets of {} is being changed", found.left_respreads.join(", "));
+    if !found.abandoned_respreads.is_empty() {
+        let tables =
+            format!("the number of buckets of {} is being changed", found.abandoned_respreads.join(", "));
         let advice = "run `rowhouse table respread` again to finish the change, or with --cancel to give \
              up: until then, writes are slower";
         findings.push(warning("respread", tables, advice));
@@ -200,12 +201,12 @@ fn of_database(database: &Database, found: &Inspection) -> Vec<Finding> {
             advice,
         ));
     }
-    if !found.left_views.is_empty() {
+    if !found.old_views.is_empty() {
         let views = format!(
             "an earlier version created these views, and servers no longer keep or drop them: {}",
-            found.left_views.join(", ")
+            found.old_views.join(", ")
         );
-        let drops: Vec<String> = found.left_views.iter().map(|view| format!("DROP VIEW {view};")).collect();
+        let drops: Vec<String> = found.old_views.iter().map(|view| format!("DROP VIEW {view};")).collect();
         let advice = format!(
             "{} then create the views again with the statements that `rowhouse view sql` prints",
             drops.join(" ")

@@ -84,13 +84,13 @@ pub struct Inspection {
     /// The Citus cluster of the database, if any.
     pub cluster: Option<Cluster>,
     /// Tables with an unfinished respread that no command is working on, as `account/table`.
-    pub left_respreads: Vec<String>,
+    pub abandoned_respreads: Vec<String>,
     /// Other schemas on the path with empty tables of this program.
     pub hidden_schemas: Vec<String>,
     /// Property indexes that are ready according to their records but missing in the database.
     pub missing_indexes: Vec<String>,
     /// SQL views that an earlier version created, as quoted names.
-    pub left_views: Vec<String>,
+    pub old_views: Vec<String>,
     /// The stored accounts; empty if they are not readable.
     pub accounts: Vec<StoredAccount>,
 }

@@ -62,7 +62,7 @@ impl From<Fault> for StatementError {
 }
 
 /// Limits warnings while the database is unreachable or overloaded, when every statement fails.
-static AWAY: WarningLimiter = WarningLimiter::new();
+static OUTAGE_WARNINGS: WarningLimiter = WarningLimiter::new();
 
 /// Classifies an error, and logs its cause if an operator may have to act.
 pub(crate) fn judge(error: &sqlx::Error, effect: Effect) -> StatementError {
@@ -84,7 +84,7 @@ pub(crate) fn judge(error: &sqlx::Error, effect: Effect) -> StatementError {
 
 fn report(fault: Fault, error: &sqlx::Error) {
     let warning = match fault {
-        Fault::Unavailable | Fault::Timeout => AWAY.due(),
+        Fault::Unavailable | Fault::Timeout => OUTAGE_WARNINGS.due(),
         _ => Some(DueWarning { left_out: None }),
     };
     let Some(DueWarning { left_out }) = warning else { return };

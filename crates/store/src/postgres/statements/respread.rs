@@ -14,7 +14,7 @@ pub(crate) const VIEW_OF: &str = "SELECT r.ev_class::regclass::text AS name FROM
      AND d.refobjid = to_regclass($2) AND position($1::bigint::text IN pg_get_viewdef(r.ev_class)) > 0 \
      ORDER BY 1 LIMIT 1";
 /// The abandoned respreads: those recorded while no session holds [`LOCK`].
-pub(crate) const LEFT: &str = "SELECT t.account, t.name FROM respreads AS r \
+pub(crate) const ABANDONED: &str = "SELECT t.account, t.name FROM respreads AS r \
      JOIN tables AS t ON t.table_no = r.table_no WHERE NOT EXISTS (SELECT 1 FROM pg_locks \
      WHERE classid = 1380469080 AND objid = 25 AND granted \
      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) ORDER BY t.account, t.name";

@@ -12,7 +12,7 @@ const TIMESTAMP: &str = "(timestamp '0001-01-01 00:00:00' + (modified / 86400000
      + (modified % 864000000000 / 10) * interval '1 microsecond') AT TIME ZONE 'UTC'";
 
 /// A regular expression for the comments on views that earlier versions created automatically.
-pub(crate) const LEFT_COMMENT: &str =
+pub(crate) const ABANDONED_VIEW_COMMENT: &str =
     "^The table [^ ]+ of the account [^ ]+[.] The columns are the properties of ";
 
 /// The table that a view reads.

@@ -86,9 +86,10 @@ async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
     } else {
         Vec::new()
     };
-    let left_respreads = if missing.is_empty() { find_abandoned_respreads(db).await? } else { Vec::new() };
+    let abandoned_respreads =
+        if missing.is_empty() { find_abandoned_respreads(db).await? } else { Vec::new() };
     let missing_indexes = if missing.is_empty() { missing_indexes(db).await? } else { Vec::new() };
-    let left_views = find_old_views(db).await?;
+    let old_views = find_old_views(db).await?;
     let allowed_connections = Some(allowed_connections(db).await?);
     let product: String = server.try_get("version")?;
     Ok(Inspection {
@@ -100,9 +101,9 @@ async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
         reads_only: server.try_get("reads_only")?,
         missing,
         skew: theirs.map(|theirs| theirs - middle),
-        left_respreads,
+        abandoned_respreads,
         missing_indexes,
-        left_views,
+        old_views,
         accounts,
         ..Inspection::default()
     })
@@ -132,7 +133,7 @@ async fn find_abandoned_respreads(db: &mut PgConnection) -> Result<Vec<String>, 
     if !has_table(db, "respreads").await? {
         return Ok(Vec::new());
     }
-    let rows = sqlx::query(statements::respread::LEFT).fetch_all(db).await?;
+    let rows = sqlx::query(statements::respread::ABANDONED).fetch_all(db).await?;
     let name = |row: &PgRow| {
         let (account, table): (String, String) = (row.try_get("account")?, row.try_get("name")?);
         Ok(format!("{account}/{table}"))
@@ -160,7 +161,7 @@ async fn missing_indexes(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Err
 }
 
 async fn find_old_views(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
-    let rows = sqlx::query(VIEWS_WITH_COMMENT).bind(view::LEFT_COMMENT).fetch_all(db).await?;
+    let rows = sqlx::query(VIEWS_WITH_COMMENT).bind(view::ABANDONED_VIEW_COMMENT).fetch_all(db).await?;
     rows.iter().map(|row| Ok(view::qualified(Some(row.try_get("schema")?), row.try_get("name")?))).collect()
 }
 

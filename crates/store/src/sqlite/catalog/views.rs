@@ -17,7 +17,7 @@ const TIMESTAMP: &str = "strftime('%Y-%m-%dT%H:%M:%S', modified / 10000000 - 621
 
 /// Patterns of the view definitions that earlier versions created automatically. A definition of [`script`] has a
 /// comment before SELECT.
-pub(crate) const LEFT_DEFINITION: [&str; 2] = [
+pub(crate) const ABANDONED_VIEW_DEFINITION: [&str; 2] = [
     "%) AS SELECT pk, rk, strftime(%",
     "% FROM entities WHERE bucket = % AND EXISTS (SELECT 1 FROM tables WHERE table_no = %",
 ];

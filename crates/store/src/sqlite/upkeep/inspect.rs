@@ -41,7 +41,7 @@ pub(crate) fn inspect(location: &Location) -> Result<Inspection, OpenError> {
     if version >= schema::WITH_INDEXES {
         found.missing_indexes = missing_indexes(&db)?;
     }
-    found.left_views = find_old_views(&db)?;
+    found.old_views = find_old_views(&db)?;
     Ok(found)
 }
 
@@ -63,6 +63,6 @@ fn find_old_views(db: &Connection) -> Result<Vec<String>, OpenError> {
     let mut look = db.prepare(
         "SELECT name FROM sqlite_schema WHERE type = 'view' AND sql LIKE ?1 AND sql LIKE ?2 ORDER BY name",
     )?;
-    let names = look.query_map(views::LEFT_DEFINITION, |row| row.get(0))?;
+    let names = look.query_map(views::ABANDONED_VIEW_DEFINITION, |row| row.get(0))?;
     Ok(names.map(|name| name.map(|name: String| identifier(&name))).collect::<rusqlite::Result<_>>()?)
 }
