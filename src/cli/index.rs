@@ -12,7 +12,7 @@ use super::output::{Done, OutputForm, Problem, block_on, interruption};
 use crate::operator::OperatorError;
 use crate::operator::indexes::{self, IndexReport, IndexRequest};
 use crate::protocol::model::Ticks;
-use crate::server::config::{Mistakes, address, secret};
+use crate::server::config::{address, secret};
 use crate::server::http::reachable;
 use crate::store::database::{self, DatabaseError};
 use crate::store::sqlite::OpenError;
@@ -301,8 +301,7 @@ fn ask(arguments: &SuggestArguments) -> Done<Vec<Value>> {
         .ok_or_else(|| Problem(format!("--admin-listen {given}: must be an address and a port")))?;
     let url = format!("http://{}/index-suggestions", reachable(admin));
     let mut request = agent(SUGGESTION_TIMEOUT).get(&url);
-    let token = secret("--admin-token", &arguments.admin_token, &arguments.admin_token_file)
-        .map_err(Mistakes::from)?;
+    let token = secret("--admin-token", &arguments.admin_token, &arguments.admin_token_file)?;
     if let Some(token) = token {
         request = request.header("Authorization", format!("Bearer {token}"));
     }

@@ -1,6 +1,7 @@
 //! Explains how the server answers a query, and on request measures the cost of a page. The result
 //! contains nothing read from the table but counts.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use schemars::JsonSchema;
@@ -174,10 +175,9 @@ fn explained(scan: &Scan, access: KeyAccess) -> ExplainedQuery {
 
 /// Returns the indexes that a choice reads, each once.
 fn names_of(choice: &IndexChoice) -> Vec<NamedIndex> {
-    let mut indexes: Vec<_> = choice.ranges.iter().map(|range| &range.index).collect();
-    indexes.sort_by_key(|index| index.index_no);
-    indexes.dedup_by_key(|index| index.index_no);
-    indexes.into_iter().map(|index| name_of(index)).collect()
+    let mut named = BTreeSet::new();
+    let indexes = choice.ranges.iter().map(|range| &range.index);
+    indexes.filter(|index| named.insert(index.index_no)).map(|index| name_of(index)).collect()
 }
 
 fn name_of(index: &PropertyIndex) -> NamedIndex {

@@ -139,7 +139,7 @@ impl Comparison<'_> {
         renamed.map_or(table, |(_, target)| target)
     }
 
-    /// Returns [`TransferError::Interrupted`] if the work is to stop.
+    /// Returns [`Interrupted`](crate::TransferError::Interrupted) if the work is to stop.
     pub fn check_stop(&self) -> TransferResult<()> {
         check_stop(self.stop)
     }
