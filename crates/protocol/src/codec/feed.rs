@@ -95,7 +95,8 @@ impl Feed {
         }
         self.entities += 1;
         if self.entities == SAMPLE {
-            let others = self.hoped.saturating_sub(SAMPLE);
+            // The room of one more entity is for the end of the page, which would otherwise copy the page.
+            let others = self.hoped.saturating_sub(SAMPLE - 1);
             self.out.reserve((self.out.len() / SAMPLE).saturating_mul(others).min(MOST_ROOM));
         }
         Ok(())
