@@ -29,7 +29,7 @@ use actix_web::HttpRequest;
 use actix_web::web::BytesMut;
 use bytes::Buf as _;
 use memchr::memchr_iter;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
 use super::SendBuffer;
 
@@ -236,21 +236,6 @@ impl<IO: SendBuffer> OneAtATime<IO> {
     }
 }
 
-impl<IO: AsyncRead + Unpin> OneAtATime<IO> {
-    /// Reads at most [`MAX_AHEAD`] bytes from the connection.
-    fn poll_read_limited(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let io = Pin::new(&mut self.io);
-        if buffer.remaining() <= MAX_AHEAD {
-            return io.poll_read(cx, buffer);
-        }
-        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(MAX_AHEAD));
-        ready!(io.poll_read(cx, &mut part))?;
-        let read = part.filled().len();
-        buffer.advance(read);
-        Poll::Ready(Ok(()))
-    }
-}
-
 impl<IO: AsyncRead + SendBuffer + Unpin> AsyncRead for OneAtATime<IO> {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -265,7 +250,7 @@ impl<IO: AsyncRead + SendBuffer + Unpin> AsyncRead for OneAtATime<IO> {
             return this.read_ahead_bytes(cx, buffer);
         }
         let start = buffer.filled().len();
-        ready!(this.poll_read_limited(cx, buffer))?;
+        ready!(Pin::new(&mut (&mut this.io).take(MAX_AHEAD as u64)).poll_read(cx, buffer))?;
         let read = &buffer.filled()[start..];
         let admitted = this.admit(read);
         if admitted < read.len() {
