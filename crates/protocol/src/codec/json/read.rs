@@ -350,7 +350,7 @@ impl<'a> Members<'a> {
             return;
         }
         // Most names contain no `@`: one search suffices.
-        if memchr::memchr(b'@', name.as_bytes()).is_none() {
+        if !name.contains('@') {
             self.values.push((name, raw));
         } else if let Some(base) = json_object::without_suffix(&name, ANNOTATION) {
             if !base.contains('@') {
