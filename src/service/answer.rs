@@ -174,10 +174,9 @@ impl Answer {
         data_service_version: &'static str,
         content_id: Option<&str>,
     ) -> InnerAnswer {
-        let mut headers = Vec::with_capacity(self.headers.len() + 2);
-        let take = |name: &str| -> Option<(&'static str, Cow<'static, str>)> {
-            self.headers.iter().find(|(n, _)| *n == name).cloned()
-        };
+        let mut others = self.headers;
+        let mut headers = Vec::with_capacity(others.len() + 2);
+        let mut take = |name| Some(others.remove(others.iter().position(|(n, _)| *n == name)?));
         let (sniff, cache, kind) = (take(NOSNIFF.0), take(NO_CACHE.0), take(CONTENT_TYPE));
         let version = take(DATA_SERVICE_VERSION);
         let version = version.or_else(|| Some((DATA_SERVICE_VERSION, data_service_version.into())));
@@ -188,9 +187,7 @@ impl Answer {
             _ => [content_id, sniff, cache, applied, version, kind],
         };
         headers.extend(first.into_iter().flatten());
-        let placed = [NOSNIFF.0, NO_CACHE.0, CONTENT_TYPE, PREFERENCE_APPLIED, DATA_SERVICE_VERSION];
-        let rest = |name: &str| !placed.contains(&name);
-        headers.extend(self.headers.into_iter().filter(|(name, _)| rest(name)));
+        headers.extend(others);
         InnerAnswer { status: self.status, headers, body: self.body }
     }
 }
