@@ -315,27 +315,7 @@ pub(crate) fn clean_length(bytes: &[u8]) -> usize {
     let (blocks, _) = bytes.as_chunks::<BLOCK>();
     let is_clean = |block: &&[u8; BLOCK]| !block.iter().fold(false, |found, byte| found | is_escaped(byte));
     let clean = BLOCK * blocks.iter().take_while(is_clean).count();
-    let (words, _) = bytes[clean..].as_chunks();
-    for (at, word) in words.iter().enumerate() {
-        let marks = escape_marks(u64::from_le_bytes(*word));
-        if marks != 0 {
-            return clean + 8 * at + marks.trailing_zeros() as usize / 8;
-        }
-    }
-    let clean = clean + 8 * words.len();
     bytes[clean..].iter().position(is_escaped).map_or(bytes.len(), |at| clean + at)
-}
-
-/// Sets the highest bit of the first of eight bytes that must be escaped, and perhaps that of later ones. Returns zero
-/// if no byte must be escaped.
-const fn escape_marks(word: u64) -> u64 {
-    const fn eight(byte: u8) -> u64 {
-        u64::from_ne_bytes([byte; 8])
-    }
-    let controls = word.wrapping_sub(eight(b' '));
-    let quotes = (word ^ eight(b'"')).wrapping_sub(eight(1));
-    let backslashes = (word ^ eight(b'\\')).wrapping_sub(eight(1));
-    (controls | quotes | backslashes) & !word & eight(0x80)
 }
 
 /// Number of bytes that are compared together.
@@ -442,16 +422,6 @@ mod tests {
                     prop_assert_eq!(string(member.value).map(Cow::into_owned), value.clone());
                 }
             }
-        }
-
-        #[test]
-        fn clean_text_ends_at_the_first_byte_to_escape(
-            clean in prop::collection::vec(prop::sample::select(b" !#[]\x7f\x80\x9f\xa0\xa2\xdc\xff".to_vec()), 0..40),
-            rest in any::<Vec<u8>>(),
-        ) {
-            let bytes = [clean, rest].concat();
-            let first = bytes.iter().position(is_escaped).unwrap_or(bytes.len());
-            prop_assert_eq!(clean_length(&bytes), first);
         }
 
         #[test]
