@@ -33,12 +33,17 @@ pub fn check_reading<T>(entity: Result<EntityBody<'_>>, name: Result<T>) {
 
 /// Inserts the entity, and updates another with it.
 fn check(body: &EntityBody<'_>) {
-    for (kind, key) in [(WriteKind::Insert, None), (WriteKind::Merge(IfMatch::Absent), Some(Key::new("p", "r")))] {
+    for (kind, key) in
+        [(WriteKind::Insert, None), (WriteKind::Merge(IfMatch::Absent), Some(Key::new("p", "r")))]
+    {
         let keys = key.as_ref().map_or_else(|| body.counted_keys(), Key::counted_size);
         let EntityBody { partition, row, properties, deferred_error, has_key_of_other_type: _, timestamp: _ } =
             body.clone();
-        let sent =
-            ValidatedEntity { partition, row, properties: ValidatedProperties::new(keys, &properties, deferred_error) };
+        let sent = ValidatedEntity {
+            partition,
+            row,
+            properties: ValidatedProperties::new(keys, &properties, deferred_error),
+        };
         let properties = body.clone().into_properties();
         match single(EntityWrite { table: "table", kind, key, body: Some(sent) }) {
             Err(error) => assert_refused(&error),
