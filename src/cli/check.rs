@@ -184,6 +184,26 @@ fn of_database(database: &Database, found: &Inspection) -> Vec<Finding> {
             problem("privileges", format!("missing: {}", missing.join(", ")), advice)
         }
     });
+    findings.extend(of_leftovers(found));
+    if let Some(skew) = found.skew {
+        let seconds = skew.as_seconds_f64();
+        let text = format!(
+            "the database's clock is {:.1} s {}",
+            seconds.abs(),
+            if seconds < 0.0 { "behind" } else { "ahead" }
+        );
+        findings.push(if skew.abs() <= SKEW {
+            ok("clock", text)
+        } else {
+            problem("clock", text, "synchronize the clocks of both machines, for example with NTP")
+        });
+    }
+    findings
+}
+
+/// Returns the findings about unfinished changes, and about objects that servers do not use.
+fn of_leftovers(found: &Inspection) -> Vec<Finding> {
+    let mut findings = Vec::new();
     if !found.abandoned_respreads.is_empty() {
         let tables =
             format!("the number of buckets of {} is being changed", found.abandoned_respreads.join(", "));
@@ -219,19 +239,6 @@ fn of_database(database: &Database, found: &Inspection) -> Vec<Finding> {
              tables";
         let text = format!("empty tables of Rowhouse are in another schema too: {schemas}");
         findings.push(warning("schemas", text, advice));
-    }
-    if let Some(skew) = found.skew {
-        let seconds = skew.as_seconds_f64();
-        let text = format!(
-            "the database's clock is {:.1} s {}",
-            seconds.abs(),
-            if seconds < 0.0 { "behind" } else { "ahead" }
-        );
-        findings.push(if skew.abs() <= SKEW {
-            ok("clock", text)
-        } else {
-            problem("clock", text, "synchronize the clocks of both machines, for example with NTP")
-        });
     }
     findings
 }
