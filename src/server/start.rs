@@ -131,7 +131,7 @@ async fn start(config: &Config) -> Result<Running, ServeError> {
         follower: Follower::start(&primary, config.master_key.clone(), config.accounts.clone()).await?,
         primary,
         secondary,
-        replica: Follower::of_replica(),
+        secondary_follower: Follower::of_replica(),
         version_clock: VersionClock::default(),
         issuer: config.trust.clone().map(Issuer::new),
         limits,
@@ -141,7 +141,7 @@ async fn start(config: &Config) -> Result<Running, ServeError> {
         max_comparisons: config.serving.max_filter_comparisons as usize,
         fault_rules: FaultRules::default(),
         keep_deleted: config.keep_deleted,
-        slow: config.slow_request,
+        slow_threshold: config.slow_request,
         recent: has_console(config).then(RecentRequests::new),
         tracer: config.traces.clone().map(Tracer::start).transpose().map_err(ServeError::Run)?,
     });
@@ -212,7 +212,7 @@ fn start_jobs(config: &Config, service: &Arc<Service>) -> Worker {
     if service.secondary.is_some() {
         let unread = OnFailure::of_follower("the secondary database does not answer yet");
         worker.run(service, unread, async |service: &Service| match &service.secondary {
-            Some(secondary) => follow(&service.replica, secondary).await,
+            Some(secondary) => follow(&service.secondary_follower, secondary).await,
             None => Ok(Duration::MAX),
         });
     }

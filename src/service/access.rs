@@ -1,5 +1,5 @@
-//! Authentication, with the account keys, the issuer's keys and the stored policies. Authorization of every plan,
-//! every write of a change set and every row of a query, before it reaches the store.
+//! Authenticates requests with the account keys, the issuer's keys and the stored policies. Authorizes every plan,
+//! every write of a change set and every row of a query before it reaches the store.
 
 use super::Service;
 use crate::error::{Code, Error, Result};
@@ -25,7 +25,7 @@ impl Service {
             Credentials::Verified(identity) => Ok(identity),
             Credentials::Signature(claim) => {
                 let usage = sas::Use { now, secure: head.secure, peer: head.peer };
-                self.verify(&claim, target, accounts, &usage).await
+                self.verify_sas(&claim, target, accounts, &usage).await
             }
             Credentials::Token(token) => {
                 let issuer = self.issuer.as_ref().ok_or(Code::TokenRefused)?;
@@ -35,7 +35,7 @@ impl Service {
     }
 
     /// Verifies a SAS, which may need the stored policies of its table.
-    async fn verify(
+    async fn verify_sas(
         &self,
         claim: &sas::Claim,
         target: &Target,
@@ -46,7 +46,7 @@ impl Service {
         let policies = match claim.policy() {
             None => Vec::new(),
             Some((table, _)) => {
-                // Unauthenticated clients must not occupy database connections.
+                // The signature is checked first, because unauthenticated clients must not occupy database connections.
                 claim.signed_by(&target.account, keys)?;
                 Box::pin(stored_policies(self.store_of(target), &target.account, table)).await?
             }
@@ -62,7 +62,7 @@ impl Service {
     }
 }
 
-/// Reads the policies of a table. Returns none if the table does not exist.
+/// Reads the policies of a table. A missing table has none.
 pub(crate) async fn stored_policies(store: &Store, account: &str, table: &TableName) -> Result<Vec<Policy>> {
     match store.policies(table.in_account(account)).await.map_err(Error::from) {
         Ok(stored) => stored.map_or(Ok(Vec::new()), |text| policies::from_stored(&text)),
@@ -71,15 +71,15 @@ pub(crate) async fn stored_policies(store: &Store, account: &str, table: &TableN
     }
 }
 
-/// Refuses operations that the identity is not permitted, and narrows a query to the keys that it may read.
+/// Refuses operations for which the identity has no permission, and narrows a query to the keys that it may read.
 ///
 /// # Errors
 /// Those of [`allows`]; [`Code::WriteOnSecondary`]; [`Code::NotImplemented`] for an order by a property
-/// within a range of keys.
+/// if the identity may read only a range of keys.
 pub(crate) fn authorize(identity: &Identity, target: &Target, plan: Plan) -> Result<Plan> {
     let (operation, table, key) = plan.subject();
     check(identity, target, operation, table, key)?;
-    narrow(identity, plan)
+    narrow_to_range(identity, plan)
 }
 
 /// Refuses a change set if the identity has no permission for one of its writes.
@@ -111,7 +111,7 @@ fn check(
 /// Adds the key range of a SAS to the spans, and so to the statement's WHERE clause. An order by a property
 /// reads the index of the whole table, so its continuation tokens would reveal keys and values of entities
 /// outside the range.
-fn narrow(identity: &Identity, plan: Plan) -> Result<Plan> {
+fn narrow_to_range(identity: &Identity, plan: Plan) -> Result<Plan> {
     match (plan, identity.range()) {
         (Plan::QueryEntities { scan, .. }, Some(range)) if scan.by.is_some() && !range.is_everything() => {
             let reason = "a SAS with a range of keys has the order of keys alone";

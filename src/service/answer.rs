@@ -54,7 +54,7 @@ impl Answer {
         Self::table_empty(status).with(CONTENT_TYPE, content_type).with_body(body.into_bytes())
     }
 
-    /// Returns a response with only a status, without the headers of the table layer.
+    /// Returns a response without headers and body.
     pub(crate) fn status_only(status: u16) -> Self {
         Self { status, reason: None, headers: Vec::new(), body: Vec::new(), refusal: None }
     }
@@ -75,8 +75,8 @@ impl Answer {
             .with_retry_after(error)
     }
 
-    /// Returns the status of the result. For a refused batch, this is the status of the part inside.
-    pub(crate) fn outcome(&self) -> u16 {
+    /// Returns the status for metrics and the log. For a refused batch, this is the status of the refused part.
+    pub(crate) fn outcome_status(&self) -> u16 {
         self.refusal.map_or(self.status, |code| code.facts().status)
     }
 
@@ -115,7 +115,7 @@ impl Answer {
     }
 
     /// Returns the response to an unreadable part of a batch. As recorded, it is XML whatever the client
-    /// accepts, and has only these two headers.
+    /// accepts, and has only the headers DataServiceVersion and Content-Type.
     pub(crate) fn unreadable_part(error: &Error, style: Style, context: &ErrorContext<'_>) -> InnerAnswer {
         let answer = Self::refusal(error, Representation::Atom(style), None, context);
         let mut inner = answer.into_inner("1.0;", None);
@@ -128,11 +128,11 @@ impl Answer {
         if error.code == Code::ServerBusy { self.with("Retry-After", "1") } else { self }
     }
 
-    /// Returns an error raised before the table layer is reached: of the version, of authentication, or of a
-    /// body that is too large. As recorded, the body is JSON if the client accepts it, otherwise XML, and a
+    /// Returns an error raised before the table layer is reached: an invalid version, failed authentication, or a body
+    /// that is too large. As recorded, the body is JSON if the client accepts it, otherwise XML, and a
     /// header contains the code. Without a version, the body is the XML of the oldest versions, whatever the
-    /// client accepts. With an invalid version, the body and its type are this XML too, and the header is
-    /// missing. A preflight has no version, and is answered as if it had one.
+    /// client accepts. With an invalid version, the body and the content type are those of this XML too, and the header
+    /// is missing. A preflight has no version, but is answered as if it had one.
     pub(crate) fn front_end_refusal(
         error: &Error,
         head: &Head,
@@ -143,14 +143,14 @@ impl Answer {
         let version = head.version();
         let is_preflight = head.method == "OPTIONS";
         let body = match &version {
-            Ok(version) if version.is_named() || is_preflight => match takes_json(head) {
+            Ok(version) if version.is_named() || is_preflight => match accepts_json(head) {
                 true => failure::json(error, context),
                 false => failure::xml(error, context),
             },
             _ => failure::front_end_xml(error, context),
         };
         // Without a version, the content type follows Accept although the body is XML (recorded).
-        let content_type = if version.is_ok() && takes_json(head) { JSON } else { XML };
+        let content_type = if version.is_ok() && accepts_json(head) { JSON } else { XML };
         // As recorded, the message is also the reason phrase.
         let (reason, body) = (Some(facts.message), body.into_bytes());
         let answer = Self { reason, body, refusal: Some(error.code), ..Self::status_only(facts.status) }
@@ -196,7 +196,7 @@ impl Answer {
 const CHALLENGE: &str = "Bearer authorization_uri=https://login.microsoftonline.com/common/oauth2/authorize \
                          resource_id=https://storage.azure.com";
 
-fn takes_json(head: &Head) -> bool {
+fn accepts_json(head: &Head) -> bool {
     head.header("accept").is_some_and(|accept| accept.contains("json"))
 }
 

@@ -30,20 +30,21 @@ use crate::store::{Failure, Fault, Store};
 /// The data service versions of parts in a batch response.
 const VERSION_3: &str = "3.0;";
 const VERSION_1: &str = "1.0;";
-/// The time for which a batch keeps deleted tables. No batch deletes a table.
+/// How long deleted tables are kept, in ticks. The value has no effect, because batches do not delete tables.
 const KEEP_DELETED: i64 = 0;
 
-/// The parts of a change set request that its response depends on.
+/// The facts about a change set request on which its response depends.
 struct AnswerPlan {
-    /// The settings of the operations that could be parsed.
+    /// How to print the responses to the operations that could be parsed.
     printings: Vec<Printing>,
+    /// The operation that could not be parsed, if any.
     failure: Option<FailedPart>,
-    /// Azure runs one change set; each further one is refused.
+    /// The change sets after the first, which Azure refuses.
     refused_sets: Vec<FailedPart>,
 }
 
-/// The context in which a batch runs.
-pub(crate) struct Run<'a> {
+/// Runs a batch in the context of its request.
+pub(crate) struct BatchRunner<'a> {
     pub store: &'a Store,
     pub indexes: Arc<IndexCatalog>,
     pub target: &'a Target,
@@ -58,22 +59,22 @@ pub(crate) struct Run<'a> {
     pub now: Ticks,
 }
 
-impl Run<'_> {
+impl BatchRunner<'_> {
     /// Runs a batch. The status is 202; the body contains the results, including errors.
     ///
     /// # Errors
     /// The errors of the whole batch, which have no index. [`Code::ServerBusy`] means that no part was begun.
-    /// Clients retry this error, but do not look for it inside the body.
-    pub(crate) async fn batch(&self, batch: Batch) -> Result<Answer> {
+    /// Clients retry a batch with this error, but do not look for the error inside the body.
+    pub(crate) async fn run(&self, batch: Batch) -> Result<Answer> {
         match batch {
             Batch::Query(part) => match *part {
                 Ok(BatchPart { operation, printing, .. }) => {
-                    let answer = self.query(operation, &printing).await;
-                    self.query_answer(answer, &printing)
+                    let answer = self.run_query(operation, &printing).await;
+                    self.print_query(answer, &printing)
                 }
                 Err(failed) => {
-                    let inner = self.failed(&failed);
-                    Ok(accepted(Some(failed.error.code), |boundary| {
+                    let inner = self.print_failed_part(&failed);
+                    Ok(wrap_in_batch(Some(failed.error.code), |boundary| {
                         multipart::query_response(boundary, &inner)
                     }))
                 }
@@ -82,12 +83,12 @@ impl Run<'_> {
                 let (plans, printings): (Vec<_>, Vec<_>) =
                     parts.into_iter().map(|part| (part.operation.plan, part.printing)).unzip();
                 let answer_plan = AnswerPlan { printings, failure, refused_sets: others };
-                match self.planned_change_set(plans, &answer_plan) {
-                    Err(error) => Ok(self.refused_change_set(error, &answer_plan)),
-                    Ok(None) => Ok(self.change_set_answer(None, &[], &answer_plan)),
+                match self.plan_change_set(plans, &answer_plan) {
+                    Err(error) => Ok(self.refuse_change_set(error, &answer_plan)),
+                    Ok(None) => Ok(self.print_change_set(None, &[], &answer_plan)),
                     Ok(Some(set)) => match self.transact_with_faults(&set, &answer_plan).await {
                         Err(error) if error.index.is_some() => {
-                            Ok(self.refused_change_set(error, &answer_plan))
+                            Ok(self.refuse_change_set(error, &answer_plan))
                         }
                         answer => answer,
                     },
@@ -96,28 +97,28 @@ impl Run<'_> {
         }
     }
 
-    async fn query(&self, operation: Operation, printing: &Printing) -> Result<Answer> {
-        let of_part = |error: Error| error.at(0);
+    async fn run_query(&self, operation: Operation, printing: &Printing) -> Result<Answer> {
+        let at_part = |error: Error| error.at(0);
         let mut plan =
-            authorize(self.identity, self.target, operation.plan.map_err(of_part)?).map_err(of_part)?;
+            authorize(self.identity, self.target, operation.plan.map_err(at_part)?).map_err(at_part)?;
         plan.end_page_within(self.page_time);
-        self.indexes.apply_to(&self.target.account, &mut plan).map_err(of_part)?;
-        let injection = self.injection(plan.table(), [operation.label]);
+        self.indexes.apply_to(&self.target.account, &mut plan).map_err(at_part)?;
+        let injection = self.next_injection(plan.table(), [operation.label]);
         if let Some(injection) = &injection {
             injection.shorten_page(&mut plan);
         }
         let answer = async || {
             let printer = self.printer(printing);
-            operations::run(self.store, &plan, KEEP_DELETED, printer).await.map_err(of_query)
+            operations::run(self.store, &plan, KEEP_DELETED, printer).await.map_err(attribute_query_error)
         };
         match injection {
             None => answer().await,
-            Some(injection) => Box::pin(injection.around(answer())).await,
+            Some(injection) => Box::pin(injection.run(answer())).await,
         }
     }
 
     /// Returns the faults to inject into the batch and its operations.
-    fn injection(
+    fn next_injection(
         &self,
         table: Option<&TableName>,
         operations: impl IntoIterator<Item = OperationLabel>,
@@ -126,20 +127,20 @@ impl Run<'_> {
         let operations = (0..).zip(operations);
         let operations =
             operations.map(|(index, operation)| FaultSubject { operation, table, index: Some(index) });
-        self.fault_rules?.injection(std::iter::once(batch).chain(operations))
+        self.fault_rules?.next_injection(iter::once(batch).chain(operations))
     }
 
-    fn query_answer(&self, answer: Result<Answer>, printing: &Printing) -> Result<Answer> {
+    fn print_query(&self, answer: Result<Answer>, printing: &Printing) -> Result<Answer> {
         let (refusal, inner) = match answer {
             Ok(answer) => (None, answer.into_inner(VERSION_3, printing.content_id.as_deref())),
             Err(error) if error.index.is_none() => return Err(error),
-            Err(error) => (Some(error.code), self.refusal(&error, printing)),
+            Err(error) => (Some(error.code), self.print_refusal(&error, printing)),
         };
-        Ok(accepted(refusal, |boundary| multipart::query_response(boundary, &inner)))
+        Ok(wrap_in_batch(refusal, |boundary| multipart::query_response(boundary, &inner)))
     }
 
     /// Plans a change set, and checks that it is permitted and that its response can be printed.
-    fn planned_change_set(
+    fn plan_change_set(
         &self,
         plans: Vec<Result<Plan>>,
         answer_plan: &AnswerPlan,
@@ -159,24 +160,24 @@ impl Run<'_> {
     }
 
     async fn transact_with_faults(&self, set: &ChangeSet, answer_plan: &AnswerPlan) -> Result<Answer> {
-        match self.injection(Some(&set.table), set.writes.iter().map(|write| write.kind.label())) {
+        match self.next_injection(Some(&set.table), set.writes.iter().map(|write| write.kind.label())) {
             None => self.transact(set, answer_plan).await,
-            Some(injection) => Box::pin(injection.around(self.transact(set, answer_plan))).await,
+            Some(injection) => Box::pin(injection.run(self.transact(set, answer_plan))).await,
         }
     }
 
     async fn transact(&self, set: &ChangeSet, answer_plan: &AnswerPlan) -> Result<Answer> {
         // The new versions are known in advance unless clocks differ, so the response is printed while the
-        // database works. The database gets its request first.
+        // database works. `join` sends the request to the database first.
         let expected: Vec<Written> = set.writes.iter().map(|write| write.expected(self.now)).collect();
         let writing = self.store.transact(set.table.in_account(&self.target.account), &set.writes, self.now);
-        let (written, ahead) = join(writing, async { self.written(set, answer_plan, &expected) }).await;
-        let written = written.map_err(of_an_operation)?;
-        if written == expected { ahead } else { self.written(set, answer_plan, &written) }
+        let (written, early) = join(writing, async { self.print_writes(set, answer_plan, &expected) }).await;
+        let written = written.map_err(attribute_failure)?;
+        if written == expected { early } else { self.print_writes(set, answer_plan, &written) }
     }
 
-    /// Returns the response to a completed change set, which `planned_change_set` has found printable.
-    fn written(&self, set: &ChangeSet, answer_plan: &AnswerPlan, written: &[Written]) -> Result<Answer> {
+    /// Prints the response to a completed change set. `plan_change_set` has checked that this is possible.
+    fn print_writes(&self, set: &ChangeSet, answer_plan: &AnswerPlan, written: &[Written]) -> Result<Answer> {
         let mut answers = Vec::with_capacity(answer_plan.printings.len());
         let writes = set.spellings.iter().zip(&set.writes);
         for (((table, write), printing), written) in writes.zip(&answer_plan.printings).zip(written) {
@@ -186,31 +187,32 @@ impl Run<'_> {
             let version = if is_3 { VERSION_3 } else { VERSION_1 };
             answers.push(answer.into_inner(version, printing.content_id.as_deref()));
         }
-        Ok(self.change_set_answer(None, &answers, answer_plan))
+        Ok(self.print_change_set(None, &answers, answer_plan))
     }
 
-    fn refused_change_set(&self, error: Error, answer_plan: &AnswerPlan) -> Answer {
-        let error = in_version(error, self.version);
+    /// Prints the response to a change set that failed: the response to the failed operation.
+    fn refuse_change_set(&self, error: Error, answer_plan: &AnswerPlan) -> Answer {
+        let error = adapt_to_version(error, self.version);
         let refusal = Some(error.code);
         let AnswerPlan { printings, failure, .. } = answer_plan;
         let inner = match (error.index.and_then(|index| printings.get(index)), failure) {
-            // The error is that of the part that could not be parsed.
+            // The operation that could not be parsed is refused.
             (None, Some(failed)) => {
                 let error = with_wire_index(error, printings.len() + 1);
-                Some(self.failed(&FailedPart { error, printing: failed.printing.clone() }))
+                Some(self.print_failed_part(&FailedPart { error, printing: failed.printing.clone() }))
             }
-            // The error is that of a parsed operation, or of the first one if it has no index.
+            // A parsed operation failed. If the error has no index, the first operation counts as failed.
             (printing, failure) => {
                 let count = printings.len() + usize::from(failure.is_some());
                 let printing = printing.or(printings.first());
-                printing.map(|printing| self.refusal(&with_wire_index(error, count), printing))
+                printing.map(|printing| self.print_refusal(&with_wire_index(error, count), printing))
             }
         };
-        self.change_set_answer(refusal, inner.as_slice(), answer_plan)
+        self.print_change_set(refusal, inner.as_slice(), answer_plan)
     }
 
     /// Prints the responses to a change set, and the refusals of the change sets after it.
-    fn change_set_answer(
+    fn print_change_set(
         &self,
         refusal: Option<Code>,
         answers: &[InnerAnswer],
@@ -218,16 +220,16 @@ impl Run<'_> {
     ) -> Answer {
         let named = |answers| (format!("changesetresponse_{}", Uuid::new_v4()), answers);
         let others: Vec<InnerAnswer> =
-            answer_plan.refused_sets.iter().map(|other| self.failed(other)).collect();
+            answer_plan.refused_sets.iter().map(|other| self.print_failed_part(other)).collect();
         let refusal = refusal.or(answer_plan.refused_sets.first().map(|other| other.error.code));
         let sets: Vec<_> = iter::once(answers).chain(others.chunks(1)).map(named).collect();
-        accepted(refusal, |boundary| multipart::change_sets_response(boundary, &sets))
+        wrap_in_batch(refusal, |boundary| multipart::change_sets_response(boundary, &sets))
     }
 
-    /// Returns the response to a part that could not be parsed.
-    fn failed(&self, failed: &FailedPart) -> InnerAnswer {
+    /// Prints the response to a part that could not be parsed.
+    fn print_failed_part(&self, failed: &FailedPart) -> InnerAnswer {
         match &failed.printing {
-            Some(printing) => self.refusal(&failed.error, printing),
+            Some(printing) => self.print_refusal(&failed.error, printing),
             None => {
                 self.observed.explain_error(&failed.error);
                 let style = format::atom(self.version).unwrap_or(Style::Modern);
@@ -241,7 +243,7 @@ impl Run<'_> {
         Printer { target: self.target, format, prefer, now: self.now }
     }
 
-    fn refusal(&self, error: &Error, printing: &Printing) -> InnerAnswer {
+    fn print_refusal(&self, error: &Error, printing: &Printing) -> InnerAnswer {
         self.observed.explain_error(error);
         let representation = printing.format.for_errors();
         let version = match representation {
@@ -255,7 +257,7 @@ impl Run<'_> {
 
 /// Assigns the failure of a change set to an operation, by default to the first. A change set that was not
 /// begun has no failed operation.
-fn of_an_operation(failure: Failure) -> Error {
+fn attribute_failure(failure: Failure) -> Error {
     if failure == Failure::Fault(Fault::NotBegun) {
         return Code::ServerBusy.into();
     }
@@ -265,13 +267,13 @@ fn of_an_operation(failure: Failure) -> Error {
 
 /// Assigns the failure of a query to its part. A busy server fails the whole batch, because a query can
 /// always be retried.
-fn of_query(error: Error) -> Error {
+fn attribute_query_error(error: Error) -> Error {
     if error.code == Code::ServerBusy { error } else { error.at(0) }
 }
 
 /// Adapts an error to the version. As recorded, a duplicate row had no separate code until some version after
-/// 2015-04-05. We use the version that ended Atom.
-fn in_version(error: Error, version: ApiVersion) -> Error {
+/// 2015-04-05. This server uses the first version without Atom.
+fn adapt_to_version(error: Error, version: ApiVersion) -> Error {
     match error.code {
         Code::InvalidDuplicateRow if !version.at_least(JSON_ONLY) => {
             Error { code: Code::InvalidInput, ..error }
@@ -280,8 +282,8 @@ fn in_version(error: Error, version: ApiVersion) -> Error {
     }
 }
 
-/// Adjusts the index of an error as Azure prints it. A change set with one operation reports some errors without
-/// an index; all other errors have one (protocol §8.4).
+/// Adjusts the index of an error to the one that Azure prints. A change set with one operation reports some errors
+/// without an index; all other errors have one (protocol §8.4).
 fn with_wire_index(error: Error, operations: usize) -> Error {
     if operations == 1 && error.code.is_unnumbered_alone() {
         return Error { index: None, ..error };
@@ -293,7 +295,8 @@ fn with_wire_index(error: Error, operations: usize) -> Error {
     }
 }
 
-fn accepted(refusal: Option<Code>, print: impl FnOnce(&str) -> Vec<u8>) -> Answer {
+/// Returns the response to a batch. `print` writes its body with the given boundary.
+fn wrap_in_batch(refusal: Option<Code>, print: impl FnOnce(&str) -> Vec<u8>) -> Answer {
     let boundary = format!("batchresponse_{}", Uuid::new_v4());
     let body = print(&boundary);
     let answer = Answer { refusal, ..Answer::table_empty(202) };

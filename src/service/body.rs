@@ -1,4 +1,4 @@
-//! The bodies of requests, independent of the transport, and the limits that one process sets for its clients.
+//! The bodies of requests, independent of the transport, and the limits for receiving them.
 
 use std::future::{Future, ready};
 use std::time::Duration;
@@ -65,13 +65,13 @@ const PERMIT_BYTES: usize = 1024;
 
 /// The memory that bodies share, beyond the free allowance of each body.
 pub(crate) struct BodyMemory {
-    pieces: Semaphore,
+    permits: Semaphore,
 }
 
 impl BodyMemory {
     /// Returns memory of this size in bytes, rounded down to KiB.
     pub(crate) fn new(bytes: usize) -> Self {
-        Self { pieces: Semaphore::new((bytes / PERMIT_BYTES).min(Semaphore::MAX_PERMITS)) }
+        Self { permits: Semaphore::new((bytes / PERMIT_BYTES).min(Semaphore::MAX_PERMITS)) }
     }
 
     /// Returns an empty share for one body.
@@ -93,12 +93,12 @@ impl Share<'_> {
     /// # Errors
     /// [`Code::ServerBusy`] if not enough memory becomes free in time.
     pub(crate) async fn grow_to(&mut self, bytes: usize) -> Result<()> {
-        let more = bytes.saturating_sub(self.bytes).div_ceil(PERMIT_BYTES);
-        let pieces = u32::try_from(more).map_err(|_| Code::ServerBusy)?;
-        if pieces == 0 {
+        let missing = bytes.saturating_sub(self.bytes).div_ceil(PERMIT_BYTES);
+        let permits = u32::try_from(missing).map_err(|_| Code::ServerBusy)?;
+        if permits == 0 {
             return Ok(());
         }
-        let waiting = timeout(MEMORY_TIMEOUT, self.memory.pieces.acquire_many(pieces)).await;
+        let waiting = timeout(MEMORY_TIMEOUT, self.memory.permits.acquire_many(permits)).await;
         let Ok(Ok(permit)) = waiting else { return Err(Code::ServerBusy.into()) };
         match &mut self.held {
             Some(held) => held.merge(permit),
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_share_waits_then_gives_up_and_gives_back() {
+    async fn a_share_waits_for_memory_and_releases_it() {
         let memory = BodyMemory::new(10 * PERMIT_BYTES);
         let (mut one, mut other) = (memory.share(), memory.share());
         one.grow_to(8 * PERMIT_BYTES).await.unwrap();
@@ -124,6 +124,6 @@ mod tests {
         drop(one);
         other.grow_to(10 * PERMIT_BYTES).await.unwrap();
         drop(other);
-        assert_eq!(memory.pieces.available_permits(), 10);
+        assert_eq!(memory.permits.available_permits(), 10);
     }
 }

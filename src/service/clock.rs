@@ -6,23 +6,23 @@ use uuid::Uuid;
 
 use crate::protocol::model::Ticks;
 
-/// Minimum number of ticks between two times: 6.4 microseconds. The ticks in between are reserved for writes
-/// that find a version at least as new as their own time and take the next tick. Otherwise this tick could
-/// also be the time of another request in flight, and one ETag would name two versions.
+/// Minimum distance between two times: 6.4 microseconds. A write that finds a stored version at least as new as its
+/// own time takes the tick after that version. The ticks between two times are reserved for such writes. Otherwise,
+/// that tick could also be the time of another request in flight, and one ETag would name two versions.
 const STEP: i64 = 64;
 
-/// Number of ticks by which the system clock lags behind the last version before it counts as set back: one
-/// second. A slewed clock stays within this limit.
-const SET_BACK_THRESHOLD: i64 = 10_000_000;
+/// Maximum lag of the system clock behind the last version before it counts as set back: one second. A slewed clock
+/// stays within this limit.
+const SET_BACK_TICKS: i64 = 10_000_000;
 
-/// Change of the offset within the steps when the clock is set back. It is odd, so that all 64 offsets occur before
-/// one repeats, and large, so that a few consecutive writes that take the next tick do not reach the next offset.
+/// Number of ticks by which the offset within the steps changes when the clock is set back. It is odd, so that all 64
+/// offsets occur before one repeats, and large, so that a few consecutive writes that take the next tick do not reach
+/// the next offset.
 const TURN: i64 = 27;
 
 /// A clock that does not repeat a tick until the system clock has been set back 64 times, so that two writes of this
-/// process do not share a version.
-/// Two processes seldom share a version, because each has its own offset within the steps. The clock follows
-/// a system clock that is set back, and then uses a different offset.
+/// process do not share a version. Two processes seldom share a version, because each has its own offset within the
+/// steps. The clock follows a system clock that is set back, and then uses a different offset.
 #[derive(Debug)]
 pub(crate) struct VersionClock {
     /// The last tick, at first only the offset within a step. The next tick has the same offset within its step.
@@ -48,16 +48,17 @@ impl VersionClock {
     fn next_after(&self, system_clock: impl Fn() -> i64) -> Ticks {
         let mut last = self.last.load(Ordering::Relaxed);
         loop {
-            // Read after the last tick, so that a thread that is suspended here does not set the clock back.
-            let read = system_clock();
-            let step = read - read.rem_euclid(STEP);
+            // The system clock is read after the last tick, so that a thread that is suspended here does not set the
+            // clock back.
+            let now = system_clock();
+            let step = now - now.rem_euclid(STEP);
             let offset = last.rem_euclid(STEP);
-            let is_set_back = last - read > SET_BACK_THRESHOLD;
+            let is_set_back = last - now > SET_BACK_TICKS;
             let next =
                 if is_set_back { step + (offset + TURN) % STEP } else { (step + offset).max(last + STEP) };
             match self.last.compare_exchange_weak(last, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Ticks::from_raw(next).unwrap_or(Ticks::MAX),
-                Err(other) => last = other,
+                Err(current) => last = current,
             }
         }
     }
@@ -79,14 +80,14 @@ mod tests {
     use crate::protocol::plan::{Change, Write, WriteKind, decide};
 
     #[test]
-    fn no_tick_is_given_twice() {
+    fn no_tick_is_assigned_twice() {
         let clock = VersionClock::default();
         let ticks: Vec<Ticks> = (0..10_000).map(|_| clock.next_version()).collect();
         assert!(ticks.windows(2).all(|pair| pair[0] < pair[1]));
     }
 
     #[test]
-    fn a_clock_that_is_set_back_is_followed_with_other_ticks_than_before() {
+    fn a_clock_that_is_set_back_assigns_different_ticks() {
         const HOUR: i64 = 3600 * 10_000_000;
         let (clock, noon) = (VersionClock::default(), 638_000_000_000_000_000);
         let early: Vec<i64> = (0..64).map(|at| clock.next_after(|| noon + at * STEP).raw()).collect();
@@ -98,14 +99,14 @@ mod tests {
         assert!(again.windows(2).all(|pair| pair[0] < pair[1]));
     }
 
-    /// The later of two requests from before the write was done first.
+    /// Of two requests for one row, the one with the later time writes first.
     #[test]
-    fn a_write_that_comes_late_makes_no_version_that_another_request_was_given() {
+    fn a_late_write_does_not_take_the_version_of_another_request() {
         for read in [638_000_000_000_000_000, 638_000_000_000_000_001, 638_000_000_000_000_063] {
             let clock = VersionClock::default();
             let noon = clock.next_after(|| read).raw();
             // The system clock is slewed back by half a second.
-            let [early, late, pending] = [(); 3].map(|()| clock.next_after(|| noon - SET_BACK_THRESHOLD / 2));
+            let [early, late, pending] = [(); 3].map(|()| clock.next_after(|| noon - SET_BACK_TICKS / 2));
             let key = Key::new("p", "r");
             let write = Write {
                 kind: WriteKind::Replace(IfMatch::Any),

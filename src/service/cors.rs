@@ -4,9 +4,9 @@ use crate::error::{Code, Result};
 use crate::protocol::codec::properties::CorsRule;
 use crate::protocol::request::Head;
 
-/// Maximum number of headers that a preflight request may list. Each is compared with those of the rules,
-/// without authentication.
-const MAX_ASKED: usize = 256;
+/// Maximum number of headers that a preflight request may list. The limit bounds the work for clients without
+/// credentials, because each header is compared with those of the rules.
+const MAX_REQUESTED_HEADERS: usize = 256;
 
 /// Headers to add to a response.
 pub(crate) type CorsHeaders = Vec<(&'static str, String)>;
@@ -17,7 +17,7 @@ const ALLOW_ORIGIN: &str = "Access-Control-Allow-Origin";
 const ALLOW_CREDENTIALS: &str = "Access-Control-Allow-Credentials";
 
 /// Answers a preflight request. Even if the rule allows all origins, the answer repeats the origin and allows
-/// credentials, as the emulator does. Other responses then send `*` without credentials, as recorded from Azure
+/// credentials, like that of the emulator. Other responses then send `*` without credentials, as recorded from Azure
 /// (protocol §11.3).
 ///
 /// # Errors
@@ -26,9 +26,9 @@ const ALLOW_CREDENTIALS: &str = "Access-Control-Allow-Credentials";
 pub(crate) fn preflight(head: &Head, rules: &[CorsRule]) -> Result<CorsHeaders> {
     let origin = head.header("origin").ok_or(Code::CorsHeaderMissing)?;
     let method = head.header("access-control-request-method").ok_or(Code::CorsHeaderMissing)?;
-    let asked = head.header("access-control-request-headers").unwrap_or_default();
-    let names: Vec<&str> = asked.split(',').map(str::trim).filter(|n| !n.is_empty()).collect();
-    if names.len() > MAX_ASKED {
+    let requested = head.header("access-control-request-headers").unwrap_or_default();
+    let names: Vec<&str> = requested.split(',').map(str::trim).filter(|n| !n.is_empty()).collect();
+    if names.len() > MAX_REQUESTED_HEADERS {
         return Err(Code::CorsPreflightFailure.into());
     }
     let rule = find(rules, origin, method)
@@ -40,16 +40,16 @@ pub(crate) fn preflight(head: &Head, rules: &[CorsRule]) -> Result<CorsHeaders> 
         ("Access-Control-Max-Age", rule.max_age.to_string()),
         (ALLOW_CREDENTIALS, "true".to_owned()),
     ];
-    if !asked.is_empty() {
-        headers.push(("Access-Control-Allow-Headers", asked.to_owned()));
+    if !requested.is_empty() {
+        headers.push(("Access-Control-Allow-Headers", requested.to_owned()));
     }
     Ok(headers)
 }
 
-/// Returns the headers to add to the response to any other request. `sent` names the headers of the response.
+/// Returns the headers to add to the response to any other request. `sent_names` are the headers of the response.
 /// As recorded, if a rule allows all origins, a GET without an origin is answered like one with any origin,
 /// but without Vary.
-pub(crate) fn response_headers(head: &Head, rules: &[CorsRule], sent: &[&str]) -> CorsHeaders {
+pub(crate) fn response_headers(head: &Head, rules: &[CorsRule], sent_names: &[&str]) -> CorsHeaders {
     let mut headers = CorsHeaders::new();
     if rules.is_empty() {
         return headers;
@@ -68,7 +68,7 @@ pub(crate) fn response_headers(head: &Head, rules: &[CorsRule], sent: &[&str]) -
             varies = true;
         }
         let exposed: Vec<&str> =
-            sent.iter().copied().filter(|name| matches_any(&rule.exposed_headers, name)).collect();
+            sent_names.iter().copied().filter(|name| matches_any(&rule.exposed_headers, name)).collect();
         if !exposed.is_empty() {
             headers.push(("Access-Control-Expose-Headers", exposed.join(",")));
         }
@@ -79,7 +79,7 @@ pub(crate) fn response_headers(head: &Head, rules: &[CorsRule], sent: &[&str]) -
     headers
 }
 
-/// Returns the rules that match an origin, with case, and a method.
+/// Returns the rules that match an origin and a method, both case-sensitively.
 fn find<'a>(rules: &'a [CorsRule], origin: &'a str, method: &'a str) -> impl Iterator<Item = &'a CorsRule> {
     rules.iter().filter(move |rule| {
         rule.origins.iter().any(|o| o == ANY || o == origin) && rule.methods.iter().any(|m| m == method)
@@ -140,8 +140,8 @@ mod tests {
         assert_eq!(get(&granted, "Access-Control-Allow-Headers").as_deref(), Some("X-MS-Date, x-ms-version"));
         assert!(ask("http://b", "PUT", "anything").is_ok());
         let many = |count: usize| vec!["x"; count].join(",");
-        assert!(ask("http://b", "PUT", &many(MAX_ASKED)).is_ok());
-        assert_eq!(ask("http://b", "PUT", &many(MAX_ASKED + 1)), Err(Code::CorsPreflightFailure));
+        assert!(ask("http://b", "PUT", &many(MAX_REQUESTED_HEADERS)).is_ok());
+        assert_eq!(ask("http://b", "PUT", &many(MAX_REQUESTED_HEADERS + 1)), Err(Code::CorsPreflightFailure));
         for (origin, method, headers) in [
             ("http://A", "GET", ""),
             ("http://a", "GET", "other"),
@@ -156,21 +156,21 @@ mod tests {
     }
 
     #[test]
-    fn answers_tell_pages_what_they_may_see() {
-        let sent = ["ETag", "x-ms-version", "Date"];
+    fn responses_list_the_headers_that_pages_may_read() {
+        let sent_names = ["ETag", "x-ms-version", "Date"];
         let named = [rule("http://a", "GET", "", "x-ms-*,etag")];
-        let headers = response_headers(&head("GET", &[("origin", "http://a")]), &named, &sent);
+        let headers = response_headers(&head("GET", &[("origin", "http://a")]), &named, &sent_names);
         assert_eq!(get(&headers, ALLOW_CREDENTIALS).as_deref(), Some("true"));
         assert_eq!(get(&headers, "Access-Control-Expose-Headers").as_deref(), Some("ETag,x-ms-version"));
         assert_eq!(get(&headers, "Vary").as_deref(), Some("Origin"));
         let anyone = [rule("*", "GET,PUT", "", "*")];
-        let headers = response_headers(&head("PUT", &[("origin", "http://z")]), &anyone, &sent);
+        let headers = response_headers(&head("PUT", &[("origin", "http://z")]), &anyone, &sent_names);
         assert_eq!(get(&headers, ALLOW_ORIGIN).as_deref(), Some("*"));
         assert_eq!((get(&headers, ALLOW_CREDENTIALS), get(&headers, "Vary")), (None, None));
         assert_eq!(get(&headers, "Access-Control-Expose-Headers").as_deref(), Some("ETag,x-ms-version,Date"));
-        let unmatched = response_headers(&head("GET", &[("origin", "http://b")]), &named, &sent);
+        let unmatched = response_headers(&head("GET", &[("origin", "http://b")]), &named, &sent_names);
         assert_eq!(unmatched, vec![("Vary", "Origin".to_owned())]);
-        assert_eq!(response_headers(&head("PUT", &[]), &named, &sent), vec![]);
-        assert_eq!(response_headers(&head("GET", &[]), &[], &sent), vec![]);
+        assert_eq!(response_headers(&head("PUT", &[]), &named, &sent_names), vec![]);
+        assert_eq!(response_headers(&head("GET", &[]), &[], &sent_names), vec![]);
     }
 }

@@ -1,5 +1,5 @@
-//! Explains how the server answers a query, and on request measures the cost of a page. The result
-//! contains nothing read from the table but counts.
+//! Explains how the server answers a query, and on request measures the cost of a page. From the table's data, the
+//! result contains only counts.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -22,9 +22,9 @@ use crate::protocol::request::options::Options;
 use crate::store::Store;
 
 /// Maximum number of spans in an explanation.
-const MAX_SHOWN: usize = 20;
+const MAX_SPANS: usize = 20;
 /// Maximum number of examined rows to count.
-const MAX_COUNTED: u64 = 100_000;
+const MAX_COUNTED_ROWS: u64 = 100_000;
 
 /// A query to explain.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -119,13 +119,13 @@ pub(crate) async fn explain_query(
     match indexes.apply(&request.account, &table, &mut scan) {
         Err(error) if error.code == Code::NotImplemented => {
             let advice = Some(format!("Refused: {}.", error.reason_or_text()));
-            return Ok(ExplainedQuery { advice, ..explained(&scan, KeyAccess::Refused) });
+            return Ok(ExplainedQuery { advice, ..explain_scan(&scan, KeyAccess::Refused) });
         }
         applied => applied?,
     }
     let table = table.in_account(&request.account);
     let (narrowed_by, cost) = if request.measure {
-        let (narrowed_by, cost) = measure(store, table, &scan).await?;
+        let (narrowed_by, cost) = measure_page(store, table, &scan).await?;
         (narrowed_by, Some(cost))
     } else {
         (look_up_choice(store, table, &scan).await?, None)
@@ -146,17 +146,17 @@ pub(crate) async fn explain_query(
         index_passed_over: passed_over.map(names_of),
         advice,
         cost,
-        ..explained(&scan, access)
+        ..explain_scan(&scan, access)
     })
 }
 
 /// Explains a query without reading anything.
-fn explained(scan: &Scan, access: KeyAccess) -> ExplainedQuery {
-    let spans = scan.spans.iter().take(MAX_SHOWN).map(|span| {
+fn explain_scan(scan: &Scan, access: KeyAccess) -> ExplainedQuery {
+    let spans = scan.spans.iter().take(MAX_SPANS).map(|span| {
         let (from, to) = strategy::bounds(span);
         ExplainedSpan {
-            from: from.map(explained_bound),
-            to: to.map(explained_bound),
+            from: from.map(explain_bound),
+            to: to.map(explain_bound),
             words: strategy::words(span),
         }
     });
@@ -184,8 +184,8 @@ fn name_of(index: &PropertyIndex) -> NamedIndex {
     NamedIndex { property: index.property.clone(), kind: index.kind.name() }
 }
 
-/// Asks the store which choice of indexes it would use. The store looks up entries as for a page, but reads
-/// no row.
+/// Asks the store which choice of indexes it would use. The store searches the indexes as for a page, but
+/// reads no row.
 async fn look_up_choice(store: &Store, table: TableRef<'_>, scan: &Scan) -> Result<Option<usize>> {
     if scan.indexed.is_empty() {
         return Ok(None);
@@ -196,7 +196,7 @@ async fn look_up_choice(store: &Store, table: TableRef<'_>, scan: &Scan) -> Resu
     Ok(end.narrowed_by)
 }
 
-fn explained_bound(bound: SpanBound) -> ExplainedBound {
+fn explain_bound(bound: SpanBound) -> ExplainedBound {
     let SpanBound { partition, row, is_inclusive } = bound;
     ExplainedBound { partition_key: partition, row_key: row, inclusive: is_inclusive }
 }
@@ -218,8 +218,8 @@ fn plan_scan(request: &ExplainRequest, table: &TableName, grammar: Grammar) -> R
     query::entities(&options, None)
 }
 
-/// Reads one page. Returns the position of the choice of indexes that named its rows, and its cost.
-async fn measure(store: &Store, table: TableRef<'_>, scan: &Scan) -> Result<(Option<usize>, PageCost)> {
+/// Reads one page. Returns the position of the index choice that the store used, if any, and the page's cost.
+async fn measure_page(store: &Store, table: TableRef<'_>, scan: &Scan) -> Result<(Option<usize>, PageCost)> {
     let begun = Instant::now();
     let ((), end) = store.page(table, scan, ()).await?;
     let (returned, took) = (end.entities as u64, begun.elapsed());
@@ -239,7 +239,7 @@ async fn measure(store: &Store, table: TableRef<'_>, scan: &Scan) -> Result<(Opt
     Ok((end.narrowed_by, cost))
 }
 
-/// Counts the rows of the spans before the bound `until`. Returns whether all of them were counted.
+/// Counts the rows of the spans before `until`. Returns whether all of them were counted.
 async fn count(store: &Store, table: TableRef<'_>, scan: &Scan, until: Option<&Key>) -> Result<(u64, bool)> {
     let begun = Instant::now();
     let spans = scan.order.arrange(scan.spans.clone());
@@ -252,7 +252,7 @@ async fn count(store: &Store, table: TableRef<'_>, scan: &Scan, until: Option<&K
     let mut from = Key::new("", "");
     loop {
         let left = MAX_TIME.saturating_sub(begun.elapsed());
-        if rows >= MAX_COUNTED || left.is_zero() {
+        if rows >= MAX_COUNTED_ROWS || left.is_zero() {
             return Ok((rows, false));
         }
         let spans = span::starting_at(spans.clone(), &from);

@@ -21,7 +21,7 @@ use crate::protocol::request::OperationLabel::{self, *};
 /// Maximum number of rules on a server.
 const MAX_RULES: usize = 100;
 
-/// The rules of a server, each with its number of matches. There are none at first.
+/// The rules of a server, each with its number of matches. A server starts without rules.
 #[derive(Default)]
 pub(crate) struct FaultRules(ArcSwap<Vec<(FaultRule, AtomicU64)>>);
 
@@ -66,7 +66,7 @@ impl FaultRules {
 
     /// Counts a request, or a batch and its operations, and returns the faults to inject. Rules after the
     /// first error or disconnect do not count the request.
-    pub(crate) fn injection<'a>(
+    pub(crate) fn next_injection<'a>(
         &self,
         subjects: impl IntoIterator<Item = FaultSubject<'a>>,
     ) -> Option<Injection> {
@@ -82,7 +82,7 @@ impl FaultRules {
                 if (rule.after..rule.after + rule.times).contains(&number) {
                     let faults: &mut Injection = injection.get_or_insert_default();
                     faults.add(rule, subject.index);
-                    if faults.end_request() {
+                    if faults.ends_request() {
                         return injection;
                     }
                 }
@@ -232,10 +232,10 @@ impl FaultRule {
         if let Some(name) = self.error.as_ref().filter(|_| self.code().is_none()) {
             return Err(format!("there is no error {name:?}, or only malformed requests get it"));
         }
-        check_limits("delay", self.delay.unwrap_or(1), 1..=30_000)?;
-        check_limits("page", self.page.unwrap_or(1) as u64, 1..=1000)?;
-        check_limits("after", self.after, 0..=1_000_000)?;
-        check_limits("times", self.times, 1..=1_000_000)?;
+        check_range("delay", self.delay.unwrap_or(1), 1..=30_000)?;
+        check_range("page", self.page.unwrap_or(1) as u64, 1..=1000)?;
+        check_range("after", self.after, 0..=1_000_000)?;
+        check_range("times", self.times, 1..=1_000_000)?;
         let faults =
             [self.error.is_some(), self.delay.is_some(), self.disconnect.is_some(), self.page.is_some()];
         match faults.iter().filter(|is_given| **is_given).count() {
@@ -259,7 +259,7 @@ impl FaultRule {
         }
     }
 
-    /// Returns the error that the rule injects.
+    /// Returns the error that the rule injects, if any.
     fn code(&self) -> Option<Code> {
         ERRORS.into_iter().find(|code| Some(code.facts().code) == self.error.as_deref())
     }
@@ -282,7 +282,7 @@ const fn is_query(operation: OperationLabel) -> bool {
     matches!(operation, QueryEntities | QueryTables)
 }
 
-fn check_limits(name: &str, number: u64, limits: RangeInclusive<u64>) -> Result<(), String> {
+fn check_range(name: &str, number: u64, limits: RangeInclusive<u64>) -> Result<(), String> {
     match limits.contains(&number) {
         true => Ok(()),
         false => Err(format!("{name} is {} to {}, not {number}", limits.start(), limits.end())),
@@ -313,8 +313,8 @@ impl Injection {
         });
     }
 
-    /// Returns whether this fault ends the request, so that no other fault can follow.
-    const fn end_request(&self) -> bool {
+    /// Returns whether these faults end the request, so that no other fault can follow.
+    const fn ends_request(&self) -> bool {
         self.error.is_some() || self.disconnect.is_some()
     }
 
@@ -325,8 +325,8 @@ impl Injection {
         }
     }
 
-    /// Runs a future with the injected faults.
-    pub(crate) async fn around<E: From<Error>>(
+    /// Injects the faults into the operation `work`, which runs unless a fault prevents it.
+    pub(crate) async fn run<E: From<Error>>(
         self,
         work: impl Future<Output = Result<Answer, E>>,
     ) -> Result<Answer, E> {
@@ -348,8 +348,8 @@ impl Injection {
     }
 }
 
-/// Returns whether the error of an operation also ends its batch. Either no part was begun, so clients, which
-/// do not look inside the batch, retry it; or the sender has no permission at all.
+/// Returns whether the error of an operation becomes that of its whole batch. This applies to errors for which clients
+/// retry the request, because they do not look inside the batch, and to errors of senders without any permission.
 const fn ends_batch(code: Code) -> bool {
     matches!(
         code,
@@ -362,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_error_that_rules_can_order_has_a_name_of_its_own() {
+    fn every_error_that_rules_can_inject_has_a_unique_name() {
         for code in ERRORS {
             let rule = format!(r#"{{"error":"{}"}}"#, code.facts().code);
             let rule: FaultRule = serde_json::from_str(&rule).unwrap();

@@ -17,17 +17,16 @@ use crate::protocol::auth::bearer::{self, Trust};
 use crate::protocol::model::Ticks;
 
 /// How long keys are used before they are fetched again.
-const FRESH: Duration = Duration::from_secs(3600);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(3600);
 /// How long keys are used while the issuer does not respond. A withdrawn key must not stay valid for ever.
 const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
 /// Minimum time between two fetches, regardless of the number of unknown keys.
-const PAUSE: Duration = Duration::from_secs(10);
+const MIN_FETCH_INTERVAL: Duration = Duration::from_secs(10);
 /// Timeout of one request to the issuer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of the two requests in a fetch.
-const LOOKUP_TIMEOUT: Duration = Duration::from_secs(11);
-/// Maximum size of a response from the issuer in bytes.
-const MAX_ANSWER: u64 = 1024 * 1024;
+const FETCH_TIMEOUT: Duration = Duration::from_secs(11);
+const MAX_RESPONSE_BYTES: u64 = 1024 * 1024;
 
 /// An issuer whose tokens are trusted.
 pub(crate) struct Issuer {
@@ -36,9 +35,9 @@ pub(crate) struct Issuer {
     keys: Arc<Keys>,
 }
 
-/// The cache of the issuer's keys. A fetch is single-flight and runs in the background. Tokens with known
-/// keys do not wait for a fetch of an unknown key, which anyone can name, nor for a fetch while the issuer is
-/// silent. The result of a fetch is kept even if the request that started it has ended.
+/// The cache of the issuer's keys. At most one fetch runs at a time, in the background. A token with a known key
+/// does not wait for the fetch of an unknown key, because anyone can name one. After a failed fetch, it does not
+/// wait for the next fetch either. The result of a fetch is kept even if the request that started it has ended.
 #[derive(Default)]
 struct Keys {
     fetched: Mutex<Fetched>,
@@ -49,12 +48,12 @@ struct Keys {
 #[derive(Default)]
 struct Fetched {
     keys: Option<Arc<JwkSet>>,
-    /// When the issuer last responded, and when it was last asked.
-    answered: Option<Instant>,
-    asked: Option<Instant>,
-    is_asked: bool,
-    /// Whether the last fetch failed.
-    is_silent: bool,
+    /// The start of the last successful fetch.
+    last_success: Option<Instant>,
+    /// The start of the last fetch.
+    last_start: Option<Instant>,
+    is_fetching: bool,
+    last_fetch_failed: bool,
 }
 
 /// How to get the keys.
@@ -66,29 +65,29 @@ enum KeySource {
     /// Fetch, and wait for it.
     Fetch,
     /// Fetch in the background, but use these keys at once.
-    FetchAside(Arc<JwkSet>),
+    FetchInBackground(Arc<JwkSet>),
 }
 
 impl Keys {
-    /// Decides how to get the keys, of which `key` is needed. The keys are fetched again if they are stale or
+    /// Decides how to get the keys to verify a token that names `key`. The keys are fetched again if they are stale or
     /// lack `key`, which may be new.
-    fn choose(&self, key: &str, now: Instant) -> KeySource {
+    fn choose_source(&self, key: &str, now: Instant) -> KeySource {
         let mut fetched = self.fetched.lock();
         let within = |at: Option<Instant>, limit| at.is_some_and(|at| now.duration_since(at) < limit);
         let is_known = fetched.keys.as_ref().is_some_and(|keys| keys.find(key).is_some());
-        if is_known && within(fetched.answered, FRESH) {
+        if is_known && within(fetched.last_success, REFRESH_INTERVAL) {
             return KeySource::Known(fetched.keys.clone());
         }
-        let old = fetched.usable(now).filter(|_| is_known && fetched.is_silent);
-        if fetched.is_asked && within(fetched.asked, LOOKUP_TIMEOUT) {
-            return old.map_or(KeySource::Wait, |keys| KeySource::Known(Some(keys)));
+        let fallback = fetched.usable(now).filter(|_| is_known && fetched.last_fetch_failed);
+        if fetched.is_fetching && within(fetched.last_start, FETCH_TIMEOUT) {
+            return fallback.map_or(KeySource::Wait, |keys| KeySource::Known(Some(keys)));
         }
-        if within(fetched.asked, PAUSE) {
+        if within(fetched.last_start, MIN_FETCH_INTERVAL) {
             return KeySource::Known(fetched.usable(now));
         }
-        fetched.asked = Some(now);
-        fetched.is_asked = true;
-        old.map_or(KeySource::Fetch, KeySource::FetchAside)
+        fetched.last_start = Some(now);
+        fetched.is_fetching = true;
+        fallback.map_or(KeySource::Fetch, KeySource::FetchInBackground)
     }
 
     fn usable(&self) -> Option<Arc<JwkSet>> {
@@ -98,11 +97,11 @@ impl Keys {
     /// Records the result of a fetch.
     fn record(&self, keys: Option<JwkSet>) {
         let mut fetched = self.fetched.lock();
-        fetched.is_asked = false;
-        fetched.is_silent = keys.is_none();
+        fetched.is_fetching = false;
+        fetched.last_fetch_failed = keys.is_none();
         if let Some(keys) = keys {
             fetched.keys = Some(Arc::new(keys));
-            fetched.answered = fetched.asked;
+            fetched.last_success = fetched.last_start;
         }
         drop(fetched);
         self.fetch_ended.notify_waiters();
@@ -111,8 +110,8 @@ impl Keys {
 
 impl Fetched {
     fn usable(&self, now: Instant) -> Option<Arc<JwkSet>> {
-        let is_of_use = self.answered.is_some_and(|at| now.duration_since(at) < MAX_AGE);
-        self.keys.clone().filter(|_| is_of_use)
+        let is_recent = self.last_success.is_some_and(|at| now.duration_since(at) < MAX_AGE);
+        self.keys.clone().filter(|_| is_recent)
     }
 }
 
@@ -124,7 +123,7 @@ struct Discovery {
 }
 
 impl Issuer {
-    /// Returns an issuer whose keys have not been fetched yet.
+    /// Creates an issuer. Its keys are fetched on demand.
     pub(crate) fn new(trust: Trust) -> Self {
         let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
         // A redirect could lead to a different host, or away from TLS.
@@ -162,20 +161,20 @@ impl Issuer {
     async fn keys(&self, key: &str) -> Option<Arc<JwkSet>> {
         // Subscribe before deciding, so that the end of a fetch is not missed.
         let ended = self.keys.fetch_ended.notified();
-        match self.keys.choose(key, Instant::now()) {
+        match self.keys.choose_source(key, Instant::now()) {
             KeySource::Known(keys) => return keys,
             KeySource::Wait => {}
             KeySource::Fetch => self.fetch_keys(),
-            KeySource::FetchAside(keys) => {
+            KeySource::FetchInBackground(keys) => {
                 self.fetch_keys();
                 return Some(keys);
             }
         }
-        let _ = timeout(LOOKUP_TIMEOUT, ended).await;
+        let _ = timeout(FETCH_TIMEOUT, ended).await;
         self.keys.usable()
     }
 
-    /// Fetches in the background, even if no request waits any more.
+    /// Starts a fetch in the background, which continues even if no request waits for it any more.
     fn fetch_keys(&self) {
         let (agent, issuer, keys) = (self.agent.clone(), self.trust.issuer.clone(), Arc::clone(&self.keys));
         tokio::task::spawn_blocking(move || {
@@ -203,7 +202,7 @@ fn get<T: for<'de> Deserialize<'de>>(agent: &Agent, address: &str) -> Result<T, 
     answer
         .body_mut()
         .with_config()
-        .limit(MAX_ANSWER)
+        .limit(MAX_RESPONSE_BYTES)
         .read_json()
         .map_err(|error| format!("{address}: {error}"))
 }
@@ -218,58 +217,58 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_s_key_keeps_no_token_waiting_whose_key_is_known() {
+    fn an_unknown_key_does_not_delay_tokens_with_known_keys() {
         let keys = Keys::default();
         let now = Instant::now();
-        assert!(matches!(keys.choose("a", now), KeySource::Fetch));
-        assert!(matches!(keys.choose("a", now), KeySource::Wait));
+        assert!(matches!(keys.choose_source("a", now), KeySource::Fetch));
+        assert!(matches!(keys.choose_source("a", now), KeySource::Wait));
         keys.record(Some(set("a")));
-        assert!(matches!(keys.choose("b", now), KeySource::Known(Some(_))), "asked a moment ago");
-        let later = now + PAUSE;
-        assert!(matches!(keys.choose("b", later), KeySource::Fetch));
-        assert!(matches!(keys.choose("a", later), KeySource::Known(Some(_))));
-        assert!(matches!(keys.choose("b", later), KeySource::Wait));
+        assert!(matches!(keys.choose_source("b", now), KeySource::Known(Some(_))), "fetched a moment ago");
+        let later = now + MIN_FETCH_INTERVAL;
+        assert!(matches!(keys.choose_source("b", later), KeySource::Fetch));
+        assert!(matches!(keys.choose_source("a", later), KeySource::Known(Some(_))));
+        assert!(matches!(keys.choose_source("b", later), KeySource::Wait));
         assert!(
-            matches!(keys.choose("b", later + LOOKUP_TIMEOUT), KeySource::Fetch),
-            "nothing was heard of it"
+            matches!(keys.choose_source("b", later + FETCH_TIMEOUT), KeySource::Fetch),
+            "the fetch has timed out"
         );
     }
 
     #[test]
-    fn old_keys_hold_while_the_issuer_is_silent_but_not_for_ever() {
+    fn old_keys_stay_valid_for_a_limited_time_while_the_issuer_is_silent() {
         let keys = Keys::default();
         let now = Instant::now();
-        assert!(matches!(keys.choose("a", now), KeySource::Fetch));
+        assert!(matches!(keys.choose_source("a", now), KeySource::Fetch));
         keys.record(Some(set("a")));
-        for (age, holds) in [(FRESH, true), (MAX_AGE, false)] {
-            assert!(matches!(keys.choose("a", now + age), KeySource::Fetch), "{age:?}");
+        for (age, holds) in [(REFRESH_INTERVAL, true), (MAX_AGE, false)] {
+            assert!(matches!(keys.choose_source("a", now + age), KeySource::Fetch), "{age:?}");
             keys.record(None);
             assert!(
-                matches!(keys.choose("a", now + age), KeySource::Known(found) if found.is_some() == holds)
+                matches!(keys.choose_source("a", now + age), KeySource::Known(found) if found.is_some() == holds)
             );
         }
     }
 
     #[test]
-    fn a_silent_issuer_keeps_tokens_with_known_keys_waiting_once() {
+    fn a_silent_issuer_delays_tokens_with_known_keys_only_once() {
         let keys = Keys::default();
         let now = Instant::now();
-        assert!(matches!(keys.choose("a", now), KeySource::Fetch));
+        assert!(matches!(keys.choose_source("a", now), KeySource::Fetch));
         keys.record(Some(set("a")));
-        let mut now = now + FRESH;
-        assert!(matches!(keys.choose("a", now), KeySource::Fetch), "a key may have been withdrawn");
-        assert!(matches!(keys.choose("a", now), KeySource::Wait));
+        let mut now = now + REFRESH_INTERVAL;
+        assert!(matches!(keys.choose_source("a", now), KeySource::Fetch), "a key may have been withdrawn");
+        assert!(matches!(keys.choose_source("a", now), KeySource::Wait));
         keys.record(None);
         for _ in 0..3 {
-            now += PAUSE;
-            assert!(matches!(keys.choose("a", now), KeySource::FetchAside(_)));
-            assert!(matches!(keys.choose("a", now), KeySource::Known(Some(_))));
-            assert!(matches!(keys.choose("b", now), KeySource::Wait), "the key may be new");
+            now += MIN_FETCH_INTERVAL;
+            assert!(matches!(keys.choose_source("a", now), KeySource::FetchInBackground(_)));
+            assert!(matches!(keys.choose_source("a", now), KeySource::Known(Some(_))));
+            assert!(matches!(keys.choose_source("b", now), KeySource::Wait), "the key may be new");
             keys.record(None);
         }
-        now += PAUSE;
-        assert!(matches!(keys.choose("a", now), KeySource::FetchAside(_)));
+        now += MIN_FETCH_INTERVAL;
+        assert!(matches!(keys.choose_source("a", now), KeySource::FetchInBackground(_)));
         keys.record(Some(set("a")));
-        assert!(matches!(keys.choose("a", now + FRESH), KeySource::Fetch));
+        assert!(matches!(keys.choose_source("a", now + REFRESH_INTERVAL), KeySource::Fetch));
     }
 }

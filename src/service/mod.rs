@@ -1,5 +1,7 @@
 //! The Table service without a transport: it turns the head and body of a request into a response. `http`
 //! serves it over connections. Code in the same process calls it directly, with the same checks.
+//!
+//! In comments, "as recorded" marks behaviour that recorded responses of Azure show.
 
 mod access;
 mod answer;
@@ -34,7 +36,7 @@ pub use fault_rules::FaultRule;
 pub(crate) use fault_rules::{FaultRuleCount, FaultRules};
 pub(crate) use issuer::Issuer;
 pub(crate) use pipeline::MAX_OPERATION_TIME;
-pub(crate) use recent::{KEPT, RecentRequest, RecentRequests};
+pub(crate) use recent::{MAX_RECENT, RecentRequest, RecentRequests};
 pub(crate) use telemetry::{EXPLANATIONS, Observed};
 pub(crate) use throttle::Throttle;
 
@@ -53,10 +55,10 @@ pub(crate) struct Service {
     pub primary: Store,
     /// The read replica for `{account}-secondary`. Without a replica, the primary is used.
     pub secondary: Option<Store>,
-    /// The accounts with their keys, CORS rules and limits.
+    /// The accounts with their keys, CORS rules and limits, and the indexes.
     pub follower: Follower,
     /// The CORS rules and indexes of the secondary.
-    pub replica: Follower,
+    pub secondary_follower: Follower,
     /// The clock for Timestamps and ETags.
     pub version_clock: VersionClock,
     /// The issuer whose tokens are trusted, if any.
@@ -73,17 +75,17 @@ pub(crate) struct Service {
     /// How long deleted tables can be restored, in ticks; 0 if they cannot.
     pub keep_deleted: i64,
     /// The duration beyond which requests are logged as slow.
-    pub slow: Duration,
+    pub slow_threshold: Duration,
     /// The exporter of traces, if configured.
     pub tracer: Option<Tracer>,
     /// The latest requests, if operators can ask for them.
     pub recent: Option<RecentRequests>,
 }
 
-/// A response, and the input for its common headers.
+/// A response, and the account's CORS rules, from which its CORS headers are made.
 pub(crate) struct Served {
     pub answer: Answer,
-    /// The CORS rules of the account, if they may apply to the response.
+    /// Empty if no CORS rule can apply to the response.
     pub cors_rules: Arc<[CorsRule]>,
 }
 
@@ -91,7 +93,7 @@ impl Service {
     /// Returns the follower of the store that serves the target.
     fn follower_of(&self, target: &Target) -> &Follower {
         match &self.secondary {
-            Some(_) if target.secondary => &self.replica,
+            Some(_) if target.secondary => &self.secondary_follower,
             _ => &self.follower,
         }
     }

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::access::authorize;
 use super::answer::Answer;
-use super::batch::Run;
+use super::batch::BatchRunner;
 use super::body::ReceiveBody;
 use super::fault_rules::{FaultRules, FaultSubject};
 use super::operations::{self, Printer};
@@ -33,9 +33,9 @@ use crate::store::Store;
 pub(crate) const MAX_OPERATION_TIME: Duration = Duration::from_secs(30);
 
 impl Service {
-    /// Answers one request, counts it, and writes it to the log and the traces. Facts about the request are recorded
-    /// in `observed`. An `operator` has been authenticated by the admin listener. All other checks are those for
-    /// clients, except that account limits do not apply and disabled accounts are served.
+    /// Answers one request, counts it, and writes it to the log and the traces. `observed` receives the facts about the
+    /// request. `operator` is set if the admin listener has authenticated an operator. A request of an operator passes
+    /// the same checks as that of a client, except that account limits do not apply and disabled accounts are served.
     pub(crate) async fn serve(
         self: &Arc<Self>,
         head: &Head<'_>,
@@ -63,21 +63,22 @@ impl Service {
             let answering = std::pin::pin!(pipeline.answer(body));
             database_time::measured(answering, trace.is_some()).await
         };
-        observed.finish(record, &answer, spent.total(), self.slow, self.recent.as_ref());
+        observed.finish(record, &answer, spent.total(), self.slow_threshold, self.recent.as_ref());
         if let (Some(tracer), Some(trace)) = (&self.tracer, trace) {
-            tracer.finish(trace, observed.facts(head, &answer, spent));
+            tracer.finish(trace, observed.span_fields(head, &answer, spent));
         }
         Served { answer, cors_rules }
     }
 }
 
+/// The context in which one request is answered.
 struct Pipeline<'a> {
     service: &'a Arc<Service>,
     accounts: &'a AccountSet,
     head: &'a Head<'a>,
-    /// The parameters that could be decoded.
+    /// The query parameters that could be decoded.
     options: Options<'a>,
-    /// The error of the other parameters, which is reported after authentication.
+    /// The error of those that could not be decoded, which is reported after authentication.
     deferred_error: Option<Error>,
     error_context: ErrorContext<'a>,
     /// The identity of the sender, if it is an operator.
@@ -103,23 +104,23 @@ impl Pipeline<'_> {
             self.observed.record_preflight();
             return (self.preflight(target), Arc::default());
         }
-        let timely = timeout(self.time_allowed(), self.authenticated(target, body)).await;
-        let answer = timely.unwrap_or_else(|_| self.refuse(&Code::OperationTimedOut.into()));
+        let answered_in_time = timeout(self.time_allowed(), self.authenticate_and_answer(target, body)).await;
+        let answer = answered_in_time.unwrap_or_else(|_| self.refuse(&Code::OperationTimedOut.into()));
         if self.observed.has_set_properties(&answer) {
-            // Outside the timeout, because a completed change must not be reported as a failure.
+            // This runs outside the timeout, because a completed change must not be reported as a failure.
             Box::pin(self.service.follower.follow_own_change(&self.service.primary)).await;
         }
-        // CORS rules may apply to a page of a different origin, or to any GET.
-        let has_rules = head.method == "GET" || head.header("origin").is_some();
-        (answer, if has_rules { self.rules_of(target) } else { Arc::default() })
+        // CORS rules may apply to requests of pages from other origins, and to any GET.
+        let may_need_cors = head.method == "GET" || head.header("origin").is_some();
+        (answer, if may_need_cors { self.cors_rules_of(target) } else { Arc::default() })
     }
 
-    fn rules_of(&self, target: &Target) -> Arc<[CorsRule]> {
+    fn cors_rules_of(&self, target: &Target) -> Arc<[CorsRule]> {
         self.service.follower_of(target).accounts().cors(&target.account)
     }
 
     fn preflight(&self, target: &Target) -> Answer {
-        match cors::preflight(self.head, &self.rules_of(target)) {
+        match cors::preflight(self.head, &self.cors_rules_of(target)) {
             Ok(headers) => headers
                 .into_iter()
                 .fold(Answer::status_only(200), |answer, (name, value)| answer.with(name, value)),
@@ -127,37 +128,37 @@ impl Pipeline<'_> {
         }
     }
 
-    async fn authenticated(&self, target: &Target, body: &mut impl ReceiveBody) -> Answer {
+    async fn authenticate_and_answer(&self, target: &Target, body: &mut impl ReceiveBody) -> Answer {
         let (head, now) = (self.head, self.error_context.now);
         if let Some(operator) = self.operator {
             // Boxed, because only operators take this path.
-            let answer = Box::pin(self.received(target, operator, body)).await;
+            let answer = Box::pin(self.receive_and_run(target, operator, body)).await;
             return answer.unwrap_or_else(|error| self.refuse_at(target, &error));
         }
         let identity = match self.service.authenticate(head, &self.options, target, self.accounts, now).await
         {
             Ok(identity) => identity,
             Err(error) => {
-                telemetry::authentication_failed(head, &error);
+                telemetry::count_failed_authentication(head, &error);
                 return self.front_end_refusal(&error);
             }
         };
-        let answer = self.received(target, &identity, body).await;
+        let answer = self.receive_and_run(target, &identity, body).await;
         answer.unwrap_or_else(|error| self.refuse_at(target, &error))
     }
 
-    async fn received(
+    async fn receive_and_run(
         &self,
         target: &Target,
         identity: &Identity,
         body: &mut impl ReceiveBody,
     ) -> Result<Answer> {
         let (service, head) = (self.service, self.head);
-        // After authentication, so that unauthenticated clients cannot use up the limit of an account.
+        // The limit applies after authentication, so that unauthenticated clients cannot use it up.
         if self.operator.is_none() {
             service.admit(self.accounts, target)?;
         }
-        // Held until the response is complete, because parsed values may borrow from the body.
+        // The body is held until the response is complete, because parsed values may borrow from it.
         let body = body.receive(&service.body_memory, service.limits.body).await?;
         self.observed.record_body(body.bytes.len());
         if let Some(deferred_error) = &self.deferred_error {
@@ -165,7 +166,7 @@ impl Pipeline<'_> {
         }
         let grammar = self.grammar(target);
         self.options.check(may_have_order(grammar.extended, head, &target.resource))?;
-        let (mut planned, printer) = self.planned(target, identity, &body.bytes, grammar)?;
+        let (mut planned, printer) = self.parse_and_plan(target, identity, &body.bytes, grammar)?;
         let store = service.store_of(target);
         let plan = match planned {
             Planned::One(ref mut plan) => plan,
@@ -175,7 +176,7 @@ impl Pipeline<'_> {
                 let page_time = self.page_time();
                 let (observed, fault_rules) = (self.observed, self.fault_rules());
                 let indexes = service.follower_of(target).indexes();
-                let run = Run {
+                let runner = BatchRunner {
                     store,
                     indexes,
                     target,
@@ -187,24 +188,24 @@ impl Pipeline<'_> {
                     page_time,
                     now,
                 };
-                return Box::pin(run.batch(batch)).await;
+                return Box::pin(runner.run(batch)).await;
             }
             Planned::BelowTable(error) => {
-                return Err(Box::pin(below_missing_table(store, target, identity, error)).await?);
+                return Err(Box::pin(error_below_table(store, target, identity, error)).await?);
             }
         };
         let injection = self.fault_rules().and_then(|rules| {
             let table = plan.table();
-            rules.injection([FaultSubject { operation: self.observed.label(), table, index: None }])
+            rules.next_injection([FaultSubject { operation: self.observed.label(), table, index: None }])
         });
-        // Created where it is awaited, because moving a future copies it.
+        // Each arm creates its future where it awaits it, because moving a future copies it.
         match injection {
             None => operations::run(store, plan, service.keep_deleted, printer).await,
             // Boxed, because only tests inject faults.
             Some(injection) => {
                 injection.shorten_page(plan);
-                let run = operations::run(store, plan, service.keep_deleted, printer);
-                Box::pin(injection.around(run)).await
+                let answer = operations::run(store, plan, service.keep_deleted, printer);
+                Box::pin(injection.run(answer)).await
             }
         }
     }
@@ -215,7 +216,7 @@ impl Pipeline<'_> {
     }
 
     /// Parses, authorizes and plans a request.
-    fn planned<'t>(
+    fn parse_and_plan<'t>(
         &self,
         target: &'t Target,
         identity: &Identity,
@@ -234,20 +235,20 @@ impl Pipeline<'_> {
                 return Ok((Planned::Batch(batch), printer));
             }
         };
-        let planned = match operation.plan {
+        let plan = match operation.plan {
             Err(error) if matches!(target.resource, Resource::BelowTable { .. }) => {
                 return Ok((Planned::BelowTable(error), printer));
             }
-            planned => planned?,
+            plan => plan?,
         };
-        let (operation, table, _) = planned.subject();
+        let (operation, table, _) = plan.subject();
         if let Some(table) = table {
             self.observed.record_table(table);
         }
         if operation.is_change() {
             printer.now = self.service.version_clock.next_version();
         }
-        let mut plan = authorize(identity, target, planned)?;
+        let mut plan = authorize(identity, target, plan)?;
         plan.end_page_within(self.page_time());
         if matches!(plan, Plan::QueryEntities { .. }) {
             self.service.follower_of(target).indexes().apply_to(&target.account, &mut plan)?;
@@ -255,13 +256,13 @@ impl Pipeline<'_> {
         Ok((Planned::One(plan), printer))
     }
 
-    /// Returns the filter grammar. Operators may always use extended queries, because no program depends on theirs.
+    /// Returns the filter grammar. Operators may always use extended queries. Programs cannot come to rely
+    /// on this, because they do not connect as operators.
     fn grammar(&self, target: &Target) -> Grammar {
         let extended = self.operator.is_some() || self.accounts.has_extended_queries(&target.account);
         Grammar { max_comparisons: self.service.max_comparisons, extended }
     }
 
-    /// Returns the timeout that the client requests, up to ours.
     fn time_allowed(&self) -> Duration {
         time_allowed(self.options.any_case("timeout"))
     }
@@ -276,9 +277,9 @@ impl Pipeline<'_> {
         Answer::front_end_refusal(error, self.head, challenge, &self.error_context)
     }
 
-    /// Returns an error of a known resource. A 405 lists the methods that the resource supports.
+    /// Returns the response to an error of a known resource. A 405 lists the methods that the resource supports.
     fn refuse_at(&self, target: &Target, error: &Error) -> Answer {
-        // At this point, only a test can inject these errors.
+        // Authentication has succeeded, so a test has injected this error.
         if matches!(error.code, Code::AuthenticationFailed | Code::AccountIsDisabled) {
             return self.front_end_refusal(error);
         }
@@ -289,15 +290,15 @@ impl Pipeline<'_> {
         answer.with("Allow", allowed_methods(&target.resource, &self.options))
     }
 
-    /// Returns a table-layer error. No other function builds these responses.
+    /// Returns the response to a table-layer error.
     fn refuse(&self, error: &Error) -> Answer {
-        let speaks_xml = self.options.any_case("comp").is_some();
-        // As recorded, the table layer is not reached.
-        if error.code == Code::RequestBodyTooLarge && !speaks_xml {
+        let is_xml_operation = self.options.any_case("comp").is_some();
+        // As recorded, the front end refuses a body that is too large, unless the operation has XML documents.
+        if error.code == Code::RequestBodyTooLarge && !is_xml_operation {
             return self.front_end_refusal(error);
         }
         self.observed.explain_error(error);
-        if speaks_xml {
+        if is_xml_operation {
             return Answer::xml_refusal(error, &self.error_context);
         }
         let format = Format::negotiate(self.head, &self.options);
@@ -314,9 +315,9 @@ enum Planned {
     BelowTable(Error),
 }
 
-/// Returns the error of an insert on a path below a table, by a client that takes the table's address for
-/// that of the service. As recorded, the error of a missing table takes precedence.
-async fn below_missing_table(
+/// Returns the error of an insert on a path below a table. A client sends such a request if it mistakes the table's
+/// address for that of the service. As recorded, the error of a missing table takes precedence.
+async fn error_below_table(
     store: &Store,
     target: &Target,
     identity: &Identity,
@@ -330,9 +331,9 @@ async fn below_missing_table(
     })
 }
 
-/// Returns the timeout that the client requests, up to ours.
-fn time_allowed(asked: Option<&str>) -> Duration {
-    match asked.and_then(|seconds| seconds.parse().ok()) {
+/// Returns the timeout that the client requests, at most [`MAX_OPERATION_TIME`].
+fn time_allowed(requested: Option<&str>) -> Duration {
+    match requested.and_then(|seconds| seconds.parse().ok()) {
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds).min(MAX_OPERATION_TIME),
         _ => MAX_OPERATION_TIME,
     }
@@ -360,12 +361,12 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    async fn service_whose_clock_was_ahead() -> Arc<Service> {
+    async fn service_with_clock_that_was_ahead() -> Arc<Service> {
         let store = Store::Sqlite(SqliteStore::open(&SqliteOptions::new(Location::Memory)).unwrap());
         let accounts = AccountSet::development(Vec::new());
         Arc::new(Service {
             follower: Follower::start(&store, None, accounts).await.unwrap(),
-            replica: Follower::of_replica(),
+            secondary_follower: Follower::of_replica(),
             primary: store,
             secondary: None,
             version_clock: VersionClock::ahead(HOUR),
@@ -377,7 +378,7 @@ mod tests {
             max_comparisons: 1,
             fault_rules: FaultRules::default(),
             keep_deleted: 0,
-            slow: HOUR,
+            slow_threshold: HOUR,
             tracer: None,
             recent: None,
         })
@@ -400,8 +401,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_clock_that_was_ahead_and_was_set_right_leaves_no_trace() {
-        let service = service_whose_clock_was_ahead().await;
+    async fn versions_are_correct_after_the_clock_was_ahead_and_set_back() {
+        let service = service_with_clock_that_was_ahead().await;
         let signature = signature(&service.follower.accounts());
         let post = async |path: &str, body: &'static str| {
             let headers =
@@ -419,7 +420,7 @@ mod tests {
         assert_eq!(post("Tables", r#"{"TableName":"People"}"#).await.status, 201);
         let inserted = post("People", r#"{"PartitionKey":"p","RowKey":"r"}"#).await;
         assert_eq!(inserted.status, 201);
-        // The version is correct, although earlier than those that the clock gave while it was ahead.
+        // The version is correct, although the clock assigned later versions while it was ahead.
         let etag = inserted.headers.iter().find(|(name, _)| *name == "ETag").unwrap().1.replace("%3A", ":");
         let version = etag.trim_start_matches("W/\"datetime'").trim_end_matches("'\"");
         assert!(Ticks::parse(version).unwrap() <= Ticks::now(), "{version}");

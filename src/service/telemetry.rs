@@ -1,7 +1,7 @@
 //! Records each request for operators: in metrics, and as a line in the log.
 //!
-//! Neither contains a secret, a signature, a query string, or the key or content of an entity. A line names
-//! the account, the operation and the table.
+//! Neither contains a secret, a signature, a query string, or the key or content of an entity. [`EXPLANATIONS`], which
+//! operators can turn on, may contain keys.
 
 use std::cell::{Cell, OnceCell};
 use std::time::Duration;
@@ -19,17 +19,17 @@ use crate::protocol::plan::RequestKind;
 use crate::protocol::request::head::ApiVersion;
 use crate::protocol::request::{Head, OperationLabel, Resource, Scheme, Target};
 
-/// Maximum characters of a table name in the log, which is more than any valid name has.
-const MAX_NAME: usize = 64;
+/// Maximum length of a table name in the log. No valid name is longer.
+const MAX_TABLE_NAME_CHARS: usize = 64;
 
-/// The log target of explanations of errors, which a log filter can select.
+/// The log target of explanations of errors. A log filter selects it.
 pub(crate) const EXPLANATIONS: &str = "rowhouse::explain";
 
 /// Limits each kind of warning, because under overload every request fails in the same way.
 static FAILURES: [[WarningLimiter; OperationLabel::COUNT]; Code::COUNT] =
     [const { [const { WarningLimiter::new() }; OperationLabel::COUNT] }; Code::COUNT];
 
-/// The facts about a request that become known while it is answered.
+/// The facts about a request, which become known while it is answered.
 pub(crate) struct Observed {
     pub request_id: String,
     /// Whether the request came over the admin listener.
@@ -47,7 +47,6 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    /// Begins to record a request.
     pub(crate) const fn new(request_id: String, is_of_operator: bool) -> Self {
         Self {
             request_id,
@@ -66,7 +65,6 @@ impl Observed {
         self.operation.get()
     }
 
-    /// Records a preflight request.
     pub(crate) fn record_preflight(&self) {
         self.operation.set(OperationLabel::Preflight);
     }
@@ -88,7 +86,6 @@ impl Observed {
         }
     }
 
-    /// Records the size of the received body.
     pub(crate) fn record_body(&self, bytes: usize) {
         self.received.set(bytes as u64);
     }
@@ -117,7 +114,7 @@ impl Observed {
         );
     }
 
-    /// Counts the request, adds it to the `recent` ones, and logs it. The line is a warning if the request
+    /// Counts the request, adds it to `recent`, and logs it. The line is a warning if the request
     /// took longer than `slow` or the server failed, unless the same warning was just logged.
     pub(crate) fn finish(
         &self,
@@ -130,7 +127,7 @@ impl Observed {
         let duration = record.elapsed();
         let ending = Ending {
             operation: self.operation.get(),
-            status: answer.outcome(),
+            status: answer.outcome_status(),
             refusal: answer.refusal,
             duration,
             database,
@@ -139,7 +136,7 @@ impl Observed {
             slow: duration > slow,
         };
         record.end(&ending);
-        if let Some(recent) = recent.filter(|recent| recent.wants(ending.status, ending.slow)) {
+        if let Some(recent) = recent.filter(|recent| recent.should_add(ending.status, ending.slow)) {
             let reason = self.reason.get().map_or("", |reason| reason);
             recent.add(ending, self.is_of_operator, [self.account(), self.table(), &self.request_id, reason]);
         }
@@ -147,12 +144,12 @@ impl Observed {
     }
 
     /// Returns the fields of the request in a trace.
-    pub(crate) fn facts(&self, head: &Head<'_>, answer: &Answer, spent: DatabaseTime) -> SpanFields {
+    pub(crate) fn span_fields(&self, head: &Head<'_>, answer: &Answer, spent: DatabaseTime) -> SpanFields {
         SpanFields {
             operation: self.operation.get().text(),
             method: known_method(&head.method),
             status: answer.status,
-            failed: answer.outcome() >= 500,
+            failed: answer.outcome_status() >= 500,
             error: answer.refusal.map_or("", |code| code.facts().code),
             account: self.account().to_owned(),
             table: self.table().to_owned(),
@@ -213,13 +210,13 @@ impl Observed {
             _ => self.body_table.get().map_or("", String::as_str),
         };
         match name.len() {
-            ..=MAX_NAME => name,
-            _ => name.char_indices().nth(MAX_NAME).map_or(name, |(end, _)| &name[..end]),
+            ..=MAX_TABLE_NAME_CHARS => name,
+            _ => name.char_indices().nth(MAX_TABLE_NAME_CHARS).map_or(name, |(end, _)| &name[..end]),
         }
     }
 }
 
-/// Returns the method for a trace. An unknown method is the client's own text, of any length.
+/// Returns the method for a trace. An unknown method becomes `_OTHER`, because clients can send any text.
 fn known_method(method: &str) -> &'static str {
     const KNOWN: [&str; 10] =
         ["GET", "POST", "PUT", "MERGE", "PATCH", "DELETE", "HEAD", "OPTIONS", "CONNECT", "TRACE"];
@@ -227,7 +224,7 @@ fn known_method(method: &str) -> &'static str {
 }
 
 /// Returns the kind of credentials of a refused request.
-pub(crate) fn scheme(head: &Head<'_>) -> Scheme {
+fn credential_scheme(head: &Head<'_>) -> Scheme {
     match head.header("authorization") {
         Some(header) if header.get(..7).is_some_and(|s| s.eq_ignore_ascii_case("bearer ")) => Scheme::Bearer,
         Some(_) => Scheme::SharedKey,
@@ -237,9 +234,9 @@ pub(crate) fn scheme(head: &Head<'_>) -> Scheme {
 }
 
 /// Counts a request that failed authentication. A database failure does not count as an attempt.
-pub(crate) fn authentication_failed(head: &Head<'_>, error: &Error) {
+pub(crate) fn count_failed_authentication(head: &Head<'_>, error: &Error) {
     if error.code.facts().status < 500 {
-        METRICS.requests.authentication_failed(scheme(head), error.code);
+        METRICS.requests.authentication_failed(credential_scheme(head), error.code);
     }
 }
 
@@ -248,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trace_does_not_hold_what_a_client_makes_up_for_a_method() {
+    fn traces_do_not_contain_unknown_methods() {
         assert_eq!(known_method("MERGE"), "MERGE");
         assert_eq!(known_method(&"X".repeat(100_000)), "_OTHER");
     }

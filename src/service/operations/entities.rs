@@ -38,11 +38,11 @@ pub(crate) fn print_write(
 ) -> Result<Answer> {
     let Some(modified) = written.modified else { return Ok(Answer::table_empty(204)) };
     if write.kind != WriteKind::Insert {
-        return Ok(printer.preferring(Answer::table_empty(204)).with(ETAG, etag(modified)));
+        return Ok(printer.with_applied_preference(Answer::table_empty(204)).with(ETAG, etag(modified)));
     }
     let table = table.as_given();
     let address = uri::entity_address(table, &write.key.partition, &write.key.row);
-    let answer = printer.created([&printer.target.base, "/", &address].concat(), || {
+    let answer = printer.print_created([&printer.target.base, "/", &address].concat(), || {
         printer.entity_document(201, table, write.as_stored(modified), None)
     })?;
     Ok(answer.with(ETAG, etag(modified)))
@@ -57,7 +57,7 @@ pub(super) async fn get(
     let in_account = table.in_account(printer.account());
     let found = match &read.filter {
         None => store.get(in_account, &read.key).await?,
-        // Boxed, because hardly any client sends a filter.
+        // Boxed, because few clients send a filter.
         Some(filter) => Box::pin(get_matching(store, in_account, &read.key, filter)).await?,
     };
     let entity = found.ok_or(Code::ResourceNotFound)?;
@@ -87,23 +87,22 @@ async fn get_matching(
     }
 }
 
-/// A page of entities that is printed while it is being read.
 struct EntityFeed {
     feed: Feed,
-    /// The reason why the page cannot be sent.
-    broken: Option<Error>,
+    /// The first entity that cannot be printed makes the whole page fail with this error.
+    error: Option<Error>,
 }
 
 impl Collect for EntityFeed {
     fn take(&mut self, entity: BorrowedEntity<'_>) {
-        if self.broken.is_none() {
-            self.broken = self.feed.push(entity).err();
+        if self.error.is_none() {
+            self.error = self.feed.push(entity).err();
         }
     }
 
     fn restart(&mut self) {
         self.feed.restart();
-        self.broken = None;
+        self.error = None;
     }
 }
 
@@ -118,9 +117,9 @@ pub(super) async fn query(
         Representation::Json(metadata) => FeedForm::Json(printer.context(metadata, table.as_given(), select)),
         Representation::Atom(style) => FeedForm::Atom(printer.atom(style, table.as_given(), select)),
     };
-    let feed = Box::new(EntityFeed { feed: Feed::open(form, scan.rows), broken: None });
+    let feed = Box::new(EntityFeed { feed: Feed::open(form, scan.rows), error: None });
     let (feed, end) = read_page(store, table.in_account(printer.account()), scan, feed).await?;
-    match feed.broken {
+    match feed.error {
         Some(error) => Err(error),
         None => print_page(feed.feed, scan.order, &end, printer),
     }

@@ -1,4 +1,4 @@
-//! Operations: their requests to the store, and the printing of their outcomes.
+//! Runs operations on the store and prints their outcomes.
 
 mod entities;
 mod printer;

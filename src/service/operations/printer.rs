@@ -1,4 +1,4 @@
-//! Prints the common parts of the responses to several operations (protocol §3).
+//! Prints the parts that the responses to several operations share (protocol §3).
 
 use crate::error::Result;
 use crate::protocol::codec::atom::write::{Atom, AtomDocument, Style};
@@ -9,7 +9,7 @@ use crate::protocol::request::{Format, Prefer, Representation, Target};
 use crate::service::Answer;
 use crate::service::answer::{DATA_SERVICE_ID, DATA_SERVICE_VERSION, LOCATION, PREFERENCE_APPLIED};
 
-/// The name of the set of tables.
+/// The name of the entity set that lists the tables.
 pub(super) const TABLES: &str = "Tables";
 
 /// The context for printing the response to a request, besides its plan.
@@ -60,7 +60,6 @@ impl<'a> Printer<'a> {
         })
     }
 
-    /// Prints the document of a table.
     pub(super) fn table_document(&self, status: u16, name: &str) -> Result<Answer> {
         self.document(status, AtomDocument::Entry, |representation| {
             Ok(match representation {
@@ -72,7 +71,6 @@ impl<'a> Printer<'a> {
         })
     }
 
-    /// Prints the document of an entity.
     pub(super) fn entity_document(
         &self,
         status: u16,
@@ -89,7 +87,7 @@ impl<'a> Printer<'a> {
     }
 
     /// Returns 201 with the document, or 204 without, depending on the client's preference.
-    pub(super) fn created(
+    pub(super) fn print_created(
         &self,
         location: String,
         document: impl FnOnce() -> Result<Answer>,
@@ -100,11 +98,10 @@ impl<'a> Printer<'a> {
             }
             _ => document()?.with(LOCATION, location),
         };
-        Ok(self.preferring(answer))
+        Ok(self.with_applied_preference(answer))
     }
 
-    /// Adds the applied preference to the response.
-    pub(super) fn preferring(&self, answer: Answer) -> Answer {
+    pub(super) fn with_applied_preference(&self, answer: Answer) -> Answer {
         match self.prefer {
             Some(prefer) => answer.with(PREFERENCE_APPLIED, prefer.applied()),
             None => answer,

@@ -22,7 +22,7 @@ pub(super) async fn set_properties(
     Ok(Answer::status_only(202))
 }
 
-/// Returns the statistics of the secondary, also if it is unreachable. The primary has none.
+/// Returns the statistics of the secondary, even if it is unreachable. The primary has no statistics.
 pub(super) async fn get_stats(store: &Store, printer: &Printer<'_>) -> Result<Answer> {
     if !printer.target.secondary {
         return Err(Code::InvalidQueryParameterValue.into());

@@ -50,20 +50,20 @@ pub(super) async fn get(store: &Store, table: &TableName, printer: &Printer<'_>)
 pub(super) async fn create(store: &Store, table: &TableName, printer: &Printer<'_>) -> Result<Answer> {
     store.create_table(table.in_account(printer.account()), printer.now).await?;
     let location = format!("{}/Tables('{}')", printer.target.base, table.as_given());
-    printer.created(location, || printer.table_document(201, table.as_given()))
+    printer.print_created(location, || printer.table_document(201, table.as_given()))
 }
 
-/// Deletes a table. The table can be restored for `keep` ticks.
+/// Deletes a table, which can be restored for `keep_ticks`.
 pub(super) async fn delete(
     store: &Store,
     table: &TableName,
-    keep: i64,
+    keep_ticks: i64,
     printer: &Printer<'_>,
 ) -> Result<Answer> {
     let (table, now) = (table.in_account(printer.account()), Ticks::now());
-    match keep {
+    match keep_ticks {
         0 => store.delete_table(table, now).await?,
-        keep => store.delete_and_keep(table, now, now.later(keep)).await?,
+        keep_ticks => store.delete_and_keep(table, now, now.later(keep_ticks)).await?,
     }
     Ok(Answer::table_empty(204))
 }
@@ -84,7 +84,7 @@ pub(super) async fn set_policies(
     Ok(Answer::status_only(204))
 }
 
-/// Refuses a path below a table. As recorded, the error depends on the table.
+/// Refuses a path below a table. As recorded, the error depends on whether the table exists.
 pub(super) async fn refuse_below(
     store: &Store,
     table: &TableName,

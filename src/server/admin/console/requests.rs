@@ -12,7 +12,7 @@ use crate::server::admin::history::{HistoryReport, STEP};
 use crate::server::admin::reply::{CallResult, Refusal};
 use crate::server::admin::route::{PARAMETER, QueryField, QueryKind, Route, json, token};
 use crate::server::admin::state::Admin;
-use crate::service::{KEPT, RecentRequest, RecentRequests};
+use crate::service::{MAX_RECENT, RecentRequest, RecentRequests};
 use crate::store::Failure;
 
 /// Maximum and default number of requests in a response.
@@ -97,7 +97,7 @@ fn requests(call: &Call<'_>) -> CallResult<RequestsReport> {
     let last =
         found.last().map(|request| request.id).or(after.map(|after| after.min(newest))).unwrap_or_default();
     let requests = found.into_iter().map(report).collect();
-    Ok(RequestsReport { requests, last, kept: KEPT })
+    Ok(RequestsReport { requests, last, kept: MAX_RECENT })
 }
 
 fn report(request: RecentRequest) -> RequestReport {

@@ -77,7 +77,7 @@ pub(crate) async fn answer(
     let mut body = Incoming::new(body, &head, &state);
     let operator = Identity::Operator { may_write: admin.settings.console == ConsoleMode::On };
     let served = admin.service.serve(&head, &mut body, Some(&operator), observed).await;
-    let status = served.answer.outcome();
+    let status = served.answer.outcome_status();
     let error = served.answer.refusal.map_or("", |code| code.facts().code);
     // The CORS rules of accounts apply to the Tables port.
     let served = Served { cors_rules: Arc::default(), ..served };
