@@ -3,8 +3,8 @@
 //! sending. It stops as soon as requests of several clients overlap or no request arrives for a moment.
 //!
 //! In a paired run of the plain build with and without busy-polling, a single client made 1.70 times as many
-//! point reads on SQLite and 1.22 times as many on PostgreSQL, for 0.96 and 1.33 times the CPU time of a
-//! request (3 turns). `ROWHOUSE_BUSY_POLL=false` turns it off.
+//! point reads on SQLite and 1.22 times as many on PostgreSQL, at 0.96 and 1.33 times the CPU time per
+//! request (3 repetitions). `ROWHOUSE_BUSY_POLL=false` turns it off.
 
 use std::cell::Cell;
 use std::ptr;
@@ -18,7 +18,7 @@ const POLL_TIME: Duration = Duration::from_micros(120);
 /// Number of consecutive requests without overlap after which a thread polls.
 const LONE_REQUESTS: u32 = 64;
 
-/// The thread that received the last request.
+/// The address of the [`Poller`] of the thread that received the last request.
 static LAST_THREAD: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -27,7 +27,6 @@ thread_local! {
     };
 }
 
-/// The request counts of a thread.
 struct Poller {
     in_flight: Cell<u32>,
     /// Number of consecutive requests without overlap, up to [`LONE_REQUESTS`].
@@ -36,19 +35,19 @@ struct Poller {
     poll_until: Cell<Option<Instant>>,
 }
 
-/// A request in flight.
+/// Counts as a request in flight until it is dropped.
 pub(crate) struct InFlight(());
 
 /// Counts a request, and starts to poll if a single client is active.
 pub(crate) fn begin() -> InFlight {
     POLLER.with(|poller| {
         poller.in_flight.set(poller.in_flight.get() + 1);
-        if poller.in_flight.get() > 1 || !had_last_request(poller) {
+        if poller.in_flight.get() > 1 || !received_previous_request(poller) {
             poller.lone.set(0);
         } else {
             poller.lone.set((poller.lone.get() + 1).min(LONE_REQUESTS));
         }
-        poller.poll_if_lone();
+        poller.start_or_stop();
     });
     InFlight(())
 }
@@ -65,7 +64,7 @@ impl Drop for InFlight {
 }
 
 /// Returns whether this thread also received the previous request.
-fn had_last_request(poller: &Poller) -> bool {
+fn received_previous_request(poller: &Poller) -> bool {
     let id = ptr::from_ref(poller).addr();
     let is_last = LAST_THREAD.load(Ordering::Relaxed) == id;
     if !is_last {
@@ -75,7 +74,8 @@ fn had_last_request(poller: &Poller) -> bool {
 }
 
 impl Poller {
-    fn poll_if_lone(&self) {
+    /// Starts or extends polling if enough consecutive requests did not overlap. Otherwise stops it.
+    fn start_or_stop(&self) {
         if self.lone.get() < LONE_REQUESTS {
             self.poll_until.set(None);
         } else if self.poll_until.replace(Some(Instant::now() + POLL_TIME)).is_none() {
@@ -114,8 +114,8 @@ mod tests {
     }
 
     #[actix_web::test]
-    async fn a_thread_polls_for_a_single_client_until_nothing_comes() {
-        // Other tests run on separate threads, and may send a request between two of these.
+    async fn a_thread_polls_for_a_single_client_until_no_request_arrives() {
+        // Tests on other threads may send requests that interrupt the sequence.
         while !is_polling() {
             drop(begin());
         }
@@ -146,7 +146,7 @@ mod tests {
         while !is_polling() {
             drop(begin());
         }
-        std::thread::spawn(|| POLLER.with(had_last_request)).join().unwrap();
+        std::thread::spawn(|| POLLER.with(received_previous_request)).join().unwrap();
         drop(begin());
         assert!(!is_polling());
     }

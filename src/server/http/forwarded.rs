@@ -1,8 +1,7 @@
 //! The client's address and scheme, as reported by trusted proxies.
 //!
-//! Only `X-Forwarded-For` and `X-Forwarded-Proto` are read. Proxies pass on headers that they do not know. If
-//! the operator's proxy does not set a header, as most do not set `Forwarded`, the header would come from the
-//! client itself.
+//! Only `X-Forwarded-For` and `X-Forwarded-Proto` are read. Proxies pass on headers that they do not set themselves.
+//! Most proxies do not set `Forwarded`, so this header could come from the client.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -18,13 +17,13 @@ pub(crate) struct Proxies(Vec<IpNet>);
 const MAX_RANGES: usize = 256;
 
 impl Proxies {
-    /// Parses addresses and ranges (`10.0.0.0/8`), and skips blank ones.
+    /// Parses addresses and ranges (`10.0.0.0/8`), and skips blank texts.
     pub(crate) fn parse(given: &[String]) -> Result<Self, String> {
         let given: Vec<&str> = given.iter().map(|text| text.trim()).filter(|text| !text.is_empty()).collect();
         if given.len() > MAX_RANGES {
             return Err(format!("no more than {MAX_RANGES} are allowed"));
         }
-        given.into_iter().map(range).collect::<Result<_, _>>().map(Self)
+        given.into_iter().map(parse_range).collect::<Result<_, _>>().map(Self)
     }
 
     fn trust(&self, address: IpAddr) -> bool {
@@ -36,18 +35,17 @@ impl Proxies {
     /// the proxy omits or sends in an unknown form count as unknown: no address, and not encrypted.
     pub(crate) fn apply_forwarded_headers(&self, head: &mut Head<'_>) {
         if head.peer.is_some_and(|peer| self.trust(peer)) {
-            head.peer = self.client(head);
+            head.peer = self.client_address(head);
             head.secure = is_https(head);
         }
     }
 
-    /// Returns the last address before the chain of trusted addresses, or the first address if all are
-    /// trusted.
-    fn client(&self, head: &Head<'_>) -> Option<IpAddr> {
+    /// Returns the rightmost address that is not trusted, or the first address if all are trusted.
+    fn client_address(&self, head: &Head<'_>) -> Option<IpAddr> {
         let lines: Vec<&str> = head.all("x-forwarded-for").collect();
         let mut client = None;
         for text in lines.iter().rev().flat_map(|line| line.rsplit(',')) {
-            let reported = address(text.trim())?;
+            let reported = parse_address(text.trim())?;
             client = Some(reported);
             if !self.trust(reported) {
                 break;
@@ -63,7 +61,7 @@ fn is_https(head: &Head<'_>) -> bool {
     schemes.peek().is_some() && schemes.all(|scheme| scheme.trim().eq_ignore_ascii_case("https"))
 }
 
-fn range(text: &str) -> Result<IpNet, String> {
+fn parse_range(text: &str) -> Result<IpNet, String> {
     let read = || text.parse::<IpAddr>().map(|address| address.to_canonical().into()).ok();
     match text.parse::<IpNet>().ok().or_else(read).map(unmap_ipv4) {
         Some(range) if range.prefix_len() == 0 => Err(format!("{text} is everybody")),
@@ -87,8 +85,8 @@ fn unmap_ipv4(range: IpNet) -> IpNet {
     }
 }
 
-/// Parses an address, to which some proxies append the client's port.
-fn address(text: &str) -> Option<IpAddr> {
+/// Parses an address with or without a port, which some proxies append.
+fn parse_address(text: &str) -> Option<IpAddr> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     let with_port = || text.parse::<SocketAddr>().map(|address| address.ip());
     bare.parse::<IpAddr>().or_else(|_| with_port()).ok().map(|address| address.to_canonical())
@@ -103,7 +101,7 @@ mod tests {
     }
 
     /// Returns the address and encryption of a request over an encrypted connection.
-    fn seen(peer: &str, headers: &[(&'static str, &'static str)]) -> (String, bool) {
+    fn forwarded(peer: &str, headers: &[(&'static str, &'static str)]) -> (String, bool) {
         let mut head = Head {
             headers: headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
             secure: true,
@@ -142,12 +140,12 @@ mod tests {
             ("10.0.0.1", &["[1.2.3.4"], ""),
         ] {
             let headers: Vec<_> = reported.iter().map(|value| (FOR, *value)).collect();
-            assert_eq!(seen(peer, &headers).0, client, "{peer} {reported:?}");
+            assert_eq!(forwarded(peer, &headers).0, client, "{peer} {reported:?}");
         }
     }
 
     #[test]
-    fn https_is_what_every_proxy_of_the_chain_says() {
+    fn https_requires_https_at_every_proxy() {
         const PROTO: &str = "x-forwarded-proto";
         for (reported, secure) in [
             (&["https"][..], true),
@@ -163,15 +161,15 @@ mod tests {
             (&["wss"], false),
         ] {
             let headers: Vec<_> = reported.iter().map(|value| (PROTO, *value)).collect();
-            assert_eq!(seen("10.0.0.1", &headers).1, secure, "{reported:?}");
+            assert_eq!(forwarded("10.0.0.1", &headers).1, secure, "{reported:?}");
         }
-        // The encryption of other requests is that of their connection, which is encrypted here.
-        assert!(seen("203.0.113.9", &[(PROTO, "http")]).1);
-        assert!(!seen("10.0.0.1", &[("forwarded", "for=1.2.3.4;proto=https")]).1);
+        // Without a trusted proxy, the connection decides, which is encrypted here.
+        assert!(forwarded("203.0.113.9", &[(PROTO, "http")]).1);
+        assert!(!forwarded("10.0.0.1", &[("forwarded", "for=1.2.3.4;proto=https")]).1);
     }
 
     #[test]
-    fn nobody_is_trusted_unless_named() {
+    fn only_listed_proxies_are_trusted() {
         for given in [&[][..], &[""], &[" "]] {
             assert!(proxies(given).unwrap().0.is_empty());
         }

@@ -27,19 +27,16 @@ use crate::service::{Limits, MAX_OPERATION_TIME};
 /// The connection type on which actix serves HTTP.
 type ServedConnection = OneAtATime<HeaderCase<PeerTimeout<Connection>>>;
 
-/// How long a connection may be idle. The time is longer than in common load balancers, so that they close
-/// first.
+/// How long a connection may be idle: longer than with common load balancers, so that they close it first.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 /// How long a client may take to close its side.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// Maximum time between two writes on a connection, in addition to the time for a head and a body. It covers
-/// the pause between two requests, and an operation, which tests may delay by the same time.
-const SILENCE: Duration = KEEP_ALIVE.saturating_add(MAX_OPERATION_TIME.saturating_mul(2));
-/// Maximum number of connections that wait to be accepted.
+/// Maximum time between two writes on a connection, in addition to the time for a head and a body. It covers the pause
+/// between two requests, an operation, and the longest delay of an operation that tests can inject.
+const MAX_SILENCE: Duration = KEEP_ALIVE.saturating_add(MAX_OPERATION_TIME.saturating_mul(2));
 const BACKLOG: u32 = 1024;
 
-/// Replaces the unspecified address, which stands for all addresses of the machine, with the loopback
-/// address.
+/// Replaces an unspecified address, such as 0.0.0.0, with the loopback address.
 pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -77,9 +74,9 @@ pub(crate) struct Listening {
     pub limits: Limits,
 }
 
-/// Serves a socket over HTTP/1.1. `configure` sets the handler. `enter` is called for each new connection,
-/// and its result is kept until the connection ends.
-pub(crate) fn listen<C, E, G>(listening: Listening, configure: C, enter: E) -> io::Result<ServerBuilder>
+/// Serves a socket over HTTP/1.1. `configure` sets the handler. `on_connect` is called for each new connection,
+/// and its result is dropped when the connection ends.
+pub(crate) fn listen<C, E, G>(listening: Listening, configure: C, on_connect: E) -> io::Result<ServerBuilder>
 where
     C: Fn(&mut ServiceConfig) + Clone + Send + 'static,
     E: Fn(&TcpStream, &RequestState) -> G + Clone + Send + 'static,
@@ -105,20 +102,20 @@ where
             .client_disconnect_timeout(DISCONNECT_TIMEOUT)
             .local_addr(address)
             .on_connect_ext(|connection: &ServedConnection, data| {
-                data.insert(connection.current().clone());
+                data.insert(connection.request_state().clone());
             })
             .finish(app);
-        let (tls, enter) = (tls.clone(), enter.clone());
+        let (tls, on_connect) = (tls.clone(), on_connect.clone());
         fn_factory(move || {
-            let (http, tls, enter) = (http.new_service(()), tls.clone(), enter.clone());
+            let (http, tls, on_connect) = (http.new_service(()), tls.clone(), on_connect.clone());
             async move {
                 let http = Rc::new(http.await?);
                 let serve = move |connection: TcpStream| {
                     let (http, tls, state) = (Rc::clone(&http), tls.clone(), RequestState::default());
-                    let entered = enter(&connection, &state);
+                    let guard = on_connect(&connection, &state);
                     async move {
-                        let served = converse(connection, state, &*http, tls, limits).await;
-                        drop(entered);
+                        let served = serve_connection(connection, state, &*http, tls, limits).await;
+                        drop(guard);
                         served
                     }
                 };
@@ -129,7 +126,7 @@ where
 }
 
 /// Serves one connection until it ends.
-async fn converse<H>(
+async fn serve_connection<H>(
     connection: TcpStream,
     state: RequestState,
     http: &H,
@@ -146,7 +143,7 @@ where
         None => Connection::Left(connection),
         Some(tls) => Connection::Right(Box::new(tls.accept(connection).await?)),
     };
-    let connection = PeerTimeout::new(connection, limits.body, SILENCE + limits.head + limits.body);
+    let connection = PeerTimeout::new(connection, limits.body, MAX_SILENCE + limits.head + limits.body);
     let connection = OneAtATime::new(HeaderCase::new(connection), state);
     http.call((connection, Protocol::Http1, peer)).await
 }

@@ -25,7 +25,7 @@ pub(crate) use workarounds::{RequestState, has_capital_names};
 
 use crate::service::{Observed, Service};
 
-/// The service, and the settings of its connections.
+/// The service, and the settings for its connections.
 pub(crate) struct Edge {
     pub service: Arc<Service>,
     /// Proxies whose reports about clients are trusted.
@@ -54,7 +54,7 @@ async fn serve(edge: Data<Edge>, http: HttpRequest, body: Payload) -> HttpRespon
     let _in_flight = edge.busy_poll.then(busy_poll::begin);
     let head = head_of(&http, &edge.proxies);
     let mut body = Incoming::new(body, &head, &state);
-    // Boxed, because the future is copied on the way to where it runs.
+    // Boxed, because actix copies this future several times before it runs.
     let observed = Box::new(Observed::new(Uuid::new_v4().to_string(), false));
     let served = edge.service.serve(&head, &mut body, None, &observed).await;
     let version = observed.version.get();
@@ -73,10 +73,10 @@ mod tests {
         std::mem::size_of::<F>()
     }
 
-    /// A future is copied several times on the way to where it runs, with all the state that it may ever
-    /// hold. Large and rare state must be boxed.
+    /// actix copies a future several times before it runs, with room for all the state that the future may ever hold.
+    /// Large and rare state must be boxed.
     #[test]
-    fn what_waits_for_an_answer_is_small() {
+    fn the_future_of_a_request_is_small() {
         let size = size(serve);
         assert!(size <= 3072, "{size} bytes");
     }

@@ -15,16 +15,16 @@ use crate::error::{Code, Result};
 use crate::protocol::request::Head;
 use crate::service::{Body, BodyMemory, MAX_BODY, ReceiveBody, Share};
 
-/// Bytes of a body that are allocated before they arrive, and not counted. Requests of usual size proceed
-/// even if others have taken all the memory.
-const FREE_ROOM: usize = 64 * 1024;
+/// Number of bytes that each body may use without a share of the memory. Requests of usual size therefore proceed even
+/// if others have taken all the memory.
+const FREE_BYTES: usize = 64 * 1024;
 
 /// The body of a request while it is being received.
 pub(crate) struct Incoming<'t> {
     payload: Payload,
     /// The state of the connection on which the body arrives.
     state: &'t RequestState,
-    /// Whether actix takes everything that follows as the body.
+    /// Whether actix treats all bytes after the head as the body.
     is_endless: bool,
     /// Whether an endless or chunked body has not been read to its end.
     is_unread: bool,
@@ -40,7 +40,7 @@ impl<'t> Incoming<'t> {
         Self { payload, state, is_endless, is_unread, declared_length }
     }
 
-    /// Returns the response. The connection closes after it if the body was not read.
+    /// Returns the response. The connection closes after the response if the body was not read to its end.
     pub(crate) fn close(self, response: HttpResponse) -> HttpResponse {
         if self.is_unread {
             return response.map_body(|_, answer| close_after(answer, self.payload));
@@ -50,13 +50,11 @@ impl<'t> Incoming<'t> {
 }
 
 impl ReceiveBody for Incoming<'_> {
-    /// Receives the body. Refuses it mid-stream if it is too long, takes too long, or exceeds the free memory.
     async fn receive<'m>(&mut self, memory: &'m BodyMemory, within: Duration) -> Result<Body<'m>> {
         let mut share = memory.share();
         if self.declared_length.is_none() && !self.is_unread {
             return Ok(Body::new(Bytes::new(), share));
         }
-        // Nothing has been done before the whole body is received.
         let bytes = tokio::time::timeout(within, read_body(self, &mut share))
             .await
             .map_err(|_| Code::RequestTimedOut)??;
@@ -75,14 +73,14 @@ async fn read_body(body: &mut Incoming<'_>, share: &mut Share<'_>) -> Result<Byt
         return Err(Code::RequestBodyTooLarge.into());
     }
     let Some(first) = next_piece(body, left(0)).await? else { return Ok(Bytes::new()) };
-    share.grow_to(first.len().saturating_sub(FREE_ROOM)).await?;
+    share.grow_to(first.len().saturating_sub(FREE_BYTES)).await?;
     let Some(mut piece) = next_piece(body, left(first.len())).await? else {
         return if first.len() > MAX_BODY { Err(Code::RequestBodyTooLarge.into()) } else { Ok(first) };
     };
     // A declared length does not justify allocating megabytes.
-    let room = declared.map_or(0, |length| length as usize).min(FREE_ROOM);
+    let room = declared.map_or(0, |length| length as usize).min(FREE_BYTES);
     let room = room.max(first.len() + piece.len());
-    share.grow_to(room.saturating_sub(FREE_ROOM)).await?;
+    share.grow_to(room.saturating_sub(FREE_BYTES)).await?;
     let mut received = BytesMut::with_capacity(room);
     received.extend_from_slice(&first);
     loop {
@@ -91,8 +89,8 @@ async fn read_body(body: &mut Incoming<'_>, share: &mut Share<'_>) -> Result<Byt
             return Err(Code::RequestBodyTooLarge.into());
         }
         if length > received.capacity() {
-            let room = room_for(length, declared);
-            share.grow_to(room.saturating_sub(FREE_ROOM)).await?;
+            let room = capacity_for(length, declared);
+            share.grow_to(room.saturating_sub(FREE_BYTES)).await?;
             received.reserve(room - received.len());
         }
         received.extend_from_slice(&piece);
@@ -105,7 +103,7 @@ async fn read_body(body: &mut Incoming<'_>, share: &mut Share<'_>) -> Result<Byt
 
 /// Returns the capacity for a body of which `length` bytes have arrived: the declared length, but at most
 /// four times the bytes that have arrived.
-fn room_for(length: usize, declared: Option<u64>) -> usize {
+fn capacity_for(length: usize, declared: Option<u64>) -> usize {
     match declared.and_then(|declared| usize::try_from(declared).ok()) {
         Some(declared) if declared >= length => declared.min(4 * length),
         _ => length.next_power_of_two(),
@@ -125,7 +123,7 @@ async fn next_piece(body: &mut Incoming<'_>, left: Option<u64>) -> Result<Option
 pub(crate) fn head_of<'a>(http: &'a HttpRequest, proxies: &Proxies) -> Head<'a> {
     let uri = http.uri();
     let mut headers = Vec::with_capacity(http.headers().len() + 1);
-    headers.extend(http.headers().iter().map(|(name, value)| (name.as_str().into(), text_of(value))));
+    headers.extend(http.headers().iter().map(|(name, value)| (name.as_str().into(), header_text(value))));
     // The host of an absolute target replaces the Host header.
     if let Some(authority) = uri.authority().filter(|_| http.method() != Method::CONNECT) {
         headers.retain(|(name, _): &(Cow<'_, str>, _)| name != "host");
@@ -145,7 +143,7 @@ pub(crate) fn head_of<'a>(http: &'a HttpRequest, proxies: &Proxies) -> Head<'a> 
 
 /// Returns a header's value. Bytes that are not UTF-8 are decoded as Latin-1, so that they cannot match
 /// anything by accident.
-fn text_of(value: &HeaderValue) -> Cow<'_, str> {
+fn header_text(value: &HeaderValue) -> Cow<'_, str> {
     match std::str::from_utf8(value.as_bytes()) {
         Ok(text) => text.into(),
         Err(_) => value.as_bytes().iter().map(|b| char::from(*b)).collect::<String>().into(),

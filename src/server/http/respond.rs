@@ -1,4 +1,4 @@
-//! Converts responses of the service to actix responses, and adds the common headers (protocol §2.2).
+//! Converts responses of the service to actix responses (protocol §2.2).
 
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ const REQUEST_ID: &str = "x-ms-request-id";
 const CLIENT_REQUEST_ID: &str = "x-ms-client-request-id";
 const VERSION: &str = "x-ms-version";
 
-/// Converts a response.
+/// Converts a response and adds the common headers.
 pub(crate) fn respond(
     served: Served,
     request_id: String,
@@ -59,14 +59,14 @@ pub(crate) fn respond(
     insert(headers, VERSION, if version == DEFAULT { DEFAULT.into() } else { version.to_owned().into() });
     insert(headers, "Server", SERVER.into());
     // Bytes other than ASCII would not be echoed unchanged.
-    let is_sound = |id: &&str| id.is_ascii() && id.len() <= MAX_CLIENT_REQUEST_ID;
-    if let Some(id) = head.header(CLIENT_REQUEST_ID).filter(is_sound) {
+    let can_be_echoed = |id: &&str| id.is_ascii() && id.len() <= MAX_CLIENT_REQUEST_ID;
+    if let Some(id) = head.header(CLIENT_REQUEST_ID).filter(can_be_echoed) {
         insert(headers, CLIENT_REQUEST_ID, id.to_owned().into());
     }
     response
 }
 
-/// Returns the names of all headers in a response, without the type of an XML document, as recorded.
+/// Returns the names of all headers in a response. As recorded, the Content-Type of an XML document is left out.
 fn names_sent<'a>(answer: &'a Answer, head: &Head<'_>) -> Vec<&'a str> {
     let client_id = head.header(CLIENT_REQUEST_ID).map(|_| CLIENT_REQUEST_ID);
     [REQUEST_ID]
@@ -84,7 +84,7 @@ fn insert(headers: &mut HeaderMap, name: &'static str, value: Cow<'static, str>)
         Cow::Borrowed(text) => Bytes::from_static(text.as_bytes()),
         Cow::Owned(text) => Bytes::from(text),
     });
-    if let (Some(name), Ok(value)) = (name_of(name), value) {
+    if let (Some(name), Ok(value)) = (header_name(name), value) {
         headers.insert(name, value);
     } else {
         tracing::warn!(name, "an answer has an invalid header, which was left out");
@@ -92,7 +92,7 @@ fn insert(headers: &mut HeaderMap, name: &'static str, value: Cow<'static, str>)
 }
 
 /// Returns a header name. Most names are static and need no parsing.
-fn name_of(name: &str) -> Option<HeaderName> {
+fn header_name(name: &str) -> Option<HeaderName> {
     const REQUEST_ID_NAME: HeaderName = HeaderName::from_static(REQUEST_ID);
     const CLIENT_REQUEST_ID_NAME: HeaderName = HeaderName::from_static(CLIENT_REQUEST_ID);
     const VERSION_NAME: HeaderName = HeaderName::from_static(VERSION);

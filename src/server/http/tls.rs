@@ -28,16 +28,17 @@ use crate::server::file::read_bytes;
 /// Timeout of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval between two checks of the files.
-const LOOK: Duration = Duration::from_secs(2);
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// The protocol that ALPN offers to clients.
-const HTTP_1: &[u8] = b"http/1.1";
-/// The first byte of a TLS connection: a handshake record.
-const HANDSHAKE: u8 = 22;
+const HTTP_1_ALPN: &[u8] = b"http/1.1";
+/// The first byte of a TLS connection, which is that of a handshake record.
+const HANDSHAKE_RECORD: u8 = 22;
 /// The response to plain HTTP.
-const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 29\r\n\
+const PLAIN_HTTP_RESPONSE: &[u8] =
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 29\r\n\
                        Connection: close\r\n\r\nThis port speaks HTTPS only.\n";
 /// Remaining validity below which a certificate needs to be renewed.
-const RENEWAL: Duration = Duration::from_hours(14 * 24);
+const RENEWAL_TIME: Duration = Duration::from_hours(14 * 24);
 
 /// The PEM files of a certificate chain, which begins with the server's own certificate, and of its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,36 +50,36 @@ pub(crate) struct TlsFiles {
 /// Encrypts connections.
 pub(crate) struct Tls {
     files: TlsFiles,
-    current: Arc<Current>,
+    current: Arc<CurrentCertificate>,
     acceptor: TlsAcceptor,
-    /// The stamp of the files, taken before they were read.
-    first: Stamp,
+    /// The stamp of the files before they were first read.
+    first_stamp: Stamp,
 }
 
 /// The certificate for new connections.
 #[derive(Debug)]
-struct Current(RwLock<Arc<CertifiedKey>>);
+struct CurrentCertificate(RwLock<Arc<CertifiedKey>>);
 
-impl ResolvesServerCert for Current {
+impl ResolvesServerCert for CurrentCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(Arc::clone(&self.0.read()))
     }
 }
 
-/// A stamp that changes with the files: inode, change time (ctime) in nanoseconds, and length.
+/// The inode, change time (ctime) in nanoseconds, and length of both files, which change with the files.
 type Stamp = [Option<(u64, i128, u64)>; 2];
 
-/// The stamps of the files at the last checks.
-struct Followed {
+/// The stamps with which the next check compares the files.
+struct FileStamps {
     /// The stamp of the files in use.
     used: Stamp,
-    /// The stamp of the unusable files that were reported.
+    /// The stamp of the unusable files that were last reported.
     reported: Stamp,
 }
 
 impl TlsFiles {
     fn load(&self, provider: &CryptoProvider) -> Result<CertifiedKey, String> {
-        let (chain, key) = (chain(&self.certificate)?, secret(&self.key)?);
+        let (chain, key) = (read_chain(&self.certificate)?, read_key(&self.key)?);
         CertifiedKey::from_der(chain, key, provider).map_err(|error| self.explain(&error))
     }
 
@@ -103,20 +104,20 @@ impl TlsFiles {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, String> {
+fn read_pem(path: &Path) -> Result<Vec<u8>, String> {
     read_bytes(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(path)?).collect();
+fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read_pem(path)?).collect();
     chain
         .ok()
         .filter(|chain| !chain.is_empty())
         .ok_or_else(|| format!("{}: no certificate in PEM form was found", path.display()))
 }
 
-fn secret(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
-    PrivateKeyDer::from_pem_slice(&read(path)?)
+fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
+    PrivateKeyDer::from_pem_slice(&read_pem(path)?)
         .map_err(|_| format!("{}: no private key in PEM form was found", path.display()))
 }
 
@@ -124,15 +125,15 @@ impl Tls {
     /// Reads the files.
     pub(crate) fn load(files: TlsFiles) -> Result<Self, String> {
         let provider = Arc::new(ring::default_provider());
-        let first = files.stamp();
-        let current = Arc::new(Current(RwLock::new(Arc::new(files.load(&provider)?))));
+        let first_stamp = files.stamp();
+        let current = Arc::new(CurrentCertificate(RwLock::new(Arc::new(files.load(&provider)?))));
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|reason| files.explain(&reason))?
             .with_no_client_auth()
             .with_cert_resolver(Arc::clone(&current) as Arc<dyn ResolvesServerCert>);
-        config.alpn_protocols = vec![HTTP_1.to_vec()];
-        Ok(Self { files, current, acceptor: Arc::new(config).into(), first })
+        config.alpn_protocols = vec![HTTP_1_ALPN.to_vec()];
+        Ok(Self { files, current, acceptor: Arc::new(config).into(), first_stamp })
     }
 
     /// Returns the validity period of the certificate in use.
@@ -158,17 +159,17 @@ impl Tls {
     /// Reloads changed files while the server runs. Unusable files change nothing and are tried again; the
     /// log reports them once for each change.
     pub(crate) async fn follow(&self) {
-        let mut followed = Followed { used: self.first, reported: self.first };
+        let mut stamps = FileStamps { used: self.first_stamp, reported: self.first_stamp };
         let mut problem = None;
         loop {
             self.watch_validity(&mut problem);
-            sleep(LOOK).await;
-            self.look(&mut followed).await;
+            sleep(CHECK_INTERVAL).await;
+            self.reload_if_changed(&mut stamps).await;
         }
     }
 
-    async fn look(&self, followed: &mut Followed) {
-        let (files, used) = (self.files.clone(), followed.used);
+    async fn reload_if_changed(&self, stamps: &mut FileStamps) {
+        let (files, used) = (self.files.clone(), stamps.used);
         let read = move || {
             let stamp = files.stamp();
             (stamp != used).then(|| (stamp, files.load(&ring::default_provider())))
@@ -177,12 +178,12 @@ impl Tls {
             Ok(None) => {}
             Ok(Some((stamp, Ok(new)))) => {
                 *self.current.0.write() = Arc::new(new);
-                followed.used = stamp;
+                stamps.used = stamp;
                 METRICS.tls.reloads.one();
                 tracing::info!("reloaded the changed certificate");
             }
-            Ok(Some((stamp, Err(error)))) if stamp != followed.reported => {
-                followed.reported = stamp;
+            Ok(Some((stamp, Err(error)))) if stamp != stamps.reported => {
+                stamps.reported = stamp;
                 METRICS.tls.failed_reloads.one();
                 tracing::error!(%error, "cannot use the changed certificate; the old one stays");
             }
@@ -191,7 +192,7 @@ impl Tls {
         }
     }
 
-    /// Encrypts a connection.
+    /// Performs the TLS handshake of a connection.
     ///
     /// # Errors
     /// Those of the handshake. Plain HTTP is answered with 400.
@@ -210,9 +211,9 @@ impl Tls {
 
     async fn shake_hands(&self, mut connection: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let mut first = [0];
-        let is_plain = connection.peek(&mut first).await? == 1 && first[0] != HANDSHAKE;
+        let is_plain = connection.peek(&mut first).await? == 1 && first[0] != HANDSHAKE_RECORD;
         if is_plain && first[0].is_ascii_alphabetic() {
-            connection.write_all(PLAIN).await?;
+            connection.write_all(PLAIN_HTTP_RESPONSE).await?;
             connection.shutdown().await?;
             drain(&mut connection).await?;
             return Err(io::Error::new(io::ErrorKind::InvalidData, "plain HTTP"));
@@ -239,7 +240,7 @@ pub(crate) struct Validity {
     end: SystemTime,
 }
 
-/// The reason why clients refuse a certificate, or soon will.
+/// A reason for clients to refuse a certificate, at present or soon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ValidityProblem {
     NotYet(SystemTime),
@@ -261,7 +262,7 @@ impl Validity {
             Some(ValidityProblem::NotYet(self.begin))
         } else if now > self.end {
             Some(ValidityProblem::Expired(self.end))
-        } else if now + RENEWAL > self.end {
+        } else if now + RENEWAL_TIME > self.end {
             Some(ValidityProblem::ExpiresSoon(self.end))
         } else {
             None
@@ -296,31 +297,31 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn files_of_no_use_are_tried_again_though_they_look_the_same() {
+    async fn unusable_files_are_tried_again_even_if_their_stamp_is_the_same() {
         let folder = tempfile::tempdir().unwrap();
         let TlsFiles { certificate, key } = files("first.pem", "first.key.pem");
         let (own, own_key) = (folder.path().join("tls.pem"), folder.path().join("key.pem"));
         std::fs::copy(&certificate, &own).unwrap();
         std::fs::copy(&key, &own_key).unwrap();
-        let tls = Tls::load(TlsFiles { certificate: own.clone(), key: own_key }).expect("they are of use");
+        let tls = Tls::load(TlsFiles { certificate: own.clone(), key: own_key }).expect("usable files");
         let current = || Arc::as_ptr(&*tls.current.0.read());
         let first = current();
-        let mut followed = Followed { used: tls.first, reported: tls.first };
-        tls.look(&mut followed).await;
+        let mut stamps = FileStamps { used: tls.first_stamp, reported: tls.first_stamp };
+        tls.reload_if_changed(&mut stamps).await;
         assert_eq!(current(), first, "nothing has changed");
         std::fs::write(&own, "of no use").unwrap();
-        tls.look(&mut followed).await;
-        assert_eq!((current(), followed.used), (first, tls.first));
+        tls.reload_if_changed(&mut stamps).await;
+        assert_eq!((current(), stamps.used), (first, tls.first_stamp));
         std::fs::copy(&certificate, &own).unwrap();
-        // As if only the permissions of the files had changed.
-        followed.reported = tls.files.stamp();
-        tls.look(&mut followed).await;
+        // The stamp is the same as before, as if only the permissions of the files had changed.
+        stamps.reported = tls.files.stamp();
+        tls.reload_if_changed(&mut stamps).await;
         assert_ne!(current(), first);
-        assert_eq!(followed.used, tls.files.stamp());
+        assert_eq!(stamps.used, tls.files.stamp());
     }
 
     #[test]
-    fn files_that_are_of_no_use_are_told_apart() {
+    fn errors_distinguish_between_unusable_files() {
         assert!(Tls::load(files("first.pem", "first.key.pem")).is_ok());
         let refusal = |certificate, key| Tls::load(files(certificate, key)).err();
         for (certificate, key, words) in [
@@ -336,7 +337,7 @@ mod tests {
 
     #[test]
     fn the_refusal_of_plain_http_announces_its_length() {
-        let text = std::str::from_utf8(PLAIN).unwrap();
+        let text = std::str::from_utf8(PLAIN_HTTP_RESPONSE).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("Content-Length: {}", body.len())), "{}", body.len());
     }
@@ -349,8 +350,8 @@ mod tests {
         for (now, problem) in [
             (begin - second, Some(ValidityProblem::NotYet(begin))),
             (begin, None),
-            (end - RENEWAL, None),
-            (end - RENEWAL + second, Some(ValidityProblem::ExpiresSoon(end))),
+            (end - RENEWAL_TIME, None),
+            (end - RENEWAL_TIME + second, Some(ValidityProblem::ExpiresSoon(end))),
             (end, Some(ValidityProblem::ExpiresSoon(end))),
             (end + second, Some(ValidityProblem::Expired(end))),
         ] {

@@ -1,13 +1,13 @@
 //! The case of header names on the wire.
 //!
-//! HTTP ignores the case, and the libraries below us write lower case. Azure uses its own case, though, and
-//! clients that compare text notice the difference. [`HeaderCase`] sits between actix and a connection and
-//! restores Azure's case. It becomes unnecessary once actix can write header names as given.
+//! HTTP ignores the case, and actix writes lower case. Azure uses its own case, though, and clients that compare text
+//! notice the difference. [`HeaderCase`] sits between actix and a connection and restores Azure's case. It becomes
+//! unnecessary once actix can write header names as given.
 //!
-//! [`HeaderCase`] parses the written bytes: a head, the body that the head announces, the next head. Bodies
-//! are counted but never read, and case does not change lengths, so every accepted byte is one that the
-//! caller wrote. It relies on three facts about actix. If one of them does not hold, the rest of the
-//! connection passes unchanged:
+//! [`HeaderCase`] parses the written bytes: a head, the body that the head announces, the next head. It counts the
+//! bytes of bodies, but does not parse them. Case does not change lengths, so each byte that the connection accepts
+//! stands for one byte of the caller. [`HeaderCase`] relies on three facts about actix. If one of
+//! them does not hold, the rest of the connection passes unchanged:
 //!
 //! - A head is written in one piece.
 //! - A response with a body that is not chunked has a Content-Length.
@@ -18,13 +18,13 @@
 //! placeholder of the same length ([`LENGTH_OF_NOTHING`]), which is replaced. The placeholder becomes
 //! unnecessary once actix keeps a length that was set.
 //!
-//! A handler cannot end a connection without a response, as a test may require. The head of [`STATUS_HANG_UP`]
-//! represents this case: the connection is closed in its place. It becomes unnecessary once actix lets a
-//! handler close the connection.
+//! A test may require that a connection ends without a response, but a handler cannot close its connection. The handler
+//! sends a head with [`STATUS_HANG_UP`] instead, in whose place the connection is closed. This status becomes
+//! unnecessary once actix lets a handler close the connection.
 //!
 //! If actix decodes several pipelined requests at once, it may mistake a response for that to the latest request,
-//! and send a body to a HEAD, or none to an earlier GET. [`OneAtATime`](super::OneAtATime) prevents this. The second
-//! line of defence is here: the next bytes would be parsed as another response, so the connection is closed instead.
+//! and send a body to a HEAD, or none to an earlier GET. [`OneAtATime`](super::OneAtATime) prevents this. As a second
+//! line of defence, [`HeaderCase`] closes the connection if the next bytes are not what it expects.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -66,12 +66,12 @@ impl FramePosition {
         if length == 0 { Self::Head } else { Self::Body(length) }
     }
 
-    /// Returns how many of `at_hand` bytes belong to the body.
-    fn within(self, at_hand: usize) -> usize {
+    /// Returns how many of `available` bytes belong to the body.
+    fn body_len(self, available: usize) -> usize {
         match self {
             Self::Head => 0,
-            Self::Body(left) => usize::try_from(left).map_or(at_hand, |left| left.min(at_hand)),
-            Self::Opaque => at_hand,
+            Self::Body(left) => usize::try_from(left).map_or(available, |left| left.min(available)),
+            Self::Opaque => available,
         }
     }
 
@@ -86,8 +86,8 @@ impl FramePosition {
 #[derive(Debug)]
 pub(crate) struct HeaderCase<IO> {
     io: IO,
-    /// Converted bytes. Those before `sent` have been written; the rest represents the first bytes of the
-    /// caller's next write.
+    /// Converted bytes. The bytes before `sent` have been written. The others replace the first bytes of the caller's
+    /// next write.
     ready: Vec<u8>,
     sent: usize,
     /// The position at the end of `ready`.
@@ -114,7 +114,7 @@ impl<IO> HeaderCase<IO> {
                 FramePosition::Head => head_length(rest),
                 // A body is copied only behind a head that is in `ready`.
                 _ if self.ready.is_empty() => return Ok(()),
-                position => Some(position.within(rest.len())).filter(|length| *length <= MAX_COPIED_BODY),
+                position => Some(position.body_len(rest.len())).filter(|length| *length <= MAX_COPIED_BODY),
             };
             let Some(take) = take else {
                 if self.position == FramePosition::Head {
@@ -126,7 +126,7 @@ impl<IO> HeaderCase<IO> {
             let start = self.ready.len();
             self.ready.extend_from_slice(piece);
             if self.position == FramePosition::Head {
-                self.position = restore(&mut self.ready[start..]);
+                self.position = restore_head(&mut self.ready[start..]);
                 self.is_at_body_start = true;
             } else {
                 self.advance(take);
@@ -136,8 +136,8 @@ impl<IO> HeaderCase<IO> {
         Ok(())
     }
 
-    /// Returns whether a body is in the place of a head or the reverse, or the head represents no response.
-    /// None of our bodies looks like a head.
+    /// Returns whether a body is in the place of a head or the reverse, or a head has [`STATUS_HANG_UP`]. No body of
+    /// this server looks like a head.
     fn is_displaced(&self, bytes: &[u8]) -> bool {
         match self.position {
             FramePosition::Head => !bytes.starts_with(b"HTTP/1.") || is_hang_up(bytes),
@@ -151,14 +151,15 @@ impl<IO> HeaderCase<IO> {
         self.position.advance(written);
     }
 
-    fn accepted(&mut self, written: usize, of_ready: usize) {
-        let ours = written.min(of_ready);
-        self.sent += ours;
+    /// Records that the connection accepted `written` bytes, of which up to `from_ready` came from `ready`.
+    fn record_written(&mut self, written: usize, from_ready: usize) {
+        let sent_from_ready = written.min(from_ready);
+        self.sent += sent_from_ready;
         if self.sent == self.ready.len() {
             self.ready.clear();
             self.sent = 0;
         }
-        self.advance(written - ours);
+        self.advance(written - sent_from_ready);
     }
 }
 
@@ -177,9 +178,9 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for HeaderCase<IO> {
         let ready = &this.ready[this.sent..];
         // Callers may retry with fewer bytes.
         let ready = &ready[..ready.len().min(bytes.len())];
-        let of_ready = ready.len();
-        let rest = &bytes[of_ready..];
-        let body = if this.is_displaced(rest) { &[] } else { &rest[..this.position.within(rest.len())] };
+        let from_ready = ready.len();
+        let rest = &bytes[from_ready..];
+        let body = if this.is_displaced(rest) { &[] } else { &rest[..this.position.body_len(rest.len())] };
         let io = Pin::new(&mut this.io);
         let outcome = match (ready, body) {
             (ready, []) => io.poll_write(cx, ready),
@@ -187,7 +188,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for HeaderCase<IO> {
             (ready, body) => io.poll_write_vectored(cx, &[IoSlice::new(ready), IoSlice::new(body)]),
         };
         if let Poll::Ready(Ok(written)) = outcome {
-            this.accepted(written, of_ready);
+            this.record_written(written, from_ready);
         }
         outcome
     }
@@ -220,15 +221,15 @@ fn head_length(bytes: &[u8]) -> Option<usize> {
     memmem::find(&bytes[..bytes.len().min(MAX_HEAD)], b"\r\n\r\n").map(|end| end + 4)
 }
 
-/// Returns whether a head is that of [`STATUS_HANG_UP`].
+/// Returns whether a head has [`STATUS_HANG_UP`].
 fn is_hang_up(bytes: &[u8]) -> bool {
     // "HTTP/1.1 444"
     let status = bytes.get(9..12).and_then(|status| str::from_utf8(status).ok());
     status.and_then(|status| status.parse().ok()) == Some(STATUS_HANG_UP)
 }
 
-/// Restores the case of the names in a head, and returns what follows the head.
-fn restore(head: &mut [u8]) -> FramePosition {
+/// Restores the case of the names in a head. Returns the position after the head.
+fn restore_head(head: &mut [u8]) -> FramePosition {
     // "HTTP/1.1 200 OK"
     let status: [u8; 3] = head.get(9..12).and_then(|s| s.try_into().ok()).unwrap_or_default();
     let mut position = match &status {
@@ -246,7 +247,7 @@ fn restore(head: &mut [u8]) -> FramePosition {
         }
         let Some(colon) = memchr(b':', line) else { continue };
         let (name, value) = line.split_at_mut(colon);
-        let Some(known) = spelling(name) else { continue };
+        let Some(known) = azure_case(name) else { continue };
         match known {
             "Content-Length" if name.starts_with(b"C") => position = position.or_else(|| length(&value[1..])),
             "Content-Length" => position = position.or(Some(FramePosition::Head)),
@@ -258,9 +259,9 @@ fn restore(head: &mut [u8]) -> FramePosition {
     position.unwrap_or(FramePosition::Opaque)
 }
 
-/// Returns a name in Azure's case. It is compared only with names of the same length, because this runs for
-/// every line of every head.
-fn spelling(name: &[u8]) -> Option<&'static str> {
+/// Returns a name in Azure's case. The name is compared only with names of the same length, because this function
+/// runs for every line of every head.
+fn azure_case(name: &[u8]) -> Option<&'static str> {
     let candidates: &[&str] = match name.len() {
         4 => &["Date", "ETag", "Vary"],
         5 => &["Allow"],
@@ -399,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_many_answers_is_found() {
+    fn heads_of_many_responses_are_restored() {
         let answers = [HEAD, BODY, CONTINUE, BODILESS, HEAD, BODY, BODILESS, BODILESS].concat();
         let restored = [
             HEAD_RESTORED,
@@ -417,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_without_a_body_are_known() {
+    fn responses_without_a_body_are_recognized() {
         for status in ["204 No Content", "304 Not Modified", "100 Continue", "103 Early Hints"] {
             let head = format!("HTTP/1.1 {status}\r\nContent-Length: 5\r\ndate: x\r\n\r\n");
             let restored = head.replace("date", "Date");
@@ -429,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn the_length_of_nothing_gets_its_name() {
+    fn the_length_placeholder_becomes_content_length() {
         let empty = "HTTP/1.1 204 No Content\r\nNo-Body-Length: 0\r\nEtag: 1\r\n\r\n";
         let restored = "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\nETag: 1\r\n\r\n";
         let answers = format!("{empty}{HEAD}{BODY}{empty}{empty}{BODILESS}");
@@ -439,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_counted_passes_as_it_is() {
+    fn bodies_of_unknown_length_pass_unchanged() {
         for head in [
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\netag: 1\r\n\r\n",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\nEtag: 1\r\n\r\n",
@@ -459,20 +460,20 @@ mod tests {
         }
     }
 
-    /// Returns the bytes that a connection accepts until it fails, as it must.
+    /// Returns the bytes that a connection accepts until it fails. Panics if it does not fail.
     fn sent_until_failure(bytes: &[u8]) -> String {
         let mut cx = Context::from_waker(Waker::noop());
         let mut wire = wire(usize::MAX, false);
         let mut left = bytes;
         while let Poll::Ready(Ok(written)) = Pin::new(&mut wire).poll_write(&mut cx, left) {
             left = &left[written..];
-            assert!(!left.is_empty(), "nothing failed");
+            assert!(!left.is_empty(), "the connection accepts all bytes");
         }
         String::from_utf8(wire.io.taken).expect("only letters change")
     }
 
     #[test]
-    fn what_is_out_of_place_ends_the_connection() {
+    fn displaced_heads_and_bodies_end_the_connection() {
         // A body without an announcement, and a head in the place of a body.
         for (before, displaced) in
             [(BODILESS, "{\"a\":1}"), (HEAD, HEAD), (BODILESS, "PRI * HTTP/2.0\r\n\r\n")]
@@ -493,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_body_is_neither_copied_nor_a_write_of_its_own() {
+    fn a_long_body_is_written_with_its_head_but_not_copied() {
         let body = "etag: x\r\n\r\n".repeat(1 << 16);
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nEtag: 1\r\n\r\n", body.len());
         let mut wire = wire(usize::MAX, false);
@@ -513,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_may_come_back_with_less_or_with_more() {
+    fn callers_may_retry_with_fewer_or_more_bytes() {
         let mut cx = Context::from_waker(Waker::noop());
         let mut wire = wire(usize::MAX, true);
         let answer = format!("{HEAD}{BODY}");
@@ -529,10 +530,10 @@ mod tests {
     #[test]
     fn names_are_found_in_any_case() {
         for name in ["Date", "WWW-Authenticate", "DataServiceId", "x-ms-continuation-NextTableName"] {
-            assert_eq!(spelling(name.to_ascii_lowercase().as_bytes()), Some(name));
-            assert_eq!(spelling(name.to_ascii_uppercase().as_bytes()), Some(name));
+            assert_eq!(azure_case(name.to_ascii_lowercase().as_bytes()), Some(name));
+            assert_eq!(azure_case(name.to_ascii_uppercase().as_bytes()), Some(name));
         }
-        assert_eq!(spelling(b"Dat"), None);
-        assert_eq!(spelling(b"Dave"), None);
+        assert_eq!(azure_case(b"Dat"), None);
+        assert_eq!(azure_case(b"Dave"), None);
     }
 }

@@ -1,14 +1,14 @@
-//! Workarounds for missing features of actix. Each part describes its purpose, the behaviour of actix on
-//! which it relies, and the feature of actix that would make it unnecessary.
+//! Workarounds for missing features of actix. The table lists each workaround and the feature of actix that would make
+//! it unnecessary. The files describe the behaviour of actix on which they rely.
 //!
 //! | part | purpose | unnecessary once actix |
 //! |---|---|---|
-//! | [`app_config`] | handlers that check whether TLS is in use | has a public constructor of `AppConfig` |
-//! | `header_case` | header names in Azure's case, and the length of a 204 | writes both as they were set |
-//! | `header_case` | a connection that ends without a response | lets a handler close the connection |
-//! | `one_at_a_time` | pipelining, particularly without reading | decodes a request after answering the last |
-//! | `peer_timeout` | clients that read nothing, or stop in a later head | has timeouts for writes and for each head |
-//! | [`close_after`] | a response before the end of a chunked body | closes a connection whose body is not read |
+//! | [`app_config`] | tells handlers whether a connection is encrypted | has a public constructor of `AppConfig` |
+//! | `header_case` | writes header names in Azure's case, and the length of a 204 | writes both as they were set |
+//! | `header_case` | ends a connection without a response | lets a handler close the connection |
+//! | `one_at_a_time` | limits pipelining | decodes a request only after answering the previous one |
+//! | `peer_timeout` | disconnects clients that read nothing or stop in a later head | has timeouts for writes and for each head |
+//! | [`close_after`] | responds before the end of a chunked body | closes a connection whose body is not read |
 
 mod header_case;
 mod one_at_a_time;
@@ -55,30 +55,30 @@ impl SendBuffer for Connection {
     }
 }
 
-/// Returns the configuration of an app that serves a socket at this address, from which handlers learn whether a
-/// connection is encrypted. Besides this, only `HttpServer` sets it, and `HttpServer` cannot wrap connections (see
+/// Returns the configuration of an app that serves a socket at this address. Handlers learn from it whether a
+/// connection is encrypted. actix sets the configuration only in `HttpServer`, which cannot wrap connections (see
 /// [`listen`](super::listen)). The constructor is public, but hidden in the documentation of actix.
 pub(crate) fn app_config(is_encrypted: bool, address: SocketAddr) -> AppConfig {
     AppConfig::__priv_test_new(is_encrypted, address.to_string(), address)
 }
 
-/// Returns whether actix takes everything after this head as its body. This applies to requests for a tunnel
-/// or a different protocol, which this server never accepts.
+/// Returns whether actix treats all bytes after this head as its body, as it does if a client requests a tunnel or a
+/// different protocol, which this server never accepts.
 pub(crate) fn is_endless(head: &Head<'_>) -> bool {
     let is_websocket = |upgrade: &str| upgrade.trim().eq_ignore_ascii_case("websocket");
     head.method == "CONNECT" || head.all("upgrade").any(is_websocket)
 }
 
 /// Returns whether actix closes the connection after the response because the request names an upgrade. The
-/// response must announce it.
+/// response must announce the close.
 pub(crate) fn closes_after_upgrade(head: &Head<'_>) -> bool {
     let names_upgrade =
         |list: &str| list.split(',').any(|token| token.trim().eq_ignore_ascii_case("upgrade"));
     head.headers.iter().any(|(name, value)| name == "upgrade" || name == "connection" && names_upgrade(value))
 }
 
-/// Returns the response to a request whose body is not read to its end. The connection closes after it. If the
-/// reader of a chunked body is dropped, actix reads the body to its end, which may never come. The reader is
+/// Returns the response to a request whose body is not read to its end. The connection closes after the response. If
+/// the reader of a chunked body is dropped, actix reads the body to its end, which may never come. The reader is
 /// therefore kept as long as the response. After a request for an upgrade or a tunnel, actix closes the connection
 /// in any case.
 pub(crate) fn close_after(answer: BoxBody, unread: Payload) -> BoxBody {

@@ -1,9 +1,9 @@
 //! Hands actix one request at a time.
 //!
 //! A client may send requests before it has read the responses to earlier ones (pipelining). actix decodes
-//! everything that it has read at once, which can be thousands of requests. While its buffer is full and the
-//! client reads no response, it polls without a pause. [`OneAtATime`] sits between actix and a connection. It
-//! hands over a request once everything before it has been answered and written, and reads nothing while a
+//! all requests that it has read at once, which can be thousands of requests. While its buffer is full and the
+//! client reads no response, actix polls without a pause. [`OneAtATime`] sits between actix and a connection. It
+//! hands a request to actix once everything before it has been answered and written, and reads nothing while a
 //! response cannot be written. Beyond the current request, it holds at most [`MAX_AHEAD`] bytes.
 //!
 //! Every byte is handed over unaltered and in order, so a wrong guess can only cause a delay. The guesses
@@ -15,8 +15,9 @@
 //! - All bytes that were read are decoded in the same poll, unless the handler leaves a body unread.
 //! - Connections can carry data, through which a handler finds its connection.
 //!
-//! The handler reports its state through [`RequestState`]. While it works, only the body that it waits for is handed
-//! over.
+//! The handler reports its state through [`RequestState`]. While a handler works, actix gets only the body for which
+//! the handler waits.
+//!
 //! This file becomes unnecessary once actix decodes a request only after writing the response to the previous one.
 
 use std::io;
@@ -38,11 +39,11 @@ const MAX_AHEAD: usize = 64 * 1024;
 /// Number of requests that may queue behind others before the send buffer of their connection is limited.
 /// Otherwise a client that sends more and reads no responses would fill megabytes of the system's buffers.
 const MAX_PIPELINED: usize = 16;
-/// The remaining length of a chunked body.
-const UNKNOWN: u64 = u64::MAX;
+/// Represents the remaining length of a chunked body.
+const UNKNOWN_LENGTH: u64 = u64::MAX;
 
-/// The state of the current request of a connection, which the request's handler sets. The connection also writes
-/// the number of wanted bytes.
+/// The state of a connection's current request. The handler of the request sets it. The connection reads it, and
+/// subtracts the body bytes that it hands over.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RequestState(Arc<SharedState>);
 
@@ -50,8 +51,7 @@ pub(crate) struct RequestState(Arc<SharedState>);
 #[derive(Debug, Default)]
 struct SharedState {
     is_answering: AtomicBool,
-    /// The number of body bytes that the handler waits for. The handler sets it, and the connection subtracts the
-    /// bytes that it hands over.
+    /// Number of body bytes for which the handler waits.
     wanted: AtomicU64,
 }
 
@@ -72,7 +72,7 @@ impl RequestState {
 
     /// Waits for a piece of the body, of which `left` bytes are missing, or `None` if the body is chunked.
     pub(crate) async fn receive<T>(&self, left: Option<u64>, piece: impl Future<Output = T>) -> T {
-        self.want(left.unwrap_or(UNKNOWN));
+        self.want(left.unwrap_or(UNKNOWN_LENGTH));
         let piece = piece.await;
         self.want(0);
         piece
@@ -115,14 +115,13 @@ pub(crate) struct OneAtATime<IO> {
     has_handed_over_head: bool,
     /// Bytes that were handed over since the last flush.
     handed_over: usize,
-    /// Number of requests that were handed over while another one seemed to wait, since the last time that all bytes
-    /// were handed over.
+    /// Number of requests that were handed over while another one seemed to wait behind them. The count restarts when
+    /// no bytes are held back.
     pipelined: usize,
-    /// Whether the send buffer was limited.
-    is_limited: bool,
-    /// Whether a response cannot be written.
+    has_limited_send_buffer: bool,
+    /// Whether the connection accepts no response bytes at the moment.
     is_blocked: bool,
-    /// Whether a read returned nothing because it was refused.
+    /// Whether a read was refused, so that actix must be woken to read again.
     was_refused: bool,
 }
 
@@ -137,26 +136,26 @@ impl<IO: SendBuffer> OneAtATime<IO> {
             has_handed_over_head: false,
             handed_over: 0,
             pipelined: 0,
-            is_limited: false,
+            has_limited_send_buffer: false,
             is_blocked: false,
             was_refused: false,
         }
     }
 
     /// Returns the state of the connection's current request.
-    pub(crate) const fn current(&self) -> &RequestState {
+    pub(crate) const fn request_state(&self) -> &RequestState {
         &self.state
     }
 
-    /// Returns how many of the next bytes may be handed over now.
+    /// Returns how many of the next bytes may be handed over now, and counts them as handed over.
     fn admit(&mut self, bytes: &[u8]) -> usize {
         if !self.state.is_answering() {
-            return self.admit_head(bytes);
+            return self.admit_up_to_head(bytes);
         }
         match self.state.wanted() {
-            // No reset of the scan: the beginning of the next head may have been handed over already.
+            // The scan is not reset, because the beginning of the next head may have been handed over already.
             0 => 0,
-            UNKNOWN => self.admit_head(bytes),
+            UNKNOWN_LENGTH => self.admit_up_to_head(bytes),
             wanted => {
                 let admitted = usize::try_from(wanted).map_or(bytes.len(), |wanted| wanted.min(bytes.len()));
                 self.state.want(wanted - admitted as u64);
@@ -167,7 +166,7 @@ impl<IO: SendBuffer> OneAtATime<IO> {
     }
 
     /// Admits bytes that contain the end of at most one head.
-    fn admit_head(&mut self, bytes: &[u8]) -> usize {
+    fn admit_up_to_head(&mut self, bytes: &[u8]) -> usize {
         let bytes = &bytes[..bytes.len().min(MAX_AHEAD - self.handed_over)];
         let before = self.head_scan;
         let admitted = match self.head_scan.end_in(bytes) {
@@ -194,8 +193,8 @@ impl<IO: SendBuffer> OneAtATime<IO> {
 
     /// Limits the send buffer once if many requests queue behind others.
     fn limit_send_buffer(&mut self) {
-        if self.pipelined >= MAX_PIPELINED && !self.is_limited {
-            self.is_limited = true;
+        if self.pipelined >= MAX_PIPELINED && !self.has_limited_send_buffer {
+            self.has_limited_send_buffer = true;
             self.io.limit_send_buffer();
         }
     }
@@ -204,7 +203,7 @@ impl<IO: SendBuffer> OneAtATime<IO> {
     fn refuse<T>(&mut self, cx: &Context<'_>) -> Poll<T> {
         self.was_refused = true;
         if !self.is_blocked && !self.state.is_answering() {
-            // A poll that drops an unread body does not flush after this read, so only another poll reads again.
+            // If this poll drops an unread body, no flush follows that would wake actix.
             cx.waker().wake_by_ref();
         }
         Poll::Pending
@@ -224,8 +223,8 @@ impl<IO: SendBuffer> OneAtATime<IO> {
         if admitted == 0 { self.refuse(cx) } else { Poll::Ready(Ok(())) }
     }
 
-    /// Allows another request, because everything has been written.
-    fn flushed(&mut self, cx: &Context<'_>) {
+    /// Allows the next request, because everything before it has been written.
+    fn allow_next_request(&mut self, cx: &Context<'_>) {
         self.is_blocked = false;
         self.has_handed_over_head = false;
         self.handed_over = 0;
@@ -278,7 +277,7 @@ impl<IO: AsyncWrite + SendBuffer + Unpin> AsyncWrite for OneAtATime<IO> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.io).poll_flush(cx);
         match outcome {
-            Poll::Ready(_) => this.flushed(cx),
+            Poll::Ready(_) => this.allow_next_request(cx),
             Poll::Pending => this.is_blocked = true,
         }
         outcome
@@ -289,7 +288,7 @@ impl<IO: AsyncWrite + SendBuffer + Unpin> AsyncWrite for OneAtATime<IO> {
     }
 }
 
-/// The bytes of a line so far.
+/// The content of the current line so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum HeadLine {
     #[default]
@@ -307,7 +306,7 @@ struct HeadScan {
 }
 
 impl HeadScan {
-    /// Returns the length of these bytes up to the end of the first head. The scan then starts again.
+    /// Returns the length of these bytes up to the end of the first head. The scan then expects another head.
     fn end_in(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut start = 0;
         for newline in memchr_iter(b'\n', bytes) {
@@ -408,11 +407,12 @@ mod tests {
         wire: OneAtATime<Client>,
         state: RequestState,
         wakes: Arc<Wakes>,
-        /// The bytes read so far, of which the first ones are decoded.
         read: Vec<u8>,
+        /// Number of the read bytes that are decoded.
         decoded: usize,
-        /// The number of requests that are decoded and not answered. The first has this number of body bytes left.
+        /// Number of requests that are decoded but not answered.
         waiting: usize,
+        /// Number of body bytes that the first waiting request lacks.
         left: Option<u64>,
         /// Number of polls until a request is answered.
         work: usize,
@@ -517,7 +517,7 @@ mod tests {
                     return;
                 }
             }
-            panic!("it stands still: {} requests are answered", self.answered);
+            panic!("no progress after {} answered requests", self.answered);
         }
     }
 
@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_alone_is_read_at_once_and_wakes_nothing() {
+    fn a_single_request_is_read_at_once_and_wakes_nothing() {
         for request in [GET.to_vec(), post(b"{\"A\":1}")] {
             let mut actix = Actix::new([request.clone()], 0);
             actix.poll();
@@ -634,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_without_end_and_lines_without_text_come_in_large_pieces() {
+    fn endless_heads_and_empty_lines_are_handed_over_in_large_pieces() {
         for bytes in [vec![b'a'; 300_000], b"\r\n".repeat(150_000)] {
             let mut actix = Actix::new([bytes], 0);
             actix.poll();
@@ -645,13 +645,13 @@ mod tests {
     }
 
     #[test]
-    fn a_chunked_body_comes_though_lines_of_it_are_empty() {
+    fn a_chunked_body_with_empty_lines_is_handed_over() {
         let state = RequestState::default();
         let body = b"9\r\na\n\nb\n\nc\n\n\r\n0\r\n\r\n";
         let mut wire =
             OneAtATime::new(Client { pieces: [body.to_vec()].into(), ..Client::default() }, state.clone());
         let _answering = state.begin();
-        state.want(UNKNOWN);
+        state.want(UNKNOWN_LENGTH);
         let mut cx = Context::from_waker(Waker::noop());
         let mut read = Vec::new();
         for _ in 0..body.len() {
@@ -665,7 +665,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_heads_are_found_however_lines_end() {
+    fn ends_of_heads_are_found_for_all_line_endings() {
         for (text, end) in [
             ("GET\r\n\r\nx", Some(7)),
             ("GET\n\nx", Some(5)),

@@ -1,10 +1,10 @@
-//! A connection that waits for its peer for a limited time.
+//! Limits the time for which a connection waits for its peer.
 //!
-//! A response stays in memory until the client has read it. Because actix has no write timeout, a client that
-//! requests much and reads nothing would hold this memory for ever.
+//! A response stays in memory until the client has read it. actix has no write timeout, so a client that requests much
+//! and reads nothing would hold this memory for ever.
 //!
-//! actix limits the time only for the first head of a connection. A client that stops in the middle of a
-//! later head, or has lost power, would hold the connection for ever.
+//! actix has a timeout only for the first head of a connection. A client that stops in the middle of a later head, or
+//! has lost power, would hold the connection for ever.
 
 use std::future::Future as _;
 use std::io::{self, IoSlice};
@@ -23,27 +23,27 @@ type Timer = Option<Pin<Box<Sleep>>>;
 #[derive(Debug)]
 pub(crate) struct PeerTimeout<IO> {
     io: IO,
+    /// Maximum time for which a write or a flush may be pending.
     limit: Duration,
-    /// Longer than the time from the previous response to the beginning of the next response.
+    /// Maximum time between two writes.
     silence: Duration,
-    wrote: Instant,
+    last_write: Instant,
+    /// The timers run while their operation is pending.
     reading: Timer,
-    /// Runs while the peer accepts no bytes that are written or buffered below.
     writing: Timer,
     flushing: Timer,
 }
 
 impl<IO> PeerTimeout<IO> {
-    /// Wraps a new connection. `limit` applies to a write, `silence` to the time between two writes.
     pub(crate) fn new(io: IO, limit: Duration, silence: Duration) -> Self {
-        Self { io, limit, silence, wrote: Instant::now(), reading: None, writing: None, flushing: None }
+        Self { io, limit, silence, last_write: Instant::now(), reading: None, writing: None, flushing: None }
     }
 
-    fn judge_read(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
+    fn limit_read(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
         if outcome.is_ready() {
             return outcome;
         }
-        let end = self.wrote + self.silence;
+        let end = self.last_write + self.silence;
         let reading = self.reading.get_or_insert_with(|| Box::pin(sleep_until(end)));
         ready!(reading.as_mut().poll(cx));
         if end > Instant::now() {
@@ -54,29 +54,29 @@ impl<IO> PeerTimeout<IO> {
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
-    fn judge_write<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn limit_write<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if outcome.is_pending() {
-            return wait(&mut self.writing, self.limit, cx);
+            return wait_at_most(&mut self.writing, self.limit, cx);
         }
         // The peer accepts bytes, even if a buffer below never becomes empty.
         (self.writing, self.flushing) = (None, None);
-        self.wrote = Instant::now();
+        self.last_write = Instant::now();
         outcome
     }
 
-    fn judge_flush(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
+    fn limit_flush(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
         if outcome.is_pending() {
-            return wait(&mut self.flushing, self.limit, cx);
+            return wait_at_most(&mut self.flushing, self.limit, cx);
         }
         self.flushing = None;
         outcome
     }
 }
 
-/// Returns pending, or an error after being pending for too long.
-fn wait<T>(waiting: &mut Timer, limit: Duration, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
-    let waiting = waiting.get_or_insert_with(|| Box::pin(sleep(limit)));
-    ready!(waiting.as_mut().poll(cx));
+/// Returns pending, or an error once `timer` has run for `limit`.
+fn wait_at_most<T>(timer: &mut Timer, limit: Duration, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+    let timer = timer.get_or_insert_with(|| Box::pin(sleep(limit)));
+    ready!(timer.as_mut().poll(cx));
     Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
 }
 
@@ -90,7 +90,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for PeerTimeout<IO> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.io).poll_write(cx, bytes);
-        this.judge_write(cx, outcome)
+        this.limit_write(cx, outcome)
     }
 
     fn poll_write_vectored(
@@ -100,19 +100,19 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for PeerTimeout<IO> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.io).poll_write_vectored(cx, parts);
-        this.judge_write(cx, outcome)
+        this.limit_write(cx, outcome)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.io).poll_flush(cx);
-        this.judge_flush(cx, outcome)
+        this.limit_flush(cx, outcome)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.io).poll_shutdown(cx);
-        this.judge_flush(cx, outcome)
+        this.limit_flush(cx, outcome)
     }
 }
 
@@ -124,7 +124,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for PeerTimeout<IO> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.io).poll_read(cx, buffer);
-        this.judge_read(cx, outcome)
+        this.limit_read(cx, outcome)
     }
 }
 
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_peer_that_sends_nothing_is_given_up_even_after_a_part_of_a_head() {
+    async fn a_connection_fails_if_the_peer_stops_in_the_middle_of_a_head() {
         let (ours, mut theirs) = duplex(64);
         let mut connection = PeerTimeout::new(ours, LONG, SHORT);
         theirs.write_all(b"G").await.unwrap();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_answer_gives_the_peer_the_whole_time() {
+    async fn each_write_restarts_the_time_for_the_peer() {
         let (ours, mut theirs) = duplex(64);
         let mut connection = PeerTimeout::new(ours, LONG, LONG);
         let mut byte = [0];
@@ -160,18 +160,18 @@ mod tests {
             let pending = tokio::time::timeout(SHORT, connection.read_exact(&mut byte)).await;
             assert!(pending.is_err(), "nothing was sent");
             connection.write_all(b"a").await.unwrap();
-            // The timer of the time before the response.
+            // The timer that was set before the write expires.
             connection.reading.as_mut().unwrap().as_mut().reset(Instant::now());
         }
         let pending = tokio::time::timeout(SHORT, connection.read_exact(&mut byte)).await;
-        assert!(pending.is_err(), "an answer was written a moment ago");
+        assert!(pending.is_err(), "the time has restarted");
         theirs.write_all(b"b").await.unwrap();
         connection.read_exact(&mut byte).await.unwrap();
         assert_eq!(byte, *b"b");
     }
 
     #[tokio::test]
-    async fn a_peer_that_reads_nothing_is_given_up() {
+    async fn a_connection_fails_if_the_peer_reads_nothing() {
         let (ours, _theirs) = duplex(1);
         let mut connection = PeerTimeout::new(ours, SHORT, LONG);
         assert_eq!(kind(connection.write_all(b"ab").await), Some(io::ErrorKind::TimedOut));
