@@ -75,7 +75,7 @@ async fn look(settings: &Settings) -> Vec<Finding> {
 }
 
 fn of_settings(settings: &Settings, config: &Config) -> Vec<Finding> {
-    let idle = settings.idle(config);
+    let idle = settings.list_idle(config);
     if idle.is_empty() {
         return vec![ok("configuration", "all settings are valid and have an effect")];
     }

@@ -98,7 +98,7 @@ pub(super) fn list_or<const N: usize>(empty: &str, lines: Vec<[String; N]>) -> S
 pub(super) fn read(settings: &DatabaseSettings) -> Done<Database> {
     let mut mistakes = Mistakes::default();
     let database = settings.read(&mut mistakes);
-    Ok(mistakes.unless(database)?)
+    Ok(mistakes.into_result(database)?)
 }
 
 /// Reads the settings like [`read`], and refuses a database in memory. `in_memory` is the reason for the refusal.

@@ -166,7 +166,7 @@ impl KeyArguments {
         let mut mistakes = Mistakes::default();
         let holders = self.accounts.read(Vec::new(), &mut mistakes);
         let database = self.storage.read(&mut mistakes);
-        let (holders, database) = mistakes.unless(holders.zip(database))?;
+        let (holders, database) = mistakes.into_result(holders.zip(database))?;
         let slot = KeySlot::from(self.key_slot.unwrap_or(KeyNumber::First)).index();
         let name = wanted.map(str::to_owned).or_else(|| holders.accounts.sample().map(|(n, _)| n.to_owned()));
         let none = "give a key with --key and --account, or with --connection-string";

@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &ExplainArguments) -> Done {
     let mut mistakes = Mistakes::default();
     let holders = arguments.accounts.read(Vec::new(), &mut mistakes);
     let database = arguments.storage.read(&mut mistakes);
-    let (mut holders, database) = mistakes.unless(holders.zip(database))?;
+    let (mut holders, database) = mistakes.into_result(holders.zip(database))?;
     arguments.queries.apply(&mut holders.accounts)?;
     let given = arguments.account.clone().filter(|name| !name.is_empty());
     let account = given.or_else(|| holders.accounts.sample().map(|(name, _)| name.to_owned()));

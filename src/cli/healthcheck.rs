@@ -12,7 +12,7 @@ use ureq::tls::TlsConfig;
 
 use super::endpoint::Port;
 use super::output::{Done, OutputForm, Problem};
-use crate::server::config::address;
+use crate::server::config::resolve;
 use crate::server::http::reachable;
 
 /// The arguments of `rowhouse healthcheck`.
@@ -58,7 +58,7 @@ impl HealthcheckArguments {
         let Some(given) = self.admin_listen.as_deref().map(str::trim).filter(|text| !text.is_empty()) else {
             return Ok(None);
         };
-        let admin = address(given)
+        let admin = resolve(given)
             .ok_or_else(|| Problem(format!("--admin-listen {given}: must be an address and a port")))?;
         Ok(Some(reachable(admin)).filter(|admin| admin.port() != 0))
     }

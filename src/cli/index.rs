@@ -12,7 +12,7 @@ use super::output::{Done, OutputForm, Problem, block_on, interruption};
 use crate::operator::OperatorError;
 use crate::operator::indexes::{self, IndexReport, IndexRequest};
 use crate::protocol::model::Ticks;
-use crate::server::config::{address, secret};
+use crate::server::config::{resolve, secret};
 use crate::server::http::reachable;
 use crate::store::database::{self, DatabaseError};
 use crate::store::sqlite::OpenError;
@@ -297,7 +297,7 @@ fn suggest(arguments: &SuggestArguments) -> Done {
 
 fn ask(arguments: &SuggestArguments) -> Done<Vec<Value>> {
     let given = arguments.admin_listen.trim();
-    let admin = address(given)
+    let admin = resolve(given)
         .ok_or_else(|| Problem(format!("--admin-listen {given}: must be an address and a port")))?;
     let url = format!("http://{}/index-suggestions", reachable(admin));
     let mut request = agent(SUGGESTION_TIMEOUT).get(&url);

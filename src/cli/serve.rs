@@ -41,7 +41,7 @@ pub(crate) fn start_logging(settings: &Settings) -> Result<(), Mistakes> {
 
 /// Logs a warning for each setting that has no effect.
 pub(crate) fn warn_of_idle(settings: &Settings, config: &Config) {
-    for line in settings.idle(config) {
+    for line in settings.list_idle(config) {
         tracing::warn!("{line}");
     }
 }

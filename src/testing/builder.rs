@@ -108,7 +108,7 @@ impl Builder {
         let database = DatabaseSettings { url, ..DatabaseSettings::default() };
         let mut mistakes = Mistakes::default();
         let database = StorageSettings::new(database, 8, 64).read(&mut mistakes);
-        let database = mistakes.unless(database).map_err(|error| ServerError::Settings(error.into()))?;
+        let database = mistakes.into_result(database).map_err(|error| ServerError::Settings(error.into()))?;
         Ok(Config {
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), self.port),
             tls: None,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use ureq::http::Uri;
 
-use super::is_address;
+use super::is_url;
 use super::mistakes::{Mistakes, secret};
 use crate::protocol::auth::AccountSet;
 use crate::protocol::auth::bearer::{Assignment, Trust};
@@ -36,8 +36,8 @@ pub(crate) struct MasterKeySettings {
 impl MasterKeySettings {
     /// Returns the master key, if there is one, and the previous master key.
     pub(crate) fn read(&self) -> Result<Option<MasterKeys>, Mistakes> {
-        let current = master_key("--master-key", &self.master_key, &self.master_key_file)?;
-        let previous = master_key("--old-master-key", &self.old_master_key, &self.old_master_key_file)?;
+        let current = read_master_key("--master-key", &self.master_key, &self.master_key_file)?;
+        let previous = read_master_key("--old-master-key", &self.old_master_key, &self.old_master_key_file)?;
         match (current, previous) {
             (Some(current), previous) => Ok(Some(MasterKeys { current, previous })),
             (None, None) => Ok(None),
@@ -46,7 +46,7 @@ impl MasterKeySettings {
     }
 }
 
-fn master_key(
+fn read_master_key(
     flag: &'static str,
     value: &Option<String>,
     file: &Option<PathBuf>,
@@ -103,7 +103,7 @@ impl QuerySettings {
     }
 }
 
-/// The accounts of the settings, and the master key.
+/// The accounts of the settings, and the master keys.
 #[derive(Debug)]
 pub(crate) struct Identities {
     /// The accounts of the settings. Without any account and without a master key, this is the development
@@ -114,7 +114,7 @@ pub(crate) struct Identities {
 }
 
 impl AccountSettings {
-    /// Reads the settings. Records a mistake and returns `None`.
+    /// Reads the settings. If they are invalid, records the mistakes and returns `None`.
     pub(crate) fn read(&self, suffixes: Vec<String>, mistakes: &mut Mistakes) -> Option<Identities> {
         let master_key = mistakes.record(self.master_key.read());
         let given = mistakes.record(secret("--accounts", &self.accounts, &self.accounts_file));
@@ -139,7 +139,7 @@ impl AccountSettings {
 /// The audience of tokens for Azure Storage.
 pub(crate) const DEFAULT_AUDIENCE: &str = "https://storage.azure.com";
 
-/// The issuer whose tokens are accepted, and their roles.
+/// The issuer whose tokens are accepted, and the roles of their bearers.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Bearer tokens")]
 pub(crate) struct TrustSettings {
@@ -161,7 +161,7 @@ pub(crate) struct TrustSettings {
 }
 
 impl TrustSettings {
-    /// Reads the settings. Returns `None` without an issuer.
+    /// Reads the settings. Returns `None` if no issuer is set.
     pub(crate) fn read(&self) -> Result<Option<Trust>, String> {
         let Some(issuer) = self.oidc_issuer.as_deref().map(str::trim).filter(|i| !i.is_empty()) else {
             return Ok(None);
@@ -170,7 +170,7 @@ impl TrustSettings {
         let has_user =
             issuer.parse::<Uri>().is_ok_and(|uri| uri.authority().is_some_and(|a| a.as_str().contains('@')));
         // A password in the URL would appear in the log.
-        if !is_address(issuer, schemes) || has_user {
+        if !is_url(issuer, schemes) || has_user {
             return Err("--oidc-issuer: must be a URL that begins with https://, or with http:// if --oidc-over-http is \
                         given, and must contain no user name"
                 .into());

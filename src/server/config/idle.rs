@@ -1,4 +1,5 @@
-//! Finds settings that have no effect in combination with the others, and variables that are not settings.
+//! Finds settings that have no effect in combination with the others, and unknown variables with the prefix
+//! `ROWHOUSE_`.
 
 use std::path::PathBuf;
 
@@ -10,10 +11,10 @@ use crate::store::database::{DEFAULT_MAX_CONNECTIONS, Database};
 use crate::store::sqlite::MAX_MAP_MIB;
 
 impl Settings {
-    /// Returns one line for each setting that has no effect without another one, and for each environment
-    /// variable that is named like a setting but is none. Such lines are not errors, because different kinds
-    /// of servers and other commands may share a file of settings.
-    pub(crate) fn idle(&self, config: &Config) -> Vec<String> {
+    /// Returns one line for each setting that has no effect without a different setting, and for each environment
+    /// variable that is named like a setting but is none. Such settings are not errors, because different kinds of
+    /// servers and other commands may share a file of settings.
+    pub(crate) fn list_idle(&self, config: &Config) -> Vec<String> {
         const NO_ADMIN: &str = "does nothing without --admin-listen";
         const NO_ISSUER: &str = "does nothing without --oidc-issuer";
         const NO_TRACES: &str = "does nothing without --otlp-endpoint";
@@ -47,16 +48,16 @@ impl Settings {
         let idle = idle.into_iter().filter(|(.., is_idle)| *is_idle);
         let idle = idle.map(|(flag, reason, _)| format!("{flag}: {reason}"));
         let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-        idle.chain(unknown(variables)).collect()
+        idle.chain(list_unknown(variables)).collect()
     }
 }
 
-/// Returns one line for each variable with our prefix that is not a setting.
-fn unknown(variables: impl Iterator<Item = String>) -> Vec<String> {
+/// Returns one line for each variable with the prefix `ROWHOUSE_` that is not a setting.
+fn list_unknown(variables: impl Iterator<Item = String>) -> Vec<String> {
     let server = Settings::augment_args(clap::Command::new("serve"));
     let is_known = |name: &String| server.get_arguments().any(|known| known.get_env() == Some(name.as_ref()));
     let mut unknown: Vec<String> = variables
-        .filter(|name| name.starts_with("ROWHOUSE_") && !is_of_orchestrator(name) && !is_known(name))
+        .filter(|name| name.starts_with("ROWHOUSE_") && !is_set_by_orchestrator(name) && !is_known(name))
         .map(|name| {
             format!("{name}: not a setting of the server; `rowhouse serve --help` lists the settings")
         })
@@ -65,8 +66,8 @@ fn unknown(variables: impl Iterator<Item = String>) -> Vec<String> {
     unknown
 }
 
-/// Returns whether an orchestrator sets this variable for a service whose name begins like the prefix.
-fn is_of_orchestrator(name: &str) -> bool {
+/// Returns whether an orchestrator such as Kubernetes sets this variable, as for a service that is called `rowhouse`.
+fn is_set_by_orchestrator(name: &str) -> bool {
     let is_number = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
     name.ends_with("_SERVICE_HOST")
         || name.contains("_SERVICE_PORT")
@@ -84,8 +85,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn misspelt_variables_are_named_and_those_of_orchestrators_are_not() {
-        let of = |names: &[&str]| unknown(names.iter().map(|name| (*name).to_owned()));
+    fn misspelt_variables_are_listed_but_those_of_orchestrators_are_not() {
+        let of = |names: &[&str]| list_unknown(names.iter().map(|name| (*name).to_owned()));
         let known =
             ["ROWHOUSE_ACCOUNTS", "ROWHOUSE_LISTEN", "ROWHOUSE_ADMIN_TOKEN_FILE", "DATABASE_URL", "HOME"];
         assert_eq!(of(&known), Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! Invalid settings, collected so that all are reported at once, and secrets, which are given inline or in files.
+//! Collects invalid settings, so that all are reported at once, and reads secrets, which are given inline or in files.
 
 use std::path::PathBuf;
 
@@ -27,8 +27,8 @@ impl Mistakes {
         result.map_err(|mistake| self.0.extend(mistake.into().0)).ok()
     }
 
-    /// Returns the value, unless mistakes were recorded.
-    pub(crate) fn unless<T>(self, value: Option<T>) -> Result<T, Self> {
+    /// Returns the value if no mistakes were recorded.
+    pub(crate) fn into_result<T>(self, value: Option<T>) -> Result<T, Self> {
         match value {
             Some(value) if self.0.is_empty() => Ok(value),
             _ => Err(self),
@@ -36,8 +36,7 @@ impl Mistakes {
     }
 }
 
-/// Returns a secret that is given inline or in a file. A blank inline value counts as `None`, which some
-/// callers refuse.
+/// Returns a secret that is given inline or in a file. A blank inline value counts as missing.
 pub(crate) fn secret(
     flag: &'static str,
     value: &Option<String>,
@@ -50,11 +49,11 @@ pub(crate) fn secret(
         (value, None) => return Ok(value.map(str::to_owned)),
         (None, Some(path)) => (path, read_text(path)),
     };
-    let wrong = |reason: &str| Mistakes::from(format!("{flag}-file {}: {reason}", path.display()));
-    let text = text.map_err(|error| wrong(&error.to_string()))?;
+    let mistake = |reason: &str| Mistakes::from(format!("{flag}-file {}: {reason}", path.display()));
+    let text = text.map_err(|error| mistake(&error.to_string()))?;
     // An empty file must not count as missing, because then the development account would be served.
     if text.trim().is_empty() {
-        return Err(wrong("the file is empty"));
+        return Err(mistake("the file is empty"));
     }
     Ok(Some(text.trim().to_owned()))
 }

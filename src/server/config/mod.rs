@@ -1,6 +1,6 @@
-//! Settings from flags, environment variables and a `.env` file, in this order of precedence. Every setting
-//! can come from any of the three, except `--until-stdin-closes`: only the parent process knows what the
-//! server's standard input is.
+//! Settings from flags, environment variables and a `.env` file, in this order of precedence. Every setting can come
+//! from any of the three, except `--until-stdin-closes`, because only the parent process knows the server's standard
+//! input.
 
 mod identity;
 mod idle;
@@ -163,10 +163,9 @@ pub(crate) struct ListenSettings {
 }
 
 impl ListenSettings {
-    /// Returns the address, or the first one if a name resolves to several.
     pub(crate) fn address(&self) -> Result<SocketAddr, Mistakes> {
         let problem = "not an address with a port, such as 127.0.0.1:10002";
-        address(&self.listen).ok_or_else(|| format!("--listen {}: {problem}", self.listen).into())
+        resolve(&self.listen).ok_or_else(|| format!("--listen {}: {problem}", self.listen).into())
     }
 }
 
@@ -258,7 +257,7 @@ pub(crate) struct Config {
     pub accounts: AccountSet,
     /// Whether the only account is the well-known development account.
     pub is_development: bool,
-    /// Decrypts the keys of the accounts in the database. Without a master key, these accounts are not served.
+    /// The keys that decrypt the account keys in the database. Without them, accounts in the database are not served.
     pub master_key: Option<MasterKeys>,
     /// The trusted issuer of bearer tokens, if there is one.
     pub trust: Option<Trust>,
@@ -278,24 +277,24 @@ impl Settings {
         let mut mistakes = Mistakes::default();
         let listen = mistakes.record(self.listen.address());
         let database = self.storage.read(&mut mistakes);
-        let suffixes = mistakes.record(self.suffixes()).unwrap_or_default();
+        let suffixes = mistakes.record(self.parse_host_suffixes()).unwrap_or_default();
         let mut identities = self.accounts.read(suffixes, &mut mistakes);
         if let Some(Identities { accounts, .. }) = &mut identities {
             mistakes.record(self.queries.apply(accounts));
         }
         let trust = mistakes.record(self.trust.read());
         mistakes.record(self.log_filter(&self.log));
-        let keep_deleted = mistakes.record(self.kept());
-        let tls = mistakes.record(self.tls());
+        let keep_deleted = mistakes.record(self.parse_keep_deleted());
+        let tls = mistakes.record(self.parse_tls());
         let proxies = mistakes.record(
             Proxies::parse(&self.trusted_proxies).map_err(|error| format!("--trusted-proxies: {error}")),
         );
-        let admin = mistakes.record(self.admin());
-        let traces = mistakes.record(self.traces());
+        let admin = mistakes.record(self.parse_admin());
+        let traces = mistakes.record(self.parse_traces());
         if let Some(listen) = listen {
             let is_development = identities.as_ref().is_some_and(|found| found.is_development);
             mistakes.record(check_admin_port(listen, admin.as_ref().and_then(Option::as_ref)));
-            mistakes.record(self.check_reach(listen, is_development));
+            mistakes.record(self.check_development_account(listen, is_development));
         }
         let config = || {
             let Identities { accounts, is_development, master_key } = identities?;
@@ -317,10 +316,10 @@ impl Settings {
             })
         };
         let config = config();
-        mistakes.unless(config)
+        mistakes.into_result(config)
     }
 
-    /// Parses a filter for the log that extends the level or filter of the settings.
+    /// Parses a log filter: the filter of the settings, or an extension of it.
     pub(crate) fn log_filter(&self, extended: &str) -> Result<EnvFilter, String> {
         EnvFilter::try_new(extended).map_err(|_| {
             format!(
@@ -331,7 +330,7 @@ impl Settings {
     }
 
     /// Returns how long deleted tables are kept, in ticks.
-    fn kept(&self) -> Result<i64, String> {
+    fn parse_keep_deleted(&self) -> Result<i64, String> {
         match self.keep_deleted.trim() {
             "0" | "" => Ok(0),
             time => durations::parse(time).map_err(|_| {
@@ -343,7 +342,7 @@ impl Settings {
     }
 
     /// Refuses to serve the development account to other machines, unless the operator allows it.
-    fn check_reach(&self, listen: SocketAddr, is_development: bool) -> Result<(), String> {
+    fn check_development_account(&self, listen: SocketAddr, is_development: bool) -> Result<(), String> {
         if is_development && !self.allow_development_account && !listen.ip().to_canonical().is_loopback() {
             return Err(format!(
                 "--listen {listen}: other machines can reach this address, and could use the well-known development \
@@ -354,7 +353,7 @@ impl Settings {
         Ok(())
     }
 
-    fn suffixes(&self) -> Result<Vec<String>, String> {
+    fn parse_host_suffixes(&self) -> Result<Vec<String>, String> {
         let given = self.host_suffix.iter().map(|text| text.trim().trim_start_matches('.'));
         let named = given.filter(|text| !text.is_empty()).map(|text| match is_host_name(text) {
             true => Ok(text.to_owned()),
@@ -365,7 +364,7 @@ impl Settings {
         named.collect()
     }
 
-    fn tls(&self) -> Result<Option<TlsFiles>, String> {
+    fn parse_tls(&self) -> Result<Option<TlsFiles>, String> {
         let given = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
         match (given(&self.tls_cert), given(&self.tls_key)) {
             (None, None) => Ok(None),
@@ -376,7 +375,7 @@ impl Settings {
 }
 
 /// Returns the first address of a host name or IP address with a port.
-pub(crate) fn address(text: &str) -> Option<SocketAddr> {
+pub(crate) fn resolve(text: &str) -> Option<SocketAddr> {
     text.to_socket_addrs().ok().and_then(|mut found| found.next())
 }
 
@@ -405,7 +404,7 @@ fn is_host_name(text: &str) -> bool {
 }
 
 /// Returns whether a text is a URL with a host and one of these schemes.
-fn is_address(text: &str, schemes: &[&str]) -> bool {
+fn is_url(text: &str, schemes: &[&str]) -> bool {
     let named = text.parse::<Uri>().ok().filter(|uri| uri.host().is_some_and(|host| !host.is_empty()));
     named.is_some_and(|uri| uri.scheme_str().is_some_and(|scheme| schemes.contains(&scheme)))
 }
@@ -429,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn databases_are_told_by_their_scheme() {
+    fn the_url_scheme_selects_the_database() {
         let displayed = |url| read(&["--database-url", url]).map(|c| c.database.display());
         assert_eq!(displayed("sqlite://a.db").as_deref(), Ok("sqlite://a.db"));
         assert_eq!(displayed("sqlite::memory:").as_deref(), Ok("sqlite::memory:"));
@@ -442,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_by_their_flag() {
+    fn mistakes_name_their_flag() {
         for (arguments, part) in [
             (["--listen", "nonsense"], "--listen nonsense"),
             (["--accounts", "a"], "--accounts: account number 1"),
@@ -477,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_for_the_collector_are_judged() {
+    fn invalid_headers_for_the_collector_are_refused() {
         let headers = |text| read(&["--otlp-endpoint", "http://c:4318/x", "--otlp-headers", text]);
         let sent = headers("api-key=a%20b, x=").unwrap().traces.unwrap().headers;
         assert_eq!(sent, [("api-key".into(), "a b".into()), ("x".into(), String::new())]);
@@ -488,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_can_reach_needs_a_token() {
+    fn an_admin_address_that_others_can_reach_needs_a_token() {
         let admin = |more: &[&str]| {
             let listen = ["--admin-listen", more[0]];
             read(&[&listen, &more[1..]].concat()).map(|config| config.admin.is_some())
@@ -521,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_nodes_are_read_at_the_start() {
+    fn invalid_cluster_hosts_are_refused() {
         let url = "postgres://h/d";
         let with = |hosts| read(&["--database-url", url, "--cluster-hosts", hosts]).map(drop);
         assert_eq!(with("a:1=b:2,c:3=[::1]:4"), Ok(()));
@@ -530,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_stands_beside_postgres_alone() {
+    fn only_postgres_has_a_replica() {
         let database = |url, secondary| {
             let config = read(&["--database-url", url, "--secondary-database-url", secondary])?;
             match config.database {
@@ -549,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn all_mistakes_are_told_at_once() {
+    fn all_mistakes_are_reported_at_once() {
         let message = read(&[
             "--listen",
             "x",
@@ -568,10 +567,10 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_do_nothing_are_told() {
+    fn settings_without_effect_are_reported() {
         let idle = |arguments: &[&str]| {
             let line = Line::try_parse_from([&["rowhouse"], arguments].concat()).unwrap();
-            line.settings.idle(&line.settings.read().unwrap())
+            line.settings.list_idle(&line.settings.read().unwrap())
         };
         let token = ["--admin-token", "0123456789abcdef", "--console", "off"];
         let postgres = ["--database-url", "postgres://h/d"];
@@ -602,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn the_development_account_is_kept_from_others() {
+    fn the_development_account_is_not_served_to_other_machines() {
         for (listen, kept) in [
             ("127.0.0.1:1", false),
             ("[::1]:1", false),
@@ -620,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_may_stand_in_files() {
+    fn secrets_can_come_from_files() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("accounts");
         let file = path.to_str().unwrap();
@@ -636,7 +635,7 @@ mod tests {
     }
 
     #[test]
-    fn deleted_tables_are_kept_as_long_as_the_setting_says() {
+    fn the_time_for_deleted_tables_is_parsed() {
         let day = 86_400 * TICKS_PER_SECOND;
         for (time, ticks) in [("0", 0), ("0s", 0), ("", 0), ("7d", 7 * day), ("24h", day)] {
             assert_eq!(read(&["--keep-deleted", time]).unwrap().keep_deleted, ticks, "{time:?}");
@@ -648,7 +647,7 @@ mod tests {
     }
 
     #[test]
-    fn accounts_of_the_settings_have_extended_queries_by_name() {
+    fn extended_queries_are_turned_on_by_account_name() {
         let config = read(&["--accounts", "abc:AAAA;abd:AQID;abe:AQID", "--extended-queries", "abd, ,abe"]);
         let accounts = config.unwrap().accounts;
         assert_eq!(
@@ -663,7 +662,7 @@ mod tests {
     }
 
     #[test]
-    fn without_accounts_there_is_the_well_known_one() {
+    fn the_development_account_is_served_if_no_account_is_set() {
         assert!(read(&["--accounts", ""]).unwrap().is_development);
         assert!(!read(&["--accounts", "abc:AAAA"]).unwrap().is_development);
     }

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use ureq::http::{HeaderName, HeaderValue};
 
-use super::{Mistakes, Settings, address, is_address, secret};
+use super::{Mistakes, Settings, is_url, resolve, secret};
 use crate::observe::trace::TraceSettings;
 use crate::protocol::codec::uri::percent_decode;
 use crate::server::admin::{AdminToken, ConsoleMode};
@@ -16,7 +16,7 @@ const DEFAULT_LISTEN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LO
 #[derive(Debug, Clone)]
 pub(crate) struct AdminAddress {
     pub listen: SocketAddr,
-    /// Whether the operator chose the address. Otherwise the server takes a different port if this one is in use.
+    /// Whether the operator chose the address. The server replaces the port of the default address if it is in use.
     pub is_chosen: bool,
     /// Always set if other machines can reach the address.
     pub token: Option<AdminToken>,
@@ -26,7 +26,7 @@ pub(crate) struct AdminAddress {
 }
 
 impl Settings {
-    pub(super) fn traces(&self) -> Result<Option<TraceSettings>, String> {
+    pub(super) fn parse_traces(&self) -> Result<Option<TraceSettings>, String> {
         if !(0.0..=1.0).contains(&self.trace_ratio) {
             return Err("--trace-ratio: must be a number from 0 to 1".into());
         }
@@ -34,7 +34,7 @@ impl Settings {
         else {
             return Ok(None);
         };
-        if !is_address(endpoint, &["http", "https"]) {
+        if !is_url(endpoint, &["http", "https"]) {
             let problem = "--otlp-endpoint: must be an address that begins with http:// or https://";
             return Err(problem.into());
         }
@@ -58,13 +58,13 @@ impl Settings {
         }))
     }
 
-    pub(super) fn admin(&self) -> Result<Option<AdminAddress>, Mistakes> {
+    pub(super) fn parse_admin(&self) -> Result<Option<AdminAddress>, Mistakes> {
         let chosen = self.admin_listen.as_deref().map(str::trim);
         let listen = match chosen {
             None if self.console == ConsoleMode::Off => None,
             None => Some(DEFAULT_LISTEN),
             Some("") => None,
-            Some(text) => Some(address(text).ok_or_else(|| {
+            Some(text) => Some(resolve(text).ok_or_else(|| {
                 format!("--admin-listen {text}: not an address with a port, such as 127.0.0.1:10003")
             })?),
         };

@@ -77,14 +77,14 @@ pub(crate) struct StorageSettings {
 }
 
 impl DatabaseSettings {
-    /// Reads the settings. Records a mistake and returns `None`.
+    /// Reads the settings. If they are invalid, records the mistakes and returns `None`.
     pub(crate) fn read(&self, mistakes: &mut Mistakes) -> Option<Database> {
         StorageSettings::new(self.clone(), DEFAULT_MAX_CONNECTIONS, MAX_MAP_MIB).read(mistakes)
     }
 }
 
 impl StorageSettings {
-    /// Reads the settings. Records a mistake and returns `None`.
+    /// Reads the settings. If they are invalid, records the mistakes and returns `None`.
     pub(crate) fn read(&self, mistakes: &mut Mistakes) -> Option<Database> {
         let DatabaseSettings { url, migrate_url, migrate_url_file, .. } = &self.database;
         let secrets = [
