@@ -55,7 +55,7 @@ impl Service {
         match target.resource.table() {
             Some(table) if !identity.is_valid_for_table(table) => {
                 Err(Error::from(Code::AuthenticationFailed)
-                    .with_reason("tn names another table than the address"))
+                    .with_reason("tn names a different table than the address"))
             }
             _ => Ok(identity),
         }

@@ -8,8 +8,7 @@ use crate::protocol::codec::failure::{self, ErrorContext};
 use crate::protocol::codec::multipart::InnerAnswer;
 use crate::protocol::request::{Head, Prefer, Representation};
 
-/// The status that represents no response: the connection ends without one. No response is sent with this
-/// status.
+/// The status that represents the absence of a response. The connection is closed instead, and no client sees it.
 pub(crate) const STATUS_HANG_UP: u16 = 444;
 
 /// A response without the headers that every response carries.

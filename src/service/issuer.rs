@@ -189,7 +189,7 @@ fn fetch(agent: &Agent, issuer: &str) -> Result<JwkSet, String> {
     let address = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
     let discovery: Discovery = get(agent, &address)?;
     if discovery.issuer != issuer {
-        return Err(format!("{address} speaks for {}", discovery.issuer));
+        return Err(format!("{address} describes a different issuer: {}", discovery.issuer));
     }
     get(agent, &discovery.jwks_uri)
 }

@@ -97,18 +97,18 @@ mod tests {
     }
 
     /// Returns how many of a number of requests at the same time are admitted.
-    fn admitted_of(Limited(throttle, limit): &Limited, account: &str, requests: usize, now: u64) -> usize {
+    fn count_admitted(Limited(throttle, limit): &Limited, account: &str, requests: usize, now: u64) -> usize {
         (0..requests).filter(|_| throttle.take_token(account, *limit, now)).count()
     }
 
     #[test]
     fn requests_of_one_second_may_come_at_once_and_then_the_rate_holds() {
         let throttle = Limited::to(10);
-        assert_eq!(admitted_of(&throttle, "abc", 100, 0), 10);
-        assert_eq!(admitted_of(&throttle, "abc", 100, 99 * MILLI), 0);
-        assert_eq!(admitted_of(&throttle, "abc", 100, 100 * MILLI), 1);
-        assert_eq!(admitted_of(&throttle, "abc", 100, 350 * MILLI), 2);
-        assert_eq!(admitted_of(&throttle, "abc", 100, 60_000 * MILLI), 10, "unused tokens are lost");
+        assert_eq!(count_admitted(&throttle, "abc", 100, 0), 10);
+        assert_eq!(count_admitted(&throttle, "abc", 100, 99 * MILLI), 0);
+        assert_eq!(count_admitted(&throttle, "abc", 100, 100 * MILLI), 1);
+        assert_eq!(count_admitted(&throttle, "abc", 100, 350 * MILLI), 2);
+        assert_eq!(count_admitted(&throttle, "abc", 100, 60_000 * MILLI), 10, "unused tokens are lost");
         let steady = (0..1000)
             .filter(|at| throttle.0.take_token("abc", throttle.1, (120_000 + at * 10) * MILLI))
             .count();
@@ -118,9 +118,9 @@ mod tests {
     #[test]
     fn accounts_have_separate_buckets() {
         let throttle = Limited::to(1);
-        assert_eq!(admitted_of(&throttle, "abc", 5, 0), 1);
-        assert_eq!(admitted_of(&throttle, "def", 5, 0), 1);
-        assert_eq!(admitted_of(&throttle, "abc", 5, 500 * MILLI), 0);
+        assert_eq!(count_admitted(&throttle, "abc", 5, 0), 1);
+        assert_eq!(count_admitted(&throttle, "def", 5, 0), 1);
+        assert_eq!(count_admitted(&throttle, "abc", 5, 500 * MILLI), 0);
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
         let threads = 8;
         let admitted: usize = std::thread::scope(|scope| {
             let threads: Vec<_> =
-                (0..threads).map(|_| scope.spawn(|| admitted_of(&throttle, "abc", 1000, 0))).collect();
+                (0..threads).map(|_| scope.spawn(|| count_admitted(&throttle, "abc", 1000, 0))).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).sum()
         });
         assert_eq!(admitted, 1000);
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn the_highest_rate_is_accepted() {
-        assert_eq!(admitted_of(&Limited::to(u32::MAX), "abc", 1000, 0), 1000);
+        assert_eq!(count_admitted(&Limited::to(u32::MAX), "abc", 1000, 0), 1000);
     }
 
     #[test]

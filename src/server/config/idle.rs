@@ -11,7 +11,7 @@ use crate::store::database::{DEFAULT_MAX_CONNECTIONS, Database};
 use crate::store::sqlite::MAX_MAP_MIB;
 
 impl Settings {
-    /// Returns one line for each setting that has no effect without a different setting, and for each environment
+    /// Returns one line for each setting that has no effect in combination with the others, and for each environment
     /// variable that is named like a setting but is none. Such settings are not errors, because different kinds of
     /// servers and other commands may share a file of settings.
     pub(crate) fn list_idle(&self, config: &Config) -> Vec<String> {

@@ -9,7 +9,7 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use actix_web::web::Bytes;
 
-use super::workarounds::{LENGTH_OF_NOTHING, closes_after_upgrade, has_capital_names};
+use super::workarounds::{LENGTH_PLACEHOLDER, closes_after_upgrade, has_capital_names};
 use crate::protocol::request::Head;
 use crate::protocol::request::head::{ApiVersion, DEFAULT};
 use crate::service::{Answer, CorsHeaders, Served, XML, cors_headers};
@@ -52,7 +52,7 @@ pub(crate) fn respond(
         insert(headers, name, value.into());
     }
     if status == StatusCode::NO_CONTENT {
-        insert(headers, LENGTH_OF_NOTHING, "0".into());
+        insert(headers, LENGTH_PLACEHOLDER, "0".into());
     }
     insert(headers, REQUEST_ID, request_id.into());
     let version = version.as_ref().map_or(DEFAULT, ApiVersion::echo);
@@ -96,7 +96,7 @@ fn header_name(name: &str) -> Option<HeaderName> {
     const REQUEST_ID_NAME: HeaderName = HeaderName::from_static(REQUEST_ID);
     const CLIENT_REQUEST_ID_NAME: HeaderName = HeaderName::from_static(CLIENT_REQUEST_ID);
     const VERSION_NAME: HeaderName = HeaderName::from_static(VERSION);
-    const LENGTH_OF_NOTHING_NAME: HeaderName = HeaderName::from_static(LENGTH_OF_NOTHING);
+    const LENGTH_PLACEHOLDER_NAME: HeaderName = HeaderName::from_static(LENGTH_PLACEHOLDER);
     Some(match name {
         "Cache-Control" => header::CACHE_CONTROL,
         "Content-Type" => header::CONTENT_TYPE,
@@ -107,7 +107,7 @@ fn header_name(name: &str) -> Option<HeaderName> {
         REQUEST_ID => REQUEST_ID_NAME,
         CLIENT_REQUEST_ID => CLIENT_REQUEST_ID_NAME,
         VERSION => VERSION_NAME,
-        LENGTH_OF_NOTHING => LENGTH_OF_NOTHING_NAME,
+        LENGTH_PLACEHOLDER => LENGTH_PLACEHOLDER_NAME,
         _ => return HeaderName::from_bytes(name.as_bytes()).ok(),
     })
 }

@@ -6,17 +6,17 @@
 //!
 //! [`HeaderCase`] parses the written bytes: a head, the body that the head announces, the next head. It counts the
 //! bytes of bodies, but does not parse them. Case does not change lengths, so each byte that the connection accepts
-//! stands for one byte of the caller. [`HeaderCase`] relies on three facts about actix. If one of
-//! them does not hold, the rest of the connection passes unchanged:
+//! stands for one byte of the caller. [`HeaderCase`] relies on three facts about actix. If one of them does not hold,
+//! the rest of the connection passes unchanged:
 //!
 //! - A head is written in one piece.
 //! - A response with a body that is not chunked has a Content-Length.
-//! - The response to a HEAD has a length, but no body. Our responses have capital letters, except those to
-//!   HEAD ([`has_capital_names`]), so a capital C announces a body.
+//! - The response to a HEAD has a length, but no body. The server's other responses have names with
+//!   capital letters ([`has_capital_names`]), so a capital C announces a body.
 //!
-//! Azure also sends a length of zero with a 204. actix removes this header, so our responses carry a
-//! placeholder of the same length ([`LENGTH_OF_NOTHING`]), which is replaced. The placeholder becomes
-//! unnecessary once actix keeps a length that was set.
+//! Azure also sends a length of zero with a 204. actix removes this header, so the responses carry a
+//! placeholder with a name of the same length ([`LENGTH_PLACEHOLDER`]). [`HeaderCase`] replaces it. The placeholder
+//! becomes unnecessary once actix keeps a length that was set.
 //!
 //! A test may require that a connection ends without a response, but a handler cannot close its connection. The handler
 //! sends a head with [`STATUS_HANG_UP`] instead, in whose place the connection is closed. This status becomes
@@ -36,14 +36,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::SendBuffer;
 use crate::service::STATUS_HANG_UP;
 
-/// Maximum size of a body that is copied to be written together with its head. Longer bodies are written in
-/// place.
+/// Maximum size of a body that is copied behind its head. Longer bodies are written from the caller's buffer.
 const MAX_COPIED_BODY: usize = 4 * 1024;
-/// Maximum bytes of a head.
-const MAX_HEAD: usize = 64 * 1024;
+const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// Placeholder for `Content-Length` in a response whose length actix would remove.
-pub(crate) const LENGTH_OF_NOTHING: &str = "no-body-length";
+pub(crate) const LENGTH_PLACEHOLDER: &str = "no-body-length";
 
 /// Returns whether the response to this method has capital letters, which tell [`HeaderCase`] that the
 /// announced body follows.
@@ -218,7 +216,7 @@ fn head_length(bytes: &[u8]) -> Option<usize> {
     if !bytes.starts_with(b"HTTP/1.") {
         return None;
     }
-    memmem::find(&bytes[..bytes.len().min(MAX_HEAD)], b"\r\n\r\n").map(|end| end + 4)
+    memmem::find(&bytes[..bytes.len().min(MAX_HEAD_BYTES)], b"\r\n\r\n").map(|end| end + 4)
 }
 
 /// Returns whether a head has [`STATUS_HANG_UP`].
@@ -271,7 +269,7 @@ fn azure_case(name: &[u8]) -> Option<&'static str> {
         11 => &["Retry-After"],
         12 => &["Content-Type", "x-ms-version"],
         13 => &["Cache-Control", "DataServiceId"],
-        14 if name.eq_ignore_ascii_case(LENGTH_OF_NOTHING.as_bytes()) => return Some("Content-Length"),
+        14 if name.eq_ignore_ascii_case(LENGTH_PLACEHOLDER.as_bytes()) => return Some("Content-Length"),
         14 => &["Content-Length"],
         15 => &["x-ms-error-code", "x-ms-request-id"],
         16 => &["WWW-Authenticate"],
@@ -436,7 +434,7 @@ mod tests {
         let answers = format!("{empty}{HEAD}{BODY}{empty}{empty}{BODILESS}");
         let expected = format!("{restored}{HEAD_RESTORED}{BODY}{restored}{restored}{BODILESS_RESTORED}");
         assert_eq!(sent(&[&answers]), expected);
-        assert_eq!(LENGTH_OF_NOTHING.len(), "Content-Length".len());
+        assert_eq!(LENGTH_PLACEHOLDER.len(), "Content-Length".len());
     }
 
     #[test]

@@ -23,7 +23,7 @@ use actix_web::dev::AppConfig;
 use actix_web::rt::net::TcpStream;
 use actix_web::web::{Bytes, Payload};
 
-pub(crate) use header_case::{HeaderCase, LENGTH_OF_NOTHING, has_capital_names};
+pub(crate) use header_case::{HeaderCase, LENGTH_PLACEHOLDER, has_capital_names};
 pub(crate) use one_at_a_time::{OneAtATime, RequestState};
 pub(crate) use peer_timeout::PeerTimeout;
 use tokio_rustls::server::TlsStream;
