@@ -25,7 +25,7 @@ pub(super) const LOCK_TABLE: SqlText = SqlText::each(
 /// Queues a deleted table for purging: $1 its number, $2 its spread, $3 the time.
 pub(super) const DOOM: &str = DOOM_TABLE;
 
-/// The database of a store.
+/// The database of a store. Futures of PostgreSQL are boxed, because those of SQLite would be as large otherwise.
 #[derive(Clone, Copy)]
 pub enum Backend<'a> {
     Postgres(&'a PgStore),
@@ -54,11 +54,11 @@ impl Backend<'_> {
         let sql = sql.into();
         match self {
             Backend::Postgres(store) => {
-                retry(|| async {
+                Box::pin(retry(|| async {
                     let mut lease = store.nodes.acquire().await?;
                     let rows = lease.rows(sql.for_postgres(), Effect::Undone).await?;
                     Ok(rows.into_iter().map(SqlRow::Postgres).collect())
-                })
+                }))
                 .await
             }
             Backend::Sqlite(store) => store.readers.with_statement(|db| sql.run(db).map(Ok)),
@@ -80,10 +80,10 @@ impl Backend<'_> {
         let sql = sql.into();
         match self {
             Backend::Postgres(store) => {
-                retry(|| async {
+                Box::pin(retry(|| async {
                     let mut lease = store.nodes.acquire_for_all_nodes().await?;
                     Ok(lease.row(sql.for_postgres(), Effect::Unknown).await?.is_some())
-                })
+                }))
                 .await
             }
             Backend::Sqlite(store) => {
@@ -106,7 +106,7 @@ impl Backend<'_> {
     ) -> StoreResult<T> {
         match self {
             Backend::Postgres(store) => {
-                retry(|| async {
+                Box::pin(retry(|| async {
                     let mut lease = store.nodes.acquire_for_all_nodes().await?;
                     lease.begin().await?;
                     let done = work(&mut SqlSession::Postgres(&mut lease)).await;
@@ -117,7 +117,7 @@ impl Backend<'_> {
                         Err(Failure::Fault(_)) => {}
                     }
                     done
-                })
+                }))
                 .await
             }
             Backend::Sqlite(store) => store.writer.submit(move |db| run_now(db, &work)).await,

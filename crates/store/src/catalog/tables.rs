@@ -23,7 +23,7 @@ pub(super) const ALL: [&str; 5] = [FIND, DROP, ACCOUNTS, READ_POLICIES, WRITE_PO
 impl<S: CatalogStore> Tables for S {
     async fn create_table(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
         match self.backend() {
-            Backend::Postgres(store) => retry(|| store.create(table, now)).await,
+            Backend::Postgres(store) => Box::pin(retry(|| store.create(table, now))).await,
             Backend::Sqlite(store) => store.create(table, now).await,
         }
     }
@@ -49,7 +49,7 @@ impl<S: CatalogStore> Tables for S {
 
     async fn list_tables(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
         match self.backend() {
-            Backend::Postgres(store) => retry(|| store.table_page(account, scan)).await,
+            Backend::Postgres(store) => Box::pin(retry(|| store.table_page(account, scan))).await,
             Backend::Sqlite(store) => store.table_page(account, scan).await,
         }
     }
@@ -71,7 +71,7 @@ impl<S: CatalogStore> Tables for S {
 
     async fn size(&self, table: TableRef<'_>, most: u32) -> StoreResult<TableSize> {
         match self.backend() {
-            Backend::Postgres(store) => store.measure(table, most).await,
+            Backend::Postgres(store) => Box::pin(store.measure(table, most)).await,
             Backend::Sqlite(store) => store.measure(table, most).await,
         }
     }

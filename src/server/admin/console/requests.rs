@@ -93,7 +93,7 @@ fn requests(call: &Call<'_>) -> CallResult<RequestsReport> {
     let recent = call.admin.service.recent.as_ref();
     recent.inspect(|recent| recent.watch());
     let found = recent.map(|recent| recent.read(after, limit)).unwrap_or_default();
-    let newest = recent.map_or(0, RecentRequests::newest);
+    let newest = recent.map_or(0, RecentRequests::newest_id);
     let last =
         found.last().map(|request| request.id).or(after.map(|after| after.min(newest))).unwrap_or_default();
     let requests = found.into_iter().map(report).collect();
