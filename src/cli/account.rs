@@ -176,7 +176,7 @@ pub(crate) fn run(command: &AccountCommand) -> Done {
         AccountCommand::Disable(arguments) => set_disabled(arguments, true),
         AccountCommand::Enable(arguments) => set_disabled(arguments, false),
         AccountCommand::Limit(LimitArguments { name, requests_per_second: limit, database, .. }) => {
-            let set = async |store: &Store| accounts::limit(store, name, *limit).await;
+            let set = async |store: &Store| accounts::set_limit(store, name, *limit).await;
             on(database, Opening::Change, set, |_| match limit {
                 Some(limit) => {
                     format!("Limited the account {name} to {limit} requests a second on each server.")

@@ -363,7 +363,7 @@ fn of_accounts(config: &Config, found: &Inspection) -> Option<Finding> {
                  serve them";
             warning("accounts", format!("{count} in the database, but no --master-key is given"), advice)
         }
-        Some(master) => match accounts::check(master, &found.accounts) {
+        Some(master) => match accounts::check_master_key(master, &found.accounts) {
             Ok(()) if count == 0 && config.accounts.sample().is_none() => {
                 problem("accounts", "there is no account", "add one with `rowhouse account add`")
             }

@@ -219,8 +219,8 @@ impl DeletedName {
     }
 }
 
-fn table_name(text: &str) -> Result<TableName, TransferEnd> {
-    crate::operator::table_name(text).map_err(|error| TransferEnd::Usage(error.to_string()))
+fn parse_table_name(text: &str) -> Result<TableName, TransferEnd> {
+    crate::operator::parse_table_name(text).map_err(|error| TransferEnd::Usage(error.to_string()))
 }
 
 fn list_deleted(ListDatabase { account, database }: &ListDatabase) -> Result<(), TransferEnd> {
@@ -265,8 +265,8 @@ fn describe_size(size: TableSize) -> String {
 
 fn undelete(arguments: &UndeleteArguments) -> Result<(), TransferEnd> {
     let UndeleteArguments { deleted: DeletedName { of, .. }, new_name } = arguments;
-    let name = table_name(&of.table)?;
-    let new_name = new_name.as_deref().map(table_name).transpose()?;
+    let name = parse_table_name(&of.table)?;
+    let new_name = new_name.as_deref().map(parse_table_name).transpose()?;
     let undelete = async |store: &Store| {
         let found = deleted::find(store, &of.account, &name, arguments.deleted.choice()).await?;
         deleted::undelete(store, found, new_name, Ticks::now()).await
@@ -296,10 +296,10 @@ fn describe_undeleted(undeleted: &UndeletedTable) -> String {
 fn purge(arguments: &PurgeArguments) -> Result<(), TransferEnd> {
     let PurgeArguments { deleted: named, yes } = arguments;
     let of = &named.of;
-    let name = table_name(&of.table)?;
+    let name = parse_table_name(&of.table)?;
     let (found, size) = of.database.ask(Opening::Read, NO_TABLES_IN_MEMORY, async |store| {
         let found = deleted::find(store, &of.account, &name, named.choice()).await?;
-        let size = deleted::size_in_time(store, &found).await?;
+        let size = deleted::try_measure(store, &found).await?;
         Ok((found, size))
     })?;
     let held = size.map_or_else(|| "an unknown number of entities".to_owned(), describe_size);

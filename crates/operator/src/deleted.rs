@@ -8,21 +8,21 @@ use super::durations::Time;
 use crate::protocol::model::{TableName, Ticks};
 use crate::store::{DeletedScan, DeletedTable, Failure, Fault, Store, TableSize, Undeletion};
 
-/// Maximum deleted tables of a list, which has the last deleted ones.
+/// Maximum number of listed tables: the most recently deleted ones.
 pub const MAX_LISTED: u32 = 1000;
-/// Maximum entities of a deleted table that are counted before it is purged.
+/// Maximum number of entities to count before a deleted table is purged.
 const MAX_COUNTED: u32 = 1_000_000;
 /// Maximum deleted tables that an error lists.
 const MAX_NAMED: usize = 10;
 
-/// Which of the deleted tables of a name is meant.
+/// Selects one of the deleted tables that had the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeletedChoice {
-    /// There must be only one.
+    /// Fails if several deleted tables had the name.
     Only,
-    /// The last deleted.
+    /// The most recently deleted table.
     Newest,
-    /// The one with this number.
+    /// The table with this number.
     Number(i64),
 }
 
@@ -93,11 +93,11 @@ pub async fn find(
         0 => Err(OperatorError::DeletedTableNotFound),
         1 => Ok(found.swap_remove(0)),
         _ if choice == DeletedChoice::Newest => Ok(found.swap_remove(0)),
-        _ => Err(OperatorError::SeveralDeletedTables(several(name, &found))),
+        _ => Err(OperatorError::SeveralDeletedTables(describe_candidates(name, &found))),
     }
 }
 
-fn several(name: &TableName, found: &[DeletedTable]) -> String {
+fn describe_candidates(name: &TableName, found: &[DeletedTable]) -> String {
     let each = |table: &DeletedTable| format!("{} deleted {}", table.table_no, table.deleted.to_canonical());
     let mut lines: Vec<String> = found.iter().take(MAX_NAMED).map(each).collect();
     if found.len() > MAX_NAMED {
@@ -110,28 +110,28 @@ fn several(name: &TableName, found: &[DeletedTable]) -> String {
     )
 }
 
-pub async fn by_number(store: &Store, table_no: i64) -> Result<DeletedTable, OperatorError> {
+pub async fn find_by_number(store: &Store, table_no: i64) -> Result<DeletedTable, OperatorError> {
     let scan = DeletedScan { table_no: Some(table_no), most: 1, ..DeletedScan::default() };
     store.deleted_tables(scan).await?.pop().ok_or(OperatorError::DeletedTableNotFound)
 }
 
 /// Measures a deleted table before it is purged; `None` if that takes longer than a statement may take.
-pub async fn size_in_time(store: &Store, table: &DeletedTable) -> Result<Option<TableSize>, OperatorError> {
+pub async fn try_measure(store: &Store, table: &DeletedTable) -> Result<Option<TableSize>, OperatorError> {
     match store.deleted_size(table.table_no, MAX_COUNTED).await {
         Err(Failure::Fault(Fault::Timeout)) => Ok(None),
         size => size?.map(Some).ok_or(OperatorError::DeletedTableNotFound),
     }
 }
 
-/// Restores a table under a free name, or under its last one. Another name needs a pause, by this clock and by
-/// the database's.
+/// Restores a table under its last name, or under `name`, which must be free. A different name is refused until some
+/// time after the deletion has passed by the clocks of this server and of the database.
 pub async fn undelete(
     store: &Store,
     table: DeletedTable,
     name: Option<TableName>,
     now: Ticks,
 ) -> Result<UndeletedTable, OperatorError> {
-    let name = name.map_or_else(|| super::table_name(&table.name), Ok)?;
+    let name = name.map_or_else(|| super::parse_table_name(&table.name), Ok)?;
     let now = store.clock().await?.map_or(now, |clock| clock.min(now));
     let (records, left_out) = match store.undelete(&table, &name, now).await? {
         Undeletion::Done { records, left_out } => (records, left_out),

@@ -1,4 +1,4 @@
-//! Times and durations as operators read and write them.
+//! The text form of times and durations for operators.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -49,7 +49,7 @@ const UNITS: [(char, i64); 5] = [
     ('s', TICKS_PER_SECOND),
 ];
 /// The longest duration: 1000 years of 365 days.
-const LONGEST: i64 = 365_000 * 86_400 * TICKS_PER_SECOND;
+const MAX_TICKS: i64 = 365_000 * 86_400 * TICKS_PER_SECOND;
 
 /// Parses a whole number of seconds, minutes, hours, days or weeks, such as `90s` or `30d`. Returns ticks.
 pub fn parse(text: &str) -> Result<i64, OperatorError> {
@@ -59,7 +59,7 @@ pub fn parse(text: &str) -> Result<i64, OperatorError> {
         let digits = &text[..text.len() - 1];
         let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
         let number: i64 = is_number.then(|| digits.parse().ok()).flatten()?;
-        number.checked_mul(ticks).filter(|ticks| *ticks <= LONGEST)
+        number.checked_mul(ticks).filter(|ticks| *ticks <= MAX_TICKS)
     };
     read().ok_or_else(|| {
         OperatorError::Argument(format!(
@@ -71,8 +71,8 @@ pub fn parse(text: &str) -> Result<i64, OperatorError> {
 /// Prints ticks in the largest unit that expresses them exactly.
 pub fn display(ticks: i64) -> String {
     let exact = UNITS.into_iter().find(|(_, unit)| ticks != 0 && ticks % unit == 0);
-    let (unit, of) = exact.unwrap_or(('s', TICKS_PER_SECOND));
-    format!("{}{unit}", ticks / of)
+    let (unit, ticks_per_unit) = exact.unwrap_or(('s', TICKS_PER_SECOND));
+    format!("{}{unit}", ticks / ticks_per_unit)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::durations::{self, Time};
 use super::indexes::IndexCatalog;
-use super::{OperatorError, table_name};
+use super::{OperatorError, parse_table_name};
 use crate::observe::metrics::METRICS;
 use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::protocol::error::Code;
@@ -19,17 +19,17 @@ use crate::protocol::plan::index::{TIMESTAMP, ValueOrder};
 use crate::protocol::plan::{Field, Predicate, Projection, Scan, Span};
 use crate::store::{ExpiryRule, Failure, SWEEP_RETRY_PAUSE, Store, StoreResult, SweepState, TableExpiry};
 
-/// Entities that one step deletes at most: few, since writes to SQLite wait for it.
+/// Maximum number of entities that a step deletes. It is small, because writes to SQLite wait for the step.
 const STEP_ROWS: usize = 500;
-/// Bytes of a step's keys.
+/// Maximum bytes of keys that a step reads.
 const STEP_BYTES: usize = 1 << 20;
-/// Time that one step reads at most.
+/// Maximum time that a step reads.
 const STEP_TIME: Duration = Duration::from_millis(250);
-/// The shortest and the longest default pause between passes, and the shortest that can be set.
+/// The shortest and the longest default pause between passes, and the shortest pause that an operator can set.
 const DEFAULT_PAUSES: (i64, i64) = (60 * TICKS_PER_SECOND, 6 * 3600 * TICKS_PER_SECOND);
 const SHORTEST_PAUSE: i64 = TICKS_PER_SECOND;
-/// The default pause is this part of the delay, so that entities stay 2 % longer at most.
-const PAUSE_PART: i64 = 50;
+/// The default pause is the delay divided by this number, so that entities stay at most 2 % longer.
+const PAUSE_DIVISOR: i64 = 50;
 
 /// A rule as operators write it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Deserialize, JsonSchema)]
@@ -79,8 +79,8 @@ pub struct ExpiryReport {
 }
 
 impl ExpiryReport {
-    fn new(of: &TableExpiry, now: Ticks) -> Self {
-        let TableExpiry { account, table, rule, made, sweep, .. } = of;
+    fn new(expiry: &TableExpiry, now: Ticks) -> Self {
+        let TableExpiry { account, table, rule, made, sweep, .. } = expiry;
         let (after, plus) = match rule.property {
             None => (Some(durations::display(rule.delay)), None),
             Some(_) => (None, Some(durations::display(rule.delay))),
@@ -95,7 +95,7 @@ impl ExpiryReport {
             set: Time(*made),
             swept_until: sweep.clean.map(Time),
             sweeping: sweep.began.is_some(),
-            behind_seconds: behind(of, now) / TICKS_PER_SECOND,
+            behind_seconds: behind(expiry, now) / TICKS_PER_SECOND,
             expired: sweep.expired,
         }
     }
@@ -128,7 +128,7 @@ impl NewRule {
         let pause = match self.every.as_deref().map(durations::parse).transpose()? {
             Some(pause) if pause < SHORTEST_PAUSE => return wrong("every: must be at least 1s"),
             Some(pause) => pause,
-            None => (delay / PAUSE_PART).clamp(DEFAULT_PAUSES.0, DEFAULT_PAUSES.1),
+            None => (delay / PAUSE_DIVISOR).clamp(DEFAULT_PAUSES.0, DEFAULT_PAUSES.1),
         };
         Ok(ExpiryRule { property, delay, pause })
     }
@@ -161,7 +161,7 @@ pub async fn set(
     rule: &NewRule,
     now: Ticks,
 ) -> Result<ExpiryReport, OperatorError> {
-    let (table, rule) = (table_name(table)?, rule.read()?);
+    let (table, rule) = (parse_table_name(table)?, rule.read()?);
     store.set_expiry(table.in_account(account), &rule, now).await?;
     let rules = store.expiries(Some(account)).await?;
     let set = rules.into_iter().find(|found| found.table.eq_ignore_ascii_case(table.as_given()));
@@ -169,29 +169,28 @@ pub async fn set(
     Ok(ExpiryReport::new(&set, now))
 }
 
-/// Returns the rule that was found after a rule was set, if it is the same.
+/// Returns the rule that was read back, unless another command has replaced the rule that was set.
 fn same_rule(found: TableExpiry, rule: &ExpiryRule) -> Result<TableExpiry, OperatorError> {
     if found.rule == *rule { Ok(found) } else { Err(OperatorError::OtherRule) }
 }
 
 /// Removes the rule of a table. Entities that the rule has deleted stay deleted.
 pub async fn clear(store: &Store, account: &str, table: &str) -> Result<NamedTable, OperatorError> {
-    if store.clear_expiry(table_name(table)?.in_account(account)).await? {
+    if store.clear_expiry(parse_table_name(table)?.in_account(account)).await? {
         return Ok(NamedTable { account: account.to_owned(), table: table.to_owned() });
     }
     Err(OperatorError::NotSet(format!("the account {account} has no table {table} whose entities expire")))
 }
 
 /// Ticks since the next pass should have begun.
-fn behind(of: &TableExpiry, now: Ticks) -> i64 {
-    let last = of.sweep.clean.filter(|clean| *clean <= now).unwrap_or(of.made);
-    (now.raw() - last.raw().saturating_add(of.rule.pause)).max(0)
+fn behind(expiry: &TableExpiry, now: Ticks) -> i64 {
+    let last = expiry.sweep.clean.filter(|clean| *clean <= now).unwrap_or(expiry.made);
+    (now.raw() - last.raw().saturating_add(expiry.rule.pause)).max(0)
 }
 
-/// The entities that have expired at a time; `None` if none can have. A property of another type
-/// than DateTime never expires: such a value compares as less than any time, so a lower bound
-/// leaves it out.
-pub(crate) fn expired(rule: &ExpiryRule, now: Ticks) -> Option<Predicate> {
+/// Returns the predicate for the entities that have expired; `None` if no entity can have. Only values of the type
+/// DateTime expire: a value of any other type compares as less than every time, so the lower bound excludes it.
+pub(crate) fn expired_predicate(rule: &ExpiryRule, now: Ticks) -> Option<Predicate> {
     let cutoff = Ticks::from_raw(now.raw().saturating_sub(rule.delay))?;
     let compare = |field: Field, op, at| Predicate::Compare { field, op, literal: EdmValue::DateTime(at) };
     Some(match &rule.property {
@@ -210,51 +209,57 @@ static NOT_SWEPT: WarningLimiter = WarningLimiter::new();
 static SWEPT: WarningLimiter = WarningLimiter::new();
 
 /// Sweeps a table for a step: continues where the last step ended, and deletes the expired entities that were not
-/// written since they were read. A table whose step fails waits, so that other tables are not blocked. Returns
-/// whether the step deleted as many entities as it may.
-pub(crate) async fn step(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<bool> {
-    let failure = match try_step(store, of, now).await {
+/// written since they were read. A table whose step has failed waits, so that the other tables are not blocked. Returns
+/// whether the step found the maximum number of expired entities.
+pub(crate) async fn step(store: &Store, expiry: &TableExpiry, now: Ticks) -> StoreResult<bool> {
+    let failure = match try_step(store, expiry, now).await {
         Ok(done) => return Ok(done),
         Err(failure) => failure,
     };
     let due = now.later(SWEEP_RETRY_PAUSE);
-    store.record_sweep(of, &SweepState { due, ..of.sweep.clone() }).await?;
+    store.record_sweep(expiry, &SweepState { due, ..expiry.sweep.clone() }).await?;
     if let Some(DueWarning { left_out }) = NOT_SWEPT.due() {
-        let TableExpiry { account, table, .. } = of;
+        let TableExpiry { account, table, .. } = expiry;
         tracing::warn!(account, table, ?failure, left_out, "expired entities were not deleted; will retry");
     }
     Ok(false)
 }
 
-async fn try_step(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<bool> {
-    let (found, next) = find(store, of, now).await?;
-    let deleted = if found.is_empty() { 0 } else { store.delete_expired(of, &found).await? };
+async fn try_step(store: &Store, expiry: &TableExpiry, now: Ticks) -> StoreResult<bool> {
+    let (found, next) = find_expired(store, expiry, now).await?;
+    let deleted = if found.is_empty() { 0 } else { store.delete_expired(expiry, &found).await? };
     METRICS.expired.add(deleted);
     if deleted > 0
         && let Some(DueWarning { left_out }) = SWEPT.due()
     {
-        let (TableExpiry { account, table, .. }, now) = (of, now.to_canonical());
+        let (TableExpiry { account, table, .. }, now) = (expiry, now.to_canonical());
         tracing::info!(account, table, deleted, now, left_out, "deleted expired entities");
     }
-    // A clock that was ahead may have recorded a later time.
-    let began = of.sweep.began.map_or(now, |began| began.min(now));
-    let expired = of.sweep.expired.saturating_add(deleted);
+    // A clock that was ahead may have recorded a time after `now`.
+    let began = expiry.sweep.began.map_or(now, |began| began.min(now));
+    let expired = expiry.sweep.expired.saturating_add(deleted);
     let sweep = match next {
-        Some(next) => SweepState { due: now, began: Some(began), position: Some(next), expired, ..of.sweep },
+        Some(next) => {
+            SweepState { due: now, began: Some(began), position: Some(next), expired, ..expiry.sweep }
+        }
         None => {
-            let due = began.later(of.rule.pause).max(now);
+            let due = began.later(expiry.rule.pause).max(now);
             SweepState { due, began: None, position: None, clean: Some(began), expired }
         }
     };
-    store.record_sweep(of, &sweep).await?;
+    store.record_sweep(expiry, &sweep).await?;
     Ok(found.len() >= STEP_ROWS)
 }
 
 /// Returns the next entities that have expired, with their versions, and where to continue.
-async fn find(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<(Vec<(Key, Ticks)>, Option<Key>)> {
-    let Some(predicate) = expired(&of.rule, now) else { return Ok((Vec::new(), None)) };
-    let table = TableName::parse(&of.table)?;
-    let lower = of.sweep.position.clone().unwrap_or_else(|| Key::new("", ""));
+async fn find_expired(
+    store: &Store,
+    expiry: &TableExpiry,
+    now: Ticks,
+) -> StoreResult<(Vec<(Key, Ticks)>, Option<Key>)> {
+    let Some(predicate) = expired_predicate(&expiry.rule, now) else { return Ok((Vec::new(), None)) };
+    let table = TableName::parse(&expiry.table)?;
+    let lower = expiry.sweep.position.clone().unwrap_or_else(|| Key::new("", ""));
     let scan = Scan {
         residual: Some(predicate),
         rows: STEP_ROWS,
@@ -264,8 +269,8 @@ async fn find(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<(Vec<(
         ..Scan::of_spans(vec![Span { lower, upper: None }])
     };
     let read =
-        async |scan: &Scan| store.page(table.in_account(&of.account), scan, Vec::<Stored>::new()).await;
-    let mut page = match in_order(store, of, &table, &scan).await? {
+        async |scan: &Scan| store.page(table.in_account(&expiry.account), scan, Vec::<Stored>::new()).await;
+    let mut page = match oldest_first_scan(store, expiry, &table, &scan).await? {
         Some(oldest_first) => read(&oldest_first).await,
         None => read(&scan).await,
     };
@@ -275,7 +280,8 @@ async fn find(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<(Vec<(
     }
     match page {
         Ok((found, end)) => {
-            // In the order of an index, the remaining entities come first once these are deleted.
+            // In the order of an index, the next scan starts at the beginning, because the entities of this page are
+            // deleted by then.
             let next = end.next.or_else(|| end.next_in_index.map(|_| Key::new("", "")));
             Ok((found.into_iter().map(|entity| (entity.key, entity.modified)).collect(), next))
         }
@@ -285,20 +291,20 @@ async fn find(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<(Vec<(
     }
 }
 
-/// The page of the entities that expired first; `None` without an index for it.
-async fn in_order(
+/// Returns the scan in the order of expiry; `None` without an index for this order.
+async fn oldest_first_scan(
     store: &Store,
-    of: &TableExpiry,
+    expiry: &TableExpiry,
     table: &TableName,
     scan: &Scan,
 ) -> StoreResult<Option<Scan>> {
-    let property = of.rule.property.as_deref().unwrap_or(TIMESTAMP);
+    let property = expiry.rule.property.as_deref().unwrap_or(TIMESTAMP);
     let by = Some(Box::new(ValueOrder::by(property)));
     let mut ordered = Scan { by, spans: vec![Span::everything()], ..scan.clone() };
     let indexes = IndexCatalog::new(store.indexes().await?);
-    let is_there = indexes.apply(&of.account, table, &mut ordered).is_ok();
+    let is_applied = indexes.apply(&expiry.account, table, &mut ordered).is_ok();
     let is_narrowed = ordered.by.as_ref().is_some_and(|by| by.range.is_some());
-    Ok((is_there && is_narrowed).then_some(Scan { indexed: Vec::new(), ..ordered }))
+    Ok((is_applied && is_narrowed).then_some(Scan { indexed: Vec::new(), ..ordered }))
 }
 
 #[cfg(test)]
@@ -351,7 +357,7 @@ mod tests {
     fn only_dates_that_have_passed_expire() {
         let at = |text: &str| Ticks::parse(text).unwrap();
         let rule = ExpiryRule { property: Some("E".into()), delay: 3600 * TICKS_PER_SECOND, pause: 1 };
-        let predicate = expired(&rule, at("2020-01-01T01:00:00Z")).unwrap();
+        let predicate = expired_predicate(&rule, at("2020-01-01T01:00:00Z")).unwrap();
         let holds = |value: EdmValue| {
             let entity = Stored {
                 key: Key::new("p", "r"),
@@ -374,7 +380,7 @@ mod tests {
             assert!(!holds(other.clone()), "{other:?}");
         }
         let missing = ExpiryRule { property: Some("Other".into()), ..rule };
-        let predicate = expired(&missing, Ticks::MAX).unwrap();
+        let predicate = expired_predicate(&missing, Ticks::MAX).unwrap();
         let entity = Stored {
             key: Key::new("p", "r"),
             modified: Ticks::MIN,
@@ -382,6 +388,6 @@ mod tests {
         };
         assert!(!Prepared::new(&predicate).matches((&entity).into()).unwrap());
         let ages = ExpiryRule { property: None, delay: i64::MAX, pause: 1 };
-        assert_eq!(expired(&ages, Ticks::MAX), None, "nothing is that old");
+        assert_eq!(expired_predicate(&ages, Ticks::MAX), None, "nothing is that old");
     }
 }

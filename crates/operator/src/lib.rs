@@ -25,11 +25,11 @@ use crate::protocol::error::Code;
 use crate::protocol::model::TableName;
 use crate::store::{Failure, Fault, MAX_INDEXES, MAX_TABLE_INDEXES};
 
-pub fn table_name(table: &str) -> Result<TableName, OperatorError> {
+pub fn parse_table_name(table: &str) -> Result<TableName, OperatorError> {
     TableName::parse(table).map_err(|error| OperatorError::Argument(format!("{table}: {}", error.text())))
 }
 
-/// The reason why an operation failed, in words for the operator.
+/// The reason why an operation failed, for operators to read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OperatorError {
     /// The request is invalid.
@@ -90,7 +90,7 @@ pub enum OperatorError {
     TooManyIndexes,
     #[error("there is no such index")]
     IndexNotFound,
-    /// There is no rule.
+    /// The table has no expiry rule.
     #[error("{0}")]
     NotSet(String),
     #[error("the accounts cannot be read from the database: {}", advice(*.0))]

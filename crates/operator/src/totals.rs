@@ -1,4 +1,4 @@
-//! The number of entities of a table: exact by counting, or estimated at once.
+//! The number of entities of a table: an exact count or a quick estimate.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,11 @@ use crate::protocol::model::{Key, TableRef};
 use crate::protocol::plan::{Predicate, Projection, Scan, query};
 use crate::store::{CountPosition, CountedPart, Store, StoreResult, TableSize};
 
-/// Matching entities of one page of a count.
+/// Maximum number of matching entities in one page of a count.
 const PAGE_ROWS: usize = 100_000;
-/// Bytes of keys of such a page.
+/// Maximum bytes of keys in one page of a count.
 const PAGE_BYTES: usize = 64 << 20;
-/// The rows of a step that take about as long as it should.
+/// The desired range of the duration of a step, to which the number of rows is adjusted within its own range.
 const STEP_TIMES: (Duration, Duration) = (Duration::from_millis(40), Duration::from_millis(160));
 const STEP_ROWS: (u32, u32) = (1000, 200_000);
 
@@ -39,8 +39,8 @@ pub struct TableTotal {
     pub bytes: u64,
 }
 
-/// Returns the total of a table, from the first entities, which are all of a small table. For a larger one the
-/// database estimates it.
+/// Returns the total of a table. `size` is the size of the first entities, which are all entities of a small table; the
+/// database estimates the total of a larger table.
 pub async fn total(store: &Store, table: TableRef<'_>, size: TableSize) -> StoreResult<TableTotal> {
     let (entities, basis) = if size.complete {
         (size.entities, TotalBasis::Exact)
@@ -50,8 +50,8 @@ pub async fn total(store: &Store, table: TableRef<'_>, size: TableSize) -> Store
             _ => (size.entities, TotalBasis::AtLeast),
         }
     };
-    let each = size.bytes as f64 / size.entities.max(1) as f64;
-    Ok(TableTotal { entities, basis, bytes: (each * entities as f64).round() as u64 })
+    let bytes_per_entity = size.bytes as f64 / size.entities.max(1) as f64;
+    Ok(TableTotal { entities, basis, bytes: (bytes_per_entity * entities as f64).round() as u64 })
 }
 
 /// Counts matching entities from a key on, until the time has passed.
@@ -87,7 +87,7 @@ pub async fn count_matching(
     }
 }
 
-/// The number of rows that a step counts, which follows the time that the last one took.
+/// The number of rows that a step counts. It is adjusted to the duration of the previous step.
 #[derive(Debug, Clone, Copy)]
 pub struct CountPace(u32);
 
@@ -98,7 +98,7 @@ impl Default for CountPace {
 }
 
 impl CountPace {
-    /// Counts all entities of a table for a step; `None` if the table has got other buckets since `from`.
+    /// Counts all entities of a table for a step; `None` if the number of buckets has changed since `from`.
     pub async fn step(
         &mut self,
         store: &Store,
@@ -107,18 +107,18 @@ impl CountPace {
     ) -> StoreResult<Option<CountedPart>> {
         let begun = Instant::now();
         let part = store.count_part(table, from, self.0).await;
-        let (least, most) = STEP_ROWS;
+        let (min, max) = STEP_ROWS;
         let rows = match &part {
             Err(_) => self.0 / 4,
             Ok(_) if begun.elapsed() > STEP_TIMES.1 => self.0 / 2,
             Ok(_) if begun.elapsed() < STEP_TIMES.0 => self.0 * 2,
             Ok(_) => self.0,
         };
-        self.0 = rows.clamp(least, most);
+        self.0 = rows.clamp(min, max);
         part
     }
 
-    /// Counts all entities of a table from a position on, until the time has passed; `None` as for a step.
+    /// Counts all entities of a table from a position on, until the time has passed; `None` as for [`Self::step`].
     pub async fn count_for(
         &mut self,
         store: &Store,

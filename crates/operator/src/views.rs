@@ -1,8 +1,8 @@
-//! SQL views: which columns a table needs, and the statements that create its view.
+//! Finds the columns for the SQL view of a table, and prints the statements that create the view.
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{OperatorError, table_name};
+use super::{OperatorError, parse_table_name};
 use crate::protocol::codec::stored;
 use crate::protocol::model::entity::BorrowedEntity;
 use crate::protocol::model::{EdmType, Key, TableName};
@@ -11,12 +11,12 @@ use crate::store::contract::views::{MAX_COLUMN_NAME, MAX_COLUMNS, SYSTEM_COLUMNS
 use crate::store::quoting::column_names;
 use crate::store::{Collect, ColumnKind, Store, ViewColumn, ViewDefinition, ViewScript};
 
-/// A sample is the first entities of a table, and after them steps of a few entities. A step whose
-/// entities are all of one partition is followed by the start of the next partition.
+/// A sample consists of the first entities of a table and of small steps after them. If the entities of a step are all
+/// in one partition, the next step begins at the next partition.
 const FIRST_ENTITIES: u64 = 1000;
 const STEPS: usize = 500;
 const STEP_ENTITIES: usize = 20;
-/// Entities of a page when all are read.
+/// Entities of a page when the whole table is read.
 const PAGE_ROWS: usize = 1000;
 
 /// The statements that create the view of a table.
@@ -37,7 +37,7 @@ pub async fn print(
     is_full: bool,
     on_progress: &mut (dyn FnMut(u64) + Send),
 ) -> Result<PrintedView, OperatorError> {
-    let table = table_name(table)?;
+    let table = parse_table_name(table)?;
     let entry = store.get_table(table.in_account(account)).await?.ok_or(OperatorError::TableNotFound)?;
     let mut seen = SeenProperties::default();
     if is_full {
@@ -47,11 +47,12 @@ pub async fn print(
     }
     let (columns, left_out) = columns(&seen);
     let definition = ViewDefinition { table: entry.name, columns, seen: seen.entities, is_full };
-    let script = store.view_script(table.in_account(account), &definition).await?.ok_or_else(respread)?;
+    let script =
+        store.view_script(table.in_account(account), &definition).await?.ok_or_else(respread_error)?;
     Ok(PrintedView { definition, script, left_out })
 }
 
-fn respread() -> OperatorError {
+fn respread_error() -> OperatorError {
     let message = "the number of buckets of the table is being changed: print the view when `rowhouse table \
          respread` is done";
     OperatorError::Argument(message.to_owned())
@@ -67,7 +68,7 @@ struct SeenProperties {
 impl SeenProperties {
     fn add(&mut self, stored: &str) {
         self.entities += 1;
-        // Text that is not in stored form was not written by Rowhouse, and has no columns.
+        // Rowhouse did not write text that is not in stored form, so that text has no columns.
         for field in stored::fields(stored).unwrap_or_default() {
             let types = match self.properties.get_mut(field.name.as_ref()) {
                 Some(types) => types,
@@ -102,7 +103,7 @@ impl Collect for PageProperties {
 }
 
 /// Reads the next entities; returns the partitions of the first and the last, and where to continue.
-async fn page(
+async fn read_page(
     store: &Store,
     account: &str,
     table: &TableName,
@@ -125,7 +126,7 @@ async fn read_all(
 ) -> Result<(), OperatorError> {
     let mut from = Some(Key::new("", ""));
     while let Some(key) = from {
-        from = page(store, account, table, key, PAGE_ROWS, seen).await?.1;
+        from = read_page(store, account, table, key, PAGE_ROWS, seen).await?.1;
         on_progress(seen.entities);
     }
     Ok(())
@@ -142,11 +143,11 @@ async fn read_sample(
         && let Some(key) = next
     {
         let rows = usize::try_from(FIRST_ENTITIES - seen.entities).unwrap_or(PAGE_ROWS);
-        next = page(store, account, table, key, rows, seen).await?.1;
+        next = read_page(store, account, table, key, rows, seen).await?.1;
     }
     for _ in 0..STEPS {
         let Some(key) = next else { break };
-        let (partitions, more) = page(store, account, table, key, STEP_ENTITIES, seen).await?;
+        let (partitions, more) = read_page(store, account, table, key, STEP_ENTITIES, seen).await?;
         next = match (partitions, more) {
             // Keys hold no control characters: the next partition begins here.
             (Some((first, last)), Some(_)) if first == last => Some(Key::new(format!("{last}\u{1}"), "")),
@@ -156,8 +157,8 @@ async fn read_sample(
     Ok(())
 }
 
-/// The columns for the properties that were seen, in the order of their names, and how many had no place: the most
-/// frequent ones have one.
+/// Returns the columns for the properties, by name, and the number of properties that were left out. The most frequent
+/// properties have columns.
 fn columns(seen: &SeenProperties) -> (Vec<ViewColumn>, usize) {
     let mut properties: Vec<(&String, &HashMap<EdmType, u64>)> = seen.properties.iter().collect();
     let left_out = properties.len().saturating_sub(MAX_COLUMNS);
@@ -171,14 +172,14 @@ fn columns(seen: &SeenProperties) -> (Vec<ViewColumn>, usize) {
     let column = |((property, types), name): ((&String, &HashMap<EdmType, u64>), String)| ViewColumn {
         property: property.clone(),
         name,
-        kind: kind(types),
-        types: in_words(types),
+        kind: column_kind(types),
+        types: describe_types(types),
     };
     (properties.into_iter().zip(names).map(column).collect(), left_out)
 }
 
-/// The kind of a column for these types.
-fn kind(types: &HashMap<EdmType, u64>) -> ColumnKind {
+/// Returns the kind of a column for these types.
+fn column_kind(types: &HashMap<EdmType, u64>) -> ColumnKind {
     let kinds = types.keys().map(|edm_type| match edm_type {
         EdmType::String => ColumnKind::Text,
         EdmType::Boolean => ColumnKind::Boolean,
@@ -189,11 +190,11 @@ fn kind(types: &HashMap<EdmType, u64>) -> ColumnKind {
         EdmType::Guid => ColumnKind::Guid,
         EdmType::Binary => ColumnKind::Binary,
     });
-    kinds.reduce(both).unwrap_or(ColumnKind::Text)
+    kinds.reduce(common_kind).unwrap_or(ColumnKind::Text)
 }
 
-/// The kind that holds values of both.
-fn both(one: ColumnKind, other: ColumnKind) -> ColumnKind {
+/// Returns the kind that holds the values of both kinds.
+fn common_kind(one: ColumnKind, other: ColumnKind) -> ColumnKind {
     match (one, other) {
         (one, other) if one == other => one,
         (wide @ (ColumnKind::Int64 | ColumnKind::Double), ColumnKind::Int32)
@@ -202,8 +203,8 @@ fn both(one: ColumnKind, other: ColumnKind) -> ColumnKind {
     }
 }
 
-/// The types that were seen, the most frequent first.
-fn in_words(types: &HashMap<EdmType, u64>) -> String {
+/// Lists the types of the values, the most frequent first.
+fn describe_types(types: &HashMap<EdmType, u64>) -> String {
     let mut types: Vec<(&EdmType, &u64)> = types.iter().collect();
     types.sort_by_key(|(edm_type, entities)| (std::cmp::Reverse(**entities), edm_type.name()));
     let words = types.iter().map(|(edm_type, entities)| format!("{} in {entities}", edm_type.name()));

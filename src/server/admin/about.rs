@@ -159,7 +159,7 @@ fn session(call: &Call<'_>) -> CallResult<SessionReport> {
     let served = follower.accounts();
     let accounts = served.names();
     let listed = accounts.iter().take(MAX_ACCOUNTS).map(|name| {
-        let is_given = follower.is_given(name);
+        let is_given = follower.is_configured(name);
         AccountSummary {
             name: name.to_string(),
             origin: if is_given { AccountOrigin::Settings } else { AccountOrigin::Database },

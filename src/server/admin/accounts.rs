@@ -215,7 +215,7 @@ async fn read_limits(call: &Call<'_>) -> CallResult<AccountLimit> {
 
 async fn set_limits(call: &Call<'_>) -> CallResult<AccountLimit> {
     let AccountLimits { requests_per_second } = call.document()?;
-    changed(call, accounts::limit(call.store(), served(call)?, requests_per_second)).await
+    changed(call, accounts::set_limit(call.store(), served(call)?, requests_per_second)).await
 }
 
 fn read_queries(call: &Call<'_>) -> CallResult<AccountQueries> {
@@ -263,7 +263,7 @@ fn stored<'a>(call: &'a Call<'_>) -> CallResult<(&'a str, &'a MasterKeys)> {
 /// Returns the master keys, unless the settings define this account.
 fn master_of<'a>(call: &'a Call<'_>, name: &str) -> CallResult<&'a MasterKeys> {
     let master = master(call)?;
-    if follower(call).is_given(name) {
+    if follower(call).is_configured(name) {
         let message = "This account is one of the server's settings, and is changed there.";
         return Err(Refusal::new(409, "AccountOfSettings", message));
     }

@@ -18,7 +18,7 @@ use crate::error::{Code, Error};
 use crate::operator::deleted::{self, DeletedTableReport, UndeletedTable};
 use crate::operator::durations::{self, Time};
 use crate::operator::totals::{self, CountPace, TableTotal};
-use crate::operator::{OperatorError, table_name};
+use crate::operator::{OperatorError, parse_table_name};
 use crate::protocol::model::{Key, TableName, Ticks};
 use crate::protocol::odata::{self, Grammar};
 use crate::protocol::plan::filter::{self, Subject};
@@ -228,7 +228,7 @@ async fn count(call: &Call<'_>) -> CallResult<CountReport> {
     let predicate = call.query("filter")?.map(|text| predicate(&text)).transpose()?;
     let from = call.query("from")?.map(|text| position(&text)).transpose()?;
     let from = from.unwrap_or_else(CountPosition::start);
-    let table = table_name(table)?;
+    let table = parse_table_name(table)?;
     let counting = async {
         StoreResult::Ok(match &predicate {
             Some(predicate) => {
@@ -323,7 +323,7 @@ async fn list_deleted(call: &Call<'_>) -> CallResult<DeletedTablesReport> {
 
 async fn undelete(call: &Call<'_>) -> CallResult<UndeletedTable> {
     let request = if call.body().is_empty() { UndeleteRequest::default() } else { call.document()? };
-    let name = request.name.as_deref().map(table_name).transpose()?;
+    let name = request.name.as_deref().map(parse_table_name).transpose()?;
     let table = deleted_table(call).await?;
     let undeleted = deleted::undelete(call.store(), table, name, Ticks::now()).await?;
     call.follow_own_change().await;
@@ -339,7 +339,7 @@ async fn purge(call: &Call<'_>) -> CallResult<PurgedTable> {
 /// Returns the deleted table in the path, and records it for the audit.
 async fn deleted_table(call: &Call<'_>) -> CallResult<DeletedTable> {
     let table_no = call.parameter("id").parse().map_err(|_| OperatorError::DeletedTableNotFound)?;
-    let table = within(deleted::by_number(call.store(), table_no)).await?;
+    let table = within(deleted::find_by_number(call.store(), table_no)).await?;
     call.account.get_or_init(|| table.account.clone());
     call.subject.get_or_init(|| format!("{}/{table_no}", table.name));
     Ok(table)

@@ -1,6 +1,6 @@
-//! The accounts that a server serves: keys, state and options, in one snapshot, and the
-//! property indexes of tables. A change counter in the database is polled, and the snapshot reloaded when it changes.
-//! The read replica has its own rules and indexes: it may lag behind.
+//! Keeps a snapshot of the accounts (keys, state and options) and of the property indexes that a server uses. The
+//! server polls change counters in the database, and reloads the snapshot when a counter has changed. The read replica
+//! has its own snapshot, because it may lag behind.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -25,9 +25,9 @@ use crate::store::{AccountOptions, ChangeCounts, Failure, Fault, Store, StoredAc
 ///
 /// # Errors
 /// [`OperatorError::MasterKeyOfServer`] for the first account whose keys it does not decrypt.
-pub fn check(master: &MasterKeys, stored: &[StoredAccount]) -> Result<(), OperatorError> {
-    let closed = stored.iter().find(|account| decrypt_keys(master, account).is_none());
-    closed.map_or(Ok(()), |account| Err(OperatorError::MasterKeyOfServer(account.name.clone())))
+pub fn check_master_key(master: &MasterKeys, stored: &[StoredAccount]) -> Result<(), OperatorError> {
+    let undecryptable = stored.iter().find(|account| decrypt_keys(master, account).is_none());
+    undecryptable.map_or(Ok(()), |account| Err(OperatorError::MasterKeyOfServer(account.name.clone())))
 }
 
 /// Accounts, their options and indexes are reloaded after this time, even if no counter has changed: older servers on the
@@ -39,12 +39,12 @@ const FOLLOW_TIMEOUT: Duration = Duration::from_secs(5);
 /// Holds the accounts of the database and of the settings, and follows changes in the database.
 #[derive(Debug)]
 pub struct Follower {
-    /// `None`: only the accounts of the settings are served.
+    /// Without master keys, the server serves only the accounts in the settings.
     master: Option<MasterKeys>,
-    /// The accounts of the settings. They win over stored accounts of the same name. `None` for a replica:
-    /// its accounts are those that have CORS rules or limits there.
-    given: Option<AccountSet>,
-    /// The snapshot for requests. A request keeps the one that it began with.
+    /// The accounts in the settings, which override stored accounts of the same name. `None` for a replica, which
+    /// serves only options: CORS rules, limits and queries.
+    configured: Option<AccountSet>,
+    /// The current snapshot. A request keeps the snapshot that it began with.
     served: ArcSwap<AccountSet>,
     /// The property indexes of all tables.
     indexes: ArcSwap<IndexCatalog>,
@@ -62,12 +62,11 @@ struct LastRead {
 }
 
 /// The decrypted keys of the stored accounts, by name.
-type KnownAccounts = HashMap<String, OpenedKeys>;
+type KnownAccounts = HashMap<String, DecryptedKeys>;
 
-/// The keys of an account that could be decrypted, and the times that show whether they are still
-/// its keys.
+/// The decrypted keys of an account, and the times that show whether the stored keys have changed since.
 #[derive(Debug)]
-struct OpenedKeys {
+struct DecryptedKeys {
     created: Ticks,
     rotated: [Ticks; 2],
     disabled: bool,
@@ -79,35 +78,35 @@ impl Follower {
     pub async fn start(
         store: &Store,
         master: Option<MasterKeys>,
-        given: AccountSet,
+        configured: AccountSet,
     ) -> Result<Self, OperatorError> {
         let unread = |failure| match failure {
             Failure::Fault(fault) => OperatorError::Unread(fault),
             Failure::Refused(_) => OperatorError::Unread(Fault::Other),
         };
         match (&master, store.accounts().await) {
-            (Some(master), stored) => check(master, &stored.map_err(unread)?)?,
+            (Some(master), stored) => check_master_key(master, &stored.map_err(unread)?)?,
             (None, Ok(stored)) if !stored.is_empty() => tracing::warn!(
                 "{} accounts in the database are not served, because there is no --master-key; `rowhouse account list` \
                  names them",
                 stored.len()
             ),
-            // Nothing needs them.
+            // Without a master key, the server needs no stored accounts.
             (None, _) => {}
         }
-        let follower = Self::new(master, Some(given));
+        let follower = Self::new(master, Some(configured));
         follower.follow(store).await.map_err(unread)?;
         Ok(follower)
     }
 
-    /// Follows the read replica, which is not read yet.
+    /// Returns a follower of the read replica, with an empty snapshot.
     pub fn of_replica() -> Self {
         Self::new(None, None)
     }
 
-    fn new(master: Option<MasterKeys>, given: Option<AccountSet>) -> Self {
-        let served = ArcSwap::from_pointee(given.clone().unwrap_or_default());
-        Self { master, given, served, indexes: ArcSwap::default(), last: Mutex::default() }
+    fn new(master: Option<MasterKeys>, configured: Option<AccountSet>) -> Self {
+        let served = ArcSwap::from_pointee(configured.clone().unwrap_or_default());
+        Self { master, configured, served, indexes: ArcSwap::default(), last: Mutex::default() }
     }
 
     /// The accounts as last read.
@@ -124,16 +123,16 @@ impl Follower {
         self.master.as_ref()
     }
 
-    /// Whether the settings define an account of this name. It wins over a stored one.
-    pub fn is_given(&self, name: &str) -> bool {
-        self.given.as_ref().is_some_and(|given| given.keys(name).is_some())
+    /// Whether the settings define an account of this name, which overrides a stored account.
+    pub fn is_configured(&self, name: &str) -> bool {
+        self.configured.as_ref().is_some_and(|configured| configured.keys(name).is_some())
     }
 
-    /// Reloads the snapshot if it is stale, and returns whether the counters have changed. A key
-    /// that cannot be decrypted keeps its last known value; without one it is not served.
+    /// Reloads the snapshot if it is stale, and returns whether the counters have changed. A key that cannot be
+    /// decrypted keeps its last known value; a key without one is not served.
     pub(crate) async fn follow(&self, store: &Store) -> Result<bool, Failure> {
         let mut last = self.last.lock().await;
-        // The counters first: a change between the two reads is then noticed by the next poll.
+        // The counters are read first, so that the next poll notices a change between the two reads.
         let changes = store.account_changes().await?;
         let seen = last.count.map(|(changes, _)| changes);
         let before = last.count.filter(|(_, at)| at.elapsed() < MAX_AGE).map(|(changes, _)| changes);
@@ -145,9 +144,9 @@ impl Follower {
         }
         let has_changed = before.is_none_or(|before| changes.accounts != before.accounts);
         if let Some(master) = self.master.as_ref().filter(|_| has_changed) {
-            last.known = opened(master, &last.known, &store.accounts().await?);
+            last.known = decrypt_all(master, &last.known, &store.accounts().await?);
         }
-        let set = self.set(&last.known, &store.account_options().await?);
+        let set = self.build_snapshot(&last.known, &store.account_options().await?);
         self.served.store(Arc::new(set));
         last.count = Some((changes, Instant::now()));
         Ok(seen.is_some_and(|seen| changes != seen))
@@ -164,9 +163,9 @@ impl Follower {
     }
 
     /// Builds the snapshot: all accounts with their options.
-    fn set(&self, known: &KnownAccounts, options: &[AccountOptions]) -> AccountSet {
-        let mut set = match &self.given {
-            Some(given) => given.beside(known.iter().map(|(name, opened)| {
+    fn build_snapshot(&self, known: &KnownAccounts, options: &[AccountOptions]) -> AccountSet {
+        let mut set = match &self.configured {
+            Some(configured) => configured.beside(known.iter().map(|(name, opened)| {
                 let keys = opened.keys.iter().flatten().filter(|_| !opened.disabled);
                 (name.clone(), keys.cloned().collect())
             })),
@@ -176,7 +175,7 @@ impl Follower {
         };
         for account in options {
             let limit = account.requests_per_second.and_then(NonZeroU32::new);
-            set.set_options(&account.name, rules_of(account), limit);
+            set.set_options(&account.name, cors_rules(account), limit);
             if let Some(extended) = account.extended_queries {
                 set.set_extended_queries(&account.name, extended);
             }
@@ -186,19 +185,19 @@ impl Follower {
 }
 
 /// Returns the CORS rules of an account; none if its properties cannot be parsed.
-fn rules_of(account: &AccountOptions) -> Arc<[CorsRule]> {
+fn cors_rules(account: &AccountOptions) -> Arc<[CorsRule]> {
     let read = account.properties.as_ref().and_then(|text| properties::from_stored(text).ok());
     read.and_then(|read| read.cors).unwrap_or_default().into()
 }
 
-fn opened(master: &MasterKeys, known: &KnownAccounts, stored: &[StoredAccount]) -> KnownAccounts {
-    stored.iter().map(|account| (account.name.clone(), opened_keys(master, known, account))).collect()
+fn decrypt_all(master: &MasterKeys, known: &KnownAccounts, stored: &[StoredAccount]) -> KnownAccounts {
+    stored.iter().map(|account| (account.name.clone(), decrypt_or_keep(master, known, account))).collect()
 }
 
 /// Decrypts the keys of an account. If a key cannot be decrypted, because it was resealed under a
 /// master key that this server does not have yet, its last known value stays in use, unless the key
 /// was rotated since.
-fn opened_keys(master: &MasterKeys, known: &KnownAccounts, account: &StoredAccount) -> OpenedKeys {
+fn decrypt_or_keep(master: &MasterKeys, known: &KnownAccounts, account: &StoredAccount) -> DecryptedKeys {
     let before = known.get(&account.name).filter(|opened| opened.created == account.created);
     let keys = KeySlot::BOTH.map(|slot| {
         let at = slot.index();
@@ -217,5 +216,5 @@ fn opened_keys(master: &MasterKeys, known: &KnownAccounts, account: &StoredAccou
         })
     });
     let StoredAccount { created, rotated, disabled, .. } = *account;
-    OpenedKeys { created, rotated, disabled, keys }
+    DecryptedKeys { created, rotated, disabled, keys }
 }

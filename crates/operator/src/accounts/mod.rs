@@ -1,6 +1,5 @@
-//! Accounts that are stored in the database: the operations on them, and how a server follows
-//! changes. Keys are returned in base64
-//! when they are created, and never again.
+//! The operations on accounts in the database, and the snapshot with which a server follows their changes. Keys are
+//! returned in base64 only when they are created.
 
 mod follow;
 
@@ -11,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-pub use follow::{Follower, check};
+pub use follow::{Follower, check_master_key};
 
 use super::OperatorError;
 use super::durations::Time;
@@ -20,13 +19,13 @@ use crate::protocol::auth::key_encryption::{KeySlot, MasterKeys, NONCE_LENGTH};
 use crate::protocol::model::Ticks;
 use crate::store::{AccountChange, AccountOptions, Resealed, Store, StoredAccount};
 
-/// Bytes of a new key, the same as those of the Azure service.
-const KEY: usize = 64;
+/// The length of a new key, as in Azure.
+const KEY_BYTES: usize = 64;
 /// Maximum bytes of a key that an operator provides.
-const MAX_KEY: usize = 1024;
+const MAX_KEY_BYTES: usize = 1024;
 /// The highest limit of an account, in requests per second.
 pub const MAX_REQUESTS_PER_SECOND: u32 = 1_000_000;
-/// Attempts while others change the same account.
+/// Maximum attempts while other processes change the same account.
 const ATTEMPTS: u32 = 5;
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -117,12 +116,12 @@ pub async fn add(
     check_name(name)?;
     let keys = match keys {
         Some(keys) => keys,
-        None => [random::<KEY>()?.to_vec(), random::<KEY>()?.to_vec()],
+        None => [random::<KEY_BYTES>()?.to_vec(), random::<KEY_BYTES>()?.to_vec()],
     };
-    if keys.iter().any(|key| !(1..=MAX_KEY).contains(&key.len())) {
-        return Err(OperatorError::KeyLength(MAX_KEY));
+    if keys.iter().any(|key| !(1..=MAX_KEY_BYTES).contains(&key.len())) {
+        return Err(OperatorError::KeyLength(MAX_KEY_BYTES));
     }
-    // With two master keys in one database, every server would lack the accounts of one of them.
+    // A server could serve only some of the accounts if a database had accounts under two master keys.
     let existing = store.accounts().await?;
     if !existing.is_empty() && !existing.iter().any(|account| can_decrypt(master, account)) {
         return Err(OperatorError::MasterKey);
@@ -164,7 +163,7 @@ async fn options(store: &Store) -> Result<HashMap<String, AccountOptions>, Opera
     Ok(stored.into_iter().map(|options| (options.name.clone(), options)).collect())
 }
 
-/// Returns the stored limit of an account, which may be one of the settings.
+/// Returns the stored limit of an account. The account itself may be defined in the settings.
 pub async fn read_limit(store: &Store, name: &str) -> Result<AccountLimit, OperatorError> {
     let requests_per_second = options(store).await?.get(name).and_then(|options| options.requests_per_second);
     Ok(AccountLimit { name: name.to_owned(), requests_per_second })
@@ -174,9 +173,9 @@ fn check_name(name: &str) -> Result<(), OperatorError> {
     if is_account_name(name) { Ok(()) } else { Err(OperatorError::AccountName(name.to_owned())) }
 }
 
-/// Sets or removes the limit of an account, in requests per second on each server. The account may
-/// be one of the settings.
-pub async fn limit(
+/// Sets or removes the limit of an account, in requests per second on each server. The account may be defined in the
+/// settings.
+pub async fn set_limit(
     store: &Store,
     name: &str,
     requests_per_second: Option<u32>,
@@ -189,7 +188,7 @@ pub async fn limit(
     Ok(AccountLimit { name: name.to_owned(), requests_per_second })
 }
 
-/// Sets whether an account has extended queries. The account may be one of the settings.
+/// Sets whether an account has extended queries. The account may be defined in the settings.
 pub async fn set_queries(store: &Store, name: &str, extended: bool) -> Result<AccountQueries, OperatorError> {
     check_name(name)?;
     change(store, name, AccountChange::Queries { name: name.to_owned(), extended }).await?;
@@ -210,7 +209,7 @@ pub async fn rotate(
         if !can_decrypt(master, &account) {
             return Err(OperatorError::MasterKey);
         }
-        let key = random::<KEY>()?;
+        let key = random::<KEY_BYTES>()?;
         let sealed = seal(master, name, slot, &key)?;
         let was = account.keys[slot.index()].clone();
         let change = AccountChange::Rotate { name: name.to_owned(), slot, was, sealed, now };
@@ -241,23 +240,23 @@ pub async fn remove(store: &Store, name: &str) -> Result<RemovedAccount, Operato
 /// [`OperatorError::BothMasterKeys`] if neither master key decrypts a key; then nothing is changed.
 pub async fn reseal(store: &Store, master: &MasterKeys) -> Result<usize, OperatorError> {
     for _ in 0..ATTEMPTS {
-        // The counter first: the store refuses the change if it has moved on since.
+        // The counter is read first, because the store refuses the change if the counter has changed since.
         let seen = store.account_changes().await?.accounts;
         let stored = store.accounts().await?;
         let accounts: Vec<Resealed> = stored
             .iter()
-            .filter_map(|account| resealed(master, account).transpose())
+            .filter_map(|account| reseal_account(master, account).transpose())
             .collect::<Result<_, _>>()?;
-        let many = accounts.len();
-        if many == 0 || store.change_account(&AccountChange::Reseal { seen, accounts }).await? {
-            return Ok(many);
+        let count = accounts.len();
+        if count == 0 || store.change_account(&AccountChange::Reseal { seen, accounts }).await? {
+            return Ok(count);
         }
     }
     Err(OperatorError::Contended)
 }
 
-/// Reseals the account's keys under the current master key; `None` if they already are.
-fn resealed(master: &MasterKeys, account: &StoredAccount) -> Result<Option<Resealed>, OperatorError> {
+/// Encrypts the account's keys with the current master key; `None` if they already are.
+fn reseal_account(master: &MasterKeys, account: &StoredAccount) -> Result<Option<Resealed>, OperatorError> {
     let name = &account.name;
     let is_current =
         |slot: KeySlot| master.current.decrypt(name, slot, &account.keys[slot.index()]).is_some();

@@ -1,4 +1,4 @@
-//! The indexes that a server knows, as requests use them.
+//! The property indexes of all tables, and their selection for queries.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::store::{IndexState, StoredIndex};
 /// The indexes of all tables, as last read from the database.
 #[derive(Debug, Default)]
 pub struct IndexCatalog {
-    /// Whether the database was read: a secondary may not have answered yet.
+    /// Whether the indexes were read from the database. A secondary may not have answered yet.
     is_read: bool,
     /// The complete indexes, by account and table.
     ready: HashMap<String, Vec<Arc<PropertyIndex>>>,
@@ -48,13 +48,13 @@ impl IndexCatalog {
         }
     }
 
-    /// Adds to a scan how indexes can find its matches, and the index that has its order. A scan of single
-    /// partitions is left as it is: it reads fewer rows.
+    /// Adds to a scan the indexes that can find its matches, and the index that provides its order. A scan of single
+    /// partitions uses no index for its matches, because it reads fewer rows.
     ///
     /// # Errors
-    /// [`Code::NotImplemented`] for an order by a property that has no index, or several;
-    /// [`Code::ServerBusy`] for one while the indexes are not known yet; [`Code::InvalidInput`] if the
-    /// continuation token is of another index.
+    /// [`Code::NotImplemented`] for an order by a property that has no index or several indexes; [`Code::ServerBusy`]
+    /// for an order while the indexes are not known yet; [`Code::InvalidInput`] if the continuation token belongs to
+    /// another index.
     pub fn apply(&self, account: &str, table: &TableName, scan: &mut Scan) -> Result<()> {
         if self.ready.is_empty() && scan.by.is_none() {
             return Ok(());
@@ -75,7 +75,7 @@ impl IndexCatalog {
     }
 }
 
-/// Finds the index that has an order, and the part of it that holds the matches.
+/// Finds the index that provides an order, and the range of it that holds the matches.
 fn find_order(
     by: &mut ValueOrder,
     residual: Option<&Predicate>,
@@ -102,7 +102,7 @@ fn find_order(
     Ok(Arc::clone(index))
 }
 
-/// Names the command with which an operator enables a refused order.
+/// Describes a refused order, with the command that enables it.
 fn missing_order(account: &str, table: &str, property: &str) -> String {
     format!(
         "an order by {property} needs exactly one complete index of that property: \
@@ -110,7 +110,7 @@ fn missing_order(account: &str, table: &str, property: &str) -> String {
     )
 }
 
-/// Account names have no slash, so no two pairs share a text.
+/// Account names have no slash, so different tables have different keys.
 fn table_key(account: &str, table: &str) -> String {
     format!("{account}/{table}")
 }

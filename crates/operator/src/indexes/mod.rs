@@ -19,8 +19,8 @@ use crate::protocol::plan::index::{IndexKind, TIMESTAMP};
 use crate::protocol::plan::{Scan, Span};
 use crate::store::{AddIndexOutcome, Failure, IndexFigures, IndexState, NewIndex, Store, StoredIndex};
 
-/// Entities that are read to find the type of a property.
-const SAMPLE: usize = 1000;
+/// Maximum number of entities to read to determine the type of a property.
+const SAMPLE_ENTITIES: usize = 1000;
 const RESPREAD: &str = "the number of buckets of the table is being changed: create the index when \
      `rowhouse table respread` is done";
 
@@ -89,14 +89,14 @@ fn known_kind(text: &str) -> Result<String, &'static str> {
 }
 
 impl IndexRequest {
-    /// The kind of the index; `None`: that of the values that the property has.
+    /// The kind of the index; `None` means the kind of the values.
     fn requested_kind(&self) -> Result<Option<IndexKind>, OperatorError> {
         let kind = self.kind.as_deref().map(str::parse::<IndexKind>).transpose();
         kind.map_err(|error| OperatorError::Argument(format!("kind: {error}")))
     }
 }
 
-/// Adds an index, which is then to be built, and returns it.
+/// Adds an index that has yet to be built, and returns it.
 pub async fn add(store: &Store, request: &IndexRequest, now: Ticks) -> Result<StoredIndex, OperatorError> {
     let IndexRequest { account, table, property, .. } = request;
     let name = TableName::parse(table)
@@ -123,7 +123,7 @@ fn check_property(property: &str) -> Result<(), OperatorError> {
     Err(OperatorError::Argument(wrong))
 }
 
-/// The kind of the index: as asked for, or that of the values. Timestamp has a kind of its own.
+/// Returns the requested kind or, by default, the kind of the values. Timestamp has its own kind.
 async fn resolve_kind(
     store: &Store,
     request: &IndexRequest,
@@ -155,11 +155,11 @@ fn missing_table(request: &IndexRequest, failure: Failure) -> OperatorError {
 }
 
 async fn sample(store: &Store, account: &str, table: &TableName) -> Result<Vec<Stored>, Failure> {
-    let scan = Scan { rows: SAMPLE, ..Scan::of_spans(vec![Span::everything()]) };
+    let scan = Scan { rows: SAMPLE_ENTITIES, ..Scan::of_spans(vec![Span::everything()]) };
     Ok(store.page(table.in_account(account), &scan, Vec::new()).await?.0)
 }
 
-/// The kind of index for the values that a property has.
+/// Returns the kind of index for the values of a property.
 fn kind_of_values(entities: &[Stored], property: &str) -> Result<IndexKind, OperatorError> {
     let mut kinds: Vec<Option<IndexKind>> = Vec::new();
     for entity in entities {
@@ -171,7 +171,7 @@ fn kind_of_values(entities: &[Stored], property: &str) -> Result<IndexKind, Oper
     kinds.dedup();
     let wrong = match kinds[..] {
         [] => format!(
-            "none of the first {SAMPLE} entities has the property {property}: give the kind of the index"
+            "none of the first {SAMPLE_ENTITIES} entities has the property {property}: give the kind of the index"
         ),
         [Some(kind)] => return Ok(kind),
         _ => format!(

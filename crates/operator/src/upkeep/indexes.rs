@@ -8,7 +8,7 @@ use crate::protocol::model::Ticks;
 use crate::protocol::plan::index::PropertyIndex;
 use crate::store::{BuiltIndex, SetAside, Store};
 
-/// Builds the indexes that operators have requested, or that a server has left incomplete. Of several servers, one
+/// Builds the indexes that operators have requested, or that a server has left incomplete. Only one of several servers
 /// builds an index.
 #[derive(Default)]
 pub struct IndexBuilds {
@@ -30,7 +30,7 @@ impl IndexBuilds {
     }
 }
 
-/// Builds one index, unless another process builds it. Returns whether it was not refused and did not fail.
+/// Builds one index, unless another process builds it. Returns `false` if the build was refused or failed.
 async fn build(store: &Store, follower: &Follower, index: &PropertyIndex) -> bool {
     let begun = Instant::now();
     let (number, property) = (index.index_no, index.property.as_str());
@@ -65,8 +65,8 @@ impl Default for IndexRemoval {
 }
 
 impl IndexRemoval {
-    /// Removes one index, and returns the pause after it. Failures double the pause, and are not warnings: an
-    /// index may be in use.
+    /// Removes one index, and returns the pause after it. Failures double the pause, and are not logged as warnings,
+    /// because the index may be in use.
     pub async fn step(&mut self, store: &Store) -> Duration {
         match store.remove_index(Ticks::now()).await {
             Ok(true) => {

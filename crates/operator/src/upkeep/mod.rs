@@ -20,10 +20,10 @@ use crate::store::{Failure, Store};
 const IDLE: Duration = Duration::from_secs(5);
 /// Poll interval for changes of accounts and indexes, and for indexes to build.
 const POLL_PAUSE: Duration = Duration::from_secs(2);
-/// Pause after a step, as a multiple of its duration: a job takes a twentieth of one connection.
+/// Pause after a step, as a multiple of its duration. A job thus uses a twentieth of the time of one connection.
 const PAUSE_FACTOR: u32 = 19;
 /// The shortest and the longest pause after a step.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(10));
+const PAUSE_LIMITS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(10));
 /// The longest pause after failures in a row, each of which doubles it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Maximum time that a stopping server waits for steps that are under way.
@@ -39,7 +39,7 @@ pub struct OnFailure {
 }
 
 impl OnFailure {
-    /// After each failure of [`follow`] comes the same pause.
+    /// Returns the handling for [`follow`], with the same pause after each failure.
     pub const fn of_follower(message: &'static str) -> Self {
         Self { message, pauses: (POLL_PAUSE, POLL_PAUSE) }
     }
@@ -60,7 +60,7 @@ pub async fn follow(follower: &Follower, store: &Store) -> Result<Duration, Fail
     Ok(POLL_PAUSE)
 }
 
-/// Runs jobs, each a task of its own: no job waits for another.
+/// Runs each job as its own task, so that no job waits for another.
 #[derive(Default)]
 pub struct Worker {
     is_stopped: watch::Sender<bool>,
@@ -97,8 +97,8 @@ impl Worker {
         });
     }
 
-    /// Begins no further step, and waits for those that are under way. After the time limit they are cut
-    /// off. No job runs any more when this returns.
+    /// Starts no further steps, and waits for the current ones. After the time limit, it aborts them. No job is running
+    /// when this returns.
     pub async fn stop(mut self, limit: Duration) {
         self.is_stopped.send_replace(true);
         let ended = async { while self.jobs.join_next().await.is_some() {} };
@@ -109,9 +109,9 @@ impl Worker {
     }
 }
 
-/// The pause after a step that began then.
+/// Returns the pause after a step that began at this time.
 fn pause_after(begun: Instant, factor: u32) -> Duration {
-    (begun.elapsed() * factor).clamp(PAUSES.0, PAUSES.1)
+    (begun.elapsed() * factor).clamp(PAUSE_LIMITS.0, PAUSE_LIMITS.1)
 }
 
 fn is_due(last: Option<Instant>, interval: Duration) -> bool {

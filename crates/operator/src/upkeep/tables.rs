@@ -12,22 +12,23 @@ use crate::protocol::model::Ticks;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
 use crate::store::{DeletedTable, Failure, Store};
 
-/// As [`PAUSE_FACTOR`], while every entity that is read has expired: entities must be deleted as fast as
-/// they are written, so the work takes a fifth of one connection.
+/// Replaces [`PAUSE_FACTOR`] while steps find the maximum number of expired entities. The sweep then uses a fifth of
+/// the time of one connection, so that it keeps up with writers.
 const FULL_PAUSE_FACTOR: u32 = 4;
 /// Interval at which the records of deleted tables are removed.
-const FORGET: Duration = Duration::from_secs(10);
+const FORGET_INTERVAL: Duration = Duration::from_secs(10);
 /// How long the clock must have been consistent before kept tables are purged by it.
-const STEADY: Duration = Duration::from_secs(60);
-/// How long this server leads after a step; longer than any pause but that after failures.
-const LEAD: i64 = 15 * TICKS_PER_SECOND;
+const MIN_STEADY: Duration = Duration::from_secs(60);
+/// How long this server holds the lease for sweeps after a step. It is longer than every pause except those after
+/// failures.
+const LEASE_TICKS: i64 = 15 * TICKS_PER_SECOND;
 
 /// The pauses after a failure to purge.
 pub const ON_PURGE_FAILURE: OnFailure =
     OnFailure { message: "purging deleted tables failed; will retry", pauses: (IDLE, IDLE) };
 
-/// Purges some entities of deleted tables that can no longer be restored, and returns the pause after it.
-/// Several servers may do so at once.
+/// Purges some entities of deleted tables that can no longer be restored, and returns the pause after it. Several
+/// servers may purge at once.
 pub async fn purge(store: &Store) -> Result<Duration, Failure> {
     let begun = Instant::now();
     let is_more_due = store.purge(Ticks::now()).await?;
@@ -54,10 +55,10 @@ impl DeletedUpkeep {
             METRICS.purge_backlog.set(i64::try_from(tables).unwrap_or(i64::MAX));
         }
         let now = self.clock.read(store).await?;
-        if self.clock.steady_for() >= STEADY {
+        if self.clock.steady_for() >= MIN_STEADY {
             end_keeping(store, now).await?;
         }
-        if is_due(self.forgotten, FORGET) {
+        if is_due(self.forgotten, FORGET_INTERVAL) {
             store.forget_stale(now).await?;
             self.forgotten = Some(Instant::now());
         }
@@ -96,7 +97,7 @@ async fn end_keeping(store: &Store, now: Ticks) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sweeps expired entities. Of several servers, one works at a time.
+/// Sweeps expired entities. Only one of several servers sweeps at a time.
 pub struct TableUpkeep {
     /// Distinguishes this server from the others.
     holder: i64,
@@ -125,7 +126,7 @@ impl TableUpkeep {
             self.summarized = Some(Instant::now());
         }
         let Some(due) = store.due_expiry(now).await? else { return Ok(IDLE) };
-        let until = now.later(LEAD);
+        let until = now.later(LEASE_TICKS);
         if !store.leads_upkeep(self.holder, now, until).await? {
             return Ok(IDLE);
         }
@@ -143,32 +144,33 @@ async fn summarize(store: &Store, now: Ticks) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Ticks by which a clock may differ from the time that has passed before it counts as set.
-const TOLERANCE: i64 = 2 * TICKS_PER_SECOND;
-/// A clock that stays ahead for this long is right: the machine was suspended, or the clock had been behind.
-const DOUBT: Duration = Duration::from_secs(600);
-/// The clocks of a server and of its database differ by less.
-const SKEW: i64 = 60 * TICKS_PER_SECOND;
+/// A clock that differs by more from the expected time has been set.
+const TOLERANCE_TICKS: i64 = 2 * TICKS_PER_SECOND;
+/// A clock that stays ahead for this long is trusted again: the machine was suspended, or the clock had been behind.
+const DISTRUST: Duration = Duration::from_secs(600);
+/// A larger difference between the clocks of the server and of its database is logged.
+const MAX_SKEW_TICKS: i64 = 60 * TICKS_PER_SECOND;
 
 static SKEWED: WarningLimiter = WarningLimiter::new();
 
-/// The earlier of two clocks, the server's and the database's, as long as it advances as the time that passes.
-/// Deletions that depend on the time are for good, so they never depend on a single reading.
+/// The earlier of the clocks of the server and of the database, as long as it advances with the monotonic clock.
+/// Deletions cannot be undone, so they never depend on a single reading.
 #[derive(Debug, Default)]
 struct TrustedClock {
     trusted: Option<(Ticks, Instant)>,
     ahead_since: Option<Instant>,
-    /// When the first reading of the present, consistent ones was made.
+    /// The time of the first of the latest consistent readings.
     steady_since: Option<Instant>,
 }
 
 impl TrustedClock {
-    /// Reads the clocks. While they are ahead of the time that has passed, returns the time by the latter.
+    /// Reads the clocks. While they are ahead of the monotonic clock, returns the time according to the monotonic
+    /// clock.
     async fn read(&mut self, store: &Store) -> Result<Ticks, Failure> {
         let database = store.clock().await?;
         let own = Ticks::now();
         if let Some(database) = database
-            && (own.raw() - database.raw()).abs() > SKEW
+            && (own.raw() - database.raw()).abs() > MAX_SKEW_TICKS
             && let Some(DueWarning { left_out }) = SKEWED.due()
         {
             let seconds = (own.raw() - database.raw()) / TICKS_PER_SECOND;
@@ -181,14 +183,14 @@ impl TrustedClock {
         Ok(self.judge(database.map_or(own, |database| database.min(own)), Instant::now()))
     }
 
-    /// How long readings have been consistent.
+    /// Returns the time for which readings have been consistent.
     fn steady_for(&self) -> Duration {
         self.steady_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     fn judge(&mut self, now: Ticks, at: Instant) -> Ticks {
         let Some(expected) = self.expected(at) else { return self.trust(now, at) };
-        let (earliest, latest) = (expected.later(-TOLERANCE), expected.later(TOLERANCE));
+        let (earliest, latest) = (expected.later(-TOLERANCE_TICKS), expected.later(TOLERANCE_TICKS));
         if !(earliest..=latest).contains(&now) {
             self.steady_since = None;
         }
@@ -203,7 +205,7 @@ impl TrustedClock {
             );
             at
         });
-        if at.saturating_duration_since(since) < DOUBT { expected } else { self.trust(now, at) }
+        if at.saturating_duration_since(since) < DISTRUST { expected } else { self.trust(now, at) }
     }
 
     /// The last trusted time plus the time that has passed since then.
@@ -273,9 +275,9 @@ mod tests {
         clock.judge(noon(), start);
         let ahead = noon().later(DAY);
         assert_eq!(clock.judge(ahead, start), noon());
-        let later = clock.judge(ahead, start + DOUBT - Duration::from_secs(1));
+        let later = clock.judge(ahead, start + DISTRUST - Duration::from_secs(1));
         assert_eq!(later, noon().later(599 * TICKS_PER_SECOND));
-        assert_eq!(clock.judge(ahead, start + DOUBT), ahead);
+        assert_eq!(clock.judge(ahead, start + DISTRUST), ahead);
     }
 
     #[test]

@@ -112,7 +112,8 @@ impl LocalDatabase {
         let ours = self.run(ACCOUNTS, async |store| store.accounts().await)?;
         let theirs = to.run(ACCOUNTS, async |store| store.accounts().await)?;
         for (place, stored) in [("FROM", &ours), ("TO", &theirs)] {
-            accounts::check(master, stored).map_err(|error| usage!("--accounts: {place}: {error}"))?;
+            accounts::check_master_key(master, stored)
+                .map_err(|error| usage!("--accounts: {place}: {error}"))?;
         }
         let is_new = |name: &str| theirs.iter().all(|there| there.name != name);
         let chosen = to.run(ACCOUNTS, async |store| store.account_options().await)?;
