@@ -1,4 +1,4 @@
-//! What people see of a running process: metrics and traces.
+//! The metrics and traces of a running process.
 
 #![warn(unreachable_pub)]
 #![allow(rustdoc::private_intra_doc_links, reason = "developers of this repository read the documentation")]

@@ -16,13 +16,13 @@ use uuid::Uuid;
 use crate::metrics::METRICS;
 
 /// Maximum number of requests whose traces wait to be sent.
-const QUEUE: usize = 4096;
+const MAX_QUEUED: usize = 4096;
 /// Maximum time to send the waiting traces at shutdown.
-const FLUSH: Duration = Duration::from_secs(3);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 /// Maximum number of requests in one batch.
-const BATCH: usize = 512;
+const MAX_BATCH: usize = 512;
 /// Maximum time that a trace waits for its batch.
-const PAUSE: Duration = Duration::from_secs(2);
+const MAX_DELAY: Duration = Duration::from_secs(2);
 /// Timeout for sending one batch.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Kinds of spans, as OTLP numbers them.
@@ -61,7 +61,7 @@ pub struct Trace {
     wall: SystemTime,
 }
 
-/// The data of a request in its trace. No keys, no content, no query strings.
+/// The data of a request in its trace. It contains no keys, content or query strings.
 #[derive(Debug, Clone)]
 pub struct SpanFields {
     pub operation: &'static str,
@@ -98,7 +98,7 @@ pub struct Tracer {
 impl Tracer {
     /// Starts the thread that sends traces.
     pub fn start(settings: TraceSettings) -> std::io::Result<Self> {
-        let (queue, waiting) = sync_channel(QUEUE);
+        let (queue, waiting) = sync_channel(MAX_QUEUED);
         let ratio = settings.ratio;
         std::thread::Builder::new().name("otlp".into()).spawn(move || run(&settings, &waiting))?;
         Ok(Self { queue, ratio })
@@ -108,7 +108,7 @@ impl Tracer {
     /// the sampling ratio.
     pub fn begin(&self, traceparent: Option<&str>) -> Option<Trace> {
         let parent = traceparent.and_then(Parent::parse);
-        let (id, chosen) = match &parent {
+        let (id, is_sampled) = match &parent {
             Some(parent) => (Uuid::from_u128(parent.trace), parent.is_sampled),
             None => {
                 let id = Uuid::new_v4();
@@ -116,7 +116,7 @@ impl Tracer {
                 (id, f64::from((id.as_u128() >> 96) as u32) / (f64::from(u32::MAX) + 1.0) < self.ratio)
             }
         };
-        chosen.then(|| Trace {
+        is_sampled.then(|| Trace {
             id,
             parent: parent.map(|parent| parent.span),
             span: new_span(),
@@ -138,7 +138,7 @@ impl Tracer {
     pub fn flush(&self) {
         let (done, waiting) = sync_channel(1);
         if self.queue.try_send(Message::Flush(done)).is_ok() {
-            let _ = waiting.recv_timeout(FLUSH);
+            let _ = waiting.recv_timeout(FLUSH_TIMEOUT);
         }
     }
 }
@@ -181,20 +181,20 @@ fn new_span() -> u64 {
 /// Sends batches until the [`Tracer`] is dropped.
 fn run(settings: &TraceSettings, waiting: &Receiver<Message>) {
     let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
-    // To follow a redirect would turn the POST into a GET.
+    // Following a redirect would turn the POST into a GET.
     let config = Agent::config_builder().timeout_global(Some(TIMEOUT)).max_redirects(0).tls_config(tls);
     let agent: Agent = config.build().into();
     let mut sender = Sender { settings, agent, failing: false };
     let mut batch = Vec::new();
     let mut due = None;
     loop {
-        let wait = due.map_or(PAUSE, |due: Instant| due.saturating_duration_since(Instant::now()));
+        let wait = due.map_or(MAX_DELAY, |due: Instant| due.saturating_duration_since(Instant::now()));
         let mut flush: Option<SyncSender<()>> = None;
         match waiting.recv_timeout(wait) {
             Ok(Message::Finished(finished)) => {
-                due.get_or_insert_with(|| Instant::now() + PAUSE);
+                due.get_or_insert_with(|| Instant::now() + MAX_DELAY);
                 batch.push(*finished);
-                if batch.len() < BATCH && due.is_none_or(|due| Instant::now() < due) {
+                if batch.len() < MAX_BATCH && due.is_none_or(|due| Instant::now() < due) {
                     continue;
                 }
             }
@@ -229,7 +229,7 @@ impl Sender<'_> {
         }
         let sent = request.send_json(document(self.settings, &batch)).map_err(|error| error.to_string());
         match sent.and_then(|mut answer| match answer.status() {
-            status if status.is_success() => accepted(&mut answer),
+            status if status.is_success() => check_accepted(&mut answer),
             status => Err(format!("the answer is {status}")),
         }) {
             Ok(()) => {
@@ -246,17 +246,17 @@ impl Sender<'_> {
     }
 }
 
-/// Reads the answer of a collector, so that its connection can be used again.
-fn accepted(answer: &mut Response<Body>) -> Result<(), String> {
+/// Checks that the collector accepted all spans. Reads the whole answer, so that the connection can be reused.
+fn check_accepted(answer: &mut Response<Body>) -> Result<(), String> {
     let text = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_string().unwrap_or_default();
     let partial = serde_json::from_str::<Value>(&text).map(|mut read| read["partialSuccess"].take());
     let partial = partial.unwrap_or_default();
-    // 64-bit numbers are texts in the JSON of OTLP.
+    // In the JSON of OTLP, 64-bit numbers are strings.
     let refused = &partial["rejectedSpans"];
     let refused = refused.as_u64().or_else(|| refused.as_str()?.parse().ok()).unwrap_or_default();
     match refused {
         0 => Ok(()),
-        // As Debug, so that it cannot forge a line of the log.
+        // The message is printed as `Debug`, so that it cannot forge a line of the log.
         _ => Err(format!(
             "spans were refused: {refused}, {:?}",
             partial["errorMessage"].as_str().unwrap_or("")

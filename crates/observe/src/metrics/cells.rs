@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
-/// Number of shards of the counters that every request adds to. Up to this many serving threads
-/// have a shard each; further threads share.
+/// Number of shards of the counters that every request adds to. The first threads have one shard each; further threads
+/// share these shards.
 pub(crate) const SHARDS: usize = 16;
 
 /// Returns the index of the shard that this thread adds to.
@@ -23,7 +23,6 @@ impl Counter {
     /// The name of this type of metric in both text formats.
     pub(crate) const TYPE: &str = "counter";
 
-    /// A counter at zero.
     pub(crate) const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
@@ -33,12 +32,10 @@ impl Counter {
         self.add(1);
     }
 
-    /// Adds a number.
     pub fn add(&self, many: u64) {
         self.0.fetch_add(many, Ordering::Relaxed);
     }
 
-    /// Returns the current count.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -52,7 +49,6 @@ impl Gauge {
     /// The name of this type of metric in both text formats.
     pub(crate) const TYPE: &str = "gauge";
 
-    /// A gauge at zero.
     pub(crate) const fn new() -> Self {
         Self(AtomicI64::new(0))
     }
@@ -62,12 +58,10 @@ impl Gauge {
         self.0.fetch_add(difference, Ordering::Relaxed);
     }
 
-    /// Sets the value.
     pub fn set(&self, value: i64) {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// Returns the current value.
     pub fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -177,16 +171,16 @@ impl<const N: usize> HistogramCounts<N> {
         new
     }
 
-    /// Estimates the value below which this share of the values lies, as if those of a bucket were
-    /// spread evenly; `None` without values. Beyond the last bound, it is that bound.
+    /// Estimates the quantile of a share, such as 0.5 for the median; `None` without values. The estimate assumes that
+    /// the values of a bucket are spread evenly, and is at most the last bound.
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let mut before = 0.0;
-        let wanted = share * self.count() as f64;
+        let rank = share * self.count() as f64;
         let mut lower = 0;
         for (bound, count) in self.bounds.iter().zip(self.within) {
             let count = count as f64;
-            if count > 0.0 && before + count >= wanted {
-                let within = ((wanted - before) / count).clamp(0.0, 1.0);
+            if count > 0.0 && before + count >= rank {
+                let within = ((rank - before) / count).clamp(0.0, 1.0);
                 return Some(lower as f64 + (bound - lower) as f64 * within);
             }
             before += count;

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 /// Maximum number of single waits that are recorded for one request.
-const WAITS: usize = 32;
+const MAX_WAITS: usize = 32;
 
 /// The waits of one request for the database.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ impl DatabaseTime {
         self.total.set(self.total.get() + took);
         if let Some(waits) = &self.waits {
             let mut waits = waits.borrow_mut();
-            if waits.len() < WAITS {
+            if waits.len() < MAX_WAITS {
                 waits.push((begun, took));
             }
         }

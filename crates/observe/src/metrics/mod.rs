@@ -1,8 +1,7 @@
 //! Metrics of the server, and their output.
 //!
-//! There is one global set, [`METRICS`]. Counting a request costs a few uncontended additions: each
-//! thread adds to a shard of its own, the sets of labels are fixed, nothing is locked or allocated.
-//! [`text::print`] adds up the shards.
+//! There is one global set, [`METRICS`]. Counting a request takes only a few additions, without locks, allocations or
+//! contention, because each thread adds to its own shard and the labels are fixed. [`text::print`] adds up the shards.
 
 pub(crate) mod cells;
 pub mod database_time;
@@ -119,7 +118,7 @@ metrics! {
 }
 
 metrics! {
-    /// A PostgreSQL server, by all connections to it.
+    /// All connections to one PostgreSQL server.
     #[derive(Debug)]
     pub struct NodeMetrics {} {
         connections: Gauge, "rowhouse_postgres_node_connections",
@@ -137,8 +136,9 @@ metrics! {
     }
 }
 
-/// The PostgreSQL servers that stores are given or find in the catalogue of their cluster. A server that is left goes
-/// with its last connection. The map is locked only when a server is added and when metrics are printed.
+/// The PostgreSQL servers in the URLs of the stores and in the catalogues of their clusters. A server that is no longer
+/// used is removed with its last connection. The map is locked only when a server is added and when metrics are
+/// printed.
 static NODES: Mutex<BTreeMap<String, Weak<NodeMetrics>>> = Mutex::new(BTreeMap::new());
 
 /// Returns the metrics of a server: `host:port`, or the folder of its socket.

@@ -11,7 +11,7 @@ pub(crate) const DURATIONS: [u64; 16] = [
     250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
     5_000_000, 10_000_000, 30_000_000,
 ];
-/// Statuses of requests that succeeded; the last one means any other.
+/// Statuses of requests that succeeded; 0 means any other status.
 const STATUSES: [u16; 6] = [200, 201, 202, 204, 304, 0];
 const OUTCOMES: usize = STATUSES.len() + Code::COUNT;
 
@@ -67,7 +67,7 @@ pub struct Ending {
     pub slow: bool,
 }
 
-/// The requests since the start, whatever their operation.
+/// The totals of all operations since the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestTotals {
     /// Durations in microseconds.
@@ -88,7 +88,6 @@ pub struct RequestInFlight<'m> {
 }
 
 impl Requests {
-    /// Metrics at zero.
     pub const fn new() -> Self {
         Self {
             shards: [const { Shard::new() }; SHARDS],
@@ -129,7 +128,7 @@ impl Requests {
 
     /// Returns the number of requests in flight.
     pub(crate) fn in_flight(&self) -> u64 {
-        // Ended requests are counted first, so that the difference is never negative.
+        // The ended requests are summed first, so that the difference is never negative.
         let ended = self.sum(|s| &s.ended);
         self.sum(|s| &s.begun).saturating_sub(ended)
     }
@@ -146,11 +145,11 @@ impl Requests {
     /// Returns the non-zero numbers of requests by status and error.
     pub(crate) fn outcomes(&self, operation: OperationLabel) -> Vec<(u16, Option<Code>, u64)> {
         let count = |outcome: usize| self.sum(|s| &s.outcomes[operation as usize][outcome]);
-        let fine = STATUSES.iter().enumerate().map(|(at, status)| (*status, None, count(at)));
+        let succeeded = STATUSES.iter().enumerate().map(|(at, status)| (*status, None, count(at)));
         let refused = Code::ALL
             .iter()
             .map(|code| (code.facts().status, Some(*code), count(STATUSES.len() + *code as usize)));
-        fine.chain(refused).filter(|(.., count)| *count > 0).collect()
+        succeeded.chain(refused).filter(|(.., count)| *count > 0).collect()
     }
 
     /// Returns the durations of requests, in microseconds.

@@ -34,8 +34,8 @@ impl MetricsFormat {
     }
 }
 
-/// Microseconds per second, the unit that durations are printed in.
-const SECOND: f64 = 1e6;
+/// Durations are measured in microseconds and printed in seconds.
+const MICROS_PER_SECOND: f64 = 1e6;
 
 /// Prints all metrics of this process.
 pub fn print(format: MetricsFormat) -> String {
@@ -95,7 +95,7 @@ fn request_metrics(page: &mut MetricsText, requests: &Requests) {
         let counts = requests.durations(operation);
         if counts.count() > 0 {
             let label = ("operation", operation.text());
-            page.histogram("rowhouse_request_duration_seconds", label, &counts, SECOND);
+            page.histogram("rowhouse_request_duration_seconds", label, &counts, MICROS_PER_SECOND);
         }
     }
     let about = "Time that requests waited for the database, by operation.";
@@ -104,7 +104,11 @@ fn request_metrics(page: &mut MetricsText, requests: &Requests) {
         let micros = requests.database(operation);
         if micros > 0 {
             let labels = [("operation", operation.text())];
-            page.sample("rowhouse_request_database_seconds_total", &labels, micros as f64 / SECOND);
+            page.sample(
+                "rowhouse_request_database_seconds_total",
+                &labels,
+                micros as f64 / MICROS_PER_SECOND,
+            );
         }
     }
 }
@@ -161,14 +165,15 @@ fn node_metrics(page: &mut MetricsText) {
     page.labelled_readings("node", &NodeMetrics::new().read(), &sets);
 }
 
-/// Builds the text. Label values are our own and need no escaping.
+/// Builds the text. Label values come from this program and need no escaping.
 struct MetricsText {
     text: String,
     format: MetricsFormat,
 }
 
 impl MetricsText {
-    /// Begins a family. The format of Prometheus names it as its samples are named, and knows no `info`.
+    /// Begins a family. In the format of Prometheus, a family has the name of its samples, and the type `info` does not
+    /// exist.
     fn family(&mut self, name: &str, kind: &str, about: &str) {
         let (ending, kind) = match (self.format, kind) {
             (MetricsFormat::Prometheus, "counter") => ("_total", "counter"),
@@ -192,7 +197,7 @@ impl MetricsText {
         self.sample(&format!("{}{ending}", reading.family), labels, reading.value);
     }
 
-    /// Adds families that have a sample each.
+    /// Adds families that have one sample each.
     fn readings(&mut self, readings: &[MetricReading]) {
         for reading in readings {
             self.family(reading.family, reading.kind, reading.meaning);
@@ -200,7 +205,7 @@ impl MetricsText {
         }
     }
 
-    /// Adds families that have a sample in each of the sets, which are named by their labels.
+    /// Adds families that have one sample in each set. The value of `label` is the name of the set.
     fn labelled_readings(
         &mut self,
         label: &str,
@@ -252,7 +257,7 @@ mod tests {
         let histogram = Histogram::new(&[1_000, 1_000_000]);
         [500, 600_000, 2_000_000].into_iter().for_each(|value| histogram.add(value));
         let mut page = MetricsText { text: String::new(), format: MetricsFormat::OpenMetrics };
-        page.histogram("h", ("a", "b"), &histogram.read(), SECOND);
+        page.histogram("h", ("a", "b"), &histogram.read(), MICROS_PER_SECOND);
         let expected = "h_bucket{a=\"b\",le=\"0.001\"} 1\nh_bucket{a=\"b\",le=\"1.0\"} 2\n\
                         h_bucket{a=\"b\",le=\"+Inf\"} 3\nh_sum{a=\"b\"} 2.6005\nh_count{a=\"b\"} 3\n";
         assert_eq!(page.text, expected);

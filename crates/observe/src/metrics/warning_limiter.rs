@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::process;
 
 /// Minimum milliseconds between two warnings of a kind.
-const PAUSE: u64 = 1000;
+const PAUSE_MS: u64 = 1000;
 
 /// Permits one warning of a kind per second, and counts the suppressed ones.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ impl WarningLimiter {
     fn due_at(&self, now: u64) -> Option<DueWarning> {
         let next = self.next.load(Ordering::Relaxed);
         let is_due = now >= next
-            && self.next.compare_exchange(next, now + PAUSE, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            && self.next.compare_exchange(next, now + PAUSE_MS, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if !is_due {
             self.left_out.fetch_add(1, Ordering::Relaxed);
             return None;
@@ -52,8 +52,8 @@ mod tests {
 
     #[test]
     fn one_a_second_is_logged_and_the_others_are_counted() {
-        let seldom = WarningLimiter::new();
-        let turn = |now| seldom.due_at(now).map(|turn| turn.left_out);
+        let limiter = WarningLimiter::new();
+        let turn = |now| limiter.due_at(now).map(|turn| turn.left_out);
         assert_eq!(turn(5), Some(None));
         assert_eq!([turn(5), turn(900), turn(1004)], [None; 3]);
         assert_eq!(turn(1005), Some(Some(3)));
@@ -62,15 +62,15 @@ mod tests {
 
     #[test]
     fn of_threads_that_warn_at_once_one_is_heard() {
-        let seldom = WarningLimiter::new();
+        let limiter = WarningLimiter::new();
         let heard: Vec<DueWarning> = std::thread::scope(|scope| {
-            let warn = || (0..1000).filter_map(|_| seldom.due_at(10)).collect::<Vec<_>>();
+            let warn = || (0..1000).filter_map(|_| limiter.due_at(10)).collect::<Vec<_>>();
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(warn)).collect();
             threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
         });
         assert_eq!(heard.len(), 1);
         // Another thread may have been counted before the one that is heard reads the count.
-        let later = seldom.due_at(5000).and_then(|turn| turn.left_out);
+        let later = limiter.due_at(5000).and_then(|turn| turn.left_out);
         assert_eq!(heard[0].left_out.unwrap_or(0) + later.unwrap_or(0), 7999);
     }
 }
