@@ -169,7 +169,7 @@ pub(crate) struct ResealArguments {
 pub(crate) fn run(command: &AccountCommand) -> Done {
     match command {
         AccountCommand::Add(arguments) => add(arguments),
-        AccountCommand::List(database) => on(database, Opening::Read, accounts::list, |accounts| {
+        AccountCommand::List(database) => run_on(database, Opening::Read, accounts::list, |accounts| {
             list_or("There are no accounts in the database.", accounts.iter().map(columns).collect())
         }),
         AccountCommand::Rotate(arguments) => rotate(arguments),
@@ -177,7 +177,7 @@ pub(crate) fn run(command: &AccountCommand) -> Done {
         AccountCommand::Enable(arguments) => set_disabled(arguments, false),
         AccountCommand::Limit(LimitArguments { name, requests_per_second: limit, database, .. }) => {
             let set = async |store: &Store| accounts::set_limit(store, name, *limit).await;
-            on(database, Opening::Change, set, |_| match limit {
+            run_on(database, Opening::Change, set, |_| match limit {
                 Some(limit) => {
                     format!("Limited the account {name} to {limit} requests a second on each server.")
                 }
@@ -188,20 +188,20 @@ pub(crate) fn run(command: &AccountCommand) -> Done {
             let extended = *queries == Queries::Extended;
             let set = async |store: &Store| accounts::set_queries(store, name, extended).await;
             let verb = if extended { "may" } else { "may not" };
-            on(database, Opening::Change, set, |_| {
+            run_on(database, Opening::Change, set, |_| {
                 format!("Clients of the account {name} {verb} use extended queries.")
             })
         }
         AccountCommand::Reseal(arguments) => reseal(arguments),
         AccountCommand::Remove(NameArguments { name, database }) => {
             let remove = async |store: &Store| accounts::remove(store, name).await;
-            on(database, Opening::Change, remove, |_| format!("Removed the account {name}."))
+            run_on(database, Opening::Change, remove, |_| format!("Removed the account {name}."))
         }
     }
 }
 
 /// Runs a command on the accounts of a database, and prints its answer.
-fn on<T: Serialize>(
+fn run_on<T: Serialize>(
     database: &DatabaseArguments,
     opening: Opening,
     work: impl AsyncFnOnce(&Store) -> Result<T, OperatorError>,
@@ -210,7 +210,7 @@ fn on<T: Serialize>(
     database.run(opening, "accounts in memory would be lost when this command ends", work, text)
 }
 
-fn needed(settings: &MasterKeySettings) -> Done<MasterKeys> {
+fn require_master_key(settings: &MasterKeySettings) -> Done<MasterKeys> {
     settings.read()?.ok_or_else(|| {
         Problem(
             "--master-key or --master-key-file is required, with the master key of the servers; `openssl \
@@ -231,13 +231,13 @@ struct PrintedAccount<'a> {
 
 fn add(arguments: &AddArguments) -> Done {
     let AddArguments { name, keys_file, endpoint, master_key, database } = arguments;
-    let (master, origin) = (needed(master_key)?, endpoint.origin()?);
+    let (master, origin) = (require_master_key(master_key)?, endpoint.origin()?);
     let keys = keys_file.as_deref().map(read_keys).transpose()?;
     let add = async |store: &Store| {
         let keys = accounts::add(store, &master, name, keys, Ticks::now()).await?;
         Ok(PrintedAccount { connection_string: connection_string(&origin, name, &keys[0]), keys, name })
     };
-    on(
+    run_on(
         database,
         Opening::Create,
         add,
@@ -261,14 +261,14 @@ fn read_keys(path: &std::path::Path) -> Done<[Vec<u8>; 2]> {
 
 fn rotate(arguments: &RotateArguments) -> Done {
     let RotateArguments { name, key: slot, endpoint, master_key, database } = arguments;
-    let (master, origin) = (needed(master_key)?, endpoint.origin()?);
+    let (master, origin) = (require_master_key(master_key)?, endpoint.origin()?);
     let number = if *slot == KeyNumber::First { 1 } else { 2 };
     let rotate = async |store: &Store| {
         let key = accounts::rotate(store, &master, name, (*slot).into(), Ticks::now()).await?;
         let connection_string = connection_string(&origin, name, &key);
         Ok(RotatedKey { name: name.clone(), slot: number, key, connection_string })
     };
-    on(database, Opening::Change, rotate, |RotatedKey { key, connection_string, .. }| {
+    run_on(database, Opening::Change, rotate, |RotatedKey { key, connection_string, .. }| {
         format!(
             "Made a new key {number} of the account {name}. It is not shown again.\n\
              Key {number}: {key}\nConnection string: {connection_string}"
@@ -279,13 +279,13 @@ fn rotate(arguments: &RotateArguments) -> Done {
 fn set_disabled(NameArguments { name, database }: &NameArguments, disabled: bool) -> Done {
     let done = if disabled { "Disabled" } else { "Enabled" };
     let set = async |store: &Store| accounts::set_disabled(store, name, disabled).await;
-    on(database, Opening::Change, set, |_| format!("{done} the account {name}."))
+    run_on(database, Opening::Change, set, |_| format!("{done} the account {name}."))
 }
 
 fn reseal(ResealArguments { master_key, database }: &ResealArguments) -> Done {
-    let master = needed(master_key)?;
+    let master = require_master_key(master_key)?;
     let reseal = async |store: &Store| Ok(json!({ "resealed": accounts::reseal(store, &master).await? }));
-    on(database, Opening::Change, reseal, |answer| match answer["resealed"].as_u64() {
+    run_on(database, Opening::Change, reseal, |answer| match answer["resealed"].as_u64() {
         Some(0) => "Every stored key is encrypted under this master key already.".into(),
         Some(1) => "Encrypted the keys of 1 account under the new master key.".into(),
         many => {

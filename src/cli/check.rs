@@ -7,7 +7,7 @@ use chrono::TimeDelta;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::findings::{CheckResult, Finding, of_cluster, of_product, ok, problem, warning};
+use super::findings::{CheckResult, Finding, check_cluster, check_product, ok, problem, warning};
 use super::output::{Done, OutputForm, Problem, block_on};
 use crate::operator::accounts;
 use crate::server::config::{Config, Settings};
@@ -17,8 +17,8 @@ use crate::store::database::{self, Database};
 use crate::store::postgres::ConnectionDemand;
 use crate::store::{HostRole, HostsFound, Inspection, MigrationObstacle};
 
-/// Maximum clock difference. The versions of entities and the validity of requests depend on the clocks.
-const SKEW: TimeDelta = TimeDelta::seconds(10);
+/// Maximum difference of the clocks, on which the versions of entities and the validity of requests depend.
+const MAX_SKEW: TimeDelta = TimeDelta::seconds(10);
 
 /// The arguments of `rowhouse check`.
 #[derive(Debug, Args)]
@@ -30,7 +30,7 @@ pub(crate) struct CheckArguments {
 }
 
 pub(crate) fn run(arguments: &CheckArguments) -> Done {
-    let findings = block_on(async { Ok(look(&arguments.settings).await) })?;
+    let findings = block_on(async { Ok(collect_findings(&arguments.settings).await) })?;
     let problems = findings.iter().filter(|finding| finding.verdict == CheckResult::Problem).count();
     let lines: Vec<String> = findings.iter().map(line).collect();
     let values: Vec<Value> = findings.iter().map(value).collect();
@@ -59,7 +59,7 @@ fn value(finding: &Finding) -> Value {
     json!({ "name": name, "ok": ok, "warning": warning, "found": found, "advice": advice })
 }
 
-async fn look(settings: &Settings) -> Vec<Finding> {
+async fn collect_findings(settings: &Settings) -> Vec<Finding> {
     let config = match settings.read() {
         Ok(config) => config,
         Err(mistakes) => {
@@ -67,14 +67,14 @@ async fn look(settings: &Settings) -> Vec<Finding> {
             return mistakes.to_string().lines().map(|line| problem("configuration", line, advice)).collect();
         }
     };
-    let mut findings = of_settings(settings, &config);
-    findings.extend(of_certificate(&config));
-    findings.extend(of_addresses(&config));
-    findings.extend(of_storage(&config).await);
+    let mut findings = check_settings(settings, &config);
+    findings.extend(check_certificate(&config));
+    findings.extend(check_addresses(&config));
+    findings.extend(check_storage(&config).await);
     findings
 }
 
-fn of_settings(settings: &Settings, config: &Config) -> Vec<Finding> {
+fn check_settings(settings: &Settings, config: &Config) -> Vec<Finding> {
     let idle = settings.list_idle(config);
     if idle.is_empty() {
         return vec![ok("configuration", "all settings are valid and have an effect")];
@@ -84,7 +84,7 @@ fn of_settings(settings: &Settings, config: &Config) -> Vec<Finding> {
     idle.into_iter().map(|line| warning("configuration", line, advice)).collect()
 }
 
-fn of_certificate(config: &Config) -> Option<Finding> {
+fn check_certificate(config: &Config) -> Option<Finding> {
     let renewal = "replace the files of --tls-cert and --tls-key; a running server reloads them";
     let problem_of = |tls: &Tls| tls.validity().and_then(|validity| validity.problem_at(SystemTime::now()));
     Some(match Tls::load(config.tls.clone()?) {
@@ -103,15 +103,15 @@ fn of_certificate(config: &Config) -> Option<Finding> {
 }
 
 /// Checks the addresses to listen on, which a running server may have taken already.
-fn of_addresses(config: &Config) -> Vec<Finding> {
-    // The server replaces an address that the operator did not choose.
+fn check_addresses(config: &Config) -> Vec<Finding> {
+    // The server replaces a default address that is taken.
     let chosen = config.admin.as_ref().filter(|admin| admin.is_chosen);
     let admin = chosen.map(|admin| ("--admin-listen", admin.listen));
     let addresses = [Some(("--listen", config.listen)), admin];
     // Each address stays bound until both have been tried.
     let tried: Vec<_> =
         addresses.into_iter().flatten().map(|(flag, at)| (flag, at, http::reserve(at))).collect();
-    let judged = tried.iter().map(|(flag, at, outcome)| match outcome {
+    let findings = tried.iter().map(|(flag, at, outcome)| match outcome {
         Ok(_) => ok("address", format!("{flag} {at} is free")),
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
             let advice = "nothing, if the server that listens there is the one with these settings; \
@@ -124,10 +124,10 @@ fn of_addresses(config: &Config) -> Vec<Finding> {
             problem("address", format!("{flag} {at}: {error}"), advice)
         }
     });
-    judged.collect()
+    findings.collect()
 }
 
-async fn of_storage(config: &Config) -> Vec<Finding> {
+async fn check_storage(config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
     let name = config.database.display();
     match database::inspect_primary(&config.database).await {
@@ -146,22 +146,22 @@ async fn of_storage(config: &Config) -> Vec<Finding> {
             findings.push(problem("database", error.to_string(), advice));
         }
         Ok(primary) => {
-            findings.push(of_product(&primary.product, &name));
-            findings.extend(of_database(&config.database, &primary));
+            findings.push(check_product(&primary.product, &name));
+            findings.extend(check_database(&config.database, &primary));
             let allowed = primary.allowed_connections;
             let connections = allowed.and_then(|allowed| connection_demand(config, allowed));
-            findings.extend(connections.as_ref().map(of_connections));
-            findings.extend(primary.cluster.iter().flat_map(|cluster| of_cluster(cluster, connections)));
-            findings.extend(of_accounts(config, &primary));
-            findings.extend(of_replica(&config.database).await);
+            findings.extend(connections.as_ref().map(check_connections));
+            findings.extend(primary.cluster.iter().flat_map(|cluster| check_cluster(cluster, connections)));
+            findings.extend(check_accounts(config, &primary));
+            findings.extend(check_replica(&config.database).await);
         }
     }
     findings
 }
 
-fn of_database(database: &Database, found: &Inspection) -> Vec<Finding> {
-    let mut findings = vec![of_schema(database, found)];
-    findings.extend(found.hosts.iter().flat_map(of_hosts));
+fn check_database(database: &Database, found: &Inspection) -> Vec<Finding> {
+    let mut findings = vec![check_schema(database, found)];
+    findings.extend(found.hosts.iter().flat_map(check_hosts));
     if found.is_standby {
         let advice = "give the primary as --database-url, and this replica as --secondary-database-url";
         findings.push(problem("primary", "the database is a read replica", advice));
@@ -184,7 +184,7 @@ fn of_database(database: &Database, found: &Inspection) -> Vec<Finding> {
             problem("privileges", format!("missing: {}", missing.join(", ")), advice)
         }
     });
-    findings.extend(of_leftovers(found));
+    findings.extend(check_leftovers(found));
     if let Some(skew) = found.skew {
         let seconds = skew.as_seconds_f64();
         let text = format!(
@@ -192,7 +192,7 @@ fn of_database(database: &Database, found: &Inspection) -> Vec<Finding> {
             seconds.abs(),
             if seconds < 0.0 { "behind" } else { "ahead" }
         );
-        findings.push(if skew.abs() <= SKEW {
+        findings.push(if skew.abs() <= MAX_SKEW {
             ok("clock", text)
         } else {
             problem("clock", text, "synchronize the clocks of both machines, for example with NTP")
@@ -202,7 +202,7 @@ fn of_database(database: &Database, found: &Inspection) -> Vec<Finding> {
 }
 
 /// Returns the findings about unfinished changes, and about objects that servers do not use.
-fn of_leftovers(found: &Inspection) -> Vec<Finding> {
+fn check_leftovers(found: &Inspection) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !found.abandoned_respreads.is_empty() {
         let tables =
@@ -243,11 +243,11 @@ fn of_leftovers(found: &Inspection) -> Vec<Finding> {
     findings
 }
 
-fn of_hosts(hosts: &HostsFound) -> Vec<Finding> {
+fn check_hosts(hosts: &HostsFound) -> Vec<Finding> {
     let roles = hosts.listed.iter().filter_map(|host| Some((&host.name, host.role.as_ref().ok()?)));
     let listed: Vec<String> = roles.clone().map(|(name, role)| format!("{name} is {role}")).collect();
     let mut findings = vec![ok("hosts", format!("{}; {} is used", listed.join(", "), hosts.used))];
-    findings.extend(of_silent_hosts("hosts", hosts));
+    findings.extend(check_silent_hosts("hosts", hosts));
     let primaries: Vec<&str> =
         roles.filter(|(_, role)| **role != HostRole::Standby).map(|(name, _)| name.as_str()).collect();
     if primaries.len() > 1 {
@@ -261,13 +261,13 @@ fn of_hosts(hosts: &HostsFound) -> Vec<Finding> {
     findings
 }
 
-fn of_silent_hosts(name: &'static str, hosts: &HostsFound) -> Vec<Finding> {
+fn check_silent_hosts(name: &'static str, hosts: &HostsFound) -> Vec<Finding> {
     let silent = hosts.listed.iter().filter_map(|host| Some((&host.name, host.role.as_ref().err()?)));
     let advice = "see that it is up, or remove it from the URL";
     silent.map(|(host, why)| warning(name, format!("{host} cannot be reached: {why}"), advice)).collect()
 }
 
-fn of_connections(demand: &ConnectionDemand) -> Finding {
+fn check_connections(demand: &ConnectionDemand) -> Finding {
     if demand.fits() {
         ok("connections", demand.to_string())
     } else {
@@ -275,10 +275,10 @@ fn of_connections(demand: &ConnectionDemand) -> Finding {
     }
 }
 
-fn of_schema(database: &Database, found: &Inspection) -> Finding {
+fn check_schema(database: &Database, found: &Inspection) -> Finding {
     let known = found.known_schema;
     if let Some(obstacle) = &found.migration_obstacle {
-        return of_obstacle(database, found, obstacle);
+        return judge_obstacle(database, found, obstacle);
     }
     if found.is_schema_hidden {
         let advice = "GRANT SELECT on _sqlx_migrations to the role with which servers start";
@@ -304,7 +304,7 @@ fn of_schema(database: &Database, found: &Inspection) -> Finding {
 }
 
 /// Judges a schema that migrations cannot change.
-fn of_obstacle(database: &Database, found: &Inspection, obstacle: &MigrationObstacle) -> Finding {
+fn judge_obstacle(database: &Database, found: &Inspection, obstacle: &MigrationObstacle) -> Finding {
     let known = found.known_schema;
     let is_current = found.schema >= Some(known);
     let text = version_text(found);
@@ -354,7 +354,7 @@ fn version_text(found: &Inspection) -> String {
     }
 }
 
-fn of_accounts(config: &Config, found: &Inspection) -> Option<Finding> {
+fn check_accounts(config: &Config, found: &Inspection) -> Option<Finding> {
     let count = found.accounts.len();
     Some(match &config.master_key {
         None if count == 0 => return None,
@@ -377,7 +377,7 @@ fn of_accounts(config: &Config, found: &Inspection) -> Option<Finding> {
     })
 }
 
-async fn of_replica(database: &Database) -> Vec<Finding> {
+async fn check_replica(database: &Database) -> Vec<Finding> {
     let replica = match database::inspect_replica(database).await {
         None => return Vec::new(),
         Some(Ok(replica)) => replica,
@@ -395,7 +395,7 @@ async fn of_replica(database: &Database) -> Vec<Finding> {
              primary answers";
         problem("secondary", format!("the database{place} is no read replica"), advice)
     }];
-    findings.extend(replica.hosts.iter().flat_map(|hosts| of_silent_hosts("secondary", hosts)));
+    findings.extend(replica.hosts.iter().flat_map(|hosts| check_silent_hosts("secondary", hosts)));
     findings
 }
 
@@ -425,7 +425,7 @@ mod tests {
     fn problems(change: impl FnOnce(&mut Inspection)) -> Vec<&'static str> {
         let mut found = inspection();
         change(&mut found);
-        let findings = of_database(&database(), &found).into_iter();
+        let findings = check_database(&database(), &found).into_iter();
         findings
             .filter(|finding| finding.verdict == CheckResult::Problem)
             .map(|finding| finding.name)
@@ -471,7 +471,10 @@ mod tests {
                 .enumerate()
                 .map(|(n, role)| ListedHost { name: format!("h{n}:1"), role: role.map_err(str::to_owned) });
             let hosts = HostsFound { used: "h0:1".into(), take_any, listed: listed.collect() };
-            of_hosts(&hosts).into_iter().map(|finding| (finding.verdict, finding.found)).collect::<Vec<_>>()
+            check_hosts(&hosts)
+                .into_iter()
+                .map(|finding| (finding.verdict, finding.found))
+                .collect::<Vec<_>>()
         };
         let [(CheckResult::Ok, found)] = &verdicts(false, &[Ok(Primary), Ok(Standby)])[..] else {
             panic!("a primary and a standby are fine")
@@ -490,7 +493,7 @@ mod tests {
     fn the_direction_of_the_clock_is_named() {
         let direction = |seconds| {
             let found = Inspection { skew: Some(TimeDelta::seconds(seconds)), ..inspection() };
-            of_database(&database(), &found)
+            check_database(&database(), &found)
                 .into_iter()
                 .find(|finding| finding.name == "clock")
                 .unwrap()

@@ -191,14 +191,14 @@ pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Arguments, Refused> 
             _ => None,
         };
         match flag {
-            // Parse again as if the flag had not been given.
+            // The command line is parsed again without the flag.
             Some(flag) if !left_out.contains(&flag) => {
                 mistakes.push(invalid_value(&error, &flag, &arguments, &command));
                 arguments = without(arguments, &flag);
                 command = without_variable(command, &flag);
                 left_out.push(flag);
             }
-            // The missing argument is one that was removed as invalid.
+            // The missing argument was removed, because its value is invalid.
             _ if error.kind() == ErrorKind::MissingRequiredArgument && !mistakes.is_empty() => {
                 return Err(Refused::Values(mistakes.join("\n")));
             }
@@ -274,11 +274,11 @@ fn innermost(matches: &ArgMatches) -> &ArgMatches {
 
 /// Returns the options that an environment variable sets although a flag sets an alternative.
 fn overridden(matches: &ArgMatches) -> Vec<String> {
-    let comes = |id: &str, from: ValueSource| {
+    let is_set_from = |id: &str, from: ValueSource| {
         matches.try_contains_id(id).unwrap_or(false) && matches.value_source(id) == Some(from)
     };
-    let flags = matches.ids().map(|id| id.as_str()).filter(|id| comes(id, ValueSource::CommandLine));
-    flags.flat_map(alternatives).filter(|id| comes(id, ValueSource::EnvVariable)).collect()
+    let flags = matches.ids().map(|id| id.as_str()).filter(|id| is_set_from(id, ValueSource::CommandLine));
+    flags.flat_map(alternatives).filter(|id| is_set_from(id, ValueSource::EnvVariable)).collect()
 }
 
 /// Returns the alternatives of an option: its value inline or in a file.

@@ -1,5 +1,4 @@
-//! Settings of the server that commands use: the address by which clients reach it, and the key with which a
-//! command signs.
+//! Settings that commands share with the server: the address by which clients reach the server, and the key that signs.
 
 use std::path::PathBuf;
 
@@ -146,14 +145,14 @@ impl KeyArguments {
                     Err(Problem(format!("--connection-string: is for the account {own}, not for {other}")))
                 }
                 (None, None) => {
-                    Ok(Signer { account: own, key: decoded(&of_string, "--connection-string")?, tables })
+                    Ok(Signer { account: own, key: decode_key(&of_string, "--connection-string")?, tables })
                 }
             };
         }
         let (account, key) = match (key, account) {
-            (Some(key), Some(account)) => (account.to_owned(), decoded(&key, "--key")?),
+            (Some(key), Some(account)) => (account.to_owned(), decode_key(&key, "--key")?),
             (Some(_), None) => return Err(Problem("--key: give the account too, with --account".into())),
-            (None, account) => self.of_settings(account).await?,
+            (None, account) => self.find_in_settings(account).await?,
         };
         Ok(Signer { account, key, tables: None })
     }
@@ -162,13 +161,14 @@ impl KeyArguments {
         read(&self.storage)
     }
 
-    async fn of_settings(&self, wanted: Option<&str>) -> Done<(String, AccountKey)> {
+    async fn find_in_settings(&self, account: Option<&str>) -> Done<(String, AccountKey)> {
         let mut mistakes = Mistakes::default();
         let holders = self.accounts.read(Vec::new(), &mut mistakes);
         let database = self.storage.read(&mut mistakes);
         let (holders, database) = mistakes.into_result(holders.zip(database))?;
         let slot = KeySlot::from(self.key_slot.unwrap_or(KeyNumber::First)).index();
-        let name = wanted.map(str::to_owned).or_else(|| holders.accounts.sample().map(|(n, _)| n.to_owned()));
+        let name =
+            account.map(str::to_owned).or_else(|| holders.accounts.sample().map(|(n, _)| n.to_owned()));
         let none = "give a key with --key and --account, or with --connection-string";
         let name = name.ok_or_else(|| {
             Problem(format!("--account is required, because the settings name no account; or {none}"))
@@ -189,7 +189,7 @@ impl KeyArguments {
     }
 }
 
-fn decoded(text: &str, flag: &str) -> Done<AccountKey> {
+fn decode_key(text: &str, flag: &str) -> Done<AccountKey> {
     let bytes = STANDARD.decode(text.trim()).ok().filter(|bytes| !bytes.is_empty());
     bytes.and_then(AccountKey::new).ok_or_else(|| Problem(format!("{flag}: the key is not base64")))
 }

@@ -53,20 +53,20 @@ pub(crate) fn run(arguments: &ExplainArguments) -> Done {
         .ok_or_else(|| Problem("--account is required, because the settings name no account".into()))?;
     let explained = block_on(async {
         let store = database::open_to_read(&database).await?;
-        let is_given = holders.accounts.has_extended_queries(&account);
-        let explained = explain(&store, arguments, &account, is_given).await;
+        let extended_by_default = holders.accounts.has_extended_queries(&account);
+        let explained = explain(&store, arguments, &account, extended_by_default).await;
         store.close().await;
         explained.map_err(|error| Problem(error.reason_or_text().to_owned()))
     })?;
     arguments.form.print(&text(&explained), &explained)
 }
 
-/// Explains the query. `is_given` is whether the settings give the account extended queries.
+/// Explains the query. `extended_by_default` states whether the settings allow extended queries for the account.
 async fn explain(
     store: &Store,
     arguments: &ExplainArguments,
     account: &str,
-    is_given: bool,
+    extended_by_default: bool,
 ) -> Result<ExplainedQuery, Error> {
     /// The maximum that a server may allow.
     const MAX_COMPARISONS: usize = 10_000;
@@ -81,7 +81,7 @@ async fn explain(
     };
     let indexes = IndexCatalog::new(store.indexes().await?);
     let options = store.account_options().await?.into_iter().find(|options| options.name == account);
-    let extended = options.and_then(|options| options.extended_queries).unwrap_or(is_given);
+    let extended = options.and_then(|options| options.extended_queries).unwrap_or(extended_by_default);
     let grammar = Grammar { max_comparisons: MAX_COMPARISONS, extended };
     explain_query(store, &indexes, grammar, &request).await
 }

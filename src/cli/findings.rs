@@ -1,5 +1,4 @@
-//! The findings of `rowhouse check`; those about the version of PostgreSQL, and about a Citus cluster from its
-//! catalogue.
+//! The findings of `rowhouse check`, and the checks of the PostgreSQL version and of a Citus cluster.
 
 use std::ops::RangeInclusive;
 
@@ -39,7 +38,7 @@ pub(super) fn problem(name: &'static str, found: impl Into<String>, advice: impl
 /// The major versions that the tests cover.
 const TESTED: RangeInclusive<u32> = 14..=18;
 
-pub(super) fn of_product(product: &str, place: &str) -> Finding {
+pub(super) fn check_product(product: &str, place: &str) -> Finding {
     let (oldest, newest) = (TESTED.start(), TESTED.end());
     let found = format!("{product} answers at {place}");
     match major_version(product) {
@@ -67,22 +66,22 @@ fn major_version(product: &str) -> Option<u32> {
 const DISTRIBUTE: &str = "run `rowhouse distribute`";
 
 /// Judges a cluster. `demand` is the number of connections to a node that a server may open.
-pub(super) fn of_cluster(cluster: &Cluster, demand: Option<ConnectionDemand>) -> Vec<Finding> {
-    let mut findings = vec![of_placements(cluster)];
-    findings.extend(of_membership(cluster));
-    findings.extend(cluster.nodes.iter().map(of_node));
-    findings.extend(of_unused(cluster));
-    findings.extend(of_connections(cluster, demand));
-    findings.extend(of_processes(cluster));
+pub(super) fn check_cluster(cluster: &Cluster, demand: Option<ConnectionDemand>) -> Vec<Finding> {
+    let mut findings = vec![check_placements(cluster)];
+    findings.extend(check_membership(cluster));
+    findings.extend(cluster.nodes.iter().map(check_node));
+    findings.extend(check_unused(cluster));
+    findings.extend(check_connections(cluster, demand));
+    findings.extend(check_processes(cluster));
     if cluster.is_distributed() {
-        findings.extend(of_statistics(cluster));
-        findings.extend(of_leftovers(cluster));
-        findings.extend(of_lock_timeout(cluster));
+        findings.extend(check_statistics(cluster));
+        findings.extend(check_leftovers(cluster));
+        findings.extend(check_lock_timeout(cluster));
     }
     findings
 }
 
-fn of_placements(cluster: &Cluster) -> Finding {
+fn check_placements(cluster: &Cluster) -> Finding {
     let holding = cluster.nodes.iter().filter(|node| node.holds_shards).count();
     let role = if cluster.is_coordinator { "coordinator" } else { "worker" };
     let found =
@@ -90,25 +89,28 @@ fn of_placements(cluster: &Cluster) -> Finding {
     let misplaced = cluster.misplaced();
     match (cluster.is_distributed(), misplaced.as_slice()) {
         (true, []) => ok("cluster", found),
-        (true, names) => {
-            problem("cluster", format!("{found}; not distributed: {}", names.join(", ")), through(cluster))
-        }
+        (true, names) => problem(
+            "cluster",
+            format!("{found}; not distributed: {}", names.join(", ")),
+            distribute_advice(cluster),
+        ),
         (false, _) if cluster.has_begun() => {
             let advice = format!(
                 "if no `rowhouse distribute` is running, stop the servers and run it again{}",
-                by(cluster)
+                on_coordinator(cluster)
             );
             problem("cluster", format!("{found}; a distribution has begun and is not complete"), advice)
         }
         (false, _) => {
-            let advice = format!("{}, or do nothing if one node should hold all tables", through(cluster));
+            let advice =
+                format!("{}, or do nothing if one node should hold all tables", distribute_advice(cluster));
             warning("cluster", format!("{found}; the tables are not distributed"), advice)
         }
     }
 }
 
 /// Reports a removed or replaced node, which still has its old catalogue.
-fn of_membership(cluster: &Cluster) -> Option<Finding> {
+fn check_membership(cluster: &Cluster) -> Option<Finding> {
     let strangers = cluster.which_do_not_name_it();
     (!strangers.is_empty()).then(|| {
         let found = format!("the catalogues of these nodes do not name this node: {}", strangers.join(", "));
@@ -120,15 +122,15 @@ fn of_membership(cluster: &Cluster) -> Option<Finding> {
     })
 }
 
-fn through(cluster: &Cluster) -> String {
-    format!("{DISTRIBUTE}{}", by(cluster))
+fn distribute_advice(cluster: &Cluster) -> String {
+    format!("{DISTRIBUTE}{}", on_coordinator(cluster))
 }
 
-fn by(cluster: &Cluster) -> &'static str {
+fn on_coordinator(cluster: &Cluster) -> &'static str {
     if cluster.is_coordinator { "" } else { " through the coordinator (--migrate-url)" }
 }
 
-fn of_node(node: &ClusterNode) -> Finding {
+fn check_node(node: &ClusterNode) -> Finding {
     let found = format!("{}: {}", node.address, node.role());
     let facts = match &node.answer {
         Ok(facts) => facts,
@@ -153,12 +155,12 @@ fn of_node(node: &ClusterNode) -> Finding {
     ok("node", found)
 }
 
-fn of_unused(cluster: &Cluster) -> impl Iterator<Item = Finding> {
+fn check_unused(cluster: &Cluster) -> impl Iterator<Item = Finding> {
     cluster.unused.iter().map(|address| ok("node", format!("{address}: a standby, or disabled")))
 }
 
 /// Judges the connection limits. Each session on a node keeps a connection to every other node that it has used.
-fn of_connections(cluster: &Cluster, demand: Option<ConnectionDemand>) -> Vec<Finding> {
+fn check_connections(cluster: &Cluster, demand: Option<ConnectionDemand>) -> Vec<Finding> {
     let Some(demand) = demand else { return Vec::new() };
     let short = cluster.answers().filter(|(_, facts)| facts.connections < demand.most);
     short
@@ -176,7 +178,7 @@ fn of_connections(cluster: &Cluster, demand: Option<ConnectionDemand>) -> Vec<Fi
         .collect()
 }
 
-fn of_processes(cluster: &Cluster) -> Vec<Finding> {
+fn check_processes(cluster: &Cluster) -> Vec<Finding> {
     let short = cluster.answers().filter(|(_, facts)| facts.processes < facts.needed_processes());
     short
         .map(|(node, facts)| {
@@ -193,17 +195,21 @@ fn of_processes(cluster: &Cluster) -> Vec<Finding> {
         .collect()
 }
 
-fn of_statistics(cluster: &Cluster) -> Option<Finding> {
+fn check_statistics(cluster: &Cluster) -> Option<Finding> {
     cluster.keeps_statistics().then(|| {
         let columns = cluster.columns_with_statistics.join(", ");
         let found = format!(
             "the planner keeps statistics of {columns}: reads of new tables may scan the whole table"
         );
-        warning("statistics", found, format!("{}, and again after each move of shards", through(cluster)))
+        warning(
+            "statistics",
+            found,
+            format!("{}, and again after each move of shards", distribute_advice(cluster)),
+        )
     })
 }
 
-fn of_leftovers(cluster: &Cluster) -> Option<Finding> {
+fn check_leftovers(cluster: &Cluster) -> Option<Finding> {
     let left: Vec<_> = cluster.tables.iter().filter(|table| table.local_bytes > 0).collect();
     (!left.is_empty()).then(|| {
         let bytes: i64 = left.iter().map(|table| table.local_bytes).sum();
@@ -212,11 +218,11 @@ fn of_leftovers(cluster: &Cluster) -> Option<Finding> {
             "this node still has {bytes} bytes from before the distribution, which nothing reads: {}",
             names.join(", ")
         );
-        warning("leftovers", found, through(cluster))
+        warning("leftovers", found, distribute_advice(cluster))
     })
 }
 
-fn of_lock_timeout(cluster: &Cluster) -> Option<Finding> {
+fn check_lock_timeout(cluster: &Cluster) -> Option<Finding> {
     let without = cluster.answers().filter(|(_, facts)| facts.lock_timeout.is_none());
     let addresses: Vec<&str> = without.map(|(node, _)| node.address.as_str()).collect();
     (!addresses.is_empty()).then(|| {
@@ -225,7 +231,7 @@ fn of_lock_timeout(cluster: &Cluster) -> Option<Finding> {
              with 500",
             addresses.join(", ")
         );
-        warning("timeouts", found, through(cluster))
+        warning("timeouts", found, distribute_advice(cluster))
     })
 }
 
@@ -246,7 +252,7 @@ mod tests {
             ("PostgreSQL", CheckResult::Ok),
             ("SQLite 3.50.4", CheckResult::Ok),
         ] {
-            assert_eq!(of_product(product, "here").verdict, expected, "{product}");
+            assert_eq!(check_product(product, "here").verdict, expected, "{product}");
         }
     }
 
@@ -262,7 +268,7 @@ mod tests {
     fn found(change: impl FnOnce(&mut Cluster)) -> Vec<(&'static str, CheckResult)> {
         let mut changed = cluster();
         change(&mut changed);
-        let findings = of_cluster(&changed, Some(ConnectionDemand { most: 38, allowed: 97 }));
+        let findings = check_cluster(&changed, Some(ConnectionDemand { most: 38, allowed: 97 }));
         let findings = findings.into_iter().filter(|finding| finding.verdict != CheckResult::Ok);
         findings.map(|finding| (finding.name, finding.verdict)).collect()
     }
@@ -310,7 +316,7 @@ mod tests {
         (facts(&mut cluster).entities, facts(&mut cluster).standbys) = (1000, 1);
         cluster.nodes[1].holds_shards = false;
         cluster.unused.push("s:3".into());
-        let findings = of_cluster(&cluster, None);
+        let findings = check_cluster(&cluster, None);
         let nodes: Vec<&str> = findings.iter().filter(|f| f.name == "node").map(|f| &*f.found).collect();
         let drained = "w:2: worker, 16 shards with about 1000 entities in 2.4 MB, 1 standbys, gets no shards";
         assert_eq!(nodes[1..], [drained, "s:3: a standby, or disabled"]);
@@ -320,7 +326,7 @@ mod tests {
     fn a_worker_is_told_where_to_distribute() {
         let mut worker = cluster();
         (worker.is_coordinator, table(&mut worker, "doomed").placement) = (false, TablePlacement::Missing);
-        let findings = of_cluster(&worker, None);
+        let findings = check_cluster(&worker, None);
         let finding = findings.iter().find(|finding| finding.name == "cluster").expect("a finding");
         assert!(
             finding.found.contains("worker of 2 nodes") && finding.found.ends_with("doomed"),

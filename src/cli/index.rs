@@ -106,7 +106,7 @@ const SUGGESTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause between two checks of a build.
 const CHECK_PAUSE: Duration = Duration::from_millis(500);
 /// Timeout for the removal of a dropped index from the database.
-const REMOVAL: Duration = Duration::from_secs(30);
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(command: &IndexCommand) -> Done {
     match command {
@@ -157,7 +157,7 @@ fn create(arguments: &CreateIndexArguments) -> Done {
         ))
     })?;
     let text =
-        format!("Made the index {} in {:.1} s.", described(&stored, figures), begun.elapsed().as_secs_f64());
+        format!("Made the index {} in {:.1} s.", describe(&stored, figures), begun.elapsed().as_secs_f64());
     index.database.form.print(&text, &IndexReport::new(&stored, figures))
 }
 
@@ -189,7 +189,7 @@ async fn build(store: &Store, stored: &StoredIndex, is_served: bool) -> Done {
         }
     };
     let built = tokio::select! {
-        built = finish(store, stored, is_served) => built,
+        built = wait_until_built(store, stored, is_served) => built,
         never = async { if stderr().is_terminal() { show.await } else { std::future::pending().await } } => never,
     };
     if stderr().is_terminal() {
@@ -199,7 +199,7 @@ async fn build(store: &Store, stored: &StoredIndex, is_served: bool) -> Done {
 }
 
 /// Returns once the index is complete, regardless of the process that builds it.
-async fn finish(store: &Store, stored: &StoredIndex, is_served: bool) -> Done {
+async fn wait_until_built(store: &Store, stored: &StoredIndex, is_served: bool) -> Done {
     let index_no = stored.index.index_no;
     let gone = || Problem("the index was dropped, or its table deleted, while it was built".into());
     loop {
@@ -230,7 +230,7 @@ fn drop_index(IndexArguments { request, database }: &IndexArguments) -> Done {
         Ok((stored, is_removed))
     })?;
     let later = if is_removed { "" } else { " A server will free its space." };
-    let name = described(&stored, IndexFigures::default());
+    let name = describe(&stored, IndexFigures::default());
     let dropped = json!({ "dropped": stored.index.index_no, "removed": is_removed });
     database.form.print(&format!("Dropped the index {name}.{later}"), &dropped)
 }
@@ -239,7 +239,7 @@ fn drop_index(IndexArguments { request, database }: &IndexArguments) -> Done {
 async fn remove(store: &Store, stored: &StoredIndex) -> Result<bool, OperatorError> {
     let begun = Instant::now();
     while store.index_figures(&stored.index).await?.bytes.is_some() {
-        if begun.elapsed() > REMOVAL {
+        if begun.elapsed() > REMOVAL_TIMEOUT {
             return Ok(false);
         }
         tokio::time::sleep(CHECK_PAUSE).await;
@@ -258,7 +258,7 @@ fn list(
     })
 }
 
-fn described(stored: &StoredIndex, figures: IndexFigures) -> String {
+fn describe(stored: &StoredIndex, figures: IndexFigures) -> String {
     let StoredIndex { account, table, index, .. } = stored;
     let size = figures.bytes.map(|bytes| format!(", {}", megabytes(bytes))).unwrap_or_default();
     format!("of {account}/{table} over {} ({}{size})", index.property, index.kind)
@@ -282,20 +282,20 @@ fn megabytes(bytes: u64) -> String {
 }
 
 fn suggest(arguments: &SuggestArguments) -> Done {
-    let mut found = ask(arguments)?;
+    let mut found = fetch_suggestions(arguments)?;
     let is_wanted = |suggestion: &Value| {
-        let is = |name: &str, wanted: Option<&str>| {
+        let matches = |name: &str, wanted: Option<&str>| {
             wanted.is_none_or(|wanted| suggestion[name].as_str() == Some(wanted))
         };
         let table = arguments.tables.table.as_deref().map(str::to_ascii_lowercase);
-        is("account", arguments.tables.account.as_deref()) && is("table", table.as_deref())
+        matches("account", arguments.tables.account.as_deref()) && matches("table", table.as_deref())
     };
     found.retain(is_wanted);
     let text = list_or("No filter needs an index.", found.iter().map(suggestion_columns).collect());
     arguments.form.print(&text, &Value::Array(found))
 }
 
-fn ask(arguments: &SuggestArguments) -> Done<Vec<Value>> {
+fn fetch_suggestions(arguments: &SuggestArguments) -> Done<Vec<Value>> {
     let given = arguments.admin_listen.trim();
     let admin = resolve(given)
         .ok_or_else(|| Problem(format!("--admin-listen {given}: must be an address and a port")))?;

@@ -88,12 +88,12 @@ pub(crate) fn distribute(arguments: &DistributeArguments) -> Done {
         let distributed = postgres::distribute(options, request, &mut on_step).await;
         Ok(distributed.map_err(DatabaseError::Distribution)?)
     })?;
-    let text = summary(&steps, arguments.dry_run, began.elapsed().as_secs_f64());
+    let text = summarize(&steps, arguments.dry_run, began.elapsed().as_secs_f64());
     let listed: Vec<String> = steps.iter().map(ToString::to_string).collect();
     arguments.form.print(&text, &json!({ "dry_run": arguments.dry_run, "steps": listed }))
 }
 
-fn summary(steps: &[DistributionStep], dry_run: bool, seconds: f64) -> String {
+fn summarize(steps: &[DistributionStep], dry_run: bool, seconds: f64) -> String {
     match (steps.len(), dry_run) {
         (0, _) => "Everything is distributed already.".into(),
         (_, true) => {
@@ -106,7 +106,7 @@ fn summary(steps: &[DistributionStep], dry_run: bool, seconds: f64) -> String {
 }
 
 /// Pause between two progress messages.
-const PROGRESS: Duration = Duration::from_secs(1);
+const PROGRESS_PAUSE: Duration = Duration::from_secs(1);
 
 /// The arguments of `rowhouse backup`.
 #[derive(Debug, Args)]
@@ -155,7 +155,7 @@ async fn copy(source: &Path, file: &Path) -> Done<Copied> {
     let backup = Backup::new(source, file)?;
     let (partial, stop) = (backup.partial(), backup.stop());
     let mut work = tokio::task::spawn_blocking(|| backup.run());
-    let mut pause = tokio::time::interval(PROGRESS);
+    let mut pause = tokio::time::interval(PROGRESS_PAUSE);
     pause.tick().await;
     loop {
         tokio::select! {

@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 
-use azurite::Named;
+use azurite::ProgramName;
 use command_line::{Arguments, Command, Refused, first_line, parse};
 use output::{Problem, TransferEnd, printable, written};
 
@@ -40,7 +40,7 @@ pub fn run() -> ExitCode {
     if let Err(problem) = load_dotenv() {
         return fail(&problem);
     }
-    if let Some(named) = std::env::args_os().next().and_then(|program| Named::of(&program)) {
+    if let Some(named) = std::env::args_os().next().and_then(|program| ProgramName::of(&program)) {
         return match azurite::run(named, std::env::args_os()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(azurite::StartProblem::Arguments(error)) => refuse(&error),
@@ -49,8 +49,8 @@ pub fn run() -> ExitCode {
     }
     let line = match parse(std::env::args_os().collect()) {
         Ok(line) => line,
-        Err(Refused::Arguments(error)) => return usage(refuse(&error)),
-        Err(Refused::Values(mistakes)) => return usage(fail(&mistakes)),
+        Err(Refused::Arguments(error)) => return usage_status(refuse(&error)),
+        Err(Refused::Values(mistakes)) => return usage_status(fail(&mistakes)),
     };
     let Err(ended) = execute(&line) else { return ExitCode::SUCCESS };
     let (status, text) = ended.report();
@@ -97,11 +97,11 @@ fn execute(line: &Arguments) -> Result<(), TransferEnd> {
 }
 
 /// Returns the exit status for invalid arguments, which transfer commands distinguish from failures.
-fn usage(status: ExitCode) -> ExitCode {
-    let moves = |command: std::ffi::OsString| {
+fn usage_status(status: ExitCode) -> ExitCode {
+    let is_transfer = |command: std::ffi::OsString| {
         ["copy", "verify", "count", "delete-where", "table"].iter().any(|name| command == *name)
     };
-    match std::env::args_os().nth(1).is_some_and(moves) && status == ExitCode::FAILURE {
+    match std::env::args_os().nth(1).is_some_and(is_transfer) && status == ExitCode::FAILURE {
         true => ExitCode::from(2),
         false => status,
     }

@@ -21,17 +21,17 @@ pub(crate) struct OutputForm {
 impl OutputForm {
     /// Prints the text, or the value on one line with `--json`.
     pub(crate) fn print(self, text: &str, value: &impl Serialize) -> Done {
-        let shown = if self.json { serde_json::to_string(value)?.into() } else { printable(text) };
+        let printed = if self.json { serde_json::to_string(value)?.into() } else { printable(text) };
         let mut out = std::io::stdout().lock();
-        let written = writeln!(out, "{shown}");
+        let written = writeln!(out, "{printed}");
         self::written(written.and_then(|()| out.flush()))
     }
 }
 
-/// Converts the result of writing to standard output.
+/// Describes a failure to write to standard output. A closed pipe is not a failure.
 pub(crate) fn written(result: io::Result<()>) -> Done {
     match result {
-        // The reader has closed the pipe, as `head` does.
+        // A reader such as `head` has closed the pipe.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Problem(format!("standard output: {error}"))),
         Ok(()) => Ok(()),
@@ -43,18 +43,18 @@ pub(crate) fn warn(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "rowhouse: warning: {}", printable(text));
 }
 
-/// Removes control characters except tabs and line feeds. The text may come from a peer or a file, and a
-/// terminal would interpret them.
+/// Escapes control characters except tabs and line feeds, because a terminal would interpret control characters from a
+/// peer or a file.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    let is_obeyed = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
-    if !text.contains(is_obeyed) {
+    let is_control = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    if !text.contains(is_control) {
         return text.into();
     }
-    let mut shown = String::with_capacity(text.len() + 16);
+    let mut printed = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        if is_obeyed(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
+        if is_control(c) { printed.extend(c.escape_default()) } else { printed.push(c) }
     }
-    shown.into()
+    printed.into()
 }
 
 /// Aligns the cells of lines in columns, each as wide as its longest cell.

@@ -21,16 +21,16 @@ pub(crate) fn start_logging(settings: &Settings) -> Result<(), Mistakes> {
     // The program logs start and stop itself. Invalid HTTP from clients is not logged as a server error,
     // because its text may contain a signature.
     let explanations = if settings.explain_errors { "info" } else { "off" };
-    let quiet = format!(
+    let directives = format!(
         "actix_server=warn,actix_http=off,rusqlite_migration=warn,{},{EXPLANATIONS}={explanations}",
         settings.log
     );
-    let filter = settings.log_filter(&quiet)?;
+    let filter = settings.log_filter(&directives)?;
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
-        // If standard error is closed, reporting the failure on standard error would panic.
+        // A failed write to standard error is not reported there, because the report would panic.
         .log_internal_errors(false);
     match settings.log_format {
         LogFormat::Text => logs.init(),

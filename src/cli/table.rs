@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::database::{self, ListDatabase, NO_TABLES_IN_MEMORY, Opening, TableDatabase, list_or};
 use super::output::{OutputForm, Problem, TransferEnd, block_on, interruption};
-use super::transfer::confirmed;
+use super::transfer::require_confirmation;
 use crate::operator::deleted::{self, DeletedChoice, DeletedTableReport, MAX_LISTED, UndeletedTable};
 use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
 use crate::protocol::model::{TableName, Ticks};
@@ -36,9 +36,9 @@ const PURGE_EXAMPLES: &str = "Example:
 Servers remove the entities of the table. A purge cannot be undone.";
 
 /// Maximum number of entities to count in each listed table.
-const SAMPLE: u32 = 10_000;
+const MAX_COUNTED: u32 = 10_000;
 /// Pause between two progress messages.
-const PROGRESS: Duration = Duration::from_secs(2);
+const PROGRESS_PAUSE: Duration = Duration::from_secs(2);
 
 /// The subcommands of `rowhouse table`.
 #[derive(Debug, Subcommand)]
@@ -159,7 +159,7 @@ fn change(
         );
         return Err(TransferEnd::Interrupted("interrupted".into()));
     };
-    let text = described(&arguments.table, spread, &summary, began.elapsed());
+    let text = describe_respread(&arguments.table, spread, &summary, began.elapsed());
     let value = json!({
         "table": arguments.table, "spread": spread, "changed": !summary.was_there, "copied": summary.copied,
         "changes": summary.changes, "compared": summary.compared, "pauseMs": summary.pause.as_millis(),
@@ -167,7 +167,7 @@ fn change(
     Ok(arguments.form.print(&text, &value)?)
 }
 
-fn described(table: &str, spread: u16, summary: &RespreadSummary, took: Duration) -> String {
+fn describe_respread(table: &str, spread: u16, summary: &RespreadSummary, took: Duration) -> String {
     let buckets = if spread == 1 { "1 bucket".to_owned() } else { format!("{spread} buckets") };
     if summary.was_there {
         return format!("{table} has {buckets} already.");
@@ -194,7 +194,7 @@ fn cancel(arguments: &RespreadArguments, options: &PgOptions, table: &TableName)
 
 /// Prints progress on standard error at intervals, in addition to the summary on standard output.
 fn print_progress(event: RespreadEvent, last: &mut Option<Instant>) {
-    let is_due = last.is_none_or(|last| last.elapsed() >= PROGRESS);
+    let is_due = last.is_none_or(|last| last.elapsed() >= PROGRESS_PAUSE);
     if !is_due && matches!(event, RespreadEvent::Copied { .. } | RespreadEvent::Compared { .. }) {
         return;
     }
@@ -229,7 +229,7 @@ fn list_deleted(ListDatabase { account, database }: &ListDatabase) -> Result<(),
             DeletedScan { account: account.as_deref(), most: MAX_LISTED + 1, ..DeletedScan::default() };
         let mut tables = Vec::new();
         for table in store.deleted_tables(scan).await? {
-            let size = store.deleted_size(table.table_no, SAMPLE).await?;
+            let size = store.deleted_size(table.table_no, MAX_COUNTED).await?;
             tables.push((table, size));
         }
         Ok(tables)
@@ -247,12 +247,12 @@ fn list_deleted(ListDatabase { account, database }: &ListDatabase) -> Result<(),
 }
 
 fn columns(table: &DeletedTable, size: Option<TableSize>) -> [String; 3] {
-    let held = size.map_or_else(|| "gone meanwhile".into(), describe_size);
+    let contents = size.map_or_else(|| "gone meanwhile".into(), describe_size);
     let (deleted, until) = (table.deleted.to_canonical(), table.kept_until.to_canonical());
     [
         table.table_no.to_string(),
         format!("{}/{}", table.account, table.name),
-        format!("deleted {deleted}, kept until {until}: {held}"),
+        format!("deleted {deleted}, kept until {until}: {contents}"),
     ]
 }
 
@@ -302,14 +302,14 @@ fn purge(arguments: &PurgeArguments) -> Result<(), TransferEnd> {
         let size = deleted::try_measure(store, &found).await?;
         Ok((found, size))
     })?;
-    let held = size.map_or_else(|| "an unknown number of entities".to_owned(), describe_size);
+    let contents = size.map_or_else(|| "an unknown number of entities".to_owned(), describe_size);
     let question = format!(
         "this removes the table {}, deleted {}, with {}, for good",
         found.name,
         found.deleted.to_canonical(),
-        held
+        contents
     );
-    confirmed(&question, *yes)?;
+    require_confirmation(&question, *yes)?;
     let purged = block_on(async {
         let interrupted = interruption()?;
         let purge = async {
@@ -326,6 +326,6 @@ fn purge(arguments: &PurgeArguments) -> Result<(), TransferEnd> {
             "interrupted; if `rowhouse table deleted` no longer lists the table, it is being purged".into(),
         ));
     }
-    let text = format!("The table {} is being purged, with {held}.", found.name);
+    let text = format!("The table {} is being purged, with {contents}.", found.name);
     Ok(of.database.form.print(&text, &DeletedTableReport::new(&found, size))?)
 }

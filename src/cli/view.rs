@@ -12,7 +12,7 @@ use crate::operator::views::{self, PrintedView};
 use crate::store::Store;
 
 /// Interval between progress messages.
-const LINE_PAUSE: Duration = Duration::from_secs(5);
+const PROGRESS_PAUSE: Duration = Duration::from_secs(5);
 
 const SQL_EXAMPLES: &str = "Examples:
   rowhouse view sql People
@@ -51,10 +51,10 @@ pub(crate) fn run(command: &ViewCommand) -> Done {
             printed.left_out
         ));
     }
-    database.form.print(&text, &in_json(account, &printed))
+    database.form.print(&text, &to_json(account, &printed))
 }
 
-fn in_json(account: &str, printed: &PrintedView) -> Value {
+fn to_json(account: &str, printed: &PrintedView) -> Value {
     let PrintedView { definition, script, left_out } = printed;
     json!({
         "account": account,
@@ -72,7 +72,7 @@ fn in_json(account: &str, printed: &PrintedView) -> Value {
 /// Prints the number of entities read so far on standard error.
 fn progress() -> impl FnMut(u64) + Send {
     let (begun, mut last) = (Instant::now(), Instant::now());
-    let pause = if stderr().is_terminal() { LINE_PAUSE / 5 } else { LINE_PAUSE };
+    let pause = if stderr().is_terminal() { PROGRESS_PAUSE / 5 } else { PROGRESS_PAUSE };
     move |entities| {
         if last.elapsed() >= pause {
             last = Instant::now();

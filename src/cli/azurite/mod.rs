@@ -95,27 +95,27 @@ struct Ignored {
 
 /// The name under which the program was started, which determines the services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Named {
+pub(crate) enum ProgramName {
     /// All three services.
     Azurite,
     /// The Table service alone.
     AzuriteTable,
 }
 
-impl Named {
+impl ProgramName {
     /// Returns the name, if it is one of Azurite's program names.
     pub(crate) fn of(program: &OsString) -> Option<Self> {
         match PathBuf::from(program).file_stem()?.to_str()? {
-            "azurite" => Some(Named::Azurite),
-            "azurite-table" => Some(Named::AzuriteTable),
+            "azurite" => Some(ProgramName::Azurite),
+            "azurite-table" => Some(ProgramName::AzuriteTable),
             _ => None,
         }
     }
 }
 
-/// A parser for our settings that Azurite's flags are translated to.
+/// Parses the settings of Rowhouse, to which the flags of Azurite are translated.
 #[derive(Debug, Parser)]
-struct Own {
+struct TranslatedSettings {
     #[command(flatten)]
     settings: Settings,
 }
@@ -132,29 +132,29 @@ impl<E: Into<ServeError>> From<E> for StartProblem {
     }
 }
 
-pub(crate) fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Result<(), StartProblem> {
+pub(crate) fn run(named: ProgramName, arguments: impl Iterator<Item = OsString>) -> Result<(), StartProblem> {
     let line = AzuriteArguments::try_parse_from(arguments).map_err(StartProblem::Arguments)?;
     line.refuse_pfx().map_err(StartProblem::Arguments)?;
     let mut flags = line.as_settings();
-    // Azurite has no console, so ours is off unless the operator has set the variable.
+    // Azurite has no console, so the console of Rowhouse is off unless the operator has set the variable.
     if std::env::var_os("ROWHOUSE_ADMIN_LISTEN").is_none() {
         flags.extend(["--admin-listen".into(), OsString::new()]);
     }
-    let own = parse_by_precedence(&mut Own::command(), &flags);
-    let own = own.and_then(|mut matches| Own::from_arg_matches_mut(&mut matches));
+    let own = parse_by_precedence(&mut TranslatedSettings::command(), &flags);
+    let own = own.and_then(|mut matches| TranslatedSettings::from_arg_matches_mut(&mut matches));
     let settings = own.map_err(StartProblem::Arguments)?.settings;
     let config = settings.read().map_err(ServeError::from)?;
     start_logging(&settings)?;
     warn_of_idle(&settings, &config);
     if !line.in_memory_persistence {
-        std::fs::create_dir_all(&line.location).map_err(|error| line.not_made(&error))?;
+        std::fs::create_dir_all(&line.location).map_err(|error| line.folder_error(&error))?;
     }
     let placeholders = match named {
-        Named::Azurite => vec![
+        ProgramName::Azurite => vec![
             (&line.blob_host, reserve(PlaceholderService::Blob, &line.blob_host, line.blob_port)?),
             (&line.queue_host, reserve(PlaceholderService::Queue, &line.queue_host, line.queue_port)?),
         ],
-        Named::AzuriteTable => Vec::new(),
+        ProgramName::AzuriteTable => Vec::new(),
     };
     start::run(&config, |listening| {
         let mut lines = String::new();
@@ -163,10 +163,10 @@ pub(crate) fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Re
             let flag = flag_of(placeholder.service);
             let failed = |error| ServeError::Listen { flag, address: address.to_string(), error };
             placeholder.answer().map_err(failed)?;
-            lines.push_str(&named.ready(&service, "http", host, address.port()));
+            lines.push_str(&named.ready_lines(&service, "http", host, address.port()));
         }
         let scheme = if line.cert.is_some() { "https" } else { "http" };
-        lines.push_str(&named.ready("Table", scheme, &line.table_host, listening.address.port()));
+        lines.push_str(&named.ready_lines("Table", scheme, &line.table_host, listening.address.port()));
         let mut out = io::stdout().lock();
         let _ = out.write_all(lines.as_bytes());
         let _ = out.flush();
@@ -176,7 +176,7 @@ pub(crate) fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Re
 }
 
 impl AzuriteArguments {
-    fn not_made(&self, error: &io::Error) -> ServeError {
+    fn folder_error(&self, error: &io::Error) -> ServeError {
         let missing = self.location.ancestors().take_while(|path| !path.exists()).last();
         let cause = missing.and_then(obstacle).unwrap_or_else(|| error.to_string());
         ServeError::Folder(self.location.display().to_string(), cause)
@@ -236,15 +236,15 @@ const fn flag_of(service: PlaceholderService) -> &'static str {
     }
 }
 
-impl Named {
+impl ProgramName {
     /// Returns the lines that tools wait for, in Azurite's exact words.
-    fn ready(self, service: &str, scheme: &str, host: &str, port: u16) -> String {
+    fn ready_lines(self, service: &str, scheme: &str, host: &str, port: u16) -> String {
         match self {
-            Named::Azurite => format!(
+            ProgramName::Azurite => format!(
                 "Azurite {service} service is starting at {scheme}://{host}:{port}\n\
                  Azurite {service} service is successfully listening at {scheme}://{host}:{port}\n"
             ),
-            Named::AzuriteTable => format!(
+            ProgramName::AzuriteTable => format!(
                 "Azurite {service} service is starting on {host}:{port}\n\
                  Azurite {service} service successfully started on {host}:{port}\n"
             ),
@@ -301,13 +301,13 @@ mod tests {
     #[test]
     fn names_tell_what_is_wanted() {
         for (program, named) in [
-            ("azurite", Some(Named::Azurite)),
-            ("/usr/local/bin/azurite", Some(Named::Azurite)),
-            ("azurite-table", Some(Named::AzuriteTable)),
+            ("azurite", Some(ProgramName::Azurite)),
+            ("/usr/local/bin/azurite", Some(ProgramName::Azurite)),
+            ("azurite-table", Some(ProgramName::AzuriteTable)),
             ("rowhouse", None),
             ("", None),
         ] {
-            assert_eq!(Named::of(&program.into()), named, "{program}");
+            assert_eq!(ProgramName::of(&program.into()), named, "{program}");
         }
     }
 }

@@ -21,7 +21,7 @@ pub(crate) enum PlaceholderService {
 
 impl PlaceholderService {
     /// Returns the XML element of the service's list of containers or queues.
-    const fn list(self) -> &'static str {
+    const fn list_element(self) -> &'static str {
         match self {
             PlaceholderService::Blob => "Containers",
             PlaceholderService::Queue => "Queues",
@@ -93,7 +93,7 @@ const NOT_IMPLEMENTED: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?><Error>
 fn empty_list(service: PlaceholderService, host: &str, account: &str) -> String {
     let host = quick_xml::escape::escape(host);
     let account = quick_xml::escape::escape(account);
-    let list = service.list();
+    let list = service.list_element();
     format!(
         "<?xml version=\"1.0\" encoding=\"utf-8\"?><EnumerationResults \
          ServiceEndpoint=\"http://{host}/{account}\"><{list} /><NextMarker /></EnumerationResults>"

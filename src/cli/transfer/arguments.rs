@@ -16,8 +16,9 @@ use crate::transfer::{
     Selection, TransferSource,
 };
 
-/// Pages in flight. More pages use more than 100 MiB of memory, and gain little on one machine.
-const PAGES: u16 = 4;
+/// The default number of pages in flight. More pages would use more than 100 MiB of memory, with little gain on one
+/// machine.
+const DEFAULT_CONCURRENCY: u16 = 4;
 /// Maximum number of comparisons in a filter.
 const MAX_COMPARISONS: usize = 1000;
 
@@ -47,11 +48,11 @@ pub(crate) struct FileArguments {
     #[arg(long)]
     table: Option<String>,
     /// Types of properties for which the file states no type, such as Count=Int64, separated by ','
-    #[arg(long = "type", value_name = "PROPERTY=TYPE", value_delimiter = ',', value_parser = property_type)]
+    #[arg(long = "type", value_name = "PROPERTY=TYPE", value_delimiter = ',', value_parser = parse_property_type)]
     types: Vec<(String, EdmType)>,
 }
 
-fn property_type(text: &str) -> Result<(String, EdmType), String> {
+fn parse_property_type(text: &str) -> Result<(String, EdmType), String> {
     let (name, edm_type) = text.split_once('=').ok_or("must be PROPERTY=TYPE")?;
     let full = format!("Edm.{}", edm_type.trim_start_matches("Edm."));
     let known = EdmType::ALL.into_iter().find(|known| known.name() == full);
@@ -112,7 +113,7 @@ impl LocationAccounts {
 #[command(next_help_heading = "Progress")]
 pub(crate) struct RunArguments {
     /// Maximum requests or pages in flight; fewer while an endpoint throttles
-    #[arg(long, default_value_t = PAGES, value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, default_value_t = DEFAULT_CONCURRENCY, value_parser = clap::value_parser!(u16).range(1..=256))]
     concurrency: u16,
     /// Form of the progress on standard error
     #[arg(long, value_enum, default_value_t = ProgressForm::Auto)]
@@ -134,12 +135,12 @@ impl SelectionArguments {
             since,
             max_comparisons: MAX_COMPARISONS,
         };
-        checked("--filter", selection)
+        check_filter("--filter", selection)
     }
 }
 
-/// Checks the filter of a selection: it must be valid and not empty, as from an unset variable.
-pub(super) fn checked(name: &str, selection: Selection) -> Result<Selection, TransferEnd> {
+/// Refuses a filter that is invalid or empty, such as one from an unset variable.
+pub(super) fn check_filter(name: &str, selection: Selection) -> Result<Selection, TransferEnd> {
     let reason = match &selection.filter {
         Some(filter) if filter.trim().is_empty() => Some("is empty".to_owned()),
         _ => selection.predicate().err(),
@@ -147,7 +148,7 @@ pub(super) fn checked(name: &str, selection: Selection) -> Result<Selection, Tra
     reason.map_or(Ok(selection), |reason| Err(TransferEnd::Usage(format!("{name}: {reason}"))))
 }
 
-pub(super) fn rename(text: &str) -> Result<(String, String), String> {
+pub(super) fn parse_rename(text: &str) -> Result<(String, String), String> {
     let (from, to) = text.split_once('=').ok_or("must be TABLE=NAME")?;
     // The rules for names differ between Cosmos DB and Azure Tables.
     let valid = TableName::parse(to).is_ok() && !from.is_empty();
@@ -197,7 +198,7 @@ pub(super) fn check_matches(selection: &Selection, tables: &[String]) -> Result<
     Err(TransferEnd::Usage(format!("there is no table {}", names.join(", "))))
 }
 
-/// The state that a run needs besides its arguments.
+/// The state of a run besides its arguments.
 pub(super) struct TransferSession {
     pub stop: Arc<AtomicBool>,
     pub concurrency: usize,
@@ -272,7 +273,7 @@ impl TransferSession {
     }
 }
 
-pub(super) fn location(name: &str, text: &str) -> Result<DataLocation, TransferEnd> {
+pub(super) fn parse_location(name: &str, text: &str) -> Result<DataLocation, TransferEnd> {
     DataLocation::parse(text).map_err(|error| TransferEnd::Usage(format!("{name}: {error}")))
 }
 
@@ -287,8 +288,8 @@ pub(super) fn refuse_left_out(name: &str, place: &dyn TransferSource) -> Result<
 }
 
 /// Asks for confirmation; without a terminal, `--yes` is required.
-pub(crate) fn confirmed(question: &str, is_sure: bool) -> Result<(), TransferEnd> {
-    if is_sure {
+pub(crate) fn require_confirmation(question: &str, is_confirmed: bool) -> Result<(), TransferEnd> {
+    if is_confirmed {
         return Ok(());
     }
     if !stdin().is_terminal() || !stderr().is_terminal() {
@@ -309,7 +310,7 @@ fn ask(question: &str) -> std::io::Result<Option<String>> {
         // Handle signals before the question is visible, because a signal is a valid answer.
         let interrupted = interruption()?;
         write!(stderr().lock(), "rowhouse: {}. Go on? [y/N] ", printable(question))?;
-        // A signal does not interrupt reading the line, so the thread may live until the process ends.
+        // A signal does not end the read, so the thread may live as long as the process.
         std::thread::spawn(move || {
             let mut line = String::new();
             sender.send(stdin().lock().read_line(&mut line).map(|_| line))

@@ -6,8 +6,8 @@ use clap::Args;
 use serde_json::json;
 
 use super::arguments::{
-    FileArguments, RunArguments, SelectionArguments, TransferSession, check_matches, checked, confirmed,
-    location,
+    FileArguments, RunArguments, SelectionArguments, TransferSession, check_filter, check_matches,
+    parse_location, require_confirmation,
 };
 use crate::cli::output::{OutputForm, TransferEnd};
 use crate::transfer::{Progress, Selection};
@@ -55,7 +55,7 @@ pub(crate) struct DeleteArguments {
 }
 
 pub(crate) fn count(arguments: &CountArguments) -> Result<(), TransferEnd> {
-    let location = location("PLACE", &arguments.place)?;
+    let location = parse_location("PLACE", &arguments.place)?;
     let selection = arguments.selection.selection(&[&location], None)?;
     arguments.files.refuse_without_files(&[&location])?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
@@ -69,7 +69,7 @@ pub(crate) fn count(arguments: &CountArguments) -> Result<(), TransferEnd> {
 
 /// Deletes the entities of a table that match a filter.
 pub(crate) fn delete_where(arguments: &DeleteArguments) -> Result<(), TransferEnd> {
-    let location = location("PLACE", &arguments.place)?;
+    let location = parse_location("PLACE", &arguments.place)?;
     let selection = Selection {
         include: vec![arguments.table.clone()],
         filter: Some(arguments.filter.clone()),
@@ -77,7 +77,7 @@ pub(crate) fn delete_where(arguments: &DeleteArguments) -> Result<(), TransferEn
         name_case: location.name_case(),
         ..Selection::default()
     };
-    let selection = checked("FILTER", selection)?;
+    let selection = check_filter("FILTER", selection)?;
     let session = TransferSession::start(&arguments.run, &FileArguments::default())?;
     let opener = session.opener(&selection, arguments.account.as_deref());
     let opened = if arguments.dry_run { opener.source(&location)? } else { opener.target(&location)? };
@@ -93,7 +93,7 @@ pub(crate) fn delete_where(arguments: &DeleteArguments) -> Result<(), TransferEn
             return print(&arguments.form, &counts, "entities would be deleted");
         }
         let entities: u64 = counts.values().sum();
-        confirmed(&format!("this deletes {entities} entities of {}", arguments.table), false)?;
+        require_confirmation(&format!("this deletes {entities} entities of {}", arguments.table), false)?;
     }
     let progress = Progress::start(arguments.run.progress, "deleted");
     let deleted = session.walk(source, &selection, &progress).delete(opened.as_target()?)?;

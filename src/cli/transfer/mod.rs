@@ -6,7 +6,7 @@ mod counting;
 mod rejected;
 mod verifying;
 
-pub(super) use arguments::confirmed;
+pub(super) use arguments::require_confirmation;
 pub(crate) use copying::CopyArguments;
 pub(crate) use counting::{CountArguments, DeleteArguments};
 pub(crate) use verifying::VerifyArguments;

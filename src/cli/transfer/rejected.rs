@@ -38,13 +38,13 @@ pub(super) fn warn_of_rejected(
     Ok(())
 }
 
-/// Records the entities that were rejected when the source was opened, unless `is_done`. Returns their number
+/// Records the entities that were rejected when the source was opened, unless `is_recorded`. Returns their number
 /// in each table.
 pub(super) fn record_unread(
     source: &dyn TransferSource,
     selection: &Selection,
     rejects: &Rejects,
-    is_done: bool,
+    is_recorded: bool,
 ) -> Result<BTreeMap<String, u64>, TransferEnd> {
     let mut unread = BTreeMap::new();
     source.each_rejected(&mut |table, rejected| {
@@ -52,7 +52,7 @@ pub(super) fn record_unread(
             return Ok(());
         }
         *unread.entry(table.to_owned()).or_default() += 1;
-        if is_done { Ok(()) } else { rejects.add(table, &[rejected]) }
+        if is_recorded { Ok(()) } else { rejects.add(table, &[rejected]) }
     })?;
     Ok(unread)
 }
@@ -65,11 +65,11 @@ pub(super) fn warn_of_remarks(remarks: &[String]) {
 }
 
 fn warn_of(table: &str, rejected: &Rejected) {
-    warn(&format!("{table}: {}: {}", rejected.reason, shortened(&rejected.entity)));
+    warn(&format!("{table}: {}: {}", rejected.reason, shorten(&rejected.entity)));
 }
 
-/// Returns the beginning of an entity, which may have a megabyte.
-fn shortened(entity: &str) -> Cow<'_, str> {
+/// Returns the beginning of an entity, because an entity may have a megabyte.
+fn shorten(entity: &str) -> Cow<'_, str> {
     match entity.char_indices().nth(MAX_CHARACTERS) {
         Some((end, _)) => format!("{}…", &entity[..end]).into(),
         None => entity.into(),
@@ -89,8 +89,8 @@ mod tests {
     #[test]
     fn a_long_entity_is_cut_between_characters() {
         for text in ["", "{\"PartitionKey\":\"p\"}", &"é".repeat(MAX_CHARACTERS)] {
-            assert_eq!(shortened(text), text);
+            assert_eq!(shorten(text), text);
         }
-        assert_eq!(shortened(&"é".repeat(MAX_CHARACTERS + 1)), "é".repeat(MAX_CHARACTERS) + "…");
+        assert_eq!(shorten(&"é".repeat(MAX_CHARACTERS + 1)), "é".repeat(MAX_CHARACTERS) + "…");
     }
 }

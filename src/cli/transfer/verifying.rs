@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::arguments::{
     FileArguments, LocationAccounts, RunArguments, SelectionArguments, TransferSession, check_matches,
-    location, refuse_left_out, refuse_ranged, refuse_unknown_renames, rename,
+    parse_location, parse_rename, refuse_left_out, refuse_ranged, refuse_unknown_renames,
 };
 use super::rejected::warn_of_remarks;
 use crate::cli::output::{OutputForm, TransferEnd};
@@ -28,7 +28,7 @@ pub(crate) struct VerifyArguments {
     #[command(flatten)]
     accounts: LocationAccounts,
     /// New names of tables in TO, such as People=People2, separated by ','
-    #[arg(long, value_name = "TABLE=NAME", value_delimiter = ',', value_parser = rename)]
+    #[arg(long, value_name = "TABLE=NAME", value_delimiter = ',', value_parser = parse_rename)]
     rename: Vec<(String, String)>,
     /// Compare Timestamps too; only databases and dumps keep them
     #[arg(long)]
@@ -45,7 +45,7 @@ pub(crate) struct VerifyArguments {
 }
 
 pub(crate) fn run(arguments: &VerifyArguments) -> Result<(), TransferEnd> {
-    let (from, to) = (location("FROM", &arguments.from)?, location("TO", &arguments.to)?);
+    let (from, to) = (parse_location("FROM", &arguments.from)?, parse_location("TO", &arguments.to)?);
     let selection = arguments.selection.selection(&[&from, &to], None)?;
     refuse_ranged("verify", &[&from, &to])?;
     arguments.files.refuse_without_files(&[&from, &to])?;
@@ -160,7 +160,7 @@ fn json_of(compared: &Compared, not_compared: &[&String]) -> serde_json::Value {
     })
 }
 
-pub(super) fn deleted(form: &OutputForm, entities: u64, tables: &[String]) -> Result<(), TransferEnd> {
+pub(super) fn report_deleted(form: &OutputForm, entities: u64, tables: &[String]) -> Result<(), TransferEnd> {
     let mut text = format!("{entities} extra entities deleted");
     tables.iter().for_each(|table| text.push_str(&format!("\nthe extra table {table} deleted")));
     let value = json!({ "report": "deleteExtra", "deleted": entities, "deletedTables": tables });

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::prepare::CopyJob;
 use crate::cli::output::TransferEnd;
-use crate::cli::transfer::arguments::confirmed;
+use crate::cli::transfer::arguments::require_confirmation;
 use crate::transfer::{
     DataLocation, Mode, OpenLocation, Progress, Selection, SettingsStep, TransferSource, readable,
 };
@@ -22,7 +22,7 @@ pub(super) struct Effects {
 
 impl Effects {
     /// Returns the number of entities that would be deleted.
-    fn all_deleted(&self) -> u64 {
+    fn total_deleted(&self) -> u64 {
         self.deleted + self.deleted_tables.values().sum::<u64>()
     }
 
@@ -46,7 +46,7 @@ impl Effects {
 
 impl CopyJob<'_> {
     /// Counts the entities that the copy would change or delete in the target, which is read without a filter.
-    fn effects(
+    fn count_effects(
         &self,
         source: &dyn TransferSource,
         target: &dyn TransferSource,
@@ -63,9 +63,9 @@ impl CopyJob<'_> {
         if self.arguments.delete_extra {
             let whole = self.whole_source()?;
             // Entities that are unchanged since `--since` are not extra.
-            let of_all = whole.as_ref().map(|whole| compare(whole.as_source()?)).transpose()?;
-            let of_all = of_all.as_ref().unwrap_or(&compared);
-            effects.deleted = of_all.tables.values().map(|tally| tally.extra).sum();
+            let whole_compared = whole.as_ref().map(|whole| compare(whole.as_source()?)).transpose()?;
+            let whole_compared = whole_compared.as_ref().unwrap_or(&compared);
+            effects.deleted = whole_compared.tables.values().map(|tally| tally.extra).sum();
         }
         if self.arguments.delete_extra_tables && !compared.extra_tables.is_empty() {
             let (include, name_case) = (compared.extra_tables, target.name_case());
@@ -91,7 +91,7 @@ impl CopyJob<'_> {
             .opener(&unfiltered, self.to_account)
             .source(self.to)
             .map_err(|error| error.of("TO"))?;
-        self.effects(source, target.as_source()?).map(Some)
+        self.count_effects(source, target.as_source()?).map(Some)
     }
 
     /// Asks for confirmation to change or delete existing entities, tables and settings, and refuses to
@@ -105,8 +105,8 @@ impl CopyJob<'_> {
         let deletes = arguments.delete_extra || arguments.delete_extra_tables;
         let (mut parts, mut counted) = (Vec::new(), None);
         if deletes && (!arguments.yes || arguments.max_delete.is_some()) {
-            let mut effects = self.effects(source, written.as_source()?)?;
-            let deleted = effects.all_deleted();
+            let mut effects = self.count_effects(source, written.as_source()?)?;
+            let deleted = effects.total_deleted();
             if let Some(most) = arguments.max_delete.filter(|most| deleted > *most) {
                 let text = format!("this would delete {deleted} entities, more than --max-delete {most}");
                 return Err(TransferEnd::Usage(text));
@@ -128,16 +128,16 @@ impl CopyJob<'_> {
         }
         // The first run has asked about changes, but possibly not about deletions.
         if !self.resumes || deletes {
-            parts.extend(self.changes(source, written)?);
+            parts.extend(self.list_changes(source, written)?);
         }
         if !parts.is_empty() {
-            confirmed(&format!("this may {}", parts.join(", ")), false)?;
+            require_confirmation(&format!("this may {}", parts.join(", ")), false)?;
         }
         Ok(counted)
     }
 
     /// Returns the entities and settings of the target that the copy may change.
-    fn changes(
+    fn list_changes(
         &self,
         source: &dyn TransferSource,
         written: &OpenLocation,

@@ -6,7 +6,7 @@ mod report;
 
 use std::time::{Duration, Instant};
 
-use super::arguments::{TransferSession, location};
+use super::arguments::{TransferSession, parse_location};
 use super::rejected::{list_rejected, record_unread, warn_of_rejected};
 use super::verifying;
 use crate::cli::output::{TransferEnd, warn};
@@ -19,10 +19,10 @@ use crate::transfer::{
 use effects::Effects;
 pub(crate) use prepare::CopyArguments;
 use prepare::{CopyFiles, CopyJob, fingerprint};
-use report::interrupted;
+use report::with_resume_hint;
 
 pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
-    let (from, to) = (location("FROM", &arguments.from)?, location("TO", &arguments.to)?);
+    let (from, to) = (parse_location("FROM", &arguments.from)?, parse_location("TO", &arguments.to)?);
     let [from_account, to_account] = arguments.account.of(&from, &to);
     if from.is_same(&to) && from_account == to_account {
         return Err(TransferEnd::Usage("FROM and TO are the same".into()));
@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     arguments.refuse_without_effect(&from)?;
     arguments.refuse_unsuited_places(&from, &to)?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
-    // The fingerprint is taken first, because FROM may change while it is read.
+    // The fingerprint is computed before FROM is read, because FROM may change meanwhile.
     let fingerprint = fingerprint(arguments, [&from, &to], [from_account, to_account])?;
     let opened = session.opener(&selection, from_account).source(&from).map_err(|error| error.of("FROM"))?;
     let session = &session;
@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     if rejected { Err(TransferEnd::Rejected) } else { Ok(()) }
 }
 
-/// Returns the extra tables. All of them must have been `counted` before the copy.
+/// Returns the extra tables, each of which must have been `counted` before the copy.
 fn extra_tables(comparison: &Comparison<'_>, counted: Option<&Effects>) -> Result<Vec<String>, TransferEnd> {
     let failed = |reason: &str| {
         Err(TransferEnd::Failed(format!(
@@ -185,7 +185,7 @@ impl CopyJob<'_> {
                 checkpoint.remove();
                 return Err(error.into());
             }
-            done => done.map_err(|error| interrupted(error.into(), &files.state))?,
+            done => done.map_err(|error| with_resume_hint(error.into(), &files.state))?,
         };
         copied.remarks.iter().for_each(|remark| warn(remark));
         for (table, rejected) in unread {
@@ -198,7 +198,7 @@ impl CopyJob<'_> {
         if copied.failed.is_empty() {
             return Ok(copied.sum().rejected > 0);
         }
-        Err(interrupted(
+        Err(with_resume_hint(
             TransferEnd::Failed("some tables could not be copied; the summary says why".into()),
             &files.state,
         ))
@@ -281,7 +281,7 @@ impl CopyJob<'_> {
                 self.refuse_growth(&comparison, table, counted)?;
                 opened.as_target()?.delete_table(table)?;
             }
-            verifying::deleted(&arguments.form, entities, &tables)?;
+            verifying::report_deleted(&arguments.form, entities, &tables)?;
         }
         if !arguments.verify {
             return Ok(());

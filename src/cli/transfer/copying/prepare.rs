@@ -8,7 +8,7 @@ use clap::Args;
 use crate::cli::output::{OutputForm, TransferEnd, warn};
 use crate::cli::transfer::arguments::{
     FileArguments, LocationAccounts, RunArguments, SelectionArguments, TransferSession, check_matches,
-    confirmed, refuse_left_out, refuse_ranged, refuse_unknown_renames, rename,
+    parse_rename, refuse_left_out, refuse_ranged, refuse_unknown_renames, require_confirmation,
 };
 use crate::cli::transfer::rejected::{list_rejected, warn_of_remarks};
 use crate::protocol::auth::key_encryption::MasterKeys;
@@ -37,7 +37,7 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_enum, default_value_t = Mode::Insert)]
     pub mode: Mode,
     /// New names of tables in TO, such as People=People2, separated by ','
-    #[arg(long, value_name = "TABLE=NAME", value_delimiter = ',', value_parser = rename)]
+    #[arg(long, value_name = "TABLE=NAME", value_delimiter = ',', value_parser = parse_rename)]
     pub rename: Vec<(String, String)>,
     /// Maximum entities per second
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
@@ -230,7 +230,7 @@ impl CopyJob<'_> {
             return Ok(());
         }
         let question = format!("{} entities cannot be copied to Cosmos DB", survey.rejected);
-        confirmed(&question, self.arguments.yes)
+        require_confirmation(&question, self.arguments.yes)
     }
 
     pub(super) fn survey(&self, source: &dyn TransferSource) -> Result<Survey, TransferEnd> {

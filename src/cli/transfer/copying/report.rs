@@ -129,8 +129,8 @@ impl CopyJob<'_> {
     }
 }
 
-/// Adds the way to resume an interrupted or failed copy.
-pub(super) fn interrupted(ended: TransferEnd, state: &Path) -> TransferEnd {
+/// Adds a hint how to resume an interrupted or failed copy.
+pub(super) fn with_resume_hint(ended: TransferEnd, state: &Path) -> TransferEnd {
     let hint = format!("continue with --resume; the state is in {}", state.display());
     match ended {
         TransferEnd::Failed(text) => TransferEnd::Failed(format!("{text}\n{hint}")),
