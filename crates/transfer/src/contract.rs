@@ -53,7 +53,7 @@ pub struct Counts {
     pub written: u64,
     /// Entities that the target already had and that were not changed.
     pub unchanged: u64,
-    /// Passed to [`WritePage::reject`].
+    /// Entities that were passed to [`WritePage::reject`].
     pub rejected: u64,
 }
 
@@ -116,7 +116,7 @@ pub trait TransferSource: Send + Sync {
         NameCase::Ignored
     }
 
-    /// Asks the place whether it has a table: its list of tables may be incomplete.
+    /// Asks the place whether it has a table, because its list of tables may be incomplete.
     fn has_table(&self, table: &str) -> TransferResult<bool> {
         Ok(self.tables()?.iter().any(|name| self.name_case().is_same(name, table)))
     }
@@ -126,7 +126,7 @@ pub trait TransferSource: Send + Sync {
         true
     }
 
-    /// Whether entities may change while they are read. Those of dumps and files do not.
+    /// Whether entities may change while they are read. Entities in dumps and files do not.
     fn can_change(&self) -> bool {
         true
     }
@@ -137,13 +137,13 @@ pub trait TransferSource: Send + Sync {
         Ok(vec![RowRange::everything()])
     }
 
-    /// Returns the number of entities in a table, if that is cheap to find out.
+    /// Returns the number of entities in a table, if the place knows it.
     fn expected(&self, _table: &str) -> TransferResult<Option<u64>> {
         Ok(None)
     }
 
-    /// Counts the selected entities of a table; `None` if that costs as much as reading their keys. `counted`
-    /// is called for each part, and may end the count.
+    /// Counts the selected entities of a table; `None` if a count costs as much as reading their keys. `counted` is
+    /// called for each part of the count, and may end the count.
     fn count(
         &self,
         _table: &str,
@@ -165,7 +165,7 @@ pub trait TransferSource: Send + Sync {
 
     fn properties(&self) -> TransferResult<Option<ServiceProperties>>;
 
-    /// Passes on the entities that were rejected when the source was opened, with their tables.
+    /// Passes the entities that were rejected when the source was opened to the callback, with their tables.
     fn each_rejected(
         &self,
         _take: &mut dyn FnMut(&str, Rejected) -> TransferResult<()>,
@@ -192,7 +192,7 @@ pub trait TransferSource: Send + Sync {
 
 /// A place that entities are written to.
 pub trait TransferTarget: Send + Sync {
-    /// Begins a copy that no earlier run has begun.
+    /// Prepares the target for a copy that is not resumed.
     fn begin(&self) -> TransferResult<()> {
         Ok(())
     }
@@ -219,8 +219,8 @@ pub trait TransferTarget: Send + Sync {
         Ok(None)
     }
 
-    /// Deletes versions of entities; returns their number, which at an endpoint includes entities that were
-    /// already deleted. An entity that has changed since is kept.
+    /// Deletes versions of entities, and keeps entities that have changed since. Returns the number of deleted
+    /// entities, which at an endpoint includes entities that were already deleted.
     fn delete(&self, _table: &str, _entities: &[(Key, Version)]) -> TransferResult<u64> {
         Err(usage!("a dump cannot be changed"))
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often a pause checks whether the work is to stop.
+/// The interval at which a pause checks whether to stop.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 
 #[derive(Debug, thiserror::Error)]
@@ -40,13 +40,13 @@ pub(crate) use {failed, usage};
 pub(crate) type TransferResult<T> = std::result::Result<T, TransferError>;
 
 impl TransferError {
-    /// Whether the work itself failed, and not the arguments or an interruption.
+    /// Whether the work itself failed, as opposed to invalid arguments or an interruption.
     pub(super) const fn is_failure(&self) -> bool {
         !matches!(self, TransferError::Usage(_) | TransferError::Interrupted)
     }
 
     /// Prefixes the error with the side of a transfer, FROM or TO, unless its text begins with it.
-    pub fn of(self, side: &str) -> Self {
+    pub fn on(self, side: &str) -> Self {
         if self.to_string().starts_with(side) {
             return self;
         }
@@ -71,12 +71,12 @@ impl TransferError {
     }
 }
 
-/// Returns [`TransferError::Interrupted`] if the work is to stop.
+/// Returns [`TransferError::Interrupted`] if `stop` is set.
 pub(crate) fn check_stop(stop: &AtomicBool) -> TransferResult<()> {
     if stop.load(Ordering::Relaxed) { Err(TransferError::Interrupted) } else { Ok(()) }
 }
 
-/// Pauses, unless the work is to stop.
+/// Pauses until the time has passed or `stop` is set.
 pub(crate) fn pause(pause: Duration, stop: &AtomicBool) -> TransferResult<()> {
     let end = Instant::now() + pause;
     loop {

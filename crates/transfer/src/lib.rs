@@ -1,8 +1,8 @@
-//! Moving data: copy, verify, count and delete between table endpoints, databases, dumps and files.
+//! Copies, verifies, counts and deletes entities in Table endpoints, databases, dumps and files.
 //!
-//! A [`TransferSource`] is read by ranges of keys, a
-//! [`TransferTarget`](contract::TransferTarget) written by pages. Workers share the ranges of a copy through a
-//! [`WorkQueue`](work::work_queue::WorkQueue); finished ranges are recorded in a [`Checkpoint`].
+//! Copies read a [`TransferSource`] in ranges of keys, and write a [`TransferTarget`](contract::TransferTarget) in
+//! pages. Workers share the ranges of a copy through a [`WorkQueue`](work::work_queue::WorkQueue); finished ranges are
+//! recorded in a [`Checkpoint`].
 
 #![warn(unreachable_pub)]
 #![allow(rustdoc::private_intra_doc_links, reason = "developers of this repository read the documentation")]

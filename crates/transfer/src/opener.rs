@@ -1,4 +1,4 @@
-//! Opening the places of a transfer.
+//! Opens the places of a transfer.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -42,13 +42,13 @@ pub enum OpenLocation {
 }
 
 impl Opener<'_> {
-    pub fn source(&self, place: &DataLocation) -> TransferResult<OpenLocation> {
+    pub fn open_source(&self, place: &DataLocation) -> TransferResult<OpenLocation> {
         match place {
             DataLocation::Endpoint(address) => self.endpoint(address),
             DataLocation::Database(options) => {
                 let store = self.runtime.block_on(database::open_to_read(options));
                 let database = self.database(store, None)?;
-                database.refuse_other_accounts().map_err(|error| error.of(&place.display()))?;
+                database.refuse_other_accounts().map_err(|error| error.on(&place.display()))?;
                 Ok(OpenLocation::Database(Box::new(database)))
             }
             DataLocation::Dump(path) if !path.is_file() => {
@@ -62,7 +62,7 @@ impl Opener<'_> {
     }
 
     /// Opens a place for writing. A database is created if it does not exist.
-    pub fn target(&self, place: &DataLocation) -> TransferResult<OpenLocation> {
+    pub fn open_target(&self, place: &DataLocation) -> TransferResult<OpenLocation> {
         match place {
             DataLocation::Endpoint(address) => self.endpoint(address),
             DataLocation::Database(options) => {
@@ -78,7 +78,7 @@ impl Opener<'_> {
     }
 
     /// Reads a source without an order into a temporary database, which sorts it.
-    pub fn sorted(&self, source: &dyn TransferSource) -> TransferResult<OpenLocation> {
+    pub fn open_sorted(&self, source: &dyn TransferSource) -> TransferResult<OpenLocation> {
         let staged = stage_source(source, self.selection, self.staging(None))?;
         Ok(OpenLocation::Files(Box::new(staged)))
     }

@@ -21,7 +21,7 @@ pub struct Rejects {
 }
 
 impl Rejects {
-    /// Starts a new file, or continues that of an interrupted copy.
+    /// Starts a new file, or continues the file of an interrupted copy.
     pub fn open(path: &Path, is_continued: bool) -> TransferResult<Self> {
         if path.is_file() {
             let mut beginning = Vec::new();

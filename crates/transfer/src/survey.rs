@@ -1,4 +1,4 @@
-//! Counting, deleting and surveying the entities of a place.
+//! Counts, deletes and surveys the entities of a place.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,11 +31,11 @@ pub struct PageWalk<'a> {
 pub struct Survey {
     /// The number of entities of each table that can be copied.
     pub tables: BTreeMap<String, u64>,
-    /// Bytes of their keys and properties in a database.
+    /// Bytes of the keys and properties of these entities in a database.
     pub bytes: u64,
     /// The number of entities that the target cannot represent.
     pub rejected: u64,
-    /// The first of them, with their tables.
+    /// The first rejected entities, with their tables.
     pub first_rejected: Vec<(String, Rejected)>,
 }
 
@@ -44,7 +44,7 @@ impl PageWalk<'_> {
         let mut sums = BTreeMap::new();
         for table in self.source.selected_tables(self.selection)? {
             let Some(entities) = self.count_inside(&table)? else {
-                return self.sum(true, &|table, page| Ok(understood(table, page)?.len() as u64));
+                return self.sum(true, &|table, page| Ok(parsed_rows(table, page)?.len() as u64));
             };
             sums.insert(table, entities);
         }
@@ -65,7 +65,7 @@ impl PageWalk<'_> {
     pub fn delete(&self, target: &dyn TransferTarget) -> TransferResult<BTreeMap<String, u64>> {
         self.sum(true, &|table, page| {
             let version = |row: &Row| (row.key.clone(), row.version());
-            target.delete(table, &understood(table, page)?.iter().map(version).collect::<Vec<_>>())
+            target.delete(table, &parsed_rows(table, page)?.iter().map(version).collect::<Vec<_>>())
         })
     }
 
@@ -90,7 +90,7 @@ impl PageWalk<'_> {
             page.rejected.iter().for_each(|entity| reject(table, entity.clone()));
             let mut fit = 0;
             for row in &page.rows {
-                match not_in_cosmos(row).filter(|_| to_cosmos) {
+                match cosmos_obstacle(row).filter(|_| to_cosmos) {
                     Some(reason) => reject(table, Rejected { entity: row.to_json(), reason }),
                     None => {
                         fit += 1;
@@ -145,7 +145,7 @@ impl PageWalk<'_> {
 }
 
 /// Returns the rows of a page, or an error if some entities could not be parsed.
-fn understood<'a>(table: &str, page: &'a Page) -> TransferResult<&'a [Row]> {
+fn parsed_rows<'a>(table: &str, page: &'a Page) -> TransferResult<&'a [Row]> {
     match page.rejected.first() {
         None => Ok(&page.rows),
         Some(first) => Err(failed!(
@@ -160,7 +160,7 @@ const MAX_COSMOS_ROW_KEY: usize = 255;
 const COSMOS_NAMES: [&str; 4] = ["id", "rid", "etag", "ResourceId"];
 
 /// Returns the reason why Cosmos DB cannot hold an entity.
-pub(crate) fn not_in_cosmos(row: &Row) -> Option<String> {
+pub(crate) fn cosmos_obstacle(row: &Row) -> Option<String> {
     let bytes = row.key.row.len();
     if bytes > MAX_COSMOS_ROW_KEY {
         return Some(format!("its RowKey has {bytes} bytes; Cosmos DB allows {MAX_COSMOS_ROW_KEY}"));
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn what_cosmos_does_not_take_is_found() {
-        let reason = |json: &str| not_in_cosmos(&Row::from_json(json).unwrap());
+        let reason = |json: &str| cosmos_obstacle(&Row::from_json(json).unwrap());
         assert_eq!(reason(r#"{"PartitionKey":"a","RowKey":"b","Id":1,"ETAG":"x"}"#), None);
         let taken = reason(r#"{"PartitionKey":"a","RowKey":"b","A":1,"etag":"x"}"#);
         assert!(taken.is_some_and(|reason| reason.contains("etag")));

@@ -160,7 +160,7 @@ pub(super) fn refuse_unknown_renames(
     renames: &[(String, String)],
     source: &dyn TransferSource,
 ) -> Result<(), TransferEnd> {
-    let (tables, case) = (source.tables().map_err(|error| error.of("FROM"))?, source.name_case());
+    let (tables, case) = (source.tables().map_err(|error| error.on("FROM"))?, source.name_case());
     let is_unknown = |name: &&String| !tables.iter().any(|table| case.is_same(table, name));
     let is_repeated = |(at, (name, _)): &(usize, &(String, String))| {
         renames[..*at].iter().any(|(other, _)| case.is_same(other, name))

@@ -59,7 +59,7 @@ pub(crate) fn count(arguments: &CountArguments) -> Result<(), TransferEnd> {
     let selection = arguments.selection.selection(&[&location], None)?;
     arguments.files.refuse_without_files(&[&location])?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
-    let opened = session.opener(&selection, arguments.account.as_deref()).source(&location)?;
+    let opened = session.opener(&selection, arguments.account.as_deref()).open_source(&location)?;
     check_matches(&selection, &opened.as_source()?.tables()?)?;
     let progress = Progress::start(arguments.run.progress, "counted");
     let counts = session.walk(opened.as_source()?, &selection, &progress).count()?;
@@ -80,7 +80,8 @@ pub(crate) fn delete_where(arguments: &DeleteArguments) -> Result<(), TransferEn
     let selection = check_filter("FILTER", selection)?;
     let session = TransferSession::start(&arguments.run, &FileArguments::default())?;
     let opener = session.opener(&selection, arguments.account.as_deref());
-    let opened = if arguments.dry_run { opener.source(&location)? } else { opener.target(&location)? };
+    let opened =
+        if arguments.dry_run { opener.open_source(&location)? } else { opener.open_target(&location)? };
     let source = opened.as_source()?;
     if !source.tables()?.iter().any(|name| selection.has_table(name)) {
         return Err(TransferEnd::Usage(format!("there is no table {}", arguments.table)));

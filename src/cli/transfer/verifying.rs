@@ -54,16 +54,17 @@ pub(crate) fn run(arguments: &VerifyArguments) -> Result<(), TransferEnd> {
     if from.is_same(&to) && from_account == to_account {
         return Err(TransferEnd::Usage("FROM and TO are the same".into()));
     }
-    let source = session.opener(&selection, from_account).source(&from).map_err(|error| error.of("FROM"))?;
-    let target = session.opener(&selection, to_account).source(&to).map_err(|error| error.of("TO"))?;
+    let source =
+        session.opener(&selection, from_account).open_source(&from).map_err(|error| error.on("FROM"))?;
+    let target = session.opener(&selection, to_account).open_source(&to).map_err(|error| error.on("TO"))?;
     let (source, target) = (source.as_source()?, target.as_source()?);
     for place in [source, target] {
         warn_of_remarks(place.inferences().map_or(&[][..], Inferences::remarks));
         refuse_left_out("verify", place)?;
     }
     refuse_unknown_renames(&arguments.rename, source)?;
-    let tables = source.tables().map_err(|error| error.of("FROM"))?;
-    let renamed = renamed_tables(target, &arguments.rename).map_err(|error| error.of("TO"))?;
+    let tables = source.tables().map_err(|error| error.on("FROM"))?;
+    let renamed = renamed_tables(target, &arguments.rename).map_err(|error| error.on("TO"))?;
     check_matches(&selection, &[tables, renamed].concat())?;
     let progress = Progress::start(arguments.run.progress, "compared");
     let comparison = Comparison {

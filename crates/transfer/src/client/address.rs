@@ -75,7 +75,7 @@ impl Address {
         self.parts().2
     }
 
-    /// Returns an address that does not depend on how the loopback host and the port are written.
+    /// Returns a form of the address that is the same for all spellings of the loopback host and of the default port.
     pub(crate) fn identity(&self) -> String {
         let (scheme, authority, path) = self.parts();
         let (host, port) = split_port(authority);
@@ -179,12 +179,12 @@ impl ConnectionString {
             return Ok(Self { account: account.into(), secret, tables: Some(tables.into()) });
         }
         let account = part("AccountName").unwrap_or_default();
-        let by_suffix = || {
+        let from_suffix = || {
             let scheme = part("DefaultEndpointsProtocol").unwrap_or("https");
             part("EndpointSuffix").map(|suffix| format!("{scheme}://{account}.table.{suffix}"))
         };
         let tables = part("TableEndpoint").map(|given| given.trim_end_matches('/').to_owned());
-        let tables = tables.or_else(by_suffix);
+        let tables = tables.or_else(from_suffix);
         let key = part("AccountKey").filter(|_| !account.is_empty()).map(|key| Secret::Key(key.into()));
         let sas = || part("SharedAccessSignature").map(|sas| Secret::Sas(sas.trim_start_matches('?').into()));
         let token = || part("BearerToken").map(|token| Secret::Token(token.into()));

@@ -14,7 +14,7 @@ pub(crate) enum SetVerb<'a> {
     Insert,
     InsertOrMerge,
     InsertOrReplace,
-    /// Deletes the version with this ETag; `*`: any version.
+    /// Deletes the version with this ETag, or any version if it is `*`.
     Delete(&'a str),
 }
 
@@ -58,8 +58,8 @@ impl ChangeSetBody {
         ClientCall::with_body("POST", "/$batch", content_type, self.text.into_bytes()).succeeds_with(&[202])
     }
 
-    /// Reads the answer to a change set: success, or the refusal of an operation, after which nothing was
-    /// changed.
+    /// Reads the answer to a change set: success, or the refusal of an operation. A refused change set has changed
+    /// nothing.
     pub(crate) fn read(answer: &ClientAnswer) -> Result<Result<(), ServiceError>, String> {
         let text = String::from_utf8_lossy(&answer.body);
         let mut parts = text.split("\nHTTP/1.1 ").skip(1).peekable();
@@ -76,7 +76,7 @@ impl ChangeSetBody {
                     let body = body.split("\r\n--").next().unwrap_or_default().trim().into();
                     let content_type = content_type(head);
                     return ClientAnswer { status, content_type, body, ..ClientAnswer::default() }
-                        .refused()
+                        .parse_error()
                         .map(Err);
                 }
                 other => return Err(format!("an operation of a change set is answered {other}")),

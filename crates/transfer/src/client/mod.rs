@@ -1,4 +1,4 @@
-//! A client for any server that speaks the protocol of the Table service.
+//! A client for any server that implements the Azure Table storage REST API.
 //!
 //! Calls block their thread. Transient failures are retried with back-off, and the number of
 //! requests in flight adapts to what the server allows.
@@ -190,7 +190,7 @@ impl From<ServiceError> for TransferError {
 }
 
 impl ServiceError {
-    /// Returns advice on a refusal that concerns the whole place.
+    /// Returns advice on a refusal that concerns all requests.
     fn advice(&self) -> Option<&'static str> {
         let is_of_account = self.code == "ResourceNotFound" && self.request.contains("/Tables");
         match self.code.as_str() {
@@ -205,16 +205,15 @@ impl ServiceError {
         }
     }
 
-    /// Whether the resource does not exist. Only an error in the service's own form proves it.
+    /// Whether the resource does not exist. Only an error in the format of Azure proves that.
     pub(crate) fn is_absent(&self) -> bool {
         (self.status == 404 && !self.code.is_empty()) || self.code == "TableBeingDeleted"
     }
 }
 
 impl ClientAnswer {
-    /// Parses the service's error in the body. An answer of a gateway has no code. Fails if the body is
-    /// incomplete.
-    pub(crate) fn refused(&self) -> Result<ServiceError, String> {
+    /// Parses the error in the body. The code is empty if a gateway has answered. Fails if the body is incomplete.
+    pub(crate) fn parse_error(&self) -> Result<ServiceError, String> {
         let media_type = self.content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let (code, message) = match media_type.as_str() {
             "application/xhtml+xml" => Some(ErrorText::default()),
@@ -240,7 +239,7 @@ impl ClientAnswer {
     }
 }
 
-/// A code and a message; both are empty if the body is not an error of the service.
+/// The code and the message; both are empty if the body is not an error in the format of Azure.
 type ErrorText = (String, String);
 
 /// Parses an error in JSON; `None` if it is truncated.
@@ -274,7 +273,7 @@ RequestId:1</m:message></m:error>"#;
 
     fn refused(content_type: &str, body: &str) -> Result<ServiceError, String> {
         let (content_type, body) = (content_type.to_owned(), body.into());
-        ClientAnswer { status: 404, content_type, body, ..ClientAnswer::default() }.refused()
+        ClientAnswer { status: 404, content_type, body, ..ClientAnswer::default() }.parse_error()
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Sending requests: retries with back-off and jitter.
+//! Sends requests, and retries them with back-off and jitter.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,21 +19,20 @@ use crate::protocol::model::Ticks;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const ATTEMPTS: u32 = 12;
-/// Maximum attempts of a request to a server that has never answered: its address or certificate may be
-/// wrong.
+/// Maximum attempts of a request to a server that has never answered, because its address or certificate may be wrong.
 const FIRST_ATTEMPTS: u32 = 6;
-/// Maximum attempts of a change set that fails with 500: its halves are tried separately.
+/// Maximum attempts of a change set that fails with 500. The writer then tries its halves separately.
 const SET_ATTEMPTS: u32 = 6;
 /// The pause after the first failure; it doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// Maximum bytes of an answer: more than any page of Azure. Those of Azurite have any size.
+/// Maximum bytes of an answer, more than any page of Azure. Pages of Azurite have no limit.
 pub(crate) const MAX_ANSWER: u64 = 32 << 20;
 
 /// Maximum bytes of the head of an answer, many times Azure's.
 const MAX_HEAD: usize = 64 << 10;
 
-/// The result of a request: its answer, or the refusal of the service.
+/// The result of a request: its answer, or the refusal of the server.
 type ClientResult<T> = TransferResult<Result<T, ServiceError>>;
 
 struct Received {
@@ -59,12 +58,11 @@ impl From<ureq::Error> for Unanswered {
     }
 }
 
-/// The meaning of an answer: success or the service's refusal, or the reason why it is invalid, such as an
-/// answer of a gateway.
+/// The meaning of an answer: success or a refusal, or the reason why the answer is invalid, as from a gateway.
 type Judged<T> = Result<Result<T, ServiceError>, String>;
 
 impl Received {
-    fn judged<T>(
+    fn judge<T>(
         &self,
         call: &ClientCall,
         request: &str,
@@ -76,13 +74,13 @@ impl Received {
                 let location = self.location.as_deref().unwrap_or("no address");
                 // The query string may have a signature.
                 let location = location.split(['?', '#']).next().unwrap_or_default();
-                // Following it would alter the request, and send it elsewhere.
+                // Following the redirect would alter the request, and send it elsewhere.
                 Err(failed!(
                     "{request}: {status}, a redirect to {location}, which is not followed; give the address \
                      of the endpoint itself"
                 ))
             }
-            400.. => Ok(self.answer.refused().map(Err)),
+            400.. => Ok(self.answer.parse_error().map(Err)),
             status => Ok(Err(format!("{status} is not a valid answer to this request"))),
         }
     }
@@ -116,7 +114,7 @@ impl Client {
             .timeout_connect(Some(CONNECT_TIMEOUT))
             .max_idle_connections_per_host(concurrency)
             .max_idle_connections(concurrency)
-            // A proxy is not used for this machine.
+            // Requests to this machine do not use a proxy.
             .proxy(if address.is_local() { None } else { Proxy::try_from_env() })
             .user_agent(concat!("rowhouse/", env!("CARGO_PKG_VERSION")))
             .tls_config(roots);
@@ -156,8 +154,8 @@ impl Client {
         self.send_until(call, None, |answer| read(answer).map(Ok))
     }
 
-    /// Sends a change set, and retries all of it if it was throttled. The answer is then 202, with the error
-    /// inside.
+    /// Sends a change set. If it was throttled, the answer is 202 with an error inside, and the whole change set is
+    /// repeated.
     pub(crate) fn send_change_set(&self, call: &ClientCall) -> ClientResult<()> {
         self.send_until(call, Some(SET_ATTEMPTS), ChangeSetBody::read)
     }
@@ -172,7 +170,7 @@ impl Client {
     ) -> ClientResult<T> {
         let mut attempt = 0;
         let request = format!("{} {}{}", call.method, self.address.tables, call.path);
-        let of_request = |refused| ServiceError { request: request.clone(), ..refused };
+        let with_request = |refused| ServiceError { request: request.clone(), ..refused };
         loop {
             attempt += 1;
             let (problem, retry_after) = match self.attempt(call) {
@@ -184,11 +182,11 @@ impl Client {
                 Err(Unanswered::HalfToken) => {
                     return Err(failed!("{request}: the answer has only half a continuation token"));
                 }
-                Ok(received) => match received.judged(call, &request, &read)? {
-                    Ok(Err(refused)) if passes(refused.status) => {
+                Ok(received) => match received.judge(call, &request, &read)? {
+                    Ok(Err(refused)) if is_transient(refused.status) => {
                         let is_failure = refused.status == 500 && !is_throttling(&refused);
                         if is_failure && failures.is_some_and(|most| attempt >= most) {
-                            return Ok(Err(of_request(refused)));
+                            return Ok(Err(with_request(refused)));
                         }
                         self.note_refusal(&refused);
                         (refused.to_string(), received.retry_after)
@@ -196,7 +194,7 @@ impl Client {
                     Ok(done) => {
                         self.has_answered.store(true, Ordering::Relaxed);
                         self.gate.succeeded();
-                        return Ok(done.map_err(of_request));
+                        return Ok(done.map_err(with_request));
                     }
                     Err(problem) => (problem, received.retry_after),
                 },
@@ -262,7 +260,7 @@ fn hint(problem: &str) -> &'static str {
 }
 
 /// Whether a status reports a transient failure.
-const fn passes(status: u16) -> bool {
+const fn is_transient(status: u16) -> bool {
     matches!(status, 408 | 429 | 500 | 502 | 503 | 504)
 }
 
@@ -297,8 +295,8 @@ fn back_off(attempt: u32) -> Duration {
     longest / 2 + (longest / 2).mul_f64(f64::from(random) / f64::from(u32::MAX))
 }
 
-/// Admits requests up to a limit, which is halved when the server throttles, and grows by one after as many
-/// successes as the limit.
+/// Limits the requests in flight. Throttling halves the limit; successes raise it by one each time their number reaches
+/// the limit.
 #[derive(Debug)]
 struct Gate {
     state: Mutex<GateState>,

@@ -29,26 +29,25 @@ const SCHEMA: &str = "
         written INTEGER NOT NULL DEFAULT 0, unchanged INTEGER NOT NULL DEFAULT 0,
         rejected INTEGER NOT NULL DEFAULT 0);";
 
-/// The mark of a copy's state in a SQLite file, and its offset in the header.
-const APPLICATION: u32 = 0x5248_6370;
-const APPLICATION_AT: usize = 68;
+/// The SQLite application id of state files, and its offset in the header of the file.
+const APPLICATION_ID: u32 = 0x5248_6370;
+const APPLICATION_ID_OFFSET: usize = 68;
 
 pub struct Checkpoint {
     file: PathBuf,
-    /// The unique name of the copy.
     copy: String,
     fingerprint: Fingerprint,
     connection: Mutex<Connection>,
 }
 
 impl Checkpoint {
-    /// Whether a copy has been started: a full disk may have left an empty file.
+    /// Whether a copy has been started. An empty file, such as a full disk leaves, does not count.
     pub fn is_begun(file: &Path) -> bool {
         std::fs::metadata(file).is_ok_and(|found| found.len() > 0)
     }
 
-    /// Opens the state of a copy: a new one, or with `resume` that of an interrupted run, if there is one.
-    /// Fails if the file has another content, or the state of another copy.
+    /// Creates the state of a copy or, with `resume`, opens the state of an interrupted run if it exists. Fails if the
+    /// file has other content, or the state of a different copy.
     pub fn open(file: &Path, fingerprint: &Fingerprint, resume: bool) -> TransferResult<Self> {
         let is_begun = Self::is_begun(file);
         if is_begun && !is_state(file)? {
@@ -68,10 +67,10 @@ impl Checkpoint {
         connection.busy_timeout(std::time::Duration::ZERO)?;
         // SQLite may have rolled back the creation of the file, together with its mark.
         let mark: u32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
-        if mark != APPLICATION {
-            connection.pragma_update(None, "application_id", APPLICATION)?;
+        if mark != APPLICATION_ID {
+            connection.pragma_update(None, "application_id", APPLICATION_ID)?;
         }
-        // One process at a time. Pages whose record a power failure loses are copied again.
+        // Only one process can open the file. If a power failure loses the record of a page, the page is copied again.
         connection.execute_batch(
             "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
         )?;
@@ -116,8 +115,8 @@ impl Checkpoint {
             .query_row("SELECT NOT EXISTS (SELECT 1 FROM tables)", [], |row| row.get(0))?)
     }
 
-    /// Adds the pages that the target has recorded with their entities and this file has not. Fails if this
-    /// file has pages that the target lacks: the target was restored from a backup.
+    /// Adds the pages that only the target has recorded, in the transactions of their entities. Fails if only this file
+    /// has recorded a page, because the target was then restored from a backup.
     pub(crate) fn catch_up(&self, marks: Vec<LoadMark>) -> TransferResult<()> {
         let open = self.open_ranges()?;
         // A copy that is complete or stale has no marks any more.
@@ -138,7 +137,9 @@ impl Checkpoint {
             let mark = marks.iter().find(|mark| mark.range == range);
             let is_behind = |mark: &LoadMark| order_in_both(&mark.reached, &reached) == Some(Ordering::Less);
             if mark.is_none_or(is_behind) {
-                return Err(self.void("TO has lost entities that were copied, as if a backup was restored"));
+                return Err(
+                    self.cannot_resume("TO has lost entities that were copied, as if a backup was restored")
+                );
             }
         }
         Ok(())
@@ -153,7 +154,7 @@ impl Checkpoint {
     }
 
     /// Returns the error of a copy that cannot be resumed.
-    pub(crate) fn void(&self, reason: &str) -> TransferError {
+    pub(crate) fn cannot_resume(&self, reason: &str) -> TransferError {
         let state = self.file.display();
         let text =
             format!("{reason} since the copy was interrupted: remove {state}, and start the copy again");
@@ -172,12 +173,12 @@ impl Checkpoint {
         self.select("SELECT name FROM tables WHERE prepared ORDER BY rowid", |row| row.get(0))
     }
 
-    /// Returns the tables that are copied completely although only changes of others are copied.
+    /// Returns the tables that are copied completely in a copy of changes.
     pub(crate) fn whole_tables(&self) -> TransferResult<Vec<String>> {
         self.select("SELECT name FROM tables WHERE is_whole", |row| row.get(0))
     }
 
-    /// Records that a table is about to be created: the table is new, even if this run ends before it is
+    /// Records that a table is about to be created, so that the table counts as new even if this run ends before it is
     /// prepared.
     pub(crate) fn begin_table(&self, table: &str, is_whole: bool) -> TransferResult<()> {
         let begin = "INSERT OR IGNORE INTO tables VALUES (?1, 0, ?2)";
@@ -204,7 +205,7 @@ impl Checkpoint {
                 let next = "SELECT coalesce(max(id), 0) + 1 FROM ranges";
                 let id: i64 = connection.query_row(next, [], |row| row.get(0))?;
                 let task = Task { id, table: table.to_owned(), range, resumed: None };
-                insert(connection, &task)?;
+                insert_range(connection, &task)?;
                 tasks.push(task);
             }
             let prepare =
@@ -225,7 +226,7 @@ impl Checkpoint {
     pub(crate) fn open_ranges(&self) -> TransferResult<Vec<Task>> {
         self.select(
             "SELECT id, name, pk, rk, is_after, upper_pk, upper_rk, written FROM ranges WHERE NOT done ORDER BY id",
-            read,
+            read_task,
         )
     }
 
@@ -259,7 +260,7 @@ impl Checkpoint {
             let at = behind.range.lower.key();
             let update = "UPDATE ranges SET upper_pk = ?2, upper_rk = ?3 WHERE id = ?1";
             connection.execute(update, params![id, at.partition, at.row])?;
-            insert(connection, behind)
+            insert_range(connection, behind)
         })
     }
 
@@ -286,7 +287,7 @@ impl Checkpoint {
         Ok(statement.query_map([], read)?.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Makes a change durable against a power failure: the target may have marks of the ranges.
+    /// Makes a change that survives a power failure, because the target may have marks of the ranges.
     fn change<T>(&self, change: impl FnOnce(&Connection) -> TransferResult<T>) -> TransferResult<T> {
         let mut connection = self.connection.lock();
         connection.execute_batch("PRAGMA synchronous=FULL")?;
@@ -301,13 +302,13 @@ impl Checkpoint {
 /// Whether a file is the state of a copy. Opening it as a database might change it.
 fn is_state(file: &Path) -> TransferResult<bool> {
     let mut header = Vec::new();
-    let length = APPLICATION_AT + size_of_val(&APPLICATION);
+    let length = APPLICATION_ID_OFFSET + size_of_val(&APPLICATION_ID);
     let read = File::open(file).and_then(|file| file.take(length as u64).read_to_end(&mut header));
     read.map_err(|error| TransferError::from(error).at(file))?;
-    Ok(header.get(APPLICATION_AT..).is_some_and(|mark| *mark == APPLICATION.to_be_bytes()))
+    Ok(header.get(APPLICATION_ID_OFFSET..).is_some_and(|mark| *mark == APPLICATION_ID.to_be_bytes()))
 }
 
-fn insert(connection: &Connection, task: &Task) -> TransferResult<()> {
+fn insert_range(connection: &Connection, task: &Task) -> TransferResult<()> {
     let RowRange { lower, upper } = &task.range;
     let (key, is_after) = (lower.key(), matches!(lower, Lower::After(_)));
     let (upper_pk, upper_rk) = (upper.as_ref().map(|key| &key.partition), upper.as_ref().map(|key| &key.row));
@@ -318,7 +319,7 @@ fn insert(connection: &Connection, task: &Task) -> TransferResult<()> {
     Ok(())
 }
 
-fn read(row: &SqliteRow<'_>) -> rusqlite::Result<Task> {
+fn read_task(row: &SqliteRow<'_>) -> rusqlite::Result<Task> {
     let key = Key { partition: row.get(2)?, row: row.get(3)? };
     let lower = if row.get(4)? { Lower::After(key) } else { Lower::From(key) };
     let upper: (Option<String>, Option<String>) = (row.get(5)?, row.get(6)?);
@@ -327,7 +328,7 @@ fn read(row: &SqliteRow<'_>) -> rusqlite::Result<Task> {
     Ok(Task { id: row.get(0)?, table: row.get(1)?, range: RowRange { lower, upper }, resumed })
 }
 
-/// The named values that a resumed copy must share with the interrupted one: places, contents of files,
+/// The named values that a resumed copy must share with the interrupted copy: the places, the contents of files and the
 /// options.
 #[derive(Debug, Clone, Default)]
 pub struct Fingerprint(String);

@@ -1,4 +1,4 @@
-//! Copying tables from a source to a target.
+//! Copies tables from a source to a target.
 
 pub(super) mod checkpoint;
 pub(super) mod settings;
@@ -28,9 +28,9 @@ pub struct CopyOptions<'a> {
     pub concurrency: usize,
     /// Whether to continue with the other tables if one fails.
     pub keep_going: bool,
-    /// The target, to read its settings; `None` for a new dump.
+    /// The target as a source of its settings; `None` for a new dump.
     pub existing: Option<&'a dyn TransferSource>,
-    /// If only changes are copied, the source with all its entities, for tables that the target lacks.
+    /// The source with all its entities in a copy of changes, for tables that the target lacks.
     pub whole: Option<&'a dyn TransferSource>,
     pub settings: SettingsRule,
     /// Maximum entities a second.
@@ -108,7 +108,7 @@ pub fn copy(
         progress.add(&table, counts);
     }
     std::thread::scope(|scope| {
-        scope.spawn(|| run.measure());
+        scope.spawn(|| run.estimate_remaining());
         run.work()
     })?;
     let (from, to) = (source.retries(), target.retries());
@@ -144,7 +144,7 @@ impl CopyRun<'_> {
             self.queue.add(task);
         }
         let tables = self.source.selected_tables(self.options.selection);
-        let tables = tables.map_err(|error| error.of("FROM"))?;
+        let tables = tables.map_err(|error| error.on("FROM"))?;
         if self.options.selection.is_everything() {
             self.copy_properties()?;
         }
@@ -164,46 +164,48 @@ impl CopyRun<'_> {
     /// Copies the service properties; an account that has neither tables nor CORS rules is new.
     fn copy_properties(&self) -> TransferResult<()> {
         let what = "the service properties of FROM";
-        let Some(mut ours) = self.setting(self.source.properties(), what)? else { return Ok(()) };
+        let Some(mut ours) = self.read_setting(self.source.properties(), what)? else { return Ok(()) };
         let step = match self.options.existing {
             None => SettingsStep::Set,
-            Some(existing) => match self.setting(existing.properties(), "the service properties of TO")? {
-                Some(theirs) => {
-                    let has_rules = theirs.cors.as_ref().is_some_and(|rules| !rules.is_empty());
-                    // Credentials that may not list tables prove nothing.
-                    let is_new = !has_rules && existing.tables().is_ok_and(|tables| tables.is_empty());
-                    self.options.settings.of_properties(&ours, &theirs, is_new)
+            Some(existing) => {
+                match self.read_setting(existing.properties(), "the service properties of TO")? {
+                    Some(theirs) => {
+                        let has_rules = theirs.cors.as_ref().is_some_and(|rules| !rules.is_empty());
+                        // If the credentials may not list tables, the account does not count as new.
+                        let is_new = !has_rules && existing.tables().is_ok_and(|tables| tables.is_empty());
+                        self.options.settings.step_for_properties(&ours, &theirs, is_new)
+                    }
+                    None => SettingsStep::Keep,
                 }
-                None => SettingsStep::Left,
-            },
+            }
         };
-        // Rules that are not mentioned would be kept.
+        // The target would keep its rules if the request had no list of rules.
         ours.cors.get_or_insert_default();
-        self.apply(step, "service properties", || self.target.set_properties(&ours))
+        self.apply_step(step, "service properties", || self.target.set_properties(&ours))
     }
 
     fn copy_policies(&self, table: &str, is_new: bool) -> TransferResult<()> {
         let read = self.source.policies(table);
-        let Some(ours) = self.setting(read, "the policies of FROM")? else { return Ok(()) };
+        let Some(ours) = self.read_setting(read, "the policies of FROM")? else { return Ok(()) };
         let named = self.options.target_table(table);
         let step = match self.options.existing {
             None => SettingsStep::Set,
-            Some(_) if is_new && ours.is_empty() => SettingsStep::Nothing,
-            Some(existing) => match self.setting(existing.policies(named), "the policies of TO")? {
-                Some(theirs) => self.options.settings.of_policies(&ours, &theirs, is_new),
-                None if ours.is_empty() => SettingsStep::Nothing,
-                None => SettingsStep::Left,
+            Some(_) if is_new && ours.is_empty() => SettingsStep::Unchanged,
+            Some(existing) => match self.read_setting(existing.policies(named), "the policies of TO")? {
+                Some(theirs) => self.options.settings.step_for_policies(&ours, &theirs, is_new),
+                None if ours.is_empty() => SettingsStep::Unchanged,
+                None => SettingsStep::Keep,
             },
         };
-        self.apply(step, &format!("policies of {named}"), || self.target.set_policies(named, &ours))
+        self.apply_step(step, &format!("policies of {named}"), || self.target.set_policies(named, &ours))
     }
 
     /// Returns a setting if the place has it and the credentials allow reading it; otherwise adds a remark.
-    fn setting<T>(&self, read: TransferResult<Option<T>>, what: &str) -> TransferResult<Option<T>> {
+    fn read_setting<T>(&self, read: TransferResult<Option<T>>, what: &str) -> TransferResult<Option<T>> {
         readable(read, what, &mut self.remarks.lock())
     }
 
-    fn apply(
+    fn apply_step(
         &self,
         step: SettingsStep,
         setting: &str,
@@ -211,8 +213,8 @@ impl CopyRun<'_> {
     ) -> TransferResult<()> {
         match step {
             SettingsStep::Set => return set(),
-            SettingsStep::Left => self.remark(format!("{setting} differ, and were not changed in TO")),
-            SettingsStep::Nothing => {}
+            SettingsStep::Keep => self.remark(format!("{setting} differ, and were not changed in TO")),
+            SettingsStep::Unchanged => {}
         }
         Ok(())
     }
@@ -255,16 +257,18 @@ impl CopyRun<'_> {
         let Some(existing) = self.options.existing else { return Ok(()) };
         let named = self.options.target_table(table);
         match self.target.has_entities(named)? {
-            None => return Err(self.checkpoint.void(&format!("the table {named} was deleted from TO"))),
+            None => {
+                return Err(self.checkpoint.cannot_resume(&format!("the table {named} was deleted from TO")));
+            }
             Some(true) => return Ok(()),
             Some(false) => {}
         }
         let was_written = |(name, counts): &(String, Counts)| name == table && counts.written > 0;
-        // The first page of a server may be empty although others follow.
+        // The first page of a server may be empty although other pages follow.
         if self.checkpoint.counts()?.iter().any(was_written)
             && existing.probe(named, &RowRange::everything())?.is_none()
         {
-            return Err(self.checkpoint.void(&format!("the table {named} of TO was emptied")));
+            return Err(self.checkpoint.cannot_resume(&format!("the table {named} of TO was emptied")));
         }
         Ok(())
     }
@@ -280,7 +284,7 @@ impl CopyRun<'_> {
         if is_new && !is_prepared {
             self.begin_table(table)?;
         }
-        let created = self.target.create(named).map_err(|error| error.of("TO"));
+        let created = self.target.create(named).map_err(|error| error.on("TO"));
         if let (Err(TransferError::NotAllowed(_)), true) = (&created, is_new && !is_prepared) {
             self.checkpoint.withdraw_table(table)?;
         }
@@ -295,19 +299,19 @@ impl CopyRun<'_> {
         Ok(())
     }
 
-    /// Counts the tables of a source that can do so cheaply, to estimate the remaining time. Counting the
-    /// matches of a filter would cost as much as copying them.
-    fn measure(&self) {
+    /// Counts tables to estimate the remaining time, if the source can count them cheaply. Counting the matches of a
+    /// filter would cost as much as copying them.
+    fn estimate_remaining(&self) {
         if self.options.selection.filter_text().is_some() {
             return;
         }
-        let go_on = || if self.queue.is_idle() { Err(TransferError::Interrupted) } else { Ok(()) };
-        for table in self.progress.unexpected() {
-            if go_on().is_err() {
+        let check_active = || if self.queue.is_idle() { Err(TransferError::Interrupted) } else { Ok(()) };
+        for table in self.progress.tables_without_expected() {
+            if check_active().is_err() {
                 return;
             }
-            // A table that cannot be counted has no remaining time.
-            if let Ok(Some(entities)) = self.source.count(&table, &mut |_| go_on()) {
+            // The remaining time of a table that cannot be counted is unknown.
+            if let Ok(Some(entities)) = self.source.count(&table, &mut |_| check_active()) {
                 self.progress.expect(&table, Some(entities));
             }
         }
@@ -359,7 +363,7 @@ impl CopyRun<'_> {
             }
             let mut page = match reader.next() {
                 Err(TransferError::NoTable(_)) if self.is_dropped(&task.table)? => return Ok(true),
-                page => match page.map_err(|error| error.of("FROM"))? {
+                page => match page.map_err(|error| error.on("FROM"))? {
                     Some(page) => page,
                     None => return Ok(true),
                 },
@@ -378,13 +382,13 @@ impl CopyRun<'_> {
 
     /// Copies a page; `pages` is the number of earlier pages of its range.
     fn copy_page(&self, task: &Task, page: Page, pages: u64, resumed: Option<u64>) -> TransferResult<()> {
-        // Cosmos DB has no order, so a range is read again completely. The number of the page marks the
-        // written ones.
-        let of_order = |row: &Row| match self.source.is_ordered() {
+        // Cosmos DB has no order, so a resumed copy reads a range from its start, and the page number stands for the
+        // last key.
+        let position_of = |row: &Row| match self.source.is_ordered() {
             true => row.key.clone(),
             false => Key::new("", format!("{pages:020}")),
         };
-        let last = page.rows.last().map(of_order);
+        let last = page.rows.last().map(position_of);
         let mut counts = Counts { rejected: page.rejected.len() as u64, ..Counts::default() };
         self.rejects.add(&task.table, &page.rejected)?;
         if !page.rows.is_empty() {
@@ -400,7 +404,7 @@ impl CopyRun<'_> {
                 rejected: counts.rejected,
                 reject: &|rejected| self.rejects.add(&task.table, &[rejected]),
             });
-            counts += written.map_err(|error| error.of("TO"))?;
+            counts += written.map_err(|error| error.on("TO"))?;
         }
         self.checkpoint.advance(task.id, last.as_ref(), counts)?;
         self.progress.add(&task.table, counts);

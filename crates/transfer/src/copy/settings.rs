@@ -17,18 +17,18 @@ pub struct SettingsRule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettingsStep {
     /// The setting is the same in both places.
-    Nothing,
+    Unchanged,
     Set,
     /// The setting differs and is kept: a copy does not restore revoked access.
-    Left,
+    Keep,
 }
 
 impl SettingsRule {
-    pub fn of_policies(self, ours: &[Policy], theirs: &[Policy], is_new: bool) -> SettingsStep {
+    pub fn step_for_policies(self, ours: &[Policy], theirs: &[Policy], is_new: bool) -> SettingsStep {
         self.step(same_policies(ours, theirs), ours.is_empty(), is_new)
     }
 
-    pub fn of_properties(
+    pub fn step_for_properties(
         self,
         ours: &ServiceProperties,
         theirs: &ServiceProperties,
@@ -40,10 +40,10 @@ impl SettingsRule {
     fn step(self, is_same: bool, is_empty: bool, is_new: bool) -> SettingsStep {
         let changes = matches!(self.mode, Mode::Merge | Mode::Replace);
         match is_same {
-            true => SettingsStep::Nothing,
+            true => SettingsStep::Unchanged,
             false if is_new || (is_empty && self.delete_extra) => SettingsStep::Set,
             false if changes && !is_empty => SettingsStep::Set,
-            false => SettingsStep::Left,
+            false => SettingsStep::Keep,
         }
     }
 }
@@ -90,14 +90,14 @@ mod tests {
             SettingsRule { mode, delete_extra }.step(false, is_empty, is_new)
         };
         for mode in [Mode::Insert, Mode::Skip] {
-            assert_eq!(step(mode, false, false, false), SettingsStep::Left);
-            assert_eq!(step(mode, true, false, false), SettingsStep::Left);
+            assert_eq!(step(mode, false, false, false), SettingsStep::Keep);
+            assert_eq!(step(mode, true, false, false), SettingsStep::Keep);
             assert_eq!(step(mode, false, false, true), SettingsStep::Set);
             assert_eq!(step(mode, true, true, false), SettingsStep::Set);
         }
         for mode in [Mode::Merge, Mode::Replace] {
             assert_eq!(step(mode, false, false, false), SettingsStep::Set);
-            assert_eq!(step(mode, false, true, false), SettingsStep::Left);
+            assert_eq!(step(mode, false, true, false), SettingsStep::Keep);
             assert_eq!(step(mode, true, true, false), SettingsStep::Set);
         }
     }

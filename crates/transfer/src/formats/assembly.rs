@@ -1,4 +1,4 @@
-//! Assembles an entity as JSON with type annotations from unchanged texts of values.
+//! Assembles an entity as JSON with type annotations. The texts of values are not changed.
 
 use crate::protocol::codec::json_object;
 use crate::protocol::codec::json_object::push_string;
@@ -39,7 +39,7 @@ impl<'a> Assembly<'a> {
         self.json.push_str(raw);
     }
 
-    /// Adds the Timestamp. An invalid date is recorded and omitted: the target may set its own.
+    /// Adds the Timestamp. An invalid date is recorded and omitted, because the target can set its own Timestamp.
     pub(super) fn timestamp(&mut self, text: Option<&str>) {
         match text.filter(|text| Ticks::parse(text).is_ok()) {
             Some(text) => {
@@ -73,7 +73,7 @@ impl<'a> Assembly<'a> {
         if !matches!(name, "PartitionKey" | "RowKey" | "Timestamp") {
             self.untyped(&format!("{name}{ANNOTATION}"), &format!("\"{}\"", known.name()));
         }
-        // A number or Boolean for a string.
+        // The value is a number or Boolean without quotes, although its type is String.
         let is_bare = known == EdmType::String && !raw.starts_with(['"', 'n', '{', '[']);
         if is_bare {
             self.untyped(name, &format!("\"{raw}\""))

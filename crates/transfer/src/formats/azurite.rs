@@ -119,7 +119,7 @@ struct CorsDocument {
 
 impl Workspace<'_> {
     fn table(&mut self, json: &[u8]) -> TransferResult<()> {
-        let document: TableDocument = parsed(json)?;
+        let document: TableDocument = parse_json(json)?;
         if document.account != self.account {
             if self.others.len() < MAX_ACCOUNTS {
                 self.others.insert(document.account);
@@ -133,10 +133,13 @@ impl Workspace<'_> {
         if policies.is_empty() { Ok(()) } else { self.staging.set_policies(&policies) }
     }
 
-    /// Checks that the file has the list of tables, and tables of the account if it has any.
+    /// Checks that the file has a list of tables, with tables of the account unless it is empty.
     fn check(self, path: &Path) -> TransferResult<()> {
         if !self.has_tables {
-            return Err(files::named(path, &"has no list of tables, so it is not a workspace of Azurite"));
+            return Err(files::file_error(
+                path,
+                &"has no list of tables, so it is not a workspace of Azurite",
+            ));
         }
         if self.tables.is_empty() && !self.others.is_empty() {
             let others = Vec::from_iter(self.others).join(", ");
@@ -154,7 +157,7 @@ impl Workspace<'_> {
         let mut collection = None;
         file.members(|file, name| match (name, &collection) {
             (br#""name""#, _) => {
-                collection = Some(parsed::<String>(&file.value()?)?);
+                collection = Some(parse_json::<String>(&file.value()?)?);
                 Ok(())
             }
             (br#""data""#, None) => Err(file.wrong("a collection has its data before its name")),
@@ -196,7 +199,7 @@ impl Workspace<'_> {
     }
 
     fn service(&mut self, json: &[u8]) -> TransferResult<()> {
-        let document: ServiceDocument = parsed(json)?;
+        let document: ServiceDocument = parse_json(json)?;
         if document.account != self.account {
             return Ok(());
         }
@@ -246,7 +249,7 @@ fn policy(AclDocument { id, policy }: AclDocument) -> TransferResult<Policy> {
     Ok(Policy { id, start, expiry, permission })
 }
 
-fn parsed<'a, T: Deserialize<'a>>(json: &'a [u8]) -> TransferResult<T> {
+fn parse_json<'a, T: Deserialize<'a>>(json: &'a [u8]) -> TransferResult<T> {
     serde_json::from_slice(json).map_err(|error| failed!("the workspace file: {error}"))
 }
 
@@ -275,7 +278,7 @@ fn row(document: &Object<'_>, mut entity: Assembly<'_>) -> Result<Row, String> {
                 entity.text(name, None, &text)?;
             }
             (Some(stated), _) => entity.annotated(name, EdmType::from_name(stated), raw)?,
-            // Integers are Int32; a larger one without a type was sent as a double.
+            // Integers are Int32. A larger number without a type was sent as a Double.
             (None, _) if raw.starts_with(|first: char| first == '-' || first.is_ascii_digit()) => {
                 let is_small = raw.parse::<i32>().is_ok() && raw != "-0";
                 let edm_type = if is_small { EdmType::Int32 } else { EdmType::Double };

@@ -1,4 +1,4 @@
-//! The files of other programs: opening and recognizing them, and hashes of their content.
+//! Opens, recognizes and hashes files of other programs.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _, Seek as _, SeekFrom};
@@ -57,12 +57,12 @@ pub(super) fn has_known_extension(path: &Path) -> bool {
     EXTENSIONS.contains(&extension.as_str())
 }
 
-pub(super) fn recognized(path: &Path) -> TransferResult<FileFormat> {
-    let beginning = beginning(path)?;
+pub(super) fn recognize(path: &Path) -> TransferResult<FileFormat> {
+    let beginning = read_beginning(path)?;
     let text = beginning.trim_start();
     Ok(match text.chars().next() {
         None => {
-            return Err(named(path, &"is empty; a file without entities must contain an empty list"));
+            return Err(file_error(path, &"is empty; a file without entities must contain an empty list"));
         }
         Some('{') if text.contains("\"$TABLES_COLLECTION$\"") || text.contains("\"databaseVersion\"") => {
             FileFormat::Azurite
@@ -87,7 +87,7 @@ pub(super) struct AzCopyManifest {
 
 impl AzCopyManifest {
     pub(super) fn read(path: &Path) -> TransferResult<Self> {
-        let text = beginning(path)?;
+        let text = read_beginning(path)?;
         let read = serde_json::from_str(&text);
         let manifest: Self = read.map_err(|error| failed!("{}: {error}", path.display()))?;
         Ok(Self { path: path.to_owned(), ..manifest })
@@ -109,9 +109,8 @@ impl AzCopyManifest {
 }
 
 /// Bytes of the beginning that identifies the format of a file.
-const BEGINNING: u64 = 1 << 16;
-/// Maximum bytes of an entity in a file, twice those of the largest entity with its bytes as a list of
-/// numbers.
+const BEGINNING_BYTES: u64 = 1 << 16;
+/// Maximum bytes of an entity in a file: twice the size of the largest entity with binary values as lists of numbers.
 pub(super) const MAX_ENTITY_TEXT: u64 = 32 << 20;
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
@@ -119,7 +118,7 @@ const SEVEN_ZIP: &[u8] = &[0x37, 0x7a, 0xbc, 0xaf];
 
 /// Opens a file, and decompresses gzip or zstd content, whatever its name.
 pub(super) fn open(path: &Path) -> TransferResult<Box<dyn BufRead>> {
-    let wrong = |reason: &dyn std::fmt::Display| named(path, reason);
+    let wrong = |reason: &dyn std::fmt::Display| file_error(path, reason);
     // Files are read more than once, and a pipe without a writer would never end.
     if !std::fs::metadata(path).map_err(|error| wrong(&error))?.is_file() {
         return Err(wrong(&"is not a regular file; if it is a pipe, write its content to a file first"));
@@ -142,18 +141,18 @@ pub(super) fn open(path: &Path) -> TransferResult<Box<dyn BufRead>> {
 /// Opens a text file, without its byte order mark.
 pub(super) fn open_text(path: &Path) -> TransferResult<Box<dyn BufRead>> {
     let mut reader = open(path)?;
-    let beginning = reader.fill_buf().map_err(|error| named(path, &error))?;
+    let beginning = reader.fill_buf().map_err(|error| file_error(path, &error))?;
     match beginning {
         [0xef, 0xbb, 0xbf, ..] => reader.consume(3),
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, _, ..] | [_, 0, ..] => {
-            return Err(named(path, &"is UTF-16; convert it first: iconv -f UTF-16 -t UTF-8"));
+            return Err(file_error(path, &"is UTF-16; convert it first: iconv -f UTF-16 -t UTF-8"));
         }
         _ => {}
     }
     Ok(reader)
 }
 
-pub(super) fn named(path: &Path, reason: &dyn std::fmt::Display) -> TransferError {
+pub(super) fn file_error(path: &Path, reason: &dyn std::fmt::Display) -> TransferError {
     failed!("{}: {reason}", path.display())
 }
 
@@ -162,29 +161,32 @@ pub(super) fn folder_of(path: &Path) -> &Path {
     folder.unwrap_or(Path::new("."))
 }
 
-pub(super) fn beginning(path: &Path) -> TransferResult<String> {
+pub(super) fn read_beginning(path: &Path) -> TransferResult<String> {
     let mut bytes = Vec::new();
-    open_text(path)?.take(BEGINNING).read_to_end(&mut bytes).map_err(|error| named(path, &error))?;
+    open_text(path)?
+        .take(BEGINNING_BYTES)
+        .read_to_end(&mut bytes)
+        .map_err(|error| file_error(path, &error))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Bytes of the beginning and of the end of a file that are hashed.
-const HASHED: u64 = 1 << 20;
+const HASHED_BYTES: u64 = 1 << 20;
 
-/// Returns a hash that changes with the files of a place; empty for a place that may change anyway.
+/// Returns a hash that changes with the files of a place; empty for an endpoint or a database.
 pub fn content_of(place: &DataLocation) -> TransferResult<String> {
     let files = match place {
         DataLocation::Endpoint(_) | DataLocation::Database(_) => return Ok(String::new()),
         DataLocation::Dump(folder) if !folder.is_file() => {
             let path = folder.join(MANIFEST);
-            let mut file = File::open(&path).map_err(|error| named(&path, &error))?;
+            let mut file = File::open(&path).map_err(|error| file_error(&path, &error))?;
             return Ok(hex(digest(&mut file)?));
         }
         DataLocation::Dump(path) | DataLocation::File(path) => files_of(path)?,
     };
     let mut all = Sha256::new();
     for path in files {
-        note(&path, &mut all).map_err(|error| TransferError::from(error).at(&path))?;
+        hash_file(&path, &mut all).map_err(|error| TransferError::from(error).at(&path))?;
     }
     Ok(hex(all))
 }
@@ -204,7 +206,7 @@ fn files_of(path: &Path) -> TransferResult<Vec<PathBuf>> {
         return beside();
     }
     let mut files = vec![path.to_owned()];
-    if recognized(path)? == FileFormat::Manifest {
+    if recognize(path)? == FileFormat::Manifest {
         let manifest = AzCopyManifest::read(path)?;
         files.extend(beside()?.into_iter().filter(|file| manifest.has(file)));
     }
@@ -213,14 +215,14 @@ fn files_of(path: &Path) -> TransferResult<Vec<PathBuf>> {
 }
 
 /// Adds the name, size, time, beginning and end of a file to a hash.
-fn note(path: &Path, all: &mut Sha256) -> std::io::Result<()> {
+fn hash_file(path: &Path, all: &mut Sha256) -> std::io::Result<()> {
     let mut file = File::open(path)?;
     let about = file.metadata()?;
     let time = about.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
     all.update(format!("{}\n{}\n{}\n", path.display(), about.len(), time.as_nanos()));
-    for begin in [0, about.len().saturating_sub(HASHED)] {
+    for begin in [0, about.len().saturating_sub(HASHED_BYTES)] {
         file.seek(SeekFrom::Start(begin))?;
-        all.update(digest(&mut (&mut file).take(HASHED))?.finalize());
+        all.update(digest(&mut (&mut file).take(HASHED_BYTES))?.finalize());
     }
     Ok(())
 }

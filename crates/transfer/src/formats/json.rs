@@ -42,7 +42,7 @@ struct Documents<'a, 's> {
 struct ObjectText {
     json: Vec<u8>,
     has_key: bool,
-    /// It has a list of entities, which the text omits.
+    /// Whether the object has a list of entities, which `json` omits.
     has_list: bool,
     has_empty_list: bool,
 }
@@ -55,13 +55,13 @@ impl Documents<'_, '_> {
     fn add(&mut self, json: &[u8]) -> TransferResult<()> {
         let reject = |reason| Rejected::of(json, reason);
         match Object::of(json) {
-            Ok(object) if !object.has_key() => self.staging.add_no_entity(reject(NO_KEYS.to_owned())),
+            Ok(object) if !object.has_key() => self.staging.add_non_entity(reject(NO_KEYS.to_owned())),
             Ok(object) => {
                 let row = entity(&object, self.options, self.staging.notes());
                 self.staging.add(row.map_err(reject))
             }
             Err(reason) if json.starts_with(b"{") => self.staging.add(Err(reject(reason))),
-            Err(reason) => self.staging.add_no_entity(reject(reason)),
+            Err(reason) => self.staging.add_non_entity(reject(reason)),
         }
     }
 
@@ -77,9 +77,9 @@ impl Documents<'_, '_> {
         read.json.extend_from_slice(if read.json.is_empty() { b"{}" } else { b"}" });
         match (read.has_key, read.has_list) {
             (true, true) => Err(file.wrong("an entity has a list of objects")),
-            (false, true) => is_last(&read.json).map_err(|reason| file.wrong(&reason)),
+            (false, true) => check_is_last_file(&read.json).map_err(|reason| file.wrong(&reason)),
             (false, false) if read.has_empty_list => {
-                is_last(&read.json).map_err(|reason| file.wrong(&reason))
+                check_is_last_file(&read.json).map_err(|reason| file.wrong(&reason))
             }
             (_, false) => self.add(&read.json),
         }
@@ -101,7 +101,7 @@ impl Documents<'_, '_> {
                 text.push(b',');
             }
             text.append(&mut file.value()?);
-            within_limit(&text, file)
+            check_length(&text, file)
         })?;
         read.has_list |= is_list;
         read.has_empty_list |= !is_list && text.len() == 1;
@@ -114,19 +114,19 @@ impl ObjectText {
     fn push(&mut self, name: &[u8], value: &[u8], file: &Splitter) -> TransferResult<()> {
         let before: &[u8] = if self.json.is_empty() { b"{" } else { b"," };
         [before, name, b":", value].iter().for_each(|part| self.json.extend_from_slice(part));
-        within_limit(&self.json, file)
+        check_length(&self.json, file)
     }
 }
 
-fn within_limit(text: &[u8], file: &Splitter) -> TransferResult<()> {
+fn check_length(text: &[u8], file: &Splitter) -> TransferResult<()> {
     let is_within = text.len() as u64 <= MAX_ENTITY_TEXT;
     is_within
         .then_some(())
         .ok_or_else(|| file.wrong(&format!("an entity of more than {MAX_ENTITY_TEXT} bytes")))
 }
 
-/// Checks the members beside a list, which may state that another file continues it.
-fn is_last(json: &[u8]) -> Result<(), String> {
+/// Checks that the members beside a list do not state that another file continues the list.
+fn check_is_last_file(json: &[u8]) -> Result<(), String> {
     let beside = Object::of(json)?;
     let marker = beside.get("nextMarker").is_some_and(|next| next.starts_with('{') && next.contains('"'));
     let link = beside.iter().any(|(name, next)| name.ends_with("odata.nextLink") && next != "null");
@@ -146,7 +146,7 @@ pub(super) fn entity(
     options: &FileOptions,
     notes: TableNotes<'_>,
 ) -> Result<Row, String> {
-    // A file that annotates some values leaves the others unannotated on purpose.
+    // A file that annotates some values omits the other annotations on purpose.
     let has_types = object.iter().any(|(name, _)| name.ends_with(ANNOTATION));
     let mut reading = EntityReading { object, options, has_types, entity: Assembly::new(notes) };
     let is_of_powershell = is_of_powershell(|name| object.get(name).is_some());
@@ -160,8 +160,8 @@ pub(super) fn entity(
     reading.entity.row()
 }
 
-/// Whether the member `etag` is the ETag of the entity, as az lists it, and not a property: it has the same
-/// time as the Timestamp, which az truncates to microseconds.
+/// Whether the member `etag` is the ETag that az lists, and not a property. The ETag has the same time as the
+/// Timestamp, which az truncates to microseconds.
 fn is_tag_of(object: &Object<'_>) -> bool {
     let tag = object.string("etag").and_then(|tag| version_of(&tag));
     let modified = object.string("Timestamp").and_then(|time| Ticks::parse(&time).ok());

@@ -1,5 +1,5 @@
-//! Files of other programs. They are imported into a temporary database, which sorts their entities, and copied
-//! from there, so that unreadable content is found before anything is written.
+//! Imports files of other programs into a temporary database, which sorts their entities. Copies read from that
+//! database, so that unreadable content is found before anything is written.
 
 mod assembly;
 mod azurite;
@@ -13,17 +13,17 @@ use std::path::Path;
 
 use crate::error::{TransferResult, usage};
 use crate::protocol::model::TableName;
-use files::{AzCopyManifest, folder_of, has_known_extension, recognized};
+use files::{AzCopyManifest, folder_of, has_known_extension, recognize};
 pub use files::{FileFormat, FileOptions, content_of};
 pub(super) use staging::{Staged, StagingOptions, stage_source};
-use staging::{Staging, staged};
+use staging::{Staging, with_staging};
 
-/// The reason why other files of a folder are not read.
+/// The reason why a file of a folder is not read.
 const NO_EXTENSION: &str = "its name has no extension of a known format";
 
 /// Reads files into a temporary database.
 pub(super) fn stage(path: &Path, files: &FileOptions, options: StagingOptions) -> TransferResult<Staged> {
-    staged(options, |staging| {
+    with_staging(options, |staging| {
         import(path, files, staging)?;
         staging.refuse_unused(&files.types)
     })
@@ -34,8 +34,8 @@ fn import(path: &Path, options: &FileOptions, staging: &mut Staging) -> Transfer
     if path.is_dir() {
         return import_folder(path, options, None, staging);
     }
-    match recognized(path)? {
-        // The data files are beside it.
+    match recognize(path)? {
+        // The data files are beside the manifest.
         FileFormat::Manifest => {
             import_folder(folder_of(path), options, Some(AzCopyManifest::read(path)?), staging)
         }
@@ -50,7 +50,7 @@ fn import_folder(
     only: Option<AzCopyManifest>,
     staging: &mut Staging,
 ) -> TransferResult<()> {
-    let is_only = only.is_some();
+    let has_manifest = only.is_some();
     let (mut manifests, mut files, mut folders) = (Vec::from_iter(only), Vec::new(), Vec::new());
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
@@ -61,12 +61,12 @@ fn import_folder(
         } else if path.to_string_lossy().ends_with(".schema.csv") {
             // AzCopy's CSV has its types in a file beside it.
         } else if !has_known_extension(&path) {
-            if !is_only {
+            if !has_manifest {
                 staging.leave_out(format!("{}: not read: {NO_EXTENSION}", path.display()));
             }
-        } else if recognized(&path)? != FileFormat::Manifest {
+        } else if recognize(&path)? != FileFormat::Manifest {
             files.push(path);
-        } else if !is_only {
+        } else if !has_manifest {
             manifests.push(AzCopyManifest::read(&path)?);
         }
     }
@@ -79,12 +79,12 @@ fn import_folder(
     let mut found = !manifests.is_empty();
     for file in &files {
         let manifest = manifests.iter().find(|manifest| manifest.has(file));
-        if !is_only || manifest.is_some() {
+        if !has_manifest || manifest.is_some() {
             found = true;
             import_file(file, options, manifest.map(|manifest| manifest.table_name.as_str()), staging)?;
         }
     }
-    for path in folders.iter().filter(|_| !is_only) {
+    for path in folders.iter().filter(|_| !has_manifest) {
         staging.leave_out(format!("{}: not read: it is a folder within the folder", path.display()));
     }
     if found {
@@ -93,7 +93,7 @@ fn import_folder(
     Err(usage!("{} has no files to read", folder.display()))
 }
 
-/// Reads a file of a table that its name or a manifest states.
+/// Reads a file. The name of the table is in `table`, in the options or in the name of the file.
 fn import_file(
     path: &Path,
     options: &FileOptions,
@@ -101,7 +101,7 @@ fn import_file(
     staging: &mut Staging,
 ) -> TransferResult<()> {
     let format = match options.format {
-        FileFormat::Auto => recognized(path)?,
+        FileFormat::Auto => recognize(path)?,
         given => given,
     };
     let table = || match (table, &options.table) {

@@ -1,5 +1,5 @@
-//! Splits a JSON file into the text of its values while reading it. The inside of a value is not checked, so an
-//! invalid value does not end the file.
+//! Splits a JSON file into the text of its values while reading it. The inside of a value is not checked, so that the
+//! file can be read on after an invalid value.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -64,13 +64,13 @@ impl Splitter {
 
     /// Returns an error with the file and the position.
     pub(super) fn wrong(&self, reason: &str) -> TransferError {
-        files::named(&self.path, &format!("byte {}: {reason}", self.offset))
+        files::file_error(&self.path, &format!("byte {}: {reason}", self.offset))
     }
 
     /// Returns the next byte that is not white space, without consuming it.
     pub(super) fn peek(&mut self) -> TransferResult<Option<u8>> {
         loop {
-            let buffer = self.reader.fill_buf().map_err(|error| files::named(&self.path, &error))?;
+            let buffer = self.reader.fill_buf().map_err(|error| files::file_error(&self.path, &error))?;
             if buffer.is_empty() {
                 return Ok(None);
             }
@@ -151,12 +151,12 @@ impl Splitter {
         self.scan(&mut |_| true)
     }
 
-    /// Passes the parts of the next value to `keep`, which returns whether more are allowed.
+    /// Passes the parts of the next value to `keep`, which returns whether the value may be longer.
     fn scan(&mut self, keep: &mut dyn FnMut(&[u8]) -> bool) -> TransferResult<()> {
         self.peek()?;
         let (begun, mut nesting) = (self.offset, Nesting::default());
         loop {
-            let buffer = self.reader.fill_buf().map_err(|error| files::named(&self.path, &error))?;
+            let buffer = self.reader.fill_buf().map_err(|error| files::file_error(&self.path, &error))?;
             let (mut used, mut is_done) = (0, buffer.is_empty());
             for byte in buffer {
                 let part = nesting.next(*byte);
@@ -194,8 +194,8 @@ impl Splitter {
 /// Maximum members of an object, more than any entity has with its annotations.
 const MAX_MEMBERS: usize = 2048;
 
-/// The members of an object in their order, with the JSON text of their values. Nothing is altered or refused
-/// before its type is known.
+/// The members of an object in their order, with the JSON text of their values. No value is altered or refused before
+/// its type is known.
 pub(super) struct Object<'a>(Vec<(Cow<'a, str>, &'a str)>);
 
 impl<'a> Object<'a> {

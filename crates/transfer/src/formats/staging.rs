@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::contract::{Counts, Mode, OpenedRange, Rejected, TransferSource, TransferTarget, WritePage};
 use crate::error::{TransferError, TransferResult, check_stop, failed, usage};
-use crate::locations::NoEntities;
+use crate::locations::NonEntities;
 use crate::locations::database::LocalDatabase;
 use crate::protocol::codec::policies::Policy;
 use crate::protocol::codec::properties::ServiceProperties;
@@ -27,9 +27,9 @@ use crate::store::sqlite::{Location, SqliteOptions, SqliteStore};
 use crate::work::progress::{Progress, ProgressForm};
 
 /// Maximum entities in a transaction.
-const PAGE: usize = 500;
-/// Bytes of properties that fill a transaction.
-const PAGE_BYTES: usize = 1 << 20;
+const MAX_ROWS: usize = 500;
+/// Bytes of properties after which a transaction is committed.
+const MAX_BYTES: usize = 1 << 20;
 
 /// Imported files. The temporary database is deleted on drop.
 pub struct Staged {
@@ -56,7 +56,7 @@ pub(super) struct Staging {
     waiting: Vec<Row>,
     /// Bytes of the properties of the waiting rows.
     waiting_bytes: usize,
-    no_entities: NoEntities,
+    non_entities: NonEntities,
     progress: Progress,
     stop: Arc<AtomicBool>,
 }
@@ -72,7 +72,7 @@ impl Staging {
         self.staged.inferences.remark(text);
     }
 
-    /// Records a file that is not read: its entities may seem to be absent.
+    /// Records a file that is not read. Its entities may seem to be absent from the source.
     pub(super) fn leave_out(&mut self, text: String) {
         self.staged.left_out.get_or_insert_with(|| text.clone());
         self.remark(text);
@@ -114,13 +114,13 @@ impl Staging {
                 self.waiting.push(row);
             }
         }
-        let is_full = self.waiting.len() >= PAGE || self.waiting_bytes >= PAGE_BYTES;
+        let is_full = self.waiting.len() >= MAX_ROWS || self.waiting_bytes >= MAX_BYTES;
         if is_full { self.flush() } else { Ok(()) }
     }
 
     /// Adds a document that has no keys or is not an object. A file with many such documents is refused.
-    pub(super) fn add_no_entity(&mut self, document: Rejected) -> TransferResult<()> {
-        self.no_entities.add(1, &self.table, "documents in its files")?;
+    pub(super) fn add_non_entity(&mut self, document: Rejected) -> TransferResult<()> {
+        self.non_entities.add(1, &self.table, "documents in its files")?;
         self.add(Err(document))
     }
 
@@ -165,13 +165,13 @@ pub(crate) struct StagingOptions {
     pub stop: Arc<AtomicBool>,
 }
 
-/// Reads the tables of another source, which has no order, into a temporary database.
+/// Reads the tables of a source without an order into a temporary database.
 pub(crate) fn stage_source(
     source: &dyn TransferSource,
     selection: &Selection,
     options: StagingOptions,
 ) -> TransferResult<Staged> {
-    staged(options, |staging| {
+    with_staging(options, |staging| {
         for table in source.selected_tables(selection)? {
             staging.begin(&table)?;
             let mut reader = source.open(&table, &RowRange::everything(), false)?;
@@ -185,7 +185,7 @@ pub(crate) fn stage_source(
 }
 
 /// Runs `read` with a temporary database.
-pub(super) fn staged(
+pub(super) fn with_staging(
     options: StagingOptions,
     read: impl FnOnce(&mut Staging) -> TransferResult<()>,
 ) -> TransferResult<Staged> {
@@ -210,7 +210,7 @@ pub(super) fn staged(
         table: String::new(),
         waiting: Vec::new(),
         waiting_bytes: 0,
-        no_entities: NoEntities::default(),
+        non_entities: NonEntities::default(),
         progress: Progress::start(progress, "read"),
         stop,
     };
@@ -218,7 +218,7 @@ pub(super) fn staged(
     staging.flush()?;
     let mut staged = staging.staged;
     staged.rejected.finish().map_err(|error| staged.folder.failed(&error))?;
-    staged.database.select(filter);
+    staged.database.set_filter(filter);
     Ok(staged)
 }
 
@@ -274,12 +274,12 @@ impl TransferSource for Staged {
 const DATABASE: &str = "staged.db";
 const PREFIX: &str = "rowhouse-staged-";
 /// Free space in bytes below which the disk counts as full.
-const LITTLE: u64 = 16 << 20;
+const MIN_FREE_BYTES: u64 = 16 << 20;
 
 /// A folder for temporary files. It is deleted on drop or, if the process is killed, by the next copy.
 struct StagingFolder {
     path: PathBuf,
-    /// The locked folder: a folder without a lock was abandoned.
+    /// The lock on the folder. A folder without a lock was abandoned.
     _lock: File,
 }
 
@@ -326,7 +326,7 @@ fn remove_abandoned(parent: &Path) {
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
         let is_staging = entry.file_name().to_string_lossy().starts_with(PREFIX);
-        // A process that has just begun has no database yet, and perhaps no lock.
+        // A new process may not have locked its folder yet, but then the folder has no database.
         if !is_staging || !path.join(DATABASE).is_file() {
             continue;
         }
@@ -352,7 +352,7 @@ fn failed(folder: &Path, error: &dyn std::fmt::Display) -> TransferError {
 #[cfg(unix)]
 fn has_little_space(folder: &Path) -> bool {
     let place = folder.parent().unwrap_or(folder);
-    rustix::fs::statvfs(place).is_ok_and(|of| of.f_bavail.saturating_mul(of.f_frsize) < LITTLE)
+    rustix::fs::statvfs(place).is_ok_and(|of| of.f_bavail.saturating_mul(of.f_frsize) < MIN_FREE_BYTES)
 }
 
 #[cfg(not(unix))]

@@ -12,7 +12,6 @@ use crate::store::sqlite::{Location, SqliteOptions};
 /// Maximum bytes of a file that holds a connection string.
 const MAX_SECRET: u64 = 64 << 10;
 
-/// The source or target of a copy.
 #[derive(Debug, Clone)]
 pub enum DataLocation {
     Endpoint(Box<Address>),
@@ -32,7 +31,7 @@ impl DataLocation {
     pub fn parse(text: &str) -> TransferResult<Self> {
         if let Some(name) = text.strip_prefix("env:") {
             let value = std::env::var(name).map_err(|_| usage!("{text} is not set"))?;
-            return Self::of(value.trim());
+            return Self::parse_literal(value.trim());
         }
         if let Some(path) = text.strip_prefix("file:") {
             let failed = |error: std::io::Error| usage!("{text}: {error}");
@@ -40,12 +39,12 @@ impl DataLocation {
             if size > MAX_SECRET {
                 return Err(failed(std::io::ErrorKind::FileTooLarge.into()));
             }
-            return Self::of(std::fs::read_to_string(path).map_err(failed)?.trim());
+            return Self::parse_literal(std::fs::read_to_string(path).map_err(failed)?.trim());
         }
-        Self::of(text)
+        Self::parse_literal(text)
     }
 
-    fn of(text: &str) -> TransferResult<Self> {
+    fn parse_literal(text: &str) -> TransferResult<Self> {
         if let Some(path) = text.strip_prefix("dump:") {
             if path.is_empty() {
                 return Err(usage!(
@@ -55,7 +54,7 @@ impl DataLocation {
             return Ok(DataLocation::Dump(path.into()));
         }
         if ["sqlite:", "postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
-            // The map counts as memory of the process, and copies read everything once.
+            // SQLite does not map the file into memory, because a copy reads everything only once.
             let options = DatabaseOptions { sqlite_map_mib: 0, ..DatabaseOptions::default() };
             let database = Database::of_url(text, options).map_err(|error| usage!("{error}"))?;
             return Ok(DataLocation::Database(Box::new(database)));
@@ -86,17 +85,17 @@ impl DataLocation {
     }
 
     fn identity(&self) -> String {
-        let real = |path: &Path| {
+        let canonical = |path: &Path| {
             let found = std::fs::canonicalize(path);
             found.unwrap_or_else(|_| path.to_owned()).display().to_string()
         };
         match self {
             DataLocation::Endpoint(address) => address.identity(),
             DataLocation::Database(database) => match &**database {
-                Database::Sqlite(SqliteOptions { location: Location::File(path), .. }) => real(path),
+                Database::Sqlite(SqliteOptions { location: Location::File(path), .. }) => canonical(path),
                 database => database.display(),
             },
-            DataLocation::Dump(path) | DataLocation::File(path) => real(path),
+            DataLocation::Dump(path) | DataLocation::File(path) => canonical(path),
         }
     }
 
@@ -129,7 +128,7 @@ impl DataLocation {
         if self.is_cosmos() { NameCase::Distinguished } else { NameCase::Ignored }
     }
 
-    /// Whether only a range of keys is visible there, so that absence cannot be proved.
+    /// Whether the credentials show only a range of keys, so that the absence of an entity cannot be proved.
     pub fn is_ranged(&self) -> bool {
         matches!(self, DataLocation::Endpoint(address) if address.is_ranged())
     }

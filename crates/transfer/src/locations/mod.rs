@@ -16,7 +16,7 @@ use crate::protocol::model::Key;
 use crate::rows::Row;
 use crate::rows::range::{Lower, RowRange, sorts_alike};
 
-/// Maximum pages to read before entities are read singly: the target may have many others between them.
+/// Maximum pages to read before entities are read singly, because the target may have many other entities between them.
 const MAX_PAGES: usize = 3;
 
 /// A page that is being written, and the outcome for its entities so far.
@@ -35,8 +35,8 @@ impl<'a, 'p> PageOutcome<'a, 'p> {
         (self.page.reject)(Rejected { entity: row.to_json(), reason: reason.into() })
     }
 
-    /// Removes the writes of entities whose keys the target has: an earlier attempt may have written them, or
-    /// another writer.
+    /// Removes the writes of entities whose keys exist in the target, because an earlier attempt or another writer may
+    /// have written them.
     fn without_existing<T>(
         &mut self,
         target: &dyn TransferSource,
@@ -72,7 +72,7 @@ fn find_existing<'a>(
     let range = RowRange { lower: Lower::From(first.clone()), upper: Some(upper) };
     let mut reader = target.open(table, &range, false)?;
     let mut is_complete = false;
-    // Other keys may be sorted differently in the target.
+    // The target may sort other keys differently.
     let alike = keys().all(sorts_alike);
     for _ in 0..MAX_PAGES {
         let Some(page) = reader.next()? else {
@@ -91,25 +91,25 @@ fn find_existing<'a>(
     Ok(found)
 }
 
-/// Maximum documents that are not entities: each is kept as a text.
-const MAX_NO_ENTITIES: usize = 1000;
+/// Maximum documents that are not entities, each of which is kept as text.
+const MAX_NON_ENTITIES: usize = 1000;
 
 /// The number of documents that are not entities, such as those without keys.
 #[derive(Debug, Default)]
-pub(crate) struct NoEntities(usize);
+pub(crate) struct NonEntities(usize);
 
-impl NoEntities {
+impl NonEntities {
     fn check(&mut self, table: &str, page: &Page) -> TransferResult<()> {
         let more = page.rejected.iter().filter(|rejected| !has_keys(&rejected.entity)).count();
         self.add(more, table, "documents")
     }
 
-    /// Refuses a table with too many of them.
+    /// Refuses a table with too many such documents.
     pub(crate) fn add(&mut self, more: usize, table: &str, documents: &str) -> TransferResult<()> {
         self.0 += more;
         match self.0 {
-            ..=MAX_NO_ENTITIES => Ok(()),
-            _ => Err(failed!("{table}: more than {MAX_NO_ENTITIES} {documents} are no entities")),
+            ..=MAX_NON_ENTITIES => Ok(()),
+            _ => Err(failed!("{table}: more than {MAX_NON_ENTITIES} {documents} are no entities")),
         }
     }
 }

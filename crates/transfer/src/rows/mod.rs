@@ -49,11 +49,11 @@ impl Row {
         let (Some(partition), Some(row)) = (body.partition, body.row) else {
             return Err("it has no PartitionKey and RowKey".into());
         };
-        let modified = body.timestamp.map(timestamp).transpose()?;
+        let modified = body.timestamp.map(parse_timestamp).transpose()?;
         let key = Key { partition, row };
         let given = &body.properties;
         let properties =
-            checked(&key, given, body.deferred_error).map_err(|error| reason(json, given, &error))?;
+            validate(&key, given, body.deferred_error).map_err(|error| reason(json, given, &error))?;
         Ok(Self { key, modified, tag: None, properties })
     }
 
@@ -107,8 +107,7 @@ impl Row {
     fn push_properties(&self, out: &mut String) -> crate::protocol::error::Result<()> {
         for field in stored::ordered_fields(self.properties.as_str(), self.properties.order())? {
             if field.escaped {
-                // The value is decoded once more when it is printed; this detects one that is not in stored
-                // form.
+                // Printing decodes the value again. Decoding it here detects a value that is not in stored form.
                 field.value()?;
             }
             push_property(out, Annotations::WithDoubles, &field);
@@ -123,7 +122,7 @@ impl Row {
         if self.properties.order() != PropertyOrder::AsStored || text.contains("\"Edm.String\"") {
             return None;
         }
-        // A quote within a string has a backslash before it, so this is an annotation.
+        // A quote within a string has a backslash before it, so the match is an annotation.
         for (at, annotation) in text.match_indices("\"Edm.Double\",\"") {
             let (_, value) = text[at + annotation.len()..].split_once("\":")?;
             let mut start = value.chars();
@@ -166,7 +165,7 @@ impl Row {
         Some(fields)
     }
 
-    /// Returns the names of properties that differ, sorted.
+    /// Returns the sorted names of the properties that differ.
     pub(crate) fn differing(&self, other: &Self) -> Vec<String> {
         let (Ok(mine), Ok(theirs)) = (stored::decode(&self.properties), stored::decode(&other.properties))
         else {
@@ -186,8 +185,8 @@ impl Row {
     }
 }
 
-/// Validates keys and properties as the service does.
-fn checked(
+/// Validates keys and properties as a server does.
+fn validate(
     key: &Key,
     properties: &GivenProperties<'_>,
     deferred_error: Option<Error>,
@@ -215,7 +214,7 @@ fn reason(json: &str, properties: &[(Cow<'_, str>, Given<'_>)], error: &Error) -
 }
 
 /// Parses the JSON text of a Timestamp.
-fn timestamp(json: &str) -> Result<Ticks, String> {
+fn parse_timestamp(json: &str) -> Result<Ticks, String> {
     let text: Cow<'_, str> = serde_json::from_str(json).map_err(|_| "its Timestamp is not a date")?;
     Ticks::parse(&text).map_err(|_| "its Timestamp is not a date".to_owned())
 }

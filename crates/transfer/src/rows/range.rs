@@ -17,12 +17,11 @@ pub enum Lower {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowRange {
     pub lower: Lower,
-    /// The key before which the range ends; `None`: the end of the table.
+    /// The key before which the range ends; `None` means the end of the table.
     pub upper: Option<Key>,
 }
 
 impl Lower {
-    /// The beginning of a table.
     pub(crate) fn start() -> Self {
         Lower::From(Key::new("", ""))
     }
@@ -93,10 +92,11 @@ impl RowRange {
     }
 }
 
-/// The first character that UTF-16 sorts after those of more than one unit.
-const FIRST_ODD: char = '\u{e000}';
+/// The first character of one UTF-16 unit that sorts after the characters of two units.
+const FIRST_REORDERED: char = '\u{e000}';
 
-/// Whether code-point and UTF-16 order agree on the position of a key: servers sort by either.
+/// Whether code-point and UTF-16 order agree on the position of a key. Some servers sort by the former, some by the
+/// latter.
 pub(crate) fn sorts_alike(key: &Key) -> bool {
     // The first byte of U+E000 in UTF-8.
     key.partition.bytes().chain(key.row.bytes()).all(|byte| byte < 0xee)
@@ -117,7 +117,7 @@ pub(crate) fn may_follow(key: &Key, before: &Key) -> bool {
 
 fn texts_in_both(a: &str, b: &str) -> Option<Ordering> {
     match a.chars().zip(b.chars()).find(|(x, y)| x != y) {
-        Some((x, y)) if x.min(y) >= FIRST_ODD && x.len_utf16() != y.len_utf16() => None,
+        Some((x, y)) if x.min(y) >= FIRST_REORDERED && x.len_utf16() != y.len_utf16() => None,
         Some((x, y)) => Some(x.cmp(&y)),
         None => Some(a.len().cmp(&b.len())),
     }

@@ -25,7 +25,7 @@ impl NameCase {
     }
 
     /// Returns a name or pattern as it is compared.
-    fn folded(self, name: &str) -> Cow<'_, str> {
+    fn fold(self, name: &str) -> Cow<'_, str> {
         match self {
             NameCase::Ignored => name.to_ascii_lowercase().into(),
             NameCase::Distinguished => name.into(),
@@ -55,7 +55,7 @@ impl Selection {
     }
 
     fn matches(&self, pattern: &str, name: &str) -> bool {
-        matches(&self.name_case.folded(pattern), &self.name_case.folded(name))
+        matches(&self.name_case.fold(pattern), &self.name_case.fold(name))
     }
 
     /// Whether all tables and entities are selected, except for those that have not changed.
@@ -82,15 +82,15 @@ impl Selection {
 
     /// Returns the filter with `since`, for the stores.
     pub fn predicate(&self) -> Result<Option<Predicate>, String> {
-        self.understood(true)
+        self.parse_filter(true)
     }
 
     /// Returns the filter with `since`, limited to Azure's filters.
     pub(crate) fn predicate_for_endpoint(&self) -> Result<Option<Predicate>, String> {
-        self.understood(false)
+        self.parse_filter(false)
     }
 
-    fn understood(&self, extended: bool) -> Result<Option<Predicate>, String> {
+    fn parse_filter(&self, extended: bool) -> Result<Option<Predicate>, String> {
         let Some(text) = self.filter_text() else { return Ok(None) };
         let grammar = Grammar { max_comparisons: self.max_comparisons.max(1000), extended };
         let parsed = odata::parse(&text, grammar);

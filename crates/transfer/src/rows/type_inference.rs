@@ -7,9 +7,9 @@ use crate::protocol::model::{EdmType, Ticks, lexical};
 /// Maximum properties, and remarks, that are remembered.
 const MAX_REMEMBERED: usize = 10_000;
 /// Maximum bytes of a remembered name; no property has a longer one.
-const MAX_NAME: usize = 3 * 255;
+const MAX_NAME_BYTES: usize = 3 * 255;
 /// The types whose values are often stored as strings.
-const MISTAKEN: [EdmType; 3] = [EdmType::DateTime, EdmType::Guid, EdmType::Binary];
+const OFTEN_STRINGS: [EdmType; 3] = [EdmType::DateTime, EdmType::Guid, EdmType::Binary];
 
 /// How the values of a property were interpreted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,11 +25,11 @@ pub struct InferredTypes {
     looks: Looks,
 }
 
-/// The [`MISTAKEN`] types that all strings so far may have.
+/// The [`OFTEN_STRINGS`] types that all strings so far may have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Looks {
-    may_be: Option<[bool; MISTAKEN.len()]>,
-    /// Whether a text has characters that distinguish base64 from words.
+    may_be: Option<[bool; OFTEN_STRINGS.len()]>,
+    /// Whether some string has characters that distinguish base64 from words.
     is_base64: bool,
 }
 
@@ -40,16 +40,16 @@ impl Looks {
             EdmType::Guid => lexical::parse_guid(text).is_some(),
             _ => !text.is_empty() && lexical::parse_binary(text).is_some(),
         };
-        let may_be = self.may_be.get_or_insert([true; MISTAKEN.len()]);
-        for (may_be, edm_type) in may_be.iter_mut().zip(MISTAKEN) {
+        let may_be = self.may_be.get_or_insert([true; OFTEN_STRINGS.len()]);
+        for (may_be, edm_type) in may_be.iter_mut().zip(OFTEN_STRINGS) {
             *may_be = *may_be && fits(edm_type);
         }
         self.is_base64 |= text.contains(['=', '+', '/']);
     }
 
-    fn like(&self) -> Option<EdmType> {
+    fn common_type(&self) -> Option<EdmType> {
         let may_be = self.may_be?;
-        let like = MISTAKEN.into_iter().zip(may_be).find(|(_, may_be)| *may_be)?.0;
+        let like = OFTEN_STRINGS.into_iter().zip(may_be).find(|(_, may_be)| *may_be)?.0;
         (like != EdmType::Binary || self.is_base64).then_some(like)
     }
 }
@@ -62,12 +62,12 @@ impl InferredTypes {
 
     /// Returns the type that all untyped strings look like.
     pub fn looks_like(&self) -> Option<&'static str> {
-        self.looks.like().map(short)
+        self.looks.common_type().map(short_name)
     }
 
     /// Whether there is a remark on the property.
     fn is_notable(&self) -> bool {
-        self.untyped > 0 || self.without_zone > 0 || self.no_dates > 0 || self.looks.like().is_some()
+        self.untyped > 0 || self.without_zone > 0 || self.no_dates > 0 || self.looks.common_type().is_some()
     }
 
     /// Returns remarks on the property for people: all of them, or only possible mistakes.
@@ -143,7 +143,7 @@ impl TableNotes<'_> {
     pub(crate) fn value(&mut self, property: &str, edm_type: EdmType, is_stated: bool) {
         self.change(property, |types| {
             types.untyped += u64::from(!is_stated);
-            *types.types.entry(short(edm_type)).or_default() += 1;
+            *types.types.entry(short_name(edm_type)).or_default() += 1;
         });
     }
 
@@ -173,7 +173,7 @@ impl TableNotes<'_> {
         if let Some(types) = tables.get_mut(self.table).and_then(|table| table.get_mut(property)) {
             return change(types);
         }
-        if *properties < MAX_REMEMBERED && property.len() <= MAX_NAME {
+        if *properties < MAX_REMEMBERED && property.len() <= MAX_NAME_BYTES {
             *properties += 1;
             let table = tables.entry(self.table.to_owned()).or_default();
             change(table.entry(property.to_owned()).or_default());
@@ -182,7 +182,7 @@ impl TableNotes<'_> {
 }
 
 /// Returns a type's name as `--type` takes it.
-fn short(edm_type: EdmType) -> &'static str {
+fn short_name(edm_type: EdmType) -> &'static str {
     edm_type.name().trim_start_matches("Edm.")
 }
 

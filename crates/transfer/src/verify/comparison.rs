@@ -18,11 +18,11 @@ const MAX_LISTED: usize = 1000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DifferenceKind {
-    /// The target lacks it.
+    /// Only the source has the entity.
     Missing,
-    /// The source lacks it.
+    /// Only the target has the entity.
     Extra,
-    /// Its properties differ.
+    /// The properties differ.
     Different,
 }
 
@@ -48,7 +48,7 @@ pub struct Difference {
     pub(super) seen: Option<Version>,
 }
 
-/// How many entities of a table are equal, missing, extra and different.
+/// The number of entities of a table with each result.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tally {
     pub equal: u64,
@@ -122,7 +122,7 @@ pub struct Comparison<'a> {
     pub renames: &'a [(String, String)],
     pub selection: &'a Selection,
     pub with_timestamps: bool,
-    /// Where to delete extra entities instead of reporting them. Properties are then not compared.
+    /// The target to delete extra entities from. They are then not reported, and properties are not compared.
     pub delete_extra: Option<&'a dyn TransferTarget>,
     pub max_delete: Option<u64>,
     pub concurrency: usize,
@@ -160,7 +160,7 @@ impl Comparison<'_> {
 
 pub(super) struct ComparisonRun<'a> {
     pub options: &'a Comparison<'a>,
-    /// The results so far. The differences are to be checked again.
+    /// The results so far. The differences have yet to be checked again.
     pub found: Mutex<Compared>,
     /// Extra entities that were or are being deleted.
     deletions: AtomicU64,
@@ -195,7 +195,7 @@ impl<'a> ComparisonRun<'a> {
         found.unreadable.extend(rejected.into_iter().take(room).map(|entity| (table.to_owned(), entity)));
     }
 
-    /// Refuses to delete if an entity cannot be parsed: an extra entity may be its former version.
+    /// Refuses to delete if an entity cannot be parsed, because an extra entity may be a former version of it.
     fn refuse_unreadable(&self) -> TransferResult<()> {
         match self.found.lock().tables.values().map(|tally| tally.unreadable).sum::<u64>() {
             0 => Ok(()),
@@ -209,7 +209,7 @@ impl<'a> ComparisonRun<'a> {
     /// Deletes extra entities, except those that the source has by now or that have changed since.
     pub(super) fn delete_extra(&self, table: &str, extra: Vec<Row>) -> TransferResult<()> {
         let Comparison { source, delete_extra: Some(target), .. } = self.options else { return Ok(()) };
-        let mut gone = Vec::new();
+        let mut to_delete = Vec::new();
         if !extra.is_empty() {
             self.refuse_unreadable()?;
         }
@@ -217,19 +217,19 @@ impl<'a> ComparisonRun<'a> {
             self.options.check_stop()?;
             if !source.can_change() || source.get(table, &row.key)?.is_none() {
                 let version = row.version();
-                gone.push((row.key, version));
+                to_delete.push((row.key, version));
             }
         }
-        if gone.is_empty() {
+        if to_delete.is_empty() {
             return Ok(());
         }
-        self.allow_deletions(gone.len() as u64)?;
-        let deleted = target.delete(self.options.in_target(table), &gone)?;
+        self.allow_deletions(to_delete.len() as u64)?;
+        let deleted = target.delete(self.options.in_target(table), &to_delete)?;
         self.found.lock().tally(table).deleted += deleted;
         Ok(())
     }
 
-    /// Refuses to delete more entities than were counted: more may have become extra since.
+    /// Refuses to delete more entities than were counted, because more may have become extra since.
     fn allow_deletions(&self, more: u64) -> TransferResult<()> {
         let deletions = self.deletions.fetch_add(more, Ordering::Relaxed) + more;
         match self.options.max_delete.filter(|most| deletions > *most) {

@@ -1,4 +1,4 @@
-//! Comparing a range: a merge of the ordered pages of both places.
+//! Compares a range by merging the ordered pages of both places.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use crate::rows::Row;
 use crate::rows::range::order_in_both;
 use crate::work::work_queue::{Task, WorkQueue};
 
-/// Entities that are deleted at once.
+/// Maximum number of entities to delete at once.
 const MAX_DELETED: usize = 500;
 
 pub(super) struct Merge<'a> {
@@ -23,7 +23,7 @@ pub(super) struct Merge<'a> {
     reader: Option<Box<dyn RowReader + 'a>>,
     /// Rows of the target that were read and are not merged yet.
     theirs: VecDeque<Row>,
-    /// Rows whose positions depend on the order.
+    /// Rows whose positions differ between code-point and UTF-16 order.
     held: ReorderedRows,
     extra: Vec<Row>,
 }
@@ -43,7 +43,7 @@ impl<'a> Merge<'a> {
     }
 
     fn merge_all(mut self, mut ours: Box<dyn RowReader + 'a>) -> TransferResult<()> {
-        'pages: while let Some(page) = ours.next().map_err(|error| error.of("FROM"))? {
+        'pages: while let Some(page) = ours.next().map_err(|error| error.on("FROM"))? {
             self.run.options.check_stop()?;
             self.run.add_unreadable(&self.task.table, page.rejected);
             let end = page.rows.last().map(|row| row.key.clone());
@@ -63,7 +63,7 @@ impl<'a> Merge<'a> {
         while let Some(row) = self.next_before(upper.as_ref())? {
             self.pass_by_source(row)?;
         }
-        self.settle()?;
+        self.finish_held()?;
         self.delete_extra()
     }
 
@@ -73,7 +73,7 @@ impl<'a> Merge<'a> {
             && let Some(reader) = &mut self.reader
         {
             self.run.options.check_stop()?;
-            match reader.next().map_err(|error| error.of("TO"))? {
+            match reader.next().map_err(|error| error.on("TO"))? {
                 Some(page) => {
                     self.run.add_unreadable(&self.task.table, page.rejected);
                     self.theirs.extend(page.rows);
@@ -90,11 +90,11 @@ impl<'a> Merge<'a> {
         Ok(self.theirs.pop_front_if(|row| upper.is_none_or(|upper| row.key < *upper)))
     }
 
-    /// Merges one row of the source; returns 1 if the target has an equal one. Each place sorts by code point
-    /// or by UTF-16 unit, so a key that is less in both has been passed.
+    /// Merges one row of the source; returns 1 if the target has an equal row. Each place sorts by code point or by
+    /// UTF-16 unit, so its reader has passed all keys that are less in both orders.
     fn merge(&mut self, row: Row) -> TransferResult<u64> {
         if let Some(there) = self.held.take(Side::Target, &row.key)? {
-            return Ok(self.pair(&row, Some(&there)));
+            return Ok(self.compare_pair(&row, Some(&there)));
         }
         loop {
             let order = match self.peek()? {
@@ -102,13 +102,13 @@ impl<'a> Merge<'a> {
                 None => Some(Ordering::Greater),
             };
             if order == Some(Ordering::Greater) {
-                return Ok(self.pair(&row, None));
+                return Ok(self.compare_pair(&row, None));
             }
             let Some(there) = self.theirs.pop_front() else { continue };
             match order {
-                Some(Ordering::Equal) => return Ok(self.pair(&row, Some(&there))),
+                Some(Ordering::Equal) => return Ok(self.compare_pair(&row, Some(&there))),
                 Some(_) => self.pass_by_source(there)?,
-                // Either may come first: the other place may have passed each row, or come to it.
+                // The orders differ, so each row may lie before or after the position of the reader of the other place.
                 None => {
                     self.held.hold(Side::Source, &row)?;
                     if !self.pair_held(&there)? {
@@ -125,26 +125,27 @@ impl<'a> Merge<'a> {
         if self.pair_held(&there)? { Ok(()) } else { self.add_extra(there) }
     }
 
-    /// Compares a row of the target with the held row of the source that has its key; `false` if there is none.
+    /// Compares a row of the target with the held row of the source that has its key; returns `false` without such a
+    /// row.
     fn pair_held(&mut self, there: &Row) -> TransferResult<bool> {
         let Some(ours) = self.held.take(Side::Source, &there.key)? else { return Ok(false) };
-        let equal = self.pair(&ours, Some(there));
+        let equal = self.compare_pair(&ours, Some(there));
         self.count(equal, 0);
         Ok(true)
     }
 
-    /// Takes the rows that are still held at the end of the range: the other place does not have them.
-    fn settle(&mut self) -> TransferResult<()> {
+    /// Handles the rows that are held at the end of the range. The other place does not have them.
+    fn finish_held(&mut self) -> TransferResult<()> {
         let held = std::mem::take(&mut self.held);
         held.each(Side::Source, &mut |row| {
-            self.pair(&row, None);
+            self.compare_pair(&row, None);
             Ok(())
         })?;
         held.each(Side::Target, &mut |row| self.add_extra(row))
     }
 
     /// Compares a row with the target's; returns 1 if they are equal.
-    fn pair(&self, row: &Row, there: Option<&Row>) -> u64 {
+    fn compare_pair(&self, row: &Row, there: Option<&Row>) -> u64 {
         let ignores = self.run.options.delete_extra.is_some();
         match there {
             Some(there) if ignores || self.run.options.is_same(row, there) => return 1,

@@ -1,4 +1,4 @@
-//! Comparing two places: range by range by a merge of their ordered pages or, if one has no order, with a temporary
+//! Compares two places: range by range with a merge of ordered pages or, if a place has no order, with a temporary
 //! file.
 
 mod comparison;
@@ -10,7 +10,7 @@ use crate::copy::settings::{readable, same_policies, same_properties};
 use crate::error::{TransferResult, pause};
 use crate::rows::range::RowRange;
 use crate::rows::{Row, Version};
-use crate::work::at_once;
+use crate::work::in_parallel;
 use crate::work::work_queue::WorkQueue;
 use comparison::ComparisonRun;
 pub use comparison::{Compared, Comparison};
@@ -58,7 +58,7 @@ impl Comparison<'_> {
             for table in &tables {
                 self.progress.expect(table, self.source.expected(table)?);
             }
-            at_once(self.concurrency, tables.iter().collect(), |table| run.compare_unordered(table))?;
+            in_parallel(self.concurrency, tables.iter().collect(), |table| run.compare_unordered(table))?;
         }
         let mut compared = run.found.into_inner();
         self.recheck(&mut compared)?;
@@ -78,10 +78,10 @@ impl Comparison<'_> {
     /// Returns the tables of both places, as the source spells them.
     fn tables(&self, compared: &mut Compared) -> TransferResult<Vec<String>> {
         let ours = self.source.selected_tables(self.selection);
-        let mut ours = ours.map_err(|error| error.of("FROM"))?;
-        let mut theirs = renamed_tables(self.target, self.renames).map_err(|error| error.of("TO"))?;
+        let mut ours = ours.map_err(|error| error.on("FROM"))?;
+        let mut theirs = renamed_tables(self.target, self.renames).map_err(|error| error.on("TO"))?;
         theirs.retain(|name| self.selection.has_table(name));
-        // The target decides which of its tables a table is copied to.
+        // The case rules of the target decide which of its tables a table is copied to.
         let case = self.target.name_case();
         let has = |all: &[String], name: &str| all.iter().any(|other| case.is_same(other, name));
         compared.extra_tables = theirs.iter().filter(|name| !has(&ours, name)).cloned().collect();
@@ -90,7 +90,7 @@ impl Comparison<'_> {
         Ok(ours)
     }
 
-    /// Checks the first differences again: a writer, or another sort order, may explain them.
+    /// Checks the first differences again, because a writer or a different sort order may explain them.
     fn recheck(&self, compared: &mut Compared) -> TransferResult<()> {
         let mut candidates = std::mem::take(&mut compared.differences);
         candidates.sort_by(|a, b| (&a.table, &a.key).cmp(&(&b.table, &b.key)));
@@ -122,8 +122,8 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// Whether a difference is still as it was found. Only the place that can change is asked: to look up an
-    /// entity in a dump is to read a part of it.
+    /// Whether a difference is still as it was found. Only a place that can change is asked, because a lookup in a dump
+    /// reads a whole part.
     fn is_as_found(&self, found: &Difference) -> TransferResult<bool> {
         let there = match (self.source.can_change(), self.target.can_change()) {
             (false, false) => return Ok(true),
@@ -177,25 +177,25 @@ impl ComparisonRun<'_> {
     fn compare_unordered(&self, table: &str) -> TransferResult<()> {
         let Comparison { source, target, progress, .. } = *self.options;
         let keys_only = self.options.delete_extra.is_some();
-        let mut held = ReorderedRows::default();
+        let mut waiting = ReorderedRows::default();
         let ours = self.each_page(source, table, table, &mut |rows| {
             progress.add(table, Counts { written: rows.len() as u64, ..Counts::default() });
             rows.iter().try_for_each(|row| match keys_only {
-                true => held.hold_key(Side::Source, &row.key),
-                false => held.hold(Side::Source, row),
+                true => waiting.hold_key(Side::Source, &row.key),
+                false => waiting.hold(Side::Source, row),
             })
         });
-        ours.map_err(|error| error.of("FROM"))?;
+        ours.map_err(|error| error.on("FROM"))?;
         let theirs = self.each_page(target, self.options.in_target(table), table, &mut |rows| {
             let mut extra = Vec::new();
             for row in rows {
-                let ours = held.take(Side::Source, &row.key)?;
+                let ours = waiting.take(Side::Source, &row.key)?;
                 // A place without an order may send an entity twice.
                 if !target.is_ordered() {
-                    if ours.is_none() && held.has(Side::Target, &row.key)? {
+                    if ours.is_none() && waiting.has(Side::Target, &row.key)? {
                         continue;
                     }
-                    held.hold_key(Side::Target, &row.key)?;
+                    waiting.hold_key(Side::Target, &row.key)?;
                 }
                 match ours {
                     Some(ours) => self.compare(table, &ours, &row),
@@ -205,17 +205,17 @@ impl ComparisonRun<'_> {
             }
             self.delete_extra(table, extra)
         });
-        theirs.map_err(|error| error.of("TO"))?;
+        theirs.map_err(|error| error.on("TO"))?;
         if keys_only {
             return Ok(());
         }
-        held.each(Side::Source, &mut |row| {
+        waiting.each(Side::Source, &mut |row| {
             self.add_difference(table, Some(&row), None);
             Ok(())
         })
     }
 
-    /// Passes on the rows of a table of one place, page by page.
+    /// Passes the pages of a table to `take`.
     fn each_page(
         &self,
         place: &dyn TransferSource,

@@ -73,7 +73,7 @@ impl ReorderedRows {
         taken.map_err(failed)
     }
 
-    /// Passes on the held rows of a place, in key order.
+    /// Passes the held rows of a place to `take`, in key order.
     pub(super) fn each(
         &self,
         side: Side,

@@ -14,7 +14,7 @@ use crate::error::{TransferError, TransferResult, failed};
 
 /// Calls `work` with each of `items`, on several threads, until the first failure. Returns the results in the
 /// order of the items.
-pub(crate) fn at_once<I: Send, O: Send>(
+pub(crate) fn in_parallel<I: Send, O: Send>(
     threads: usize,
     items: Vec<I>,
     work: impl Fn(I) -> TransferResult<O> + Sync,
@@ -62,7 +62,7 @@ mod tests {
             together.wait();
             Ok(number * 2)
         };
-        assert_eq!(at_once(4, (0..40).collect(), work).unwrap(), (0..80).step_by(2).collect::<Vec<_>>());
+        assert_eq!(in_parallel(4, (0..40).collect(), work).unwrap(), (0..80).step_by(2).collect::<Vec<_>>());
     }
 
     #[test]
@@ -72,8 +72,8 @@ mod tests {
             begun.lock().push(number);
             if number == 0 { Err(TransferError::Interrupted) } else { Ok(()) }
         };
-        assert!(matches!(at_once(1, (0..9).collect(), work), Err(TransferError::Interrupted)));
+        assert!(matches!(in_parallel(1, (0..9).collect(), work), Err(TransferError::Interrupted)));
         assert_eq!(*begun.lock(), [0]);
-        assert!(matches!(at_once(2, (0..9).collect(), work), Err(TransferError::Interrupted)));
+        assert!(matches!(in_parallel(2, (0..9).collect(), work), Err(TransferError::Interrupted)));
     }
 }

@@ -17,7 +17,7 @@ use crate::contract::Counts;
 const LINE_PAUSE: Duration = Duration::from_secs(10);
 /// The interval at which bars are redrawn and the end is checked.
 const TICK: Duration = Duration::from_millis(100);
-/// Maximum bars; further tables only count in the total.
+/// Maximum number of bars. Further tables count only in the total.
 const MAX_BARS: usize = 12;
 
 /// How progress is shown, on standard error.
@@ -34,7 +34,7 @@ pub enum ProgressForm {
 }
 
 #[derive(Debug, Default)]
-struct ProgressOfTable {
+struct TableProgress {
     counts: Counts,
     /// The expected number of entities, if known.
     expected: Option<u64>,
@@ -45,7 +45,7 @@ struct ProgressState {
     verb: &'static str,
     form: ProgressForm,
     begun: Instant,
-    tables: Mutex<BTreeMap<String, ProgressOfTable>>,
+    tables: Mutex<BTreeMap<String, TableProgress>>,
     bars: MultiProgress,
     /// The bar of all tables, if there are several.
     all: Mutex<Option<ProgressBar>>,
@@ -98,7 +98,7 @@ impl Progress {
     }
 
     /// Returns the tables without an expected number of entities.
-    pub(crate) fn unexpected(&self) -> Vec<String> {
+    pub(crate) fn tables_without_expected(&self) -> Vec<String> {
         let tables = self.shared.tables.lock();
         tables.iter().filter(|(_, state)| state.expected.is_none()).map(|(name, _)| name.clone()).collect()
     }
@@ -186,12 +186,12 @@ impl ProgressState {
     }
 }
 
-const OF_UNKNOWN: &str = "{prefix:24} {spinner} {human_pos} {rate}, {msg}";
-const OF_KNOWN: &str = "{prefix:24} {bar:24} {human_pos}/{human_len} {rate}, {msg}, {eta} left";
+const UNKNOWN_LENGTH_STYLE: &str = "{prefix:24} {spinner} {human_pos} {rate}, {msg}";
+const KNOWN_LENGTH_STYLE: &str = "{prefix:24} {bar:24} {human_pos}/{human_len} {rate}, {msg}, {eta} left";
 
 fn bar(name: &str) -> ProgressBar {
     let bar = ProgressBar::no_length();
-    set_style(&bar, OF_UNKNOWN);
+    set_style(&bar, UNKNOWN_LENGTH_STYLE);
     bar.with_prefix(name.to_owned())
 }
 
@@ -200,7 +200,7 @@ fn show(bar: &ProgressBar, counts: Counts, expected: Option<u64>, throttled: u64
         && let Some(all) = expected
     {
         bar.set_length(all);
-        set_style(bar, OF_KNOWN);
+        set_style(bar, KNOWN_LENGTH_STYLE);
     }
     let Counts { written, unchanged, rejected } = counts;
     bar.set_position(written + unchanged + rejected);
@@ -211,7 +211,7 @@ fn set_style(bar: &ProgressBar, template: &str) {
     // The templates are constant, so they are valid.
     if let Ok(style) = ProgressStyle::with_template(template) {
         let rate = |state: &indicatif::ProgressState, text: &mut dyn std::fmt::Write| {
-            // What cannot be shown is left out.
+            // A rate that cannot be written is omitted.
             let _ = write!(text, "{}/s", HumanCount(state.per_sec().round() as u64));
         };
         bar.set_style(style.with_key("rate", rate));

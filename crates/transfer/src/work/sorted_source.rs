@@ -68,7 +68,7 @@ impl SortedSource {
         }
     }
 
-    fn of_range<'a>(&'a self, range: &'a RowRange) -> impl Iterator<Item = &'a Row> {
+    fn rows_in<'a>(&'a self, range: &'a RowRange) -> impl Iterator<Item = &'a Row> {
         let is_within = |row: &&Row| {
             let lower = match &range.lower {
                 Lower::From(key) => self.order.of(&row.key, key).is_ge(),
@@ -112,12 +112,12 @@ impl TransferSource for SortedSource {
     }
 
     fn open<'a>(&'a self, _: &str, range: &RowRange, _: bool) -> OpenedRange<'a> {
-        Ok(Box::new(Pages { place: self, left: self.of_range(range).cloned().collect() }))
+        Ok(Box::new(Pages { place: self, left: self.rows_in(range).cloned().collect() }))
     }
 
     fn probe(&self, _: &str, range: &RowRange) -> TransferResult<Option<Key>> {
         self.probes.fetch_add(1, Memory::Relaxed);
-        Ok(self.of_range(range).next().map(|row| row.key.clone()))
+        Ok(self.rows_in(range).next().map(|row| row.key.clone()))
     }
 
     fn get(&self, _: &str, key: &Key) -> TransferResult<Option<Row>> {

@@ -6,12 +6,12 @@ use crate::contract::TransferSource;
 use crate::error::TransferResult;
 use crate::protocol::model::Key;
 use crate::rows::range::{Lower, RowRange};
-use crate::work::at_once;
+use crate::work::in_parallel;
 
-/// No key has a lesser character.
-const LEAST: char = ' ';
-/// Keys of a partition from here on are not searched, because servers sort them differently.
-const GREATEST: &str = "\u{d7ff}";
+/// The least character of keys.
+const MIN_CHAR: char = ' ';
+/// The search in a partition ends at this key, because servers sort later keys differently.
+const MAX_ROW_KEY: &str = "\u{d7ff}";
 /// Characters of a split point after the common prefix.
 const DIGITS: i32 = 6;
 
@@ -37,7 +37,7 @@ struct Candidate {
 }
 
 /// The approximate end of the keys.
-struct Behind {
+struct KeysEnd {
     /// The greatest candidate before existing keys.
     last: String,
     /// The next candidate, after which there are no keys.
@@ -54,12 +54,12 @@ impl Remainder<'_> {
         let upper = self.upper.as_ref();
         let end = upper.map(|upper| upper.partition.as_str());
         if end != Some(partition) {
-            let behind = |text: &str| RowRange {
+            let after = |text: &str| RowRange {
                 lower: Lower::From(Key::new(text, "")),
                 upper: end.map(|end| Key::new(end, "")),
             };
-            let found = self.last(partition, end, &|text| {
-                Ok(self.source.probe(self.table, &behind(text))?.map(|key| key.partition))
+            let found = self.find_end(partition, end, &|text| {
+                Ok(self.source.probe(self.table, &after(text))?.map(|key| key.partition))
             })?;
             let reached = || (self.reached)().map(|key| key.partition);
             if let Some(found) = found {
@@ -71,13 +71,13 @@ impl Remainder<'_> {
             }
         }
         let end = upper.filter(|upper| upper.partition == *partition);
-        let end = end.map_or(GREATEST, |upper| upper.row.as_str());
-        let behind = |text: &str| RowRange {
+        let end = end.map_or(MAX_ROW_KEY, |upper| upper.row.as_str());
+        let after = |text: &str| RowRange {
             lower: Lower::From(Key::new(partition.as_str(), text)),
             upper: Some(Key::new(partition.as_str(), end)),
         };
-        let found = self.last(&self.claimed.row, Some(end), &|text| {
-            Ok(self.source.probe(self.table, &behind(text))?.map(|key| key.row))
+        let found = self.find_end(&self.claimed.row, Some(end), &|text| {
+            Ok(self.source.probe(self.table, &after(text))?.map(|key| key.row))
         })?;
         let Some(found) = found else { return Ok(Vec::new()) };
         let reached = (self.reached)().filter(|key| key.partition == *partition).map(|key| key.row);
@@ -86,12 +86,12 @@ impl Remainder<'_> {
     }
 
     /// Finds the approximate end of the keys after a text, as exactly as the number of parts requires.
-    fn last(
+    fn find_end(
         &self,
         text: &str,
         end: Option<&str>,
         probe: &(dyn Fn(&str) -> TransferResult<Option<String>> + Sync),
-    ) -> TransferResult<Option<Behind>> {
+    ) -> TransferResult<Option<KeysEnd>> {
         let Some(found) = self.search(text, end, probe)? else { return Ok(None) };
         let Tails { low, high, base, .. } = Tails::of(text, &found.last);
         if (high - low) * base > self.width as f64 {
@@ -107,15 +107,15 @@ impl Remainder<'_> {
         text: &str,
         end: Option<&str>,
         probe: &(dyn Fn(&str) -> TransferResult<Option<String>> + Sync),
-    ) -> TransferResult<Option<Behind>> {
+    ) -> TransferResult<Option<KeysEnd>> {
         let candidates = candidates(text, end);
         let text_of = |candidate: &Candidate| format!("{}{}", &text[..candidate.kept], candidate.then);
         let (mut found, mut from, mut to) = (None, 0, candidates.len());
-        // Once the range is finished, nothing is left to split.
+        // A finished range cannot be split.
         while from < to && (self.reached)().is_some() {
             let asked = spaced(from, to, self.width);
             let texts: Vec<String> = asked.iter().map(|at| text_of(&candidates[*at])).collect();
-            let answers = at_once(self.width, texts, |text| probe(&text))?;
+            let answers = in_parallel(self.width, texts, |text| probe(&text))?;
             for (at, answer) in asked.into_iter().zip(answers) {
                 let Some(key) = answer else {
                     to = to.min(at);
@@ -125,7 +125,7 @@ impl Remainder<'_> {
                 if known > from {
                     from = known;
                     let (last, next) = (text_of(&candidates[known - 1]), candidates.get(known).map(text_of));
-                    found = Some(Behind { last, next, key });
+                    found = Some(KeysEnd { last, next, key });
                 }
             }
         }
@@ -133,7 +133,7 @@ impl Remainder<'_> {
     }
 
     /// Returns evenly spaced texts between the reached and the last one.
-    fn spread(&self, Behind { last, key, .. }: Behind, reached: Option<String>) -> Vec<String> {
+    fn spread(&self, KeysEnd { last, key, .. }: KeysEnd, reached: Option<String>) -> Vec<String> {
         let Some(reached) = reached.filter(|reached| *reached < last) else { return vec![key] };
         let tails = Tails::of(&reached, &last);
         let step = (tails.high - tails.low) / (self.width + 1) as f64;
@@ -183,8 +183,8 @@ impl<'a> Tails<'a> {
 /// Returns greater texts before `end` in ascending order, each with a different prefix of the text.
 fn candidates(text: &str, end: Option<&str>) -> Vec<Candidate> {
     let alphabet = alphabet(text);
-    let mut all = vec![Candidate { kept: text.len(), then: LEAST }];
-    let last = std::iter::once((text.len(), LEAST));
+    let mut all = vec![Candidate { kept: text.len(), then: MIN_CHAR }];
+    let last = std::iter::once((text.len(), MIN_CHAR));
     for (kept, replaced) in last.chain(text.char_indices().rev()) {
         let greater = alphabet.iter().filter(|then| **then > replaced);
         all.extend(greater.map(|then| Candidate { kept, then: *then }));
@@ -205,7 +205,7 @@ fn alphabet(text: &str) -> Vec<char> {
             'A'..='F' => all.extend('A'..='F'),
             'g'..='z' => all.extend('a'..='z'),
             'G'..='Z' => all.extend('A'..='Z'),
-            // Of other scripts, some are near and some far.
+            // Keys in other scripts may have near and distant characters.
             c if !c.is_ascii() => {
                 let further = (0..16).filter_map(|bits| char::from_u32(u32::from(c) + (1 << bits)));
                 all.extend(further.filter(|c| *c < '\u{e000}' && !c.is_control()));

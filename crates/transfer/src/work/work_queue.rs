@@ -7,16 +7,16 @@ use crate::contract::{Page, TransferSource};
 use crate::error::{TransferError, TransferResult};
 use crate::protocol::model::Key;
 use crate::rows::range::{Lower, RowRange, sorts_alike};
-use crate::work::at_once;
+use crate::work::in_parallel;
 use crate::work::progress::Progress;
 use crate::work::split::Remainder;
 
-/// Rows that must be read from a range before it is split: small ranges are not worth the requests.
+/// Rows that must be read from a range before it is split, because small ranges are not worth the requests.
 const ROWS_BEFORE_SPLIT: usize = 1000;
 /// Rows that must be read for each part of a split.
 const ROWS_OF_PART: usize = 250;
 /// The interval at which a waiting worker checks for work.
-const WAIT: Duration = Duration::from_millis(100);
+const WAIT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A range of a table that is to be read.
 #[derive(Debug, Clone)]
@@ -134,7 +134,7 @@ impl WorkQueue {
             let largest = ranges.open.iter_mut().filter(splittable).max_by_key(|range| range.rows);
             let (Some(source), Some(largest)) = (source, largest) else {
                 ranges.waiting += 1;
-                self.changed.wait_for(&mut ranges, WAIT);
+                self.changed.wait_for(&mut ranges, WAIT_INTERVAL);
                 ranges.waiting -= 1;
                 continue;
             };
@@ -149,7 +149,7 @@ impl WorkQueue {
                     let reached = || self.reached(task.id);
                     let rest = Remainder { source, table, claimed, upper, width, reached: &reached };
                     match rest.points() {
-                        // The reader of the range detects that too.
+                        // The reader of the range reports the missing table.
                         Err(TransferError::NoTable(_)) => Vec::new(),
                         points => points?,
                     }
@@ -201,11 +201,11 @@ impl WorkQueue {
     fn reached(&self, id: i64) -> Option<Key> {
         let ranges = self.lock();
         let range = ranges.open.iter().find(|range| range.task.id == id && !ranges.is_stopped)?;
-        range.claimed.clone().filter(|claimed| *claimed != done())
+        range.claimed.clone().filter(|claimed| *claimed != end_key())
     }
 
-    /// Records the last key that a worker has read, and the number of rows. Returns the end of the worker's
-    /// range: rows from there on belong to another worker.
+    /// Records the last key that a worker has read, and the number of rows. Returns the end of the worker's range. Rows
+    /// at or after the end belong to another worker.
     pub(crate) fn claim(&self, id: i64, last: Option<&Key>, rows: usize) -> Option<Key> {
         let mut ranges = self.lock();
         let range = ranges.open.iter_mut().find(|range| range.task.id == id)?;
@@ -240,7 +240,7 @@ impl WorkQueue {
     pub(crate) fn close(&self, id: i64) -> Option<Key> {
         let mut ranges = self.lock();
         let range = ranges.open.iter_mut().find(|range| range.task.id == id)?;
-        range.claimed = Some(done());
+        range.claimed = Some(end_key());
         range.task.range.upper.clone()
     }
 
@@ -268,7 +268,7 @@ impl WorkQueue {
         worker: impl Fn() -> TransferResult<()> + Send + Sync,
     ) -> TransferResult<()> {
         let workers = vec![(); threads.max(1)];
-        at_once(workers.len(), workers, |()| worker().inspect_err(|_| self.stop())).map(drop)
+        in_parallel(workers.len(), workers, |()| worker().inspect_err(|_| self.stop())).map(drop)
     }
 
     fn lock(&self) -> MutexGuard<'_, Ranges> {
@@ -282,8 +282,8 @@ fn parts(idle: usize, rows: usize) -> usize {
     idle.min(rows / ROWS_OF_PART + 1)
 }
 
-/// The greatest possible key: a range that has claimed it is not split any more.
-fn done() -> Key {
+/// The greatest possible key. A range that has claimed it is not split any more.
+fn end_key() -> Key {
     Key::new("\u{10ffff}", "")
 }
 

@@ -89,8 +89,8 @@ impl CopyJob<'_> {
         let target = self
             .session
             .opener(&unfiltered, self.to_account)
-            .source(self.to)
-            .map_err(|error| error.of("TO"))?;
+            .open_source(self.to)
+            .map_err(|error| error.on("TO"))?;
         self.count_effects(source, target.as_source()?).map(Some)
     }
 
@@ -155,7 +155,7 @@ impl CopyJob<'_> {
             let Some(has_entities) = written.as_target()?.has_entities(&named)? else { continue };
             let ours = readable(source.policies(&table), "", unread)?;
             if let (Some(ours), Some(theirs)) = (ours, readable(there.policies(&named), "", unread)?)
-                && rule.of_policies(&ours, &theirs, false) == SettingsStep::Set
+                && rule.step_for_policies(&ours, &theirs, false) == SettingsStep::Set
             {
                 parts.push(format!("change the policies of {named}"));
             }
@@ -167,7 +167,7 @@ impl CopyJob<'_> {
             && let Some(ours) = readable(source.properties(), "", unread)?
             && let Some(theirs) = readable(there.properties(), "", unread)?
             && theirs.cors.as_ref().is_some_and(|rules| !rules.is_empty())
-            && rule.of_properties(&ours, &theirs, false) == SettingsStep::Set
+            && rule.step_for_properties(&ours, &theirs, false) == SettingsStep::Set
         {
             parts.push("change the service properties".into());
         }

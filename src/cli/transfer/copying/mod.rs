@@ -34,7 +34,8 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
     // The fingerprint is computed before FROM is read, because FROM may change meanwhile.
     let fingerprint = fingerprint(arguments, [&from, &to], [from_account, to_account])?;
-    let opened = session.opener(&selection, from_account).source(&from).map_err(|error| error.of("FROM"))?;
+    let opened =
+        session.opener(&selection, from_account).open_source(&from).map_err(|error| error.on("FROM"))?;
     let session = &session;
     let mut job = CopyJob {
         arguments,
@@ -53,7 +54,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     job.refuse_left_out(opened.as_source()?)?;
     let sorted = match (&to, opened.as_source()?.is_ordered()) {
         (DataLocation::Dump(_), false) => {
-            Some(session.opener(&job.selection, None).sorted(opened.as_source()?)?)
+            Some(session.opener(&job.selection, None).open_sorted(opened.as_source()?)?)
         }
         _ => None,
     };
@@ -70,7 +71,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     job.refuse_what_cosmos_lacks(source)?;
     // The contents of the target do not depend on the selection.
     let unfiltered = Selection::default();
-    let written = session.opener(&unfiltered, to_account).target(&to).map_err(|error| error.of("TO"))?;
+    let written = session.opener(&unfiltered, to_account).open_target(&to).map_err(|error| error.on("TO"))?;
     let counted = job.confirm(source, &written)?;
     let mut checkpoint = Checkpoint::open(&files.state, &job.fingerprint, arguments.resume)?;
     if let Some(master) = master {
@@ -252,10 +253,10 @@ impl CopyJob<'_> {
         let source = whole.as_ref().map_or(Ok(source), |whole| whole.as_source())?;
         let opener = session.opener(selection, self.to_account);
         let opened = match self.to {
-            DataLocation::Dump(_) => opener.source(self.to),
-            _ => opener.target(self.to),
+            DataLocation::Dump(_) => opener.open_source(self.to),
+            _ => opener.open_target(self.to),
         }
-        .map_err(|error| error.of("TO"))?;
+        .map_err(|error| error.on("TO"))?;
         let progress = Progress::start(arguments.run.progress, "compared");
         let mut comparison = Comparison {
             delete_extra: (deletes && arguments.delete_extra).then(|| opened.as_target()).transpose()?,

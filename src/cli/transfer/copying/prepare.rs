@@ -152,7 +152,7 @@ pub(super) struct CopyJob<'a> {
 impl CopyJob<'_> {
     /// Returns the names of the selected tables in the source and in the target.
     pub(super) fn names(&self, source: &dyn TransferSource) -> Result<Vec<(String, String)>, TransferEnd> {
-        let mut names = source.tables().map_err(|error| error.of("FROM"))?;
+        let mut names = source.tables().map_err(|error| error.on("FROM"))?;
         names.retain(|name| self.selection.has_table(name));
         let renamed = |table: &str| {
             let renames = &self.arguments.rename;
@@ -164,7 +164,7 @@ impl CopyJob<'_> {
 
     /// Refuses table names that neither place has, and names that are invalid in TO.
     pub(super) fn check_names(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
-        let mut tables = source.tables().map_err(|error| error.of("FROM"))?;
+        let mut tables = source.tables().map_err(|error| error.on("FROM"))?;
         // FROM may have lost a table since the copy was interrupted.
         if !self.resumes {
             refuse_unknown_renames(&self.arguments.rename, source)?;
@@ -194,7 +194,7 @@ impl CopyJob<'_> {
     /// Returns the tables of TO, or none if it cannot be read, because it may not exist yet.
     fn target_tables(&self) -> Vec<String> {
         let unfiltered = Selection::default();
-        let opened = self.session.opener(&unfiltered, self.to_account).source(self.to);
+        let opened = self.session.opener(&unfiltered, self.to_account).open_source(self.to);
         opened.and_then(|opened| opened.as_source()?.tables()).unwrap_or_default()
     }
 
@@ -205,7 +205,7 @@ impl CopyJob<'_> {
     /// Opens the whole source, if the copy itself takes only changes.
     pub(super) fn whole_source(&self) -> Result<Option<OpenLocation>, TransferEnd> {
         let selection = &Selection { since: None, ..self.selection.clone() };
-        let open = || self.session.opener(selection, self.from_account).source(self.from);
+        let open = || self.session.opener(selection, self.from_account).open_source(self.from);
         Ok(self.arguments.since.map(|_| open()).transpose()?)
     }
 
@@ -239,7 +239,7 @@ impl CopyJob<'_> {
             .session
             .walk(source, &self.selection, &progress)
             .survey(self.to.is_cosmos())
-            .map_err(|error| error.of("FROM"))?)
+            .map_err(|error| error.on("FROM"))?)
     }
 
     /// Refuses a complete dump that a different copy has written.
@@ -271,7 +271,6 @@ pub(super) fn fingerprint(
         .with("--format, --table or --type", arguments.files.options()))
 }
 
-/// The files of a copy.
 pub(super) struct CopyFiles {
     pub state: PathBuf,
     pub rejects: PathBuf,

@@ -9,7 +9,7 @@ use crate::contract::Rejected;
 use crate::error::TransferResult;
 use crate::formats::assembly::{Assembly, TAG, TIMESTAMP, is_of_powershell, known_type};
 use crate::formats::csv::records::{CsvForm, LineEnd, Record, Records};
-use crate::formats::files::named;
+use crate::formats::files::file_error;
 use crate::formats::staging::Staging;
 use crate::formats::{FileOptions, files};
 use crate::protocol::model::EdmType;
@@ -17,7 +17,7 @@ use crate::rows::Row;
 use crate::rows::type_inference::TableNotes;
 
 /// The suffix of the name of a column with types.
-const TYPE: &str = "@type";
+const TYPE_SUFFIX: &str = "@type";
 
 struct Column {
     name: String,
@@ -29,8 +29,8 @@ struct Column {
 }
 
 pub(super) fn import(path: &Path, options: &FileOptions, staging: &mut Staging) -> TransferResult<()> {
-    let no_keys = || named(path, &"it has no columns PartitionKey and RowKey");
-    let form = CsvForm::of(&files::beginning(path)?).ok_or_else(no_keys)?;
+    let no_keys = || file_error(path, &"it has no columns PartitionKey and RowKey");
+    let form = CsvForm::of(&files::read_beginning(path)?).ok_or_else(no_keys)?;
     let mut records = Records::open(path, form)?;
     let mut record = Record::default();
     records.next(&mut record)?;
@@ -40,7 +40,7 @@ pub(super) fn import(path: &Path, options: &FileOptions, staging: &mut Staging) 
     }
     let mut seen = BTreeSet::new();
     if let Some(name) = names.iter().find(|name| !name.is_empty() && !seen.insert(*name)) {
-        return Err(named(path, &format!("the column {name} occurs twice")));
+        return Err(file_error(path, &format!("the column {name} occurs twice")));
     }
     let mut columns = columns(&names, &types_beside(path, &names)?);
     if is_of_powershell(|name| names.iter().any(|other| other == name)) {
@@ -80,9 +80,10 @@ pub(super) fn import(path: &Path, options: &FileOptions, staging: &mut Staging) 
 
 /// Returns the columns of values. `stated` are the types from the schema file.
 fn columns(names: &[String], stated: &[Option<String>]) -> Vec<Column> {
-    let types = |name: &str| names.iter().position(|other| other.strip_suffix(TYPE) == Some(name));
-    let is_value =
-        |name: &&String| !name.ends_with(TYPE) || !names.iter().any(|n| name.strip_suffix(TYPE) == Some(n));
+    let types = |name: &str| names.iter().position(|other| other.strip_suffix(TYPE_SUFFIX) == Some(name));
+    let is_value = |name: &&String| {
+        !name.ends_with(TYPE_SUFFIX) || !names.iter().any(|n| name.strip_suffix(TYPE_SUFFIX) == Some(n))
+    };
     let column = |(at, name): (usize, &String)| Column {
         name: name.clone(),
         at,
@@ -118,7 +119,7 @@ fn row(
         let text = record.get(column.at).unwrap_or_default();
         let stated = column.types.and_then(|at| record.get(at)).filter(|stated| !stated.is_empty());
         let is_key = matches!(name, "PartitionKey" | "RowKey");
-        // An empty value without a type is not a property; a string may be empty.
+        // An empty value without a type is an absent property, whereas a String may be empty.
         if text.is_empty() && stated.is_none() && !is_key {
             continue;
         }

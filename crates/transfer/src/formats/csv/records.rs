@@ -21,7 +21,7 @@ const PREAMBLES: [&str; 3] = ["#TYPE ", "sep=", "\"sep="];
 /// The error of a file whose quotes are not doubled.
 const BEHIND_QUOTE: &str = "text follows the closing quote of a value; quotes in values must be doubled (\"\"), and not \
      escaped with a backslash, as Azure Data Factory and Spark do by default";
-/// The error of a file in which `\""` before a delimiter may end a value or not.
+/// The error of a file in which `\""` before a delimiter is ambiguous: it may end a value, or be part of it.
 const DOUBTFUL: &str = "a value has \\\"\" before a delimiter: it may end there, with an escaped quote, or go on; write the \
      file again with doubled quotes, and not with backslashes";
 /// The error of a file in which a carriage return may be part of a value or of the line end.
@@ -84,7 +84,7 @@ impl Record {
         (0..self.len()).filter_map(|at| self.get(at))
     }
 
-    /// Whether it has no text and no empty quotes.
+    /// Whether the record has neither text nor empty quotes.
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_empty() && !self.has_quotes
     }
@@ -96,7 +96,7 @@ enum Position {
     Start,
     Plain,
     Quoted,
-    /// After a quote within quotes: the end of the value, or the first of two quotes.
+    /// After a quote within quotes, which is the end of the value or the first of two quotes.
     Closing,
     /// After a doubled quote that follows a backslash.
     Doubtful,
@@ -113,7 +113,7 @@ impl Records {
     pub(super) fn open(path: &Path, form: CsvForm) -> TransferResult<Self> {
         let mut reader = files::open_text(path)?;
         for _ in 0..form.preamble {
-            reader.skip_until(b'\n').map_err(|error| files::named(path, &error))?;
+            reader.skip_until(b'\n').map_err(|error| files::file_error(path, &error))?;
         }
         Ok(Self { reader, form, path: path.to_owned(), line: form.preamble })
     }
@@ -143,7 +143,7 @@ impl Records {
         self.line += 1;
         let (mut is_end, mut any) = (false, false);
         while !is_end {
-            let buffer = self.reader.fill_buf().map_err(|error| files::named(&self.path, &error))?;
+            let buffer = self.reader.fill_buf().map_err(|error| files::file_error(&self.path, &error))?;
             if buffer.is_empty() {
                 break;
             }
@@ -173,7 +173,7 @@ impl Records {
     }
 
     fn wrong(&self, reason: &str) -> TransferError {
-        files::named(&self.path, &format!("row {}: {reason}", self.line))
+        files::file_error(&self.path, &format!("row {}: {reason}", self.line))
     }
 }
 
@@ -208,7 +208,7 @@ impl CsvLine<'_> {
                 self.end_line();
                 return true;
             }
-            // Part of the line end, unless text follows.
+            // The carriage return is part of the line end, unless text follows.
             (Position::Closing, b'\r') if self.form.end == LineEnd::ReturnAndFeed => {}
             (Position::Closing, _) => self.wrong = Some(BEHIND_QUOTE),
             _ => self.push(byte, Position::Plain),

@@ -1,4 +1,4 @@
-//! Rowhouse's own database, read and written without a server: entities keep their Timestamp and ETag.
+//! Reads and writes a Rowhouse database without a server. Entities keep their Timestamp and ETag.
 
 mod writes;
 
@@ -28,9 +28,9 @@ use crate::store::{
     AccountChange, AccountOptions, CountPosition, CountedPart, Failure, Fault, Store, StoreResult,
 };
 
-const ROWS: usize = 500;
-const BYTES: usize = 1 << 20;
-const TIME: Duration = Duration::from_secs(5);
+const PAGE_ROWS: usize = 500;
+const PAGE_BYTES: usize = 1 << 20;
+const PAGE_TIME: Duration = Duration::from_secs(5);
 /// The interval at which a count reports progress.
 const COUNT_TIME: Duration = Duration::from_secs(1);
 /// Maximum attempts of an operation while the database is busy.
@@ -42,8 +42,8 @@ const LISTED_ACCOUNTS: u16 = 20;
 const TABLE_LIST: &str = "the list of tables";
 const SERVICE_PROPERTIES: &str = "the service properties";
 
-/// The versions of writes in flight. Concurrent writes may share a statement, which identifies them by
-/// version, so two writes must not have the same one.
+/// The versions of writes in flight. Concurrent writes may share a statement that identifies them by version, so two of
+/// them must not have the same version.
 #[derive(Debug, Default)]
 struct Versions(Mutex<HashSet<Ticks>>);
 
@@ -67,7 +67,7 @@ pub struct LocalDatabase {
     runtime: Arc<Runtime>,
     filter: Option<Predicate>,
     versions: Versions,
-    /// Whether Timestamps in the future are stored, because the database only holds entities temporarily.
+    /// Whether the database holds entities only temporarily. It then accepts Timestamps in the future.
     is_temporary: bool,
     /// Held while the database is open for writing.
     _lock: Option<ServerLock>,
@@ -100,7 +100,7 @@ impl LocalDatabase {
     }
 
     /// Restricts reading to the entities that a filter selects.
-    pub(crate) fn select(&mut self, filter: Option<Predicate>) {
+    pub(crate) fn set_filter(&mut self, filter: Option<Predicate>) {
         self.filter = filter;
     }
 
@@ -120,9 +120,9 @@ impl LocalDatabase {
         let options = self.run(ACCOUNTS, async |store| store.account_options().await)?;
         let change =
             |change: AccountChange| to.run(ACCOUNTS, async |store| store.change_account(&change).await);
-        // Options precede accounts: after an interruption, an account that exists counts as an existing one.
+        // Options are copied before accounts, because a resumed copy treats an account that exists as an existing one.
         for options in options.into_iter().filter(|options| is_new(&options.name)) {
-            changes(options, &chosen).try_for_each(|changed| change(changed).map(drop))?;
+            missing_options(options, &chosen).try_for_each(|changed| change(changed).map(drop))?;
         }
         let mut copied = 0;
         for account in ours {
@@ -131,10 +131,9 @@ impl LocalDatabase {
         Ok(copied)
     }
 
-    /// Refuses an account without tables in a database where other accounts have tables: its name may be
-    /// wrong.
+    /// Refuses an account without tables if other accounts in the database have tables, because the name may be wrong.
     pub(crate) fn refuse_other_accounts(&self) -> TransferResult<()> {
-        let first = TableScan { spans: vec![Span::everything()], residual: None, rows: 1, time: TIME };
+        let first = TableScan { spans: vec![Span::everything()], residual: None, rows: 1, time: PAGE_TIME };
         let page = self.run(TABLE_LIST, async |store| store.list_tables(&self.account, &first).await)?;
         if !page.tables.is_empty() {
             return Ok(());
@@ -154,7 +153,7 @@ impl LocalDatabase {
         ))
     }
 
-    /// Runs an operation, and retries it while the database is busy. An error names its subject.
+    /// Runs an operation, and retries it while the database is busy. `subject` begins the text of an error.
     fn run<T>(&self, subject: &str, work: impl AsyncFn(&Store) -> StoreResult<T>) -> TransferResult<T> {
         let done = self.runtime.block_on(retry(async || work(&self.store).await));
         done.map_err(|failure| describe(subject, failure))
@@ -166,12 +165,12 @@ impl LocalDatabase {
         table: &str,
         work: impl AsyncFn(&Store, TableRef<'_>) -> StoreResult<T>,
     ) -> TransferResult<T> {
-        let name = table_name(table)?;
+        let name = parse_table_name(table)?;
         self.run(table, async |store| work(store, name.in_account(&self.account)).await)
     }
 
-    /// Counts a part of a table; a part that takes too long is made smaller. `None` if the buckets of the
-    /// table have changed since `from`.
+    /// Counts a part of a table. A part that takes too long is retried with fewer entities. `None` if the buckets of
+    /// the table have changed since `from`.
     fn count_part(
         &self,
         pace: &mut CountPace,
@@ -189,12 +188,12 @@ impl LocalDatabase {
 
     fn scan(&self, range: &RowRange, rows: usize, keys_only: bool) -> Scan {
         let projection = if keys_only { Projection::SystemOnly } else { Projection::Full };
-        Scan { rows, bytes: BYTES, time: TIME, projection, ..Scan::of_spans(vec![range.span()]) }
+        Scan { rows, bytes: PAGE_BYTES, time: PAGE_TIME, projection, ..Scan::of_spans(vec![range.span()]) }
     }
 
     /// Returns the scan of a page of selected entities, which uses the indexes of the table.
     fn filtered_scan(&self, range: &RowRange, table: &TableName, keys_only: bool) -> TransferResult<Scan> {
-        let mut scan = Scan { residual: self.filter.clone(), ..self.scan(range, ROWS, keys_only) };
+        let mut scan = Scan { residual: self.filter.clone(), ..self.scan(range, PAGE_ROWS, keys_only) };
         if scan.residual.is_some() {
             let stored = self.run("the indexes", async |store| store.indexes().await)?;
             let applied = IndexCatalog::new(stored).apply(&self.account, table, &mut scan);
@@ -205,7 +204,10 @@ impl LocalDatabase {
 }
 
 /// Returns the changes that set an account's limit and queries, except those that are already set.
-fn changes(options: AccountOptions, chosen: &[AccountOptions]) -> impl Iterator<Item = AccountChange> {
+fn missing_options(
+    options: AccountOptions,
+    chosen: &[AccountOptions],
+) -> impl Iterator<Item = AccountChange> {
     let AccountOptions { name, requests_per_second, extended_queries, .. } = options;
     let there = chosen.iter().find(|there| there.name == name);
     let has_limit = there.is_some_and(|there| there.requests_per_second.is_some());
@@ -236,7 +238,7 @@ const fn is_busy(fault: Fault) -> bool {
     matches!(fault, Fault::Busy | Fault::NotBegun | Fault::Serialization | Fault::Unavailable)
 }
 
-fn table_name(table: &str) -> TransferResult<TableName> {
+fn parse_table_name(table: &str) -> TransferResult<TableName> {
     TableName::parse(table).map_err(|error| failed!("{table}: {}", error.text()))
 }
 
@@ -269,7 +271,7 @@ impl From<Stored> for Row {
 }
 
 /// Returns the sum of all parts. The count starts again if the buckets of the table change.
-fn sum(
+fn sum_parts(
     part: &mut dyn FnMut(&CountPosition) -> TransferResult<Option<CountedPart>>,
     counted: &mut dyn FnMut(u64) -> TransferResult<()>,
 ) -> TransferResult<u64> {
@@ -314,7 +316,7 @@ impl TransferSource for LocalDatabase {
         let mut names = Vec::new();
         let mut spans = vec![Span::everything()];
         loop {
-            let scan = TableScan { spans, residual: None, rows: ROWS, time: TIME };
+            let scan = TableScan { spans, residual: None, rows: PAGE_ROWS, time: PAGE_TIME };
             let page = self.run(TABLE_LIST, async |store| store.list_tables(&self.account, &scan).await)?;
             names.extend(page.tables.into_iter().map(|table| table.name));
             let Some(next) = page.next else { return Ok(names) };
@@ -327,7 +329,7 @@ impl TransferSource for LocalDatabase {
         table: &str,
         counted: &mut dyn FnMut(u64) -> TransferResult<()>,
     ) -> TransferResult<Option<u64>> {
-        let (name, mut pace) = (table_name(table)?, CountPace::default());
+        let (name, mut pace) = (parse_table_name(table)?, CountPace::default());
         let mut part = |position: &CountPosition| match &self.filter {
             Some(filter) => self.run_on(table, async |store, table| {
                 totals::count_matching(store, table, &position.key, filter, COUNT_TIME).await.map(Some)
@@ -336,11 +338,11 @@ impl TransferSource for LocalDatabase {
                 .count_part(&mut pace, name.in_account(&self.account), position)
                 .map_err(|failure| describe(table, failure)),
         };
-        sum(&mut part, counted).map(Some)
+        sum_parts(&mut part, counted).map(Some)
     }
 
     fn open<'a>(&'a self, table: &str, range: &RowRange, keys_only: bool) -> OpenedRange<'a> {
-        let (table, left) = (table_name(table)?, Some(range.clone()));
+        let (table, left) = (parse_table_name(table)?, Some(range.clone()));
         Ok(Box::new(DatabasePages { database: self, table, left, keys_only }))
     }
 
@@ -395,7 +397,7 @@ mod tests {
             assert_eq!(*position, expected);
             Ok(part)
         };
-        assert_eq!(sum(&mut next, &mut |_| Ok(())).unwrap(), 7);
+        assert_eq!(sum_parts(&mut next, &mut |_| Ok(())).unwrap(), 7);
         assert!(parts.next().is_none());
     }
 }

@@ -1,11 +1,12 @@
-//! Writing entities with their existing Timestamps.
+//! Writes entities with their Timestamps.
 
 use std::sync::Arc;
 
 use futures_util::future::join_all;
 
 use super::{
-    ATTEMPTS, LocalDatabase, SERVICE_PROPERTIES, describe, error_text, ignore, is_busy, retry, table_name,
+    ATTEMPTS, LocalDatabase, SERVICE_PROPERTIES, describe, error_text, ignore, is_busy, parse_table_name,
+    retry,
 };
 use crate::contract::{Counts, Mode, TransferSource as _, TransferTarget, WritePage};
 use crate::error::{TransferResult, failed};
@@ -23,12 +24,12 @@ use crate::rows::range::RowRange;
 use crate::rows::{Row, Version};
 use crate::store::{Failure, Load, LoadMark, Store};
 
-/// How far a Timestamp may be ahead of now, because clocks differ. The version of an entity with a later one
-/// could only grow from there.
-const MAX_AHEAD: i64 = 24 * 3600 * TICKS_PER_SECOND;
+/// How far a Timestamp may be ahead of the clock, because clocks differ. Later versions of an entity are greater, so
+/// they could never return to the present.
+const MAX_AHEAD_TICKS: i64 = 24 * 3600 * TICKS_PER_SECOND;
 /// The subject of errors about the marks.
 const MARKS: &str = "the marks of the copy";
-/// Maximum concurrent writes of a page, which fit into the queues of the stores.
+/// Maximum number of concurrent writes of a page. The queues of the stores have room for them.
 const IN_FLIGHT: usize = 256;
 
 impl TransferTarget for LocalDatabase {
@@ -55,10 +56,10 @@ impl TransferTarget for LocalDatabase {
     }
 
     fn write(&self, mut page: WritePage<'_>) -> TransferResult<Counts> {
-        let table = table_name(page.table)?;
+        let table = parse_table_name(page.table)?;
         let rows = std::mem::take(&mut page.rows);
         let mut writer = LoadWriter { database: self, table, outcome: PageOutcome::new(&page) };
-        let rows = writer.once(rows)?;
+        let rows = writer.deduplicate(rows)?;
         match page.mode {
             Mode::Merge => writer.merge_all(rows)?,
             _ => writer.load_all(rows)?,
@@ -71,7 +72,7 @@ impl TransferTarget for LocalDatabase {
     }
 
     fn delete(&self, table: &str, entities: &[(Key, Version)]) -> TransferResult<u64> {
-        let name = table_name(table)?;
+        let name = parse_table_name(table)?;
         let mut deleted = 0;
         for chunk in entities.chunks(IN_FLIGHT) {
             let now = Ticks::now();
@@ -121,12 +122,12 @@ struct LoadWriter<'a, 'p> {
 }
 
 impl LoadWriter<'_, '_> {
-    /// Returns the rows in key order. Rejects a Timestamp in the future, and a key that occurs twice with
-    /// different properties.
-    fn once(&mut self, mut rows: Vec<Row>) -> TransferResult<Vec<Row>> {
+    /// Returns the rows in key order, once each. Rejects rows with a Timestamp in the future, and rows with a key that
+    /// occurs before with different properties.
+    fn deduplicate(&mut self, mut rows: Vec<Row>) -> TransferResult<Vec<Row>> {
         rows.sort_by(|a, b| a.key.cmp(&b.key));
         let mut once: Vec<Row> = Vec::with_capacity(rows.len());
-        let newest = Ticks::now().raw().saturating_add(MAX_AHEAD);
+        let newest = Ticks::now().raw().saturating_add(MAX_AHEAD_TICKS);
         for row in rows {
             let is_ahead = row.modified.is_some_and(|modified| modified.raw() > newest);
             if is_ahead && !self.database.is_temporary {
@@ -178,11 +179,11 @@ impl LoadWriter<'_, '_> {
         runtime.block_on(retry(async || store.load(table, &load).await))
     }
 
-    /// Returns the properties in the order in which the database stores them, which SQLite keeps.
+    /// Returns the properties in the order in which the database stores them: display order in SQLite.
     fn properties_of(&self, row: &Row) -> Result<StoredProperties, Failure> {
-        let is_kept = matches!(self.database.store, Store::Sqlite(_));
+        let keeps_order = matches!(self.database.store, Store::Sqlite(_));
         match row.properties.order() {
-            PropertyOrder::Ordinal if is_kept => Ok(stored::encode(&row.properties_in_order()?)),
+            PropertyOrder::Ordinal if keeps_order => Ok(stored::encode(&row.properties_in_order()?)),
             _ => Ok(row.properties.clone()),
         }
     }
@@ -200,7 +201,7 @@ impl LoadWriter<'_, '_> {
         })
     }
 
-    /// Stores rows singly, and rejects those that the database refuses. Returns no rows: only the mark is
+    /// Stores rows singly, and rejects the rows that the database refuses. Returns no rows, because only the mark is
     /// left to store.
     fn load_singly(&mut self, rows: Vec<Row>) -> TransferResult<Vec<Row>> {
         for row in rows {
@@ -220,7 +221,7 @@ impl LoadWriter<'_, '_> {
         self.outcome.without_existing(self.database, rows, |row| row)
     }
 
-    /// Merges rows into the existing entities, and then records the mark: a merge may be repeated.
+    /// Merges rows into the existing entities, and then records the mark. A resumed copy may repeat a merge.
     fn merge_all(&mut self, rows: Vec<Row>) -> TransferResult<()> {
         let mut waiting = Vec::with_capacity(rows.len());
         let now = Ticks::now();

@@ -24,9 +24,9 @@ pub(crate) use write::DumpTarget;
 pub(crate) const MANIFEST: &str = "manifest.json";
 const FORMAT: &str = "rowhouse-dump";
 const VERSION: u32 = 1;
-/// Maximum bytes of a manifest: a million parts.
+/// Maximum bytes of a manifest, which has room for a million parts.
 const MAX_MANIFEST: u64 = 1 << 29;
-/// Maximum bytes of a line: an entity of 1 MiB, with its binary in base64 and everything escaped.
+/// Maximum bytes of a line, which has room for an entity of 1 MiB in base64 or with every character escaped.
 const MAX_LINE: u64 = 16 << 20;
 
 #[derive(Debug, Serialize, Deserialize)]

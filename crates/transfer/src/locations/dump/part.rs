@@ -16,7 +16,6 @@ use crate::protocol::model::Key;
 /// Bytes of a part that are read at once.
 const BUFFER: usize = 1 << 16;
 
-/// A part that is being written.
 pub(super) struct OpenPart {
     pub table: String,
     /// Relative to the dump's folder.
@@ -87,8 +86,8 @@ impl OpenPart {
         Err(wrong(folder, &part.name, "is damaged, as after a power failure; begin again in an empty folder"))
     }
 
-    /// Opens the part that an interrupted run was writing, and keeps the pages before `until`.
-    pub(super) fn go_on(folder: &Path, table: &str, name: String, until: &Key) -> TransferResult<Self> {
+    /// Opens the part that an interrupted run was writing, and removes the pages from `until` on.
+    pub(super) fn resume(folder: &Path, table: &str, name: String, until: &Key) -> TransferResult<Self> {
         let mut part = Self::read(folder, table, name, Some(until))?;
         part.file.set_len(part.bytes)?;
         part.file.seek(SeekFrom::End(0))?;

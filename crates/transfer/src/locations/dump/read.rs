@@ -1,4 +1,4 @@
-//! Reading a dump.
+//! Reads dumps.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use zstd::stream::read::Decoder;
 
 use crate::contract::{OpenedRange, Page, Rejected, RowReader, TransferSource};
 use crate::error::{TransferResult, failed};
-use crate::locations::NoEntities;
+use crate::locations::NonEntities;
 use crate::locations::dump::{DumpPart, DumpTable, MAX_LINE, Manifest, digest, hex};
 use crate::protocol::codec::policies::{self, Policy};
 use crate::protocol::codec::properties::{self, ServiceProperties};
@@ -74,9 +74,9 @@ impl TransferSource for DumpSource {
         };
         let parts = self.table(table).map_or(&[][..], |table| &table.parts).iter().filter(overlaps);
         let filter = self.filter.as_ref().map(Prepared::new);
-        let (parts, table, no_entities) = (parts.collect(), table.to_owned(), NoEntities::default());
+        let (parts, table, non_entities) = (parts.collect(), table.to_owned(), NonEntities::default());
         let (open, last, range) = (None, None, range.clone());
-        Ok(Box::new(Lines { folder: &self.folder, table, parts, open, last, range, filter, no_entities }))
+        Ok(Box::new(Lines { folder: &self.folder, table, parts, open, last, range, filter, non_entities }))
     }
 
     /// Ranges are not split, because each part of the dump already has its own.
@@ -118,11 +118,11 @@ struct Lines<'a> {
     last: Option<Key>,
     range: RowRange,
     filter: Option<Prepared<'a>>,
-    no_entities: NoEntities,
+    non_entities: NonEntities,
 }
 
-/// Whether a row was read before the key from which a copy continues. The source of the dump may sort
-/// differently, so a row that precedes the key in only one of the orders may not have been read.
+/// Whether a row certainly precedes the key from which a copy continues. The source of the dump may sort differently,
+/// so the row must precede the key in both orders.
 fn is_passed(lower: &Lower, key: &Key) -> bool {
     match lower {
         Lower::From(_) => lower.is_beyond(key),
@@ -132,8 +132,8 @@ fn is_passed(lower: &Lower, key: &Key) -> bool {
 
 /// Whether [`is_passed`] is true of all rows of a part.
 fn is_passed_whole(lower: &Lower, part: &DumpPart) -> bool {
-    let is_odd = matches!(lower, Lower::After(reached) if !sorts_alike(reached));
-    !is_odd && lower.is_beyond(&part.last)
+    let order_may_differ = matches!(lower, Lower::After(reached) if !sorts_alike(reached));
+    !order_may_differ && lower.is_beyond(&part.last)
 }
 
 type PartReader = BufReader<Decoder<'static, BufReader<Take<File>>>>;
@@ -170,8 +170,8 @@ impl Lines<'_> {
         }
     }
 
-    /// Checks that a row follows the previous one and belongs to its part: another program may have written
-    /// the dump.
+    /// Checks that a row follows the previous row and belongs to its part, because another program may have written the
+    /// dump.
     fn check_order(&mut self, key: &Key) -> TransferResult<()> {
         if let Some(before) = &self.last
             && !may_follow(key, before)
@@ -204,7 +204,7 @@ impl RowReader for Lines<'_> {
         let (mut page, mut line, mut bytes) = (Page::default(), String::new(), 0);
         while page.rows.len() + page.rejected.len() < ROWS && bytes < BYTES {
             if !self.line(&mut line)? {
-                self.no_entities.check(&self.table, &page)?;
+                self.non_entities.check(&self.table, &page)?;
                 let is_empty = page.rows.is_empty() && page.rejected.is_empty();
                 return Ok((!is_empty).then_some(page));
             }
@@ -217,13 +217,13 @@ impl RowReader for Lines<'_> {
                 Err(_) if line.trim_end().is_empty() => {}
                 Err(reason) => page.rejected.push(Rejected { entity: line.trim_end().to_owned(), reason }),
                 Ok(row) if is_passed(&self.range.lower, &row.key) => {}
-                // The source of the dump may sort differently: rows of the range may follow.
+                // Rows of the range may follow, because the source of the dump may sort differently.
                 Ok(row) if self.range.upper.as_ref().is_some_and(|upper| row.key >= *upper) => {}
                 Ok(row) if self.is_selected(&row)? => page.rows.push(row),
                 Ok(_) => {}
             }
         }
-        self.no_entities.check(&self.table, &page)?;
+        self.non_entities.check(&self.table, &page)?;
         Ok(Some(page))
     }
 }

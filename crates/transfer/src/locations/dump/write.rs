@@ -1,4 +1,4 @@
-//! Writing a dump.
+//! Writes dumps.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ struct DumpState {
 }
 
 impl DumpTarget {
-    /// Opens a folder for a dump: a new one, or that of an interrupted run. Refuses a complete dump.
+    /// Opens a new folder or the folder of an interrupted run. Refuses a complete dump.
     pub(crate) fn open(folder: &Path) -> TransferResult<Self> {
         if folder.join(MANIFEST).exists() {
             return Err(usage!("{} contains a complete dump; choose another folder", folder.display()));
@@ -80,7 +80,7 @@ impl DumpTarget {
             self.state.lock().complete.push(part);
             number += 1;
         }
-        let part = OpenPart::go_on(&self.folder, table, part_name(table, range, number), next)?;
+        let part = OpenPart::resume(&self.folder, table, part_name(table, range, number), next)?;
         self.check_entities("of a range", kept + part.entities(), written)?;
         Ok(part)
     }
@@ -111,7 +111,7 @@ impl DumpTarget {
 }
 
 impl TransferTarget for DumpTarget {
-    /// Refuses parts without the state of their copy: their entities may have changed since.
+    /// Refuses parts without the state of their copy, because the entities may have changed since.
     fn begin(&self) -> TransferResult<()> {
         for entry in std::fs::read_dir(&self.folder)? {
             let path = entry?.path();
@@ -173,7 +173,7 @@ impl DumpTarget {
         let frame = zstd::bulk::compress(text.as_bytes(), LEVEL)?;
         let part = self.part(page.table, page.range, next, page.resumed)?;
         let mut part = part.lock();
-        // Parts must be disjoint in any order of the source.
+        // Parts must be disjoint regardless of the order of the source.
         if part.bytes >= PART_BYTES && sorts_alike(next) {
             self.split(&mut part)?;
         }

@@ -18,8 +18,8 @@ use crate::rows::range::quoted;
 use crate::rows::selection::Selection;
 
 /// Maximum entities in a page of Azure.
-const MOST_ROWS: usize = 1000;
-/// Maximum tables of an account: their names are held in memory.
+const MAX_PAGE_ROWS: usize = 1000;
+/// Maximum tables of an account. Their names are held in memory.
 const MAX_TABLES: usize = 1_000_000;
 
 #[derive(Deserialize)]
@@ -33,7 +33,7 @@ struct TableMember {
     name: String,
 }
 
-fn tables_behind(name: &str) -> ClientCall {
+fn list_tables_after(name: &str) -> ClientCall {
     ClientCall::get("/Tables").query("$filter", format!("TableName gt {}", quoted(name)))
 }
 
@@ -83,7 +83,7 @@ impl Endpoint {
         Ok(Self { client, filter: selection.filter_text(), predicate, named, failures, helping })
     }
 
-    /// Reserves the idle threads that may help with a write, up to the limit on requests.
+    /// Reserves the idle threads for a write. The limit on requests is their maximum number.
     fn helpers(&self) -> Helpers<'_> {
         let most = self.client.concurrency() - 1;
         let before = self.helping.fetch_max(most, Ordering::Relaxed);
@@ -116,12 +116,12 @@ impl Endpoint {
                     .map_err(|error| format!("the list of tables: {error}"))?;
                 Ok((list, next(&asked, answer)))
             })?;
-            // A SAS for a table cannot list tables, so the names are used.
+            // A SAS for a table cannot list tables, so the selected names stand for the list.
             if listed.as_ref().is_err_and(is_forbidden) && !self.named.is_empty() {
                 return Ok(self.named.clone());
             }
             let (list, following) = listed?;
-            let is_cut = following.is_none() && list.value.len() >= MOST_ROWS;
+            let is_cut = following.is_none() && list.value.len() >= MAX_PAGE_ROWS;
             pages.follow(following, list.value.is_empty())?;
             let before = names.len();
             names.extend(
@@ -129,7 +129,7 @@ impl Endpoint {
             );
             if let Some(last) = names.last().filter(|_| is_cut && names.len() > before) {
                 // A gateway may lose tokens.
-                pages.calls.push_front(tables_behind(last));
+                pages.calls.push_front(list_tables_after(last));
             }
             if names.len() > MAX_TABLES {
                 return Err(failed!(
@@ -168,11 +168,11 @@ const CONTINUATION: [(&str, &str); 3] = [
     ("NextRowKey", "nextrowkey"),
     ("NextTableName", "nexttablename"),
 ];
-/// Maximum empty pages in quick succession. A server that searches for long takes its time for each.
+/// Maximum empty pages in quick succession. Empty pages after long searches do not count.
 const MAX_EMPTY: u32 = 2000;
-const AT_ONCE: Duration = Duration::from_secs(1);
-/// Maximum consecutive empty pages with a repeated token: a server that found nothing in time returns the
-/// token of the request.
+const QUICK: Duration = Duration::from_secs(1);
+/// Maximum consecutive empty pages with a repeated token. A server that finds nothing in time returns the token of the
+/// request.
 const MAX_REPEATED: u32 = 100;
 
 type QueryParameter = (&'static str, String);
@@ -203,7 +203,7 @@ impl Continuation {
 
     /// Continues with the page after the last one.
     fn follow(&mut self, following: Option<ClientCall>, is_empty: bool) -> TransferResult<()> {
-        let is_idle = is_empty && self.asked.elapsed() < AT_ONCE;
+        let is_idle = is_empty && self.asked.elapsed() < QUICK;
         self.empty = if is_idle { self.empty + 1 } else { 0 };
         self.repeated = if is_empty { self.repeated } else { 0 };
         let Some(following) = following else {
@@ -225,7 +225,7 @@ impl Continuation {
             return without_end("only empty pages");
         }
         self.followed += 1;
-        // The distance doubles, so that cycles of tokens of any length are found.
+        // The remembered token is replaced after twice as many pages each time, so that cycles of any length are found.
         if self.followed.is_power_of_two() {
             self.before = Some(token.cloned().collect());
         }

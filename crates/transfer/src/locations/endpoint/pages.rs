@@ -1,4 +1,4 @@
-//! Reading pages of entities.
+//! Reads pages of entities.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -9,11 +9,11 @@ use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::{Continuation, Endpoint, MOST_ROWS, next};
+use super::{Continuation, Endpoint, MAX_PAGE_ROWS, next};
 use crate::client::{ClientAnswer, ClientCall, MAX_ANSWER, ServiceError};
 use crate::contract::{OpenedRange, Page, Rejected, RowReader, TransferSource};
 use crate::error::{TransferError, TransferResult, failed};
-use crate::locations::NoEntities;
+use crate::locations::NonEntities;
 use crate::protocol::codec::policies::{self, Policy};
 use crate::protocol::codec::properties::{self, Layout, ServiceProperties};
 use crate::protocol::codec::uri::{entity_address, escape};
@@ -47,7 +47,7 @@ impl Endpoint {
             if keys_only {
                 call.query("$select", self.selected_keys())
             } else {
-                call.query("$top", SOME_ROWS.to_string())
+                call.query("$top", DEFAULT_ROWS.to_string())
             }
         };
         range.filters().into_iter().map(call).collect()
@@ -58,14 +58,14 @@ fn refusal(table: &str, refused: ServiceError) -> TransferError {
     if refused.is_absent() { TransferError::NoTable(table.to_owned()) } else { refused.into() }
 }
 
-/// Maximum entities of the first page, and of a page after one with large entities.
-const SOME_ROWS: usize = 500;
-/// Bytes up to which the next page may have the maximum number of entities. Several pages are in memory.
-const BYTES: usize = 1 << 20;
+/// Maximum entities of the first page, and of a page that follows large entities.
+const DEFAULT_ROWS: usize = 500;
+/// Bytes up to which a full page counts as small, so that the next page may have the maximum number of entities.
+const SMALL_BYTES: usize = 1 << 20;
 /// Maximum expected bytes of a page.
 const MAX_BYTES: usize = MAX_ANSWER as usize / 2;
 /// Bytes of a page that a server may have ended for its size: Azure's limit is 4 MiB.
-const FULL: usize = 3 << 20;
+const FULL_BYTES: usize = 3 << 20;
 /// Maximum entities that are read from a page, more than any server sends.
 const MAX_ROWS: usize = 10_000;
 
@@ -77,7 +77,7 @@ struct EndpointPages<'a> {
     pages: Continuation,
     range: RowRange,
     last: Option<Key>,
-    no_entities: NoEntities,
+    non_entities: NonEntities,
     filter: Option<Prepared<'a>>,
 }
 
@@ -125,9 +125,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for FirstRows<'a> {
 impl<'a> EndpointPages<'a> {
     fn new(remote: &'a Endpoint, table: &str, range: &RowRange, keys_only: bool) -> Self {
         let pages = Continuation::of(remote.calls(table, range, keys_only));
-        let (table, range, no_entities) = (table.to_owned(), range.clone(), NoEntities::default());
+        let (table, range, non_entities) = (table.to_owned(), range.clone(), NonEntities::default());
         let filter = remote.predicate.as_ref().map(Prepared::new);
-        Self { remote, table, keys_only, pages, range, last: None, no_entities, filter }
+        Self { remote, table, keys_only, pages, range, last: None, non_entities, filter }
     }
 
     /// Checks that a page does not have too many entities, and that they follow the previous ones.
@@ -136,7 +136,7 @@ impl<'a> EndpointPages<'a> {
         if page.rows.len() + page.rejected.len() > MAX_ROWS {
             return wrong(format!("the endpoint sends pages of more than {MAX_ROWS} entities"));
         }
-        self.no_entities.check(&self.table, page)?;
+        self.non_entities.check(&self.table, page)?;
         if self.remote.client.address.is_cosmos() {
             return Ok(());
         }
@@ -167,7 +167,7 @@ impl<'a> EndpointPages<'a> {
 }
 
 impl EndpointPages<'_> {
-    /// Checks that the filter selects the rows: a gateway may drop it from the request.
+    /// Checks that the filter selects the rows, because a gateway may drop the filter from the request.
     fn check_filter(&self, page: &Page) -> TransferResult<()> {
         let Some(filter) = &self.filter else { return Ok(()) };
         for row in &page.rows {
@@ -183,8 +183,8 @@ impl EndpointPages<'_> {
         Ok(())
     }
 
-    /// Returns the calls for the rows after a full page without a token: a gateway may lose tokens.
-    fn behind(&self, page: &Page) -> VecDeque<ClientCall> {
+    /// Returns the calls for the rows after a full page without a token, because a gateway may lose tokens.
+    fn calls_after(&self, page: &Page) -> VecDeque<ClientCall> {
         let is_known = page.rejected.is_empty() && self.remote.is_ordered();
         let Some(last) = page.rows.last().filter(|_| is_known) else { return VecDeque::new() };
         let rest = RowRange { lower: Lower::After(last.key.clone()), upper: self.range.upper.clone() };
@@ -202,7 +202,7 @@ impl EndpointPages<'_> {
                     page: read(&answer.body, self.keys_only)?,
                     following: next(&call, answer),
                     bytes: answer.body.len(),
-                    asked: rows_of(&call),
+                    asked: requested_rows(&call),
                 })
             };
             match self.remote.client.read(&call, read) {
@@ -212,7 +212,7 @@ impl EndpointPages<'_> {
         }
     }
 
-    fn ask_for(&mut self, rows: usize) {
+    fn request_rows(&mut self, rows: usize) {
         let parameters = self.pages.calls.iter_mut().flat_map(|call| &mut call.query);
         parameters.filter(|(name, _)| *name == "$top").for_each(|(_, value)| *value = rows.to_string());
     }
@@ -221,24 +221,24 @@ impl EndpointPages<'_> {
 /// Returns the number of entities to request after a page with these numbers of entities and bytes.
 fn rows_after(rows: usize, bytes: usize) -> usize {
     match rows {
-        // The entities are unknown.
-        0 => SOME_ROWS,
-        _ if bytes * MOST_ROWS <= BYTES * rows => MOST_ROWS,
-        _ => (rows * MAX_BYTES / bytes).clamp(1, SOME_ROWS),
+        // The size of the entities is unknown.
+        0 => DEFAULT_ROWS,
+        _ if bytes * MAX_PAGE_ROWS <= SMALL_BYTES * rows => MAX_PAGE_ROWS,
+        _ => (rows * MAX_BYTES / bytes).clamp(1, DEFAULT_ROWS),
     }
 }
 
-/// Halves the number of entities that a call requests; returns `false` if it was one.
+/// Halves the number of entities that a call requests; returns `false` if the call requests only one.
 fn halve(call: &mut ClientCall) -> bool {
-    let half = rows_of(call) / 2;
+    let half = requested_rows(call) / 2;
     let Some((_, rows)) = call.query.iter_mut().find(|(name, _)| *name == "$top") else { return false };
     *rows = half.to_string();
     half > 0
 }
 
-fn rows_of(call: &ClientCall) -> usize {
+fn requested_rows(call: &ClientCall) -> usize {
     let asked = call.query.iter().find(|(name, _)| *name == "$top");
-    asked.and_then(|(_, rows)| rows.parse().ok()).unwrap_or(MOST_ROWS)
+    asked.and_then(|(_, rows)| rows.parse().ok()).unwrap_or(MAX_PAGE_ROWS)
 }
 
 fn filter_of(call: &ClientCall) -> Option<&str> {
@@ -252,12 +252,12 @@ impl RowReader for EndpointPages<'_> {
         let rows = page.rows.len() + page.rejected.len();
         self.check(&page)?;
         self.check_filter(&page)?;
-        let is_cut = following.is_none() && (rows >= asked || bytes >= FULL);
+        let is_cut = following.is_none() && (rows >= asked || bytes >= FULL_BYTES);
         self.pages.follow(following, page.rows.is_empty())?;
         if is_cut {
-            self.behind(&page).into_iter().rev().for_each(|call| self.pages.calls.push_front(call));
+            self.calls_after(&page).into_iter().rev().for_each(|call| self.pages.calls.push_front(call));
         }
-        self.ask_for(rows_after(rows, bytes));
+        self.request_rows(rows_after(rows, bytes));
         Ok(Some(page))
     }
 }
@@ -376,9 +376,9 @@ mod tests {
 
     #[test]
     fn pages_have_as_many_entities_as_an_answer_has_room_for() {
-        assert_eq!(rows_after(0, 12), SOME_ROWS, "an empty page says nothing");
-        assert_eq!(rows_after(1000, 200_000), MOST_ROWS);
-        assert_eq!(rows_after(500, 4 << 20), SOME_ROWS);
+        assert_eq!(rows_after(0, 12), DEFAULT_ROWS, "an empty page says nothing");
+        assert_eq!(rows_after(1000, 200_000), MAX_PAGE_ROWS);
+        assert_eq!(rows_after(500, 4 << 20), DEFAULT_ROWS);
         assert_eq!(rows_after(100, 2 * MAX_BYTES), 50);
         assert_eq!(rows_after(1, 2 * MAX_BYTES), 1);
     }

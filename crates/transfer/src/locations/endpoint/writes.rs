@@ -1,4 +1,4 @@
-//! Writing entities: change sets of one partition, and the handling of refusals.
+//! Writes entities in change sets of one partition, and handles refusals.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -14,12 +14,11 @@ use crate::protocol::codec::uri::{entity_address, escape};
 use crate::protocol::model::Key;
 use crate::protocol::model::version::etag;
 use crate::rows::{Row, Version};
-use crate::work::at_once;
+use crate::work::in_parallel;
 
 const WRITTEN: &[u16] = &[204];
 
-/// Maximum entities that may be rejected consecutively because the server fails. After that, the server is at
-/// fault.
+/// Maximum consecutive entities that are rejected because the server fails. After more failures, the copy fails.
 const MAX_FAILURES: u32 = 10;
 
 struct SetOperation {
@@ -36,7 +35,7 @@ impl TransferTarget for Endpoint {
     fn has_entities(&self, table: &str) -> TransferResult<Option<bool>> {
         match self.first_page(table)? {
             Err(refused) if refused.is_absent() => Ok(None),
-            // Credentials that may only write cannot tell.
+            // Credentials that may only write do not show whether there are entities.
             Err(refused) if is_forbidden(&refused) => Ok(Some(true)),
             page => Ok(Some(!page?.rows.is_empty())),
         }
@@ -71,7 +70,7 @@ impl TransferTarget for Endpoint {
     fn write(&self, mut page: WritePage<'_>) -> TransferResult<Counts> {
         let partitions = partitions(std::mem::take(&mut page.rows));
         let (page, helpers) = (&page, self.helpers());
-        let written = at_once(helpers.count + 1, partitions, |rows| {
+        let written = in_parallel(helpers.count + 1, partitions, |rows| {
             let mut writer = SetWriter { endpoint: self, outcome: PageOutcome::new(page) };
             writer.write_all(rows)?;
             Ok(writer.outcome.counts)
@@ -83,7 +82,7 @@ impl TransferTarget for Endpoint {
         let partitions = entities.chunk_by(|(a, _), (b, _)| a.partition == b.partition);
         let groups = partitions.flat_map(|partition| partition.chunks(MAX_OPERATIONS)).collect();
         let helpers = self.helpers();
-        let deleted = at_once(helpers.count + 1, groups, |group: &[(Key, Version)]| {
+        let deleted = in_parallel(helpers.count + 1, groups, |group: &[(Key, Version)]| {
             delete_group(self, table, group.iter().collect())
         })?;
         Ok(deleted.into_iter().sum())
@@ -175,7 +174,7 @@ impl SetWriter<'_, '_> {
         Ok(())
     }
 
-    /// Removes the reason for a refusal; returns the operations to retry.
+    /// Removes the refused operation or, if it is unknown, writes one half; returns the operations to retry.
     fn without_refused(
         &mut self,
         mut group: Vec<SetOperation>,
@@ -209,7 +208,7 @@ impl SetWriter<'_, '_> {
         Ok(group)
     }
 
-    /// Rejects an entity for which the server fails, unless it fails for each entity.
+    /// Rejects an entity for which the server fails. Returns an error if the server fails for each entity.
     fn reject_failed(&mut self, row: &Row, refused: &ServiceError) -> TransferResult<()> {
         let address = entity_address(self.outcome.page.table, &row.key.partition, &row.key.row);
         let reason = format!("{address}: {refused}");
@@ -236,7 +235,7 @@ impl SetWriter<'_, '_> {
         self.endpoint.client.send_change_set(&set.call())
     }
 
-    /// Sends a single operation, which costs less than a batch: partitions may be tiny.
+    /// Sends a single operation without a batch, which costs less.
     fn send_one(&self, operation: &SetOperation) -> TransferResult<std::result::Result<(), ServiceError>> {
         let SetOperation { row, body } = operation;
         let table = self.outcome.page.table;
