@@ -79,7 +79,6 @@ impl<E: std::error::Error> From<E> for Problem {
     }
 }
 
-/// The result of a command.
 pub(crate) type Done<T = ()> = Result<T, Problem>;
 
 /// The reason why a transfer did not succeed, with its exit status. A success has status 0.

@@ -1,4 +1,4 @@
-//! Deleted tables: finding, restoring and purging them.
+//! Finds, restores and purges deleted tables.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -27,7 +27,6 @@ impl Counter {
         Self(AtomicU64::new(0))
     }
 
-    /// Counts one.
     pub fn one(&self) {
         self.add(1);
     }
@@ -133,7 +132,6 @@ impl<const N: usize> Histogram<N> {
         self.sum.add(value);
     }
 
-    /// Reads the current state.
     pub(crate) fn read(&self) -> HistogramCounts<N> {
         HistogramCounts {
             bounds: self.bounds,
@@ -189,7 +187,6 @@ impl<const N: usize> HistogramCounts<N> {
         (self.beyond > 0).then_some(lower as f64)
     }
 
-    /// Returns the number of all values.
     pub fn count(&self) -> u64 {
         self.within.iter().sum::<u64>() + self.beyond
     }

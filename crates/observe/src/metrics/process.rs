@@ -23,7 +23,6 @@ pub fn started() {
     start();
 }
 
-/// Returns the seconds since the start.
 pub fn uptime() -> f64 {
     start().at.elapsed().as_secs_f64()
 }

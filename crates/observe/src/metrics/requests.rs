@@ -43,7 +43,6 @@ metrics! {
     }
 }
 
-/// All metrics of requests.
 pub struct Requests {
     shards: [Shard; SHARDS],
     /// Requests that were not authorized, by scheme and error.
@@ -99,7 +98,6 @@ impl Requests {
         &self.shards[shard()]
     }
 
-    /// Counts a new request.
     pub fn begin(&self) -> RequestInFlight<'_> {
         self.mine().begun.one();
         RequestInFlight { requests: self, begun: Instant::now(), ended: false }
@@ -202,12 +200,10 @@ impl Default for Requests {
 }
 
 impl RequestInFlight<'_> {
-    /// Returns the time since the request began.
     pub fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// Counts the end of the request.
     pub fn end(mut self, ending: &Ending) {
         self.ended = true;
         let shard = self.requests.mine();
