@@ -342,7 +342,7 @@ fn judge_obstacle(database: &Database, found: &Inspection, obstacle: &MigrationO
     }
 }
 
-/// Compares the version of the schema with the one that this program needs.
+/// Compares the version of the schema with the version that this program needs.
 fn version_text(found: &Inspection) -> String {
     let known = found.known_schema;
     match found.schema {

@@ -40,7 +40,7 @@ pub fn run() -> ExitCode {
     if let Err(problem) = load_dotenv() {
         return fail(&problem);
     }
-    if let Some(named) = std::env::args_os().next().and_then(|program| ProgramName::of(&program)) {
+    if let Some(named) = std::env::args_os().next().and_then(|program| ProgramName::parse(&program)) {
         return match azurite::run(named, std::env::args_os()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(azurite::StartProblem::Arguments(error)) => refuse(&error),

@@ -131,7 +131,7 @@ async fn start(config: &Config) -> Result<Running, ServeError> {
         follower: Follower::start(&primary, config.master_key.clone(), config.accounts.clone()).await?,
         primary,
         secondary,
-        secondary_follower: Follower::of_replica(),
+        secondary_follower: Follower::for_replica(),
         version_clock: VersionClock::default(),
         issuer: config.trust.clone().map(Issuer::new),
         limits,
@@ -207,10 +207,10 @@ fn start_jobs(config: &Config, service: &Arc<Service>) -> Worker {
     worker.run(service, OnFailure::NONE, async move |service: &Service| {
         Ok(removal.step(&service.primary).await)
     });
-    let unread = OnFailure::of_follower("the accounts cannot be read; the known ones stay in use");
+    let unread = OnFailure::for_follower("the accounts cannot be read; the known ones stay in use");
     worker.run(service, unread, async |service: &Service| follow(&service.follower, &service.primary).await);
     if service.secondary.is_some() {
-        let unread = OnFailure::of_follower("the secondary database does not answer yet");
+        let unread = OnFailure::for_follower("the secondary database does not answer yet");
         worker.run(service, unread, async |service: &Service| match &service.secondary {
             Some(secondary) => follow(&service.secondary_follower, secondary).await,
             None => Ok(Duration::MAX),

@@ -366,7 +366,7 @@ mod tests {
         let accounts = AccountSet::development(Vec::new());
         Arc::new(Service {
             follower: Follower::start(&store, None, accounts).await.unwrap(),
-            secondary_follower: Follower::of_replica(),
+            secondary_follower: Follower::for_replica(),
             primary: store,
             secondary: None,
             version_clock: VersionClock::ahead(HOUR),

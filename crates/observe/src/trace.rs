@@ -29,7 +29,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const SERVER: u8 = 2;
 const CLIENT: u8 = 3;
 /// Maximum bytes of an answer of the collector.
-const MAX_ANSWER: u64 = 4 * 1024;
+const MAX_ANSWER_BYTES: u64 = 4 * 1024;
 
 /// The settings of traces.
 #[derive(Clone, PartialEq)]
@@ -248,7 +248,7 @@ impl Sender<'_> {
 
 /// Checks that the collector accepted all spans. Reads the whole answer, so that the connection can be reused.
 fn check_accepted(answer: &mut Response<Body>) -> Result<(), String> {
-    let text = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_string().unwrap_or_default();
+    let text = answer.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_string().unwrap_or_default();
     let partial = serde_json::from_str::<Value>(&text).map(|mut read| read["partialSuccess"].take());
     let partial = partial.unwrap_or_default();
     // In the JSON of OTLP, 64-bit numbers are strings.

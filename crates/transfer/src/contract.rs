@@ -35,7 +35,7 @@ pub struct Rejected {
 
 impl Rejected {
     /// Returns a rejected entity whose text may not be UTF-8.
-    pub(crate) fn of(entity: &[u8], reason: String) -> Self {
+    pub(crate) fn from_bytes(entity: &[u8], reason: String) -> Self {
         Self { entity: String::from_utf8_lossy(entity).into_owned(), reason }
     }
 }

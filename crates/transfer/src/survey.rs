@@ -69,7 +69,7 @@ impl PageWalk<'_> {
         })
     }
 
-    /// Reads all entities, and finds those that the target cannot represent.
+    /// Reads all entities, and finds the entities that the target cannot represent.
     pub fn survey(&self, to_cosmos: bool) -> TransferResult<Survey> {
         let found = Mutex::new(Survey::default());
         let bytes = AtomicU64::new(0);
@@ -111,7 +111,7 @@ impl PageWalk<'_> {
         work: &(dyn Fn(&str, &Page) -> TransferResult<u64> + Sync),
     ) -> TransferResult<BTreeMap<String, u64>> {
         let tables = self.source.selected_tables(self.selection)?;
-        let queue = WorkQueue::of(self.source, &tables, self.progress)?;
+        let queue = WorkQueue::for_tables(self.source, &tables, self.progress)?;
         let sums = Mutex::new(BTreeMap::from_iter(tables.into_iter().map(|table| (table, 0))));
         queue.each(self.source, self.concurrency, |task| {
             let sum = self.sum_range(&queue, task, keys_only, work)?;

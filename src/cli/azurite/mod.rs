@@ -104,7 +104,7 @@ pub(crate) enum ProgramName {
 
 impl ProgramName {
     /// Returns the name, if it is one of Azurite's program names.
-    pub(crate) fn of(program: &OsString) -> Option<Self> {
+    pub(crate) fn parse(program: &OsString) -> Option<Self> {
         match PathBuf::from(program).file_stem()?.to_str()? {
             "azurite" => Some(ProgramName::Azurite),
             "azurite-table" => Some(ProgramName::AzuriteTable),
@@ -307,7 +307,7 @@ mod tests {
             ("rowhouse", None),
             ("", None),
         ] {
-            assert_eq!(ProgramName::of(&program.into()), named, "{program}");
+            assert_eq!(ProgramName::parse(&program.into()), named, "{program}");
         }
     }
 }

@@ -102,7 +102,11 @@ pub(crate) struct LocationAccounts {
 
 impl LocationAccounts {
     /// Returns the accounts in FROM and TO.
-    pub(super) fn of<'a>(&'a self, from: &'a DataLocation, to: &'a DataLocation) -> [Option<&'a str>; 2] {
+    pub(super) fn resolve<'a>(
+        &'a self,
+        from: &'a DataLocation,
+        to: &'a DataLocation,
+    ) -> [Option<&'a str>; 2] {
         let (given_from, given_to) = (self.from_account.as_deref(), self.to_account.as_deref());
         [given_from.or(to.account()).or(given_to), given_to.or(from.account()).or(given_from)]
     }

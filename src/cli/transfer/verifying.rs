@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &VerifyArguments) -> Result<(), TransferEnd> {
     refuse_ranged("verify", &[&from, &to])?;
     arguments.files.refuse_without_files(&[&from, &to])?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
-    let [from_account, to_account] = arguments.accounts.of(&from, &to);
+    let [from_account, to_account] = arguments.accounts.resolve(&from, &to);
     if from.is_same(&to) && from_account == to_account {
         return Err(TransferEnd::Usage("FROM and TO are the same".into()));
     }

@@ -16,7 +16,7 @@ const STATUSES: [u16; 6] = [200, 201, 202, 204, 304, 0];
 const OUTCOMES: usize = STATUSES.len() + Code::COUNT;
 
 metrics! {
-    /// The counters that one thread, or a few, add to.
+    /// The counters of one thread or a few threads.
     #[repr(align(128))]
     struct Shard {
         outcomes: [[Counter; OUTCOMES]; OperationLabel::COUNT] =
@@ -57,7 +57,7 @@ pub struct Ending {
     pub status: u16,
     /// The error, if the request was refused; for a batch, the error of its operations.
     pub refusal: Option<Code>,
-    /// The time from the head of the request to its answer, and the part of it that was spent waiting for the database.
+    /// The time from the head of the request to its answer, and the time of it that was spent waiting for the database.
     pub duration: Duration,
     pub database: Duration,
     /// Bytes of the request body and of the response body.
@@ -73,7 +73,7 @@ pub struct RequestTotals {
     pub durations: HistogramCounts<{ DURATIONS.len() }>,
     /// Microseconds that requests waited for the database.
     pub database: u64,
-    /// Requests that were refused, and those that failed, the status being 5xx.
+    /// Requests that were refused with a status below 500, and requests that failed with a status of 5xx.
     pub client_errors: u64,
     pub server_errors: u64,
 }

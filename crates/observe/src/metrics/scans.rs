@@ -1,4 +1,4 @@
-//! The cost of filters: the rows that were examined, and those that were returned.
+//! The cost of filters: the numbers of rows that were examined and returned.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -34,11 +34,11 @@ impl FilterMetrics {
     }
 }
 
-/// Maximum number of properties; a new one replaces the one that has cost the least.
+/// Maximum number of properties. A new property replaces the property with the lowest cost.
 const MAX_PROPERTIES: usize = 256;
-/// Minimum number of rows that a page has examined if an index may help.
+/// Minimum number of rows that a page must examine before an index may help.
 const MIN_EXAMINED: u64 = 1000;
-/// Minimum number of examined rows per returned row if an index may help.
+/// Minimum number of examined rows per returned row before an index may help.
 const MIN_RATIO: u64 = 10;
 
 /// A property of a table, and the kind of index that would narrow filters on it.

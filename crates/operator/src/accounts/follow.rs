@@ -100,7 +100,7 @@ impl Follower {
     }
 
     /// Returns a follower of the read replica, with an empty snapshot.
-    pub fn of_replica() -> Self {
+    pub fn for_replica() -> Self {
         Self::new(None, None)
     }
 

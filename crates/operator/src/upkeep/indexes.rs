@@ -1,4 +1,4 @@
-//! Builds requested property indexes, and removes those that no server uses any more.
+//! Builds requested property indexes, and removes indexes that no server uses any more.
 
 use std::time::{Duration, Instant};
 

@@ -40,7 +40,7 @@ pub struct OnFailure {
 
 impl OnFailure {
     /// Returns the handling for [`follow`], with the same pause after each failure.
-    pub const fn of_follower(message: &'static str) -> Self {
+    pub const fn for_follower(message: &'static str) -> Self {
         Self { message, pauses: (POLL_PAUSE, POLL_PAUSE) }
     }
 

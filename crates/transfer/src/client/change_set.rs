@@ -5,7 +5,7 @@ use crate::client::{ClientAnswer, ServiceError};
 
 pub(crate) const MAX_OPERATIONS: usize = 100;
 /// Maximum bytes of the bodies of a change set, below Azure's 4 MiB for the whole batch.
-pub(crate) const MAX_BODY: usize = 3 * 1024 * 1024;
+pub(crate) const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
 const BOUNDARY: &str = "batch_rowhouse";
 const INNER: &str = "changeset_rowhouse";
 

@@ -17,8 +17,8 @@ use crate::protocol::codec::xml;
 use crate::protocol::model::Ticks;
 pub(crate) use address::Address;
 use address::EndpointCredentials;
-pub(crate) use change_set::{ChangeSetBody, MAX_BODY, MAX_OPERATIONS, SetVerb};
-pub(crate) use send::{Client, MAX_ANSWER};
+pub(crate) use change_set::{ChangeSetBody, MAX_BODY_BYTES, MAX_OPERATIONS, SetVerb};
+pub(crate) use send::{Client, MAX_ANSWER_BYTES};
 
 /// The newest protocol version that the recordings cover.
 const VERSION: &str = "2019-02-02";

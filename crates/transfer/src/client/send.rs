@@ -27,10 +27,10 @@ const SET_ATTEMPTS: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Maximum bytes of an answer, more than any page of Azure. Pages of Azurite have no limit.
-pub(crate) const MAX_ANSWER: u64 = 32 << 20;
+pub(crate) const MAX_ANSWER_BYTES: u64 = 32 << 20;
 
 /// Maximum bytes of the head of an answer, many times Azure's.
-const MAX_HEAD: usize = 64 << 10;
+const MAX_HEAD_BYTES: usize = 64 << 10;
 
 /// The result of a request: its answer, or the refusal of the server.
 type ClientResult<T> = TransferResult<Result<T, ServiceError>>;
@@ -110,7 +110,7 @@ impl Client {
             .max_redirects(0)
             .allow_non_standard_methods(true)
             .timeout_global(Some(timeout))
-            .max_response_header_size(MAX_HEAD)
+            .max_response_header_size(MAX_HEAD_BYTES)
             .timeout_connect(Some(CONNECT_TIMEOUT))
             .max_idle_connections_per_host(concurrency)
             .max_idle_connections(concurrency)
@@ -176,7 +176,7 @@ impl Client {
             let (problem, retry_after) = match self.attempt(call) {
                 Err(Unanswered::Lost(problem)) => (problem, None),
                 Err(Unanswered::TooLarge) => {
-                    let text = format!("{request}: the answer has more than {MAX_ANSWER} bytes");
+                    let text = format!("{request}: the answer has more than {MAX_ANSWER_BYTES} bytes");
                     return Err(TransferError::TooLarge(text));
                 }
                 Err(Unanswered::HalfToken) => {
@@ -240,7 +240,7 @@ impl Client {
             content_type: header("content-type").unwrap_or_default(),
             body: Vec::new(),
         };
-        answer.body = response.into_body().into_with_config().limit(MAX_ANSWER).read_to_vec()?;
+        answer.body = response.into_body().into_with_config().limit(MAX_ANSWER_BYTES).read_to_vec()?;
         Ok(Received { answer, retry_after, location })
     }
 }
@@ -287,8 +287,8 @@ fn retry_after<B>(response: &Response<B>) -> Option<Duration> {
     pause.or_else(|| number("retry-after").map(Duration::from_secs)).map(|pause| pause.min(LONGEST_PAUSE))
 }
 
-/// Returns a random pause before the next attempt, between half of the doubled pause and all of it, so that
-/// threads do not retry together.
+/// Returns a random pause before the next attempt, between half of the back-off and all of it, so that threads do not
+/// retry together.
 fn back_off(attempt: u32) -> Duration {
     let longest = FIRST_PAUSE.saturating_mul(1 << (attempt - 1).min(16)).min(LONGEST_PAUSE);
     let random = getrandom::u32().unwrap_or(u32::MAX / 2);

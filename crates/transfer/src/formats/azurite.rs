@@ -231,8 +231,9 @@ impl Workspace<'_> {
     }
 
     fn entity(&mut self, json: &[u8]) -> TransferResult<()> {
-        let row = Object::of(json).and_then(|document| row(&document, Assembly::new(self.staging.notes())));
-        self.staging.add(row.map_err(|reason| Rejected::of(json, reason)))
+        let row =
+            Object::parse(json).and_then(|document| row(&document, Assembly::new(self.staging.notes())));
+        self.staging.add(row.map_err(|reason| Rejected::from_bytes(json, reason)))
     }
 }
 
@@ -263,7 +264,7 @@ fn row(document: &Object<'_>, mut entity: Assembly<'_>) -> Result<Row, String> {
     member("PartitionKey", "PartitionKey");
     member("RowKey", "RowKey");
     entity.timestamp(document.string("lastModifiedTime").as_deref());
-    let properties = Object::of(document.get("properties").unwrap_or_default().as_bytes())
+    let properties = Object::parse(document.get("properties").unwrap_or_default().as_bytes())
         .map_err(|reason| format!("properties: {reason}"))?;
     let is_key = |name: &str| {
         let name = name.trim_end_matches(ANNOTATION);

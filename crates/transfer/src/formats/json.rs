@@ -53,8 +53,8 @@ impl Documents<'_, '_> {
     }
 
     fn add(&mut self, json: &[u8]) -> TransferResult<()> {
-        let reject = |reason| Rejected::of(json, reason);
-        match Object::of(json) {
+        let reject = |reason| Rejected::from_bytes(json, reason);
+        match Object::parse(json) {
             Ok(object) if !object.has_key() => self.staging.add_non_entity(reject(NO_KEYS.to_owned())),
             Ok(object) => {
                 let row = entity(&object, self.options, self.staging.notes());
@@ -127,7 +127,7 @@ fn check_length(text: &[u8], file: &Splitter) -> TransferResult<()> {
 
 /// Checks that the members beside a list do not state that another file continues the list.
 fn check_is_last_file(json: &[u8]) -> Result<(), String> {
-    let beside = Object::of(json)?;
+    let beside = Object::parse(json)?;
     let marker = beside.get("nextMarker").is_some_and(|next| next.starts_with('{') && next.contains('"'));
     let link = beside.iter().any(|(name, next)| name.ends_with("odata.nextLink") && next != "null");
     match (marker, link) {
@@ -244,7 +244,7 @@ fn inferred(number: &str) -> Option<EdmType> {
 /// Returns the type and value of `{name: v, "EdmType": "Int32"}`, `{"EdmType": 6, "Int32Value": v}` or
 /// `{"value": v, "edm_type": "Edm.Int64"}`.
 fn typed<'a>(name: &str, raw: &'a str) -> Result<(String, &'a str), String> {
-    let object = Object::of(raw.as_bytes()).map_err(|reason| format!("{name}: {reason}"))?;
+    let object = Object::parse(raw.as_bytes()).map_err(|reason| format!("{name}: {reason}"))?;
     let of = || {
         if let Some(edm_type) = object.string("edm_type").or_else(|| object.string("edmType")) {
             return Some((edm_type.into_owned(), object.get("value")?));

@@ -199,7 +199,7 @@ const MAX_MEMBERS: usize = 2048;
 pub(super) struct Object<'a>(Vec<(Cow<'a, str>, &'a str)>);
 
 impl<'a> Object<'a> {
-    pub(super) fn of(json: &'a [u8]) -> Result<Self, String> {
+    pub(super) fn parse(json: &'a [u8]) -> Result<Self, String> {
         let json = std::str::from_utf8(json).map_err(|_| "it is not UTF-8")?;
         if !json.trim_start().starts_with('{') {
             return Err("it is not a JSON object".into());

@@ -10,7 +10,7 @@ use crate::store::database::{Database, DatabaseOptions};
 use crate::store::sqlite::{Location, SqliteOptions};
 
 /// Maximum bytes of a file that holds a connection string.
-const MAX_SECRET: u64 = 64 << 10;
+const MAX_SECRET_BYTES: u64 = 64 << 10;
 
 #[derive(Debug, Clone)]
 pub enum DataLocation {
@@ -36,7 +36,7 @@ impl DataLocation {
         if let Some(path) = text.strip_prefix("file:") {
             let failed = |error: std::io::Error| usage!("{text}: {error}");
             let size = std::fs::metadata(path).map_err(failed)?.len();
-            if size > MAX_SECRET {
+            if size > MAX_SECRET_BYTES {
                 return Err(failed(std::io::ErrorKind::FileTooLarge.into()));
             }
             return Self::parse_literal(std::fs::read_to_string(path).map_err(failed)?.trim());

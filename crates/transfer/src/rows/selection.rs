@@ -58,7 +58,7 @@ impl Selection {
         matches(&self.name_case.fold(pattern), &self.name_case.fold(name))
     }
 
-    /// Whether all tables and entities are selected, except for those that have not changed.
+    /// Whether all tables and entities are selected; `since` is ignored.
     pub fn is_everything(&self) -> bool {
         self.include.is_empty() && self.exclude.is_empty() && self.filter.is_none()
     }

@@ -66,7 +66,7 @@ impl Tally {
         self.missing + self.extra + self.different + self.unreadable == 0
     }
 
-    pub(super) fn of(&mut self, kind: DifferenceKind) -> &mut u64 {
+    pub(super) fn count_mut(&mut self, kind: DifferenceKind) -> &mut u64 {
         match kind {
             DifferenceKind::Missing => &mut self.missing,
             DifferenceKind::Extra => &mut self.extra,
@@ -206,7 +206,7 @@ impl<'a> ComparisonRun<'a> {
         }
     }
 
-    /// Deletes extra entities, except those that the source has by now or that have changed since.
+    /// Deletes extra entities, except entities that the source has by now or that have changed since.
     pub(super) fn delete_extra(&self, table: &str, extra: Vec<Row>) -> TransferResult<()> {
         let Comparison { source, delete_extra: Some(target), .. } = self.options else { return Ok(()) };
         let mut to_delete = Vec::new();
@@ -251,7 +251,7 @@ impl<'a> ComparisonRun<'a> {
         };
         let mut found = self.found.lock();
         if found.differences.len() >= MAX_LISTED {
-            *found.tally(table).of(kind) += 1;
+            *found.tally(table).count_mut(kind) += 1;
             return;
         }
         let properties = ours.zip(theirs).map(|(a, b)| self.options.differing(a, b)).unwrap_or_default();

@@ -51,7 +51,7 @@ impl Comparison<'_> {
             })?;
         }
         if self.source.is_ordered() && self.target.is_ordered() {
-            let queue = WorkQueue::of(self.source, &tables, self.progress)?;
+            let queue = WorkQueue::for_tables(self.source, &tables, self.progress)?;
             // Each range has a page of both sides in flight.
             queue.each(self.source, self.concurrency.div_ceil(2), |task| Merge::run(&run, &queue, task))?;
         } else {
@@ -116,7 +116,7 @@ impl Comparison<'_> {
                 let both = ours.zip(theirs);
                 difference.properties = both.map(|(a, b)| self.differing(&a, &b)).unwrap_or_default();
             }
-            *compared.tally(&difference.table).of(difference.kind) += 1;
+            *compared.tally(&difference.table).count_mut(difference.kind) += 1;
             compared.differences.push(difference);
         }
         Ok(())
@@ -172,8 +172,8 @@ impl Compared {
 }
 
 impl ComparisonRun<'_> {
-    /// Compares a table that one of the places does not sort. The entities of the source are kept in a temporary
-    /// file, which is then searched for those of the target.
+    /// Compares a table that one of the places does not sort. The entities of the source are kept in a temporary file,
+    /// in which the entities of the target are then searched.
     fn compare_unordered(&self, table: &str) -> TransferResult<()> {
         let Comparison { source, target, progress, .. } = *self.options;
         let keys_only = self.options.delete_extra.is_some();

@@ -20,7 +20,7 @@ pub(crate) enum KeyOrder {
 }
 
 impl KeyOrder {
-    fn of(self, a: &Key, b: &Key) -> Ordering {
+    fn compare(self, a: &Key, b: &Key) -> Ordering {
         let units = |text: &str| text.encode_utf16().collect::<Vec<_>>();
         match self {
             KeyOrder::CodePoints => a.cmp(b),
@@ -49,7 +49,7 @@ pub(crate) struct SortedSource {
 
 impl SortedSource {
     pub(crate) fn new(order: KeyOrder, mut rows: Vec<Row>, rows_of_page: usize) -> Self {
-        rows.sort_by(|a, b| order.of(&a.key, &b.key));
+        rows.sort_by(|a, b| order.compare(&a.key, &b.key));
         let [pages, gets, probes] = std::array::from_fn(|_| AtomicUsize::new(0));
         let (is_ordered, can_change, stop_at_get) = (true, true, None);
         let (tables, name_case) = (vec!["People".into()], NameCase::Ignored);
@@ -71,10 +71,10 @@ impl SortedSource {
     fn rows_in<'a>(&'a self, range: &'a RowRange) -> impl Iterator<Item = &'a Row> {
         let is_within = |row: &&Row| {
             let lower = match &range.lower {
-                Lower::From(key) => self.order.of(&row.key, key).is_ge(),
-                Lower::After(key) => self.order.of(&row.key, key).is_gt(),
+                Lower::From(key) => self.order.compare(&row.key, key).is_ge(),
+                Lower::After(key) => self.order.compare(&row.key, key).is_gt(),
             };
-            lower && range.upper.as_ref().is_none_or(|upper| self.order.of(&row.key, upper).is_lt())
+            lower && range.upper.as_ref().is_none_or(|upper| self.order.compare(&row.key, upper).is_lt())
         };
         self.rows.iter().filter(is_within)
     }

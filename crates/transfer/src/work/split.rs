@@ -93,7 +93,7 @@ impl Remainder<'_> {
         probe: &(dyn Fn(&str) -> TransferResult<Option<String>> + Sync),
     ) -> TransferResult<Option<KeysEnd>> {
         let Some(found) = self.search(text, end, probe)? else { return Ok(None) };
-        let Tails { low, high, base, .. } = Tails::of(text, &found.last);
+        let Tails { low, high, base, .. } = Tails::between(text, &found.last);
         if (high - low) * base > self.width as f64 {
             return Ok(Some(found));
         }
@@ -135,7 +135,7 @@ impl Remainder<'_> {
     /// Returns evenly spaced texts between the reached and the last one.
     fn spread(&self, KeysEnd { last, key, .. }: KeysEnd, reached: Option<String>) -> Vec<String> {
         let Some(reached) = reached.filter(|reached| *reached < last) else { return vec![key] };
-        let tails = Tails::of(&reached, &last);
+        let tails = Tails::between(&reached, &last);
         let step = (tails.high - tails.low) / (self.width + 1) as f64;
         let points = (1..=self.width).map(|number| tails.text(tails.low + step * number as f64));
         let mut points: Vec<String> = points.filter(|point| *point > reached).collect();
@@ -155,7 +155,7 @@ struct Tails<'a> {
 
 impl<'a> Tails<'a> {
     /// `high` is the prefix of a key, so half of its last digit is added.
-    fn of(low: &'a str, high: &str) -> Self {
+    fn between(low: &'a str, high: &str) -> Self {
         let alike = low.char_indices().zip(high.chars()).find(|((_, a), b)| a != b);
         let common = &low[..alike.map_or(low.len().min(high.len()), |((at, _), _)| at)];
         let (low, high) = (&low[common.len()..], &high[common.len()..]);

@@ -69,7 +69,7 @@ type RecordCut<'a> = &'a dyn Fn(i64, &Task) -> TransferResult<()>;
 
 impl WorkQueue {
     /// Returns a queue with the ranges of some tables of a source.
-    pub(crate) fn of(
+    pub(crate) fn for_tables(
         source: &dyn TransferSource,
         tables: &[String],
         progress: &Progress,
@@ -162,8 +162,8 @@ impl WorkQueue {
         }
     }
 
-    /// Splits a range at keys in ascending order, except those that its worker has reached. Returns the first
-    /// of the new ranges; waiting workers take the others.
+    /// Splits a range at keys in ascending order, except keys that its worker has passed. Returns the first of the new
+    /// ranges; waiting workers take the others.
     fn cut(&self, id: i64, points: Vec<Key>, record: RecordCut<'_>) -> TransferResult<Option<Task>> {
         let mut ranges = self.lock();
         let mut last_id = ranges.last_id;

@@ -23,7 +23,7 @@ use report::with_resume_hint;
 
 pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     let (from, to) = (parse_location("FROM", &arguments.from)?, parse_location("TO", &arguments.to)?);
-    let [from_account, to_account] = arguments.account.of(&from, &to);
+    let [from_account, to_account] = arguments.account.resolve(&from, &to);
     if from.is_same(&to) && from_account == to_account {
         return Err(TransferEnd::Usage("FROM and TO are the same".into()));
     }
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
         fingerprint,
         resumes: false,
     };
-    let files = CopyFiles::of(&job);
+    let files = CopyFiles::for_job(&job);
     job.resumes = arguments.resume && Checkpoint::is_begun(&files.state);
     job.check_names(opened.as_source()?)?;
     job.refuse_left_out(opened.as_source()?)?;

@@ -277,7 +277,7 @@ pub(super) struct CopyFiles {
 }
 
 impl CopyFiles {
-    pub(super) fn of(job: &CopyJob<'_>) -> Self {
+    pub(super) fn for_job(job: &CopyJob<'_>) -> Self {
         let mut hasher = DefaultHasher::new();
         (job.from.display(), job.to.display(), job.from_account, job.to_account).hash(&mut hasher);
         let stem = format!("rowhouse-copy-{:08x}", hasher.finish() >> 32);

@@ -30,7 +30,7 @@ struct Column {
 
 pub(super) fn import(path: &Path, options: &FileOptions, staging: &mut Staging) -> TransferResult<()> {
     let no_keys = || file_error(path, &"it has no columns PartitionKey and RowKey");
-    let form = CsvForm::of(&files::read_beginning(path)?).ok_or_else(no_keys)?;
+    let form = CsvForm::detect(&files::read_beginning(path)?).ok_or_else(no_keys)?;
     let mut records = Records::open(path, form)?;
     let mut record = Record::default();
     records.next(&mut record)?;

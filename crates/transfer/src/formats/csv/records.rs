@@ -38,7 +38,7 @@ pub(super) enum LineEnd {
 
 impl CsvForm {
     /// Finds the form by the header.
-    pub(super) fn of(beginning: &str) -> Option<Self> {
+    pub(super) fn detect(beginning: &str) -> Option<Self> {
         let (mut header, mut preamble) = (beginning, 0);
         while PREAMBLES.iter().any(|known| header.starts_with(known)) {
             (header, preamble) = (header.split_once('\n')?.1, preamble + 1);
@@ -245,11 +245,11 @@ mod tests {
 
     #[test]
     fn the_form_is_found_by_the_names_of_the_columns() {
-        let form = |header: &str| CsvForm::of(header).map(|form| (form.delimiter, form.end));
+        let form = |header: &str| CsvForm::detect(header).map(|form| (form.delimiter, form.end));
         for preamble in
             ["#TYPE System.Management.Automation.PSCustomObject\r\n", "sep=;\r\n", "\"sep=;\"\r\n"]
         {
-            let found = CsvForm::of(&format!("{preamble}PartitionKey;RowKey\r\n"));
+            let found = CsvForm::detect(&format!("{preamble}PartitionKey;RowKey\r\n"));
             let form = CsvForm { delimiter: b';', end: LineEnd::ReturnAndFeed, preamble: 1 };
             assert_eq!(found, Some(form), "{preamble}");
         }

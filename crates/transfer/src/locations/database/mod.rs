@@ -203,7 +203,7 @@ impl LocalDatabase {
     }
 }
 
-/// Returns the changes that set an account's limit and queries, except those that are already set.
+/// Returns the changes that set the limit and queries of an account, unless `chosen` has set them.
 fn missing_options(
     options: AccountOptions,
     chosen: &[AccountOptions],

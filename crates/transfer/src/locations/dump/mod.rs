@@ -25,9 +25,9 @@ pub(crate) const MANIFEST: &str = "manifest.json";
 const FORMAT: &str = "rowhouse-dump";
 const VERSION: u32 = 1;
 /// Maximum bytes of a manifest, which has room for a million parts.
-const MAX_MANIFEST: u64 = 1 << 29;
+const MAX_MANIFEST_BYTES: u64 = 1 << 29;
 /// Maximum bytes of a line, which has room for an entity of 1 MiB in base64 or with every character escaped.
-const MAX_LINE: u64 = 16 << 20;
+const MAX_LINE_BYTES: u64 = 16 << 20;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Manifest {
@@ -94,7 +94,7 @@ impl Manifest {
         let wrong = |reason: String| failed!("{}: {reason}", path.display());
         let file = File::open(&path).map_err(|error| wrong(format!("{error}; the dump is incomplete")))?;
         let mut text = String::new();
-        file.take(MAX_MANIFEST).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
+        file.take(MAX_MANIFEST_BYTES).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
         let manifest: Self = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         if manifest.format != FORMAT || manifest.version != VERSION {
             return Err(wrong(format!("is not a {FORMAT} of version {VERSION}")));

@@ -10,11 +10,11 @@ use sha2::{Digest as _, Sha256};
 use zstd::stream::read::Decoder;
 
 use crate::error::{TransferError, TransferResult, failed};
-use crate::locations::dump::{DumpPart, MAX_LINE, digest, hex};
+use crate::locations::dump::{DumpPart, MAX_LINE_BYTES, digest, hex};
 use crate::protocol::model::Key;
 
 /// Bytes of a part that are read at once.
-const BUFFER: usize = 1 << 16;
+const BUFFER_BYTES: usize = 1 << 16;
 
 pub(super) struct OpenPart {
     pub table: String,
@@ -62,7 +62,7 @@ impl PageKeys {
     /// Reads the keys of a frame; `None` if it is empty or damaged.
     fn read(frame: &mut impl BufRead) -> Option<Self> {
         let (mut keys, mut line) = (None, String::new());
-        while frame.by_ref().take(MAX_LINE).read_line(&mut line).ok()? > 0 {
+        while frame.by_ref().take(MAX_LINE_BYTES).read_line(&mut line).ok()? > 0 {
             let LineKey { partition, row } = serde_json::from_str(&line).ok()?;
             Self::add(&mut keys, Key { partition, row });
             line.clear();
@@ -106,7 +106,7 @@ impl OpenPart {
         let file = opened.map_err(|error| wrong(folder, &name, &error.to_string()))?;
         let mut part = Self::new(table, file.try_clone()?, name);
         let length = file.metadata()?.len();
-        let mut file = BufReader::with_capacity(BUFFER, file);
+        let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
         while part.bytes < length {
             let mut frame = BufReader::new(Decoder::with_buffer(file)?.single_frame());
             let Some(keys) = PageKeys::read(&mut frame) else { break };

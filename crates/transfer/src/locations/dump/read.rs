@@ -13,7 +13,7 @@ use zstd::stream::read::Decoder;
 use crate::contract::{OpenedRange, Page, Rejected, RowReader, TransferSource};
 use crate::error::{TransferResult, failed};
 use crate::locations::NonEntities;
-use crate::locations::dump::{DumpPart, DumpTable, MAX_LINE, Manifest, digest, hex};
+use crate::locations::dump::{DumpPart, DumpTable, MAX_LINE_BYTES, Manifest, digest, hex};
 use crate::protocol::codec::policies::{self, Policy};
 use crate::protocol::codec::properties::{self, ServiceProperties};
 use crate::protocol::model::Key;
@@ -22,8 +22,8 @@ use crate::protocol::plan::predicate::Prepared;
 use crate::rows::Row;
 use crate::rows::range::{Lower, RowRange, may_follow, order_in_both, sorts_alike};
 
-const ROWS: usize = 500;
-const BYTES: usize = 1 << 20;
+const PAGE_ROWS: usize = 500;
+const PAGE_BYTES: usize = 1 << 20;
 
 pub struct DumpSource {
     folder: PathBuf,
@@ -163,7 +163,7 @@ impl Lines<'_> {
             }
             let Some((_, reader)) = &mut self.open else { return Ok(false) };
             line.clear();
-            if reader.by_ref().take(MAX_LINE).read_line(line)? > 0 {
+            if reader.by_ref().take(MAX_LINE_BYTES).read_line(line)? > 0 {
                 return Ok(true);
             }
             self.open = None;
@@ -202,7 +202,7 @@ impl Lines<'_> {
 impl RowReader for Lines<'_> {
     fn next(&mut self) -> TransferResult<Option<Page>> {
         let (mut page, mut line, mut bytes) = (Page::default(), String::new(), 0);
-        while page.rows.len() + page.rejected.len() < ROWS && bytes < BYTES {
+        while page.rows.len() + page.rejected.len() < PAGE_ROWS && bytes < PAGE_BYTES {
             if !self.line(&mut line)? {
                 self.non_entities.check(&self.table, &page)?;
                 let is_empty = page.rows.is_empty() && page.rejected.is_empty();

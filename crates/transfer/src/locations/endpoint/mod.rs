@@ -106,10 +106,10 @@ impl Endpoint {
         }
     }
 
-    /// Returns the names of all tables or, if they may not be listed, those that are selected by name.
+    /// Returns the names of all tables or, if the credentials cannot list tables, the names in the selection.
     fn list_tables(&self) -> TransferResult<Vec<String>> {
         let (mut names, mut seen) = (Vec::new(), HashSet::new());
-        let mut pages = Continuation::of([ClientCall::get("/Tables")].into());
+        let mut pages = Continuation::new([ClientCall::get("/Tables")].into());
         while let Some(asked) = pages.take() {
             let listed = self.client.read(&asked, |answer| {
                 let list: TableList = serde_json::from_slice(&answer.body)
@@ -191,7 +191,7 @@ struct Continuation {
 }
 
 impl Continuation {
-    fn of(lists: VecDeque<ClientCall>) -> Self {
+    fn new(lists: VecDeque<ClientCall>) -> Self {
         Self { calls: lists, followed: 0, before: None, empty: 0, repeated: 0, asked: Instant::now() }
     }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::{Continuation, Endpoint, MAX_PAGE_ROWS, next};
-use crate::client::{ClientAnswer, ClientCall, MAX_ANSWER, ServiceError};
+use crate::client::{ClientAnswer, ClientCall, MAX_ANSWER_BYTES, ServiceError};
 use crate::contract::{OpenedRange, Page, Rejected, RowReader, TransferSource};
 use crate::error::{TransferError, TransferResult, failed};
 use crate::locations::NonEntities;
@@ -63,7 +63,7 @@ const DEFAULT_ROWS: usize = 500;
 /// Bytes up to which a full page counts as small, so that the next page may have the maximum number of entities.
 const SMALL_BYTES: usize = 1 << 20;
 /// Maximum expected bytes of a page.
-const MAX_BYTES: usize = MAX_ANSWER as usize / 2;
+const MAX_BYTES: usize = MAX_ANSWER_BYTES as usize / 2;
 /// Bytes of a page that a server may have ended for its size: Azure's limit is 4 MiB.
 const FULL_BYTES: usize = 3 << 20;
 /// Maximum entities that are read from a page, more than any server sends.
@@ -124,7 +124,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for FirstRows<'a> {
 
 impl<'a> EndpointPages<'a> {
     fn new(remote: &'a Endpoint, table: &str, range: &RowRange, keys_only: bool) -> Self {
-        let pages = Continuation::of(remote.calls(table, range, keys_only));
+        let pages = Continuation::new(remote.calls(table, range, keys_only));
         let (table, range, non_entities) = (table.to_owned(), range.clone(), NonEntities::default());
         let filter = remote.predicate.as_ref().map(Prepared::new);
         Self { remote, table, keys_only, pages, range, last: None, non_entities, filter }
@@ -323,7 +323,7 @@ impl TransferSource for Endpoint {
         let select = "PartitionKey,RowKey";
         let call =
             |filter: String| self.query(table, &filter, None).query("$select", select).query("$top", "1");
-        let mut pages = Continuation::of(range.filters().into_iter().map(call).collect());
+        let mut pages = Continuation::new(range.filters().into_iter().map(call).collect());
         // An empty page may have a token, because rows may follow.
         while let Some(asked) = pages.take() {
             let (page, following) = self.page(table, &asked)?;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use super::{Endpoint, INSERTED, is_forbidden};
-use crate::client::{ChangeSetBody, ClientCall, MAX_BODY, MAX_OPERATIONS, ServiceError, SetVerb};
+use crate::client::{ChangeSetBody, ClientCall, MAX_BODY_BYTES, MAX_OPERATIONS, ServiceError, SetVerb};
 use crate::contract::{Counts, Mode, TransferTarget, WritePage};
 use crate::error::{TransferError, TransferResult, failed};
 use crate::locations::PageOutcome;
@@ -141,7 +141,7 @@ impl SetWriter<'_, '_> {
             let fits = group.first().is_none_or(|first| {
                 group.len() < MAX_OPERATIONS
                     && first.row.key.partition == row.key.partition
-                    && size + body.len() < MAX_BODY
+                    && size + body.len() < MAX_BODY_BYTES
                     && !keys.contains(&row.key.row)
             });
             if !fits {
