@@ -421,7 +421,6 @@ mod tests {
         }
     }
 
-    /// Returns the names of the problems after a change to the inspection.
     fn problems(change: impl FnOnce(&mut Inspection)) -> Vec<&'static str> {
         let mut found = inspection();
         change(&mut found);

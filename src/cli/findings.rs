@@ -5,7 +5,6 @@ use std::ops::RangeInclusive;
 use crate::store::contract::cluster::{Cluster, ClusterNode};
 use crate::store::postgres::ConnectionDemand;
 
-/// The result of one check.
 pub(super) struct Finding {
     pub name: &'static str,
     pub verdict: CheckResult,

@@ -101,7 +101,6 @@ pub(crate) struct SuggestArguments {
     form: OutputForm,
 }
 
-/// Timeout for the suggestions of a server.
 const SUGGESTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause between two checks of a build.
 const CHECK_PAUSE: Duration = Duration::from_millis(500);

@@ -175,7 +175,6 @@ impl SasArguments {
     }
 }
 
-/// Returns whether a time in the format of tokens has passed.
 fn has_passed(text: &str, now: DateTime<Utc>) -> bool {
     read_time(text).is_some_and(|time| time <= Ticks::from_utc(now))
 }

@@ -31,7 +31,6 @@ const CLIENT: u8 = 3;
 /// Maximum bytes of an answer of the collector.
 const MAX_ANSWER_BYTES: u64 = 4 * 1024;
 
-/// The settings of traces.
 #[derive(Clone, PartialEq)]
 pub struct TraceSettings {
     /// The address of the collector; `/v1/traces` is added.
@@ -96,7 +95,6 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Starts the thread that sends traces.
     pub fn start(settings: TraceSettings) -> std::io::Result<Self> {
         let (queue, waiting) = sync_channel(MAX_QUEUED);
         let ratio = settings.ratio;

@@ -178,7 +178,6 @@ fn columns(seen: &SeenProperties) -> (Vec<ViewColumn>, usize) {
     (properties.into_iter().zip(names).map(column).collect(), left_out)
 }
 
-/// Returns the kind of a column for these types.
 fn column_kind(types: &HashMap<EdmType, u64>) -> ColumnKind {
     let kinds = types.keys().map(|edm_type| match edm_type {
         EdmType::String => ColumnKind::Text,

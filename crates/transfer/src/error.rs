@@ -71,7 +71,6 @@ impl TransferError {
     }
 }
 
-/// Returns [`TransferError::Interrupted`] if `stop` is set.
 pub(crate) fn check_stop(stop: &AtomicBool) -> TransferResult<()> {
     if stop.load(Ordering::Relaxed) { Err(TransferError::Interrupted) } else { Ok(()) }
 }

@@ -11,7 +11,6 @@ use serde_json::Value;
 use crate::contract::Rejected;
 use crate::error::{TransferResult, failed, usage};
 
-/// The beginning of each line.
 const BEGINNING: &[u8] = b"{\"entity\":";
 
 /// A file of JSON lines with `table`, `reason` and `entity`. It is created with the first entity.

@@ -76,7 +76,8 @@ pub(crate) struct MetricReading {
     pub value: f64,
 }
 
-/// Declares a struct of fields with their initial values, and of counters and gauges with their families and meanings.
+/// Declares a struct with two groups of fields: other fields with their initial values, and counters and gauges with
+/// their families and meanings.
 macro_rules! metrics {
     (
         $(#[$about:meta])*

@@ -124,7 +124,6 @@ impl Requests {
         self.shards.iter().map(|shard| which(shard).get()).sum()
     }
 
-    /// Returns the number of requests in flight.
     pub(crate) fn in_flight(&self) -> u64 {
         // The ended requests are summed first, so that the difference is never negative.
         let ended = self.sum(|s| &s.ended);

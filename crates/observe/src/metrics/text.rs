@@ -9,7 +9,6 @@ use super::scans::FilterMetrics;
 use super::{METRICS, Metrics, NodeMetrics, PoolMetrics, nodes, process};
 use rowhouse_protocol::request::{OperationLabel, Scheme};
 
-/// A text format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricsFormat {
     OpenMetrics,
@@ -37,7 +36,6 @@ impl MetricsFormat {
 /// Durations are measured in microseconds and printed in seconds.
 const MICROS_PER_SECOND: f64 = 1e6;
 
-/// Prints all metrics of this process.
 pub fn print(format: MetricsFormat) -> String {
     let mut page = MetricsText { text: String::new(), format };
     process_metrics(&mut page);

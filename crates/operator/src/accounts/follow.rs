@@ -53,7 +53,6 @@ pub struct Follower {
     last: Mutex<LastRead>,
 }
 
-/// The result of the last read.
 #[derive(Debug, Default)]
 struct LastRead {
     /// The change counters, and the time of the read; `None` before the first read.
@@ -118,7 +117,6 @@ impl Follower {
         self.indexes.load_full()
     }
 
-    /// The master keys that the stored keys are encrypted with.
     pub fn master(&self) -> Option<&MasterKeys> {
         self.master.as_ref()
     }

@@ -159,7 +159,6 @@ async fn sample(store: &Store, account: &str, table: &TableName) -> Result<Vec<S
     Ok(store.page(table.in_account(account), &scan, Vec::new()).await?.0)
 }
 
-/// Returns the kind of index for the values of a property.
 fn kind_of_values(entities: &[Stored], property: &str) -> Result<IndexKind, OperatorError> {
     let mut kinds: Vec<Option<IndexKind>> = Vec::new();
     for entity in entities {

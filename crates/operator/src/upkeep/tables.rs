@@ -23,7 +23,6 @@ const MIN_STEADY: Duration = Duration::from_secs(60);
 /// failures.
 const LEASE_TICKS: i64 = 15 * TICKS_PER_SECOND;
 
-/// The pauses after a failure to purge.
 pub const ON_PURGE_FAILURE: OnFailure =
     OnFailure { message: "purging deleted tables failed; will retry", pauses: (IDLE, IDLE) };
 

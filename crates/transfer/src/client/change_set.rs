@@ -18,7 +18,6 @@ pub(crate) enum SetVerb<'a> {
     Delete(&'a str),
 }
 
-/// The body of a batch with one change set.
 pub(crate) struct ChangeSetBody {
     tables: String,
     text: String,

@@ -153,7 +153,6 @@ impl Checkpoint {
         )
     }
 
-    /// Returns the error of a copy that cannot be resumed.
     pub(crate) fn cannot_resume(&self, reason: &str) -> TransferError {
         let state = self.file.display();
         let text =

@@ -191,7 +191,7 @@ pub fn content_of(place: &DataLocation) -> TransferResult<String> {
     Ok(hex(all))
 }
 
-/// Returns the files that are read if this one is named.
+/// Returns the files that are read if `path` is the place.
 fn files_of(path: &Path) -> TransferResult<Vec<PathBuf>> {
     let beside = || {
         let folder = if path.is_dir() { path } else { folder_of(path) };

@@ -137,7 +137,7 @@ fn check_is_last_file(json: &[u8]) -> Result<(), String> {
 }
 
 const TICKS_OF_MICROSECOND: u64 = 10;
-/// The types that are stated as numbers.
+/// The names of types by the numbers that some files state.
 const NUMBERED: [&str; 8] = ["String", "Binary", "Boolean", "DateTime", "Double", "Guid", "Int32", "Int64"];
 
 /// Converts an entity: plain members with type annotations, or values as objects with their types.

@@ -62,7 +62,6 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    /// Returns the notes on the values of the table.
     pub(super) fn notes(&mut self) -> TableNotes<'_> {
         self.staged.inferences.of(&self.table)
     }

@@ -185,7 +185,6 @@ impl Row {
     }
 }
 
-/// Validates keys and properties as a server does.
 fn validate(
     key: &Key,
     properties: &GivenProperties<'_>,
@@ -213,7 +212,6 @@ fn reason(json: &str, properties: &[(Cow<'_, str>, Given<'_>)], error: &Error) -
     json_read::misfit(json.as_bytes()).or_else(of_property).unwrap_or_else(of_entity)
 }
 
-/// Parses the JSON text of a Timestamp.
 fn parse_timestamp(json: &str) -> Result<Ticks, String> {
     let text: Cow<'_, str> = serde_json::from_str(json).map_err(|_| "its Timestamp is not a date")?;
     Ticks::parse(&text).map_err(|_| "its Timestamp is not a date".to_owned())

@@ -110,7 +110,7 @@ pub(crate) fn order_in_both(a: &Key, b: &Key) -> Option<Ordering> {
     }
 }
 
-/// Whether a key may follow another one in one of the two orders.
+/// Whether a key may follow another key in code-point or UTF-16 order.
 pub(crate) fn may_follow(key: &Key, before: &Key) -> bool {
     !matches!(order_in_both(key, before), Some(Ordering::Less | Ordering::Equal))
 }

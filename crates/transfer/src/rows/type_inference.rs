@@ -103,7 +103,6 @@ pub struct Inferences {
 }
 
 impl Inferences {
-    /// Returns the notes on a table's values.
     pub(crate) fn of<'a>(&'a mut self, table: &'a str) -> TableNotes<'a> {
         TableNotes { inferences: self, table }
     }
@@ -181,7 +180,7 @@ impl TableNotes<'_> {
     }
 }
 
-/// Returns a type's name as `--type` takes it.
+/// Returns the name of a type for `--type`.
 fn short_name(edm_type: EdmType) -> &'static str {
     edm_type.name().trim_start_matches("Edm.")
 }

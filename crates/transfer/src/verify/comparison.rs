@@ -148,7 +148,6 @@ impl Comparison<'_> {
         (!self.with_timestamps || a.modified == b.modified) && a.has_properties_of(b)
     }
 
-    /// Returns the names of the properties that differ.
     pub(super) fn differing(&self, a: &Row, b: &Row) -> Vec<String> {
         let mut properties = a.differing(b);
         if self.with_timestamps && a.modified != b.modified {
@@ -171,7 +170,6 @@ impl<'a> ComparisonRun<'a> {
         Self { options, found: Mutex::new(found), deletions: AtomicU64::new(0) }
     }
 
-    /// Adds equal entities to the tally of a table.
     pub(super) fn add_equal(&self, table: &str, entities: u64) {
         self.found.lock().tally(table).equal += entities;
     }

@@ -52,7 +52,7 @@ impl ReorderedRows {
         Ok(())
     }
 
-    /// Whether a row with a key, or the key, is held.
+    /// Whether a row or only its key is held.
     pub(super) fn has(&self, side: Side, key: &Key) -> TransferResult<bool> {
         let Some(connection) = &self.rows else { return Ok(false) };
         let select = "SELECT 1 FROM rows WHERE side = ?1 AND pk = ?2 AND rk = ?3";

@@ -91,13 +91,11 @@ impl Progress {
         state.counts += counts;
     }
 
-    /// Sets the expected number of entities of a table.
     pub(crate) fn expect(&self, table: &str, entities: Option<u64>) {
         let mut tables = self.shared.tables.lock();
         tables.entry(table.to_owned()).or_default().expected = entities;
     }
 
-    /// Returns the tables without an expected number of entities.
     pub(crate) fn tables_without_expected(&self) -> Vec<String> {
         let tables = self.shared.tables.lock();
         tables.iter().filter(|(_, state)| state.expected.is_none()).map(|(name, _)| name.clone()).collect()

@@ -8,7 +8,6 @@ use crate::protocol::model::Key;
 use crate::rows::range::{Lower, RowRange};
 use crate::work::in_parallel;
 
-/// The least character of keys.
 const MIN_CHAR: char = ' ';
 /// The search in a partition ends at this key, because servers sort later keys differently.
 const MAX_ROW_KEY: &str = "\u{d7ff}";

@@ -32,7 +32,6 @@ pub(crate) struct Task {
 struct RangeState {
     task: Task,
     is_taken: bool,
-    /// The last key that a worker has read.
     claimed: Option<Key>,
     /// Rows that were read since the last search for split points.
     rows: usize,

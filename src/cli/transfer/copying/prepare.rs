@@ -134,7 +134,6 @@ fn time(text: &str) -> Result<Ticks, String> {
     Ticks::parse(text).map_err(|_| "is not a time such as 2026-01-31T08:00:00Z".into())
 }
 
-/// A copy with its checked arguments.
 pub(super) struct CopyJob<'a> {
     pub arguments: &'a CopyArguments,
     pub from: &'a DataLocation,

@@ -16,7 +16,6 @@ use crate::protocol::model::EdmType;
 use crate::rows::Row;
 use crate::rows::type_inference::TableNotes;
 
-/// The suffix of the name of a column with types.
 const TYPE_SUFFIX: &str = "@type";
 
 struct Column {

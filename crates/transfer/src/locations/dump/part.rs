@@ -59,7 +59,7 @@ impl PageKeys {
         keys.end = key;
     }
 
-    /// Reads the keys of a frame; `None` if it is empty or damaged.
+    /// Reads the keys of a frame; `None` if the frame is empty or damaged.
     fn read(frame: &mut impl BufRead) -> Option<Self> {
         let (mut keys, mut line) = (None, String::new());
         while frame.by_ref().take(MAX_LINE_BYTES).read_line(&mut line).ok()? > 0 {

@@ -140,7 +140,7 @@ impl Endpoint {
         Ok(names)
     }
 
-    /// Returns a query with both filters.
+    /// Returns a query of a table whose filter is the conjunction of both filters.
     fn query(&self, table: &str, filter: &str, extra: Option<&str>) -> ClientCall {
         let parts: Vec<&str> =
             [Some(filter), extra].into_iter().flatten().filter(|part| !part.is_empty()).collect();

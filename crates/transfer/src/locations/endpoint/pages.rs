@@ -62,7 +62,6 @@ fn refusal(table: &str, refused: ServiceError) -> TransferError {
 const DEFAULT_ROWS: usize = 500;
 /// Bytes up to which a full page counts as small, so that the next page may have the maximum number of entities.
 const SMALL_BYTES: usize = 1 << 20;
-/// Maximum expected bytes of a page.
 const MAX_BYTES: usize = MAX_ANSWER_BYTES as usize / 2;
 /// Bytes of a page that a server may have ended for its size: Azure's limit is 4 MiB.
 const FULL_BYTES: usize = 3 << 20;
