@@ -30,8 +30,9 @@ pub fn check_master_key(master: &MasterKeys, stored: &[StoredAccount]) -> Result
     undecryptable.map_or(Ok(()), |account| Err(OperatorError::MasterKeyOfServer(account.name.clone())))
 }
 
-/// Accounts, their options and indexes are reloaded after this time, even if no counter has changed: older servers on the
-/// same database do not count changes of service properties, and a failover may lose a change and its count.
+/// Accounts, their options and indexes are reloaded after this time even if no counter has changed, because older
+/// servers on the same database do not count changes of service properties, and a failover may lose a change with its
+/// count.
 const MAX_AGE: Duration = Duration::from_secs(60);
 /// How long a request waits for this server to load the change that it made.
 const FOLLOW_TIMEOUT: Duration = Duration::from_secs(5);
