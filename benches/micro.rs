@@ -269,7 +269,7 @@ fn planning(c: &mut Criterion) {
             b.iter(|| {
                 let options = Options::parse(&head.query).expect("options");
                 let context = Context { options: &options, ..without_options(black_box(&head), b"") };
-                match plan::read(&context, &target).expect("an accepted query").wanted {
+                match plan::read(&context, &target).expect("an accepted query").kind {
                     RequestKind::One(operation) => operation.plan.expect("a plan"),
                     RequestKind::Batch(_) => unreachable!("the address is that of a table"),
                 }

@@ -10,7 +10,7 @@ use rowhouse_protocol::error::{Code, Error};
 use rowhouse_protocol::model::{Key, Stored};
 use rowhouse_protocol::odata::{self, Expr};
 use rowhouse_protocol::plan::filter::{Subject, predicate};
-use rowhouse_protocol::plan::page::token;
+use rowhouse_protocol::plan::page::encode_token;
 use rowhouse_protocol::plan::predicate::{EntityView, Prepared};
 use rowhouse_protocol::plan::span::first_whole_partition;
 use rowhouse_protocol::plan::{Predicate, Span, query};
@@ -60,8 +60,8 @@ fn check_entities(expr: &Expr, predicate: &Predicate) {
     check_spans(&scan.spans);
     let middle = &keys[keys.len() / 2];
     let from = QueryOptions {
-        next_partition: Some(token(&middle.partition)),
-        next_row: Some(token(&middle.row)),
+        next_partition: Some(encode_token(&middle.partition)),
+        next_row: Some(encode_token(&middle.row)),
         ..all
     };
     let rest = query::entities(&from, None).expect("its filter was understood");

@@ -32,7 +32,7 @@ fn serve(head: &Head<'_>, body: &[u8]) -> Result<()> {
     }
     assert!(allowed_methods(&target.resource, &options).ends_with("OPTIONS"));
     let context = Context { head, options: &options, body, grammar: EXTENDED };
-    match plan::read(&context, &target)?.wanted {
+    match plan::read(&context, &target)?.kind {
         RequestKind::One(operation) => operation.plan.map(drop),
         RequestKind::Batch(Batch::ChangeSet { parts, failure, .. }) => {
             let plans = parts.into_iter().map(|part| part.operation.plan).collect();

@@ -77,7 +77,7 @@ pub(crate) async fn stored_policies(store: &Store, account: &str, table: &TableN
 /// Those of [`allows`]; [`Code::WriteOnSecondary`]; [`Code::NotImplemented`] for an order by a property
 /// if the identity may read only a range of keys.
 pub(crate) fn authorize(identity: &Identity, target: &Target, plan: Plan) -> Result<Plan> {
-    let (operation, table, key) = plan.subject();
+    let (operation, table, key) = plan.authorization_scope();
     check(identity, target, operation, table, key)?;
     narrow_to_range(identity, plan)
 }

@@ -23,7 +23,7 @@ use crate::protocol::plan::batch::{Batch, BatchPart, FailedPart, Printing};
 use crate::protocol::plan::{self, ChangeSet, Operation, Plan, WriteKind, Written};
 use crate::protocol::request::OperationLabel;
 use crate::protocol::request::format;
-use crate::protocol::request::head::{ApiVersion, JSON_ONLY};
+use crate::protocol::request::head::{ApiVersion, WITHOUT_ATOM};
 use crate::protocol::request::{Representation, Target};
 use crate::store::{Failure, Fault, Store};
 
@@ -101,7 +101,7 @@ impl BatchRunner<'_> {
         let at_part = |error: Error| error.at(0);
         let mut plan =
             authorize(self.identity, self.target, operation.plan.map_err(at_part)?).map_err(at_part)?;
-        plan.end_page_within(self.page_time);
+        plan.limit_page_time(self.page_time);
         self.indexes.apply_to(&self.target.account, &mut plan).map_err(at_part)?;
         let injection = self.next_injection(plan.table(), [operation.label]);
         if let Some(injection) = &injection {
@@ -169,7 +169,7 @@ impl BatchRunner<'_> {
     async fn transact(&self, set: &ChangeSet, answer_plan: &AnswerPlan) -> Result<Answer> {
         // The new versions are known in advance unless clocks differ, so the response is printed while the
         // database works. `join` sends the request to the database first.
-        let expected: Vec<Written> = set.writes.iter().map(|write| write.expected(self.now)).collect();
+        let expected: Vec<Written> = set.writes.iter().map(|write| write.expected_result(self.now)).collect();
         let writing = self.store.transact(set.table.in_account(&self.target.account), &set.writes, self.now);
         let (written, early) = join(writing, async { self.print_writes(set, answer_plan, &expected) }).await;
         let written = written.map_err(attribute_failure)?;
@@ -275,7 +275,7 @@ fn attribute_query_error(error: Error) -> Error {
 /// 2015-04-05. This server uses the first version without Atom.
 fn adapt_to_version(error: Error, version: ApiVersion) -> Error {
     match error.code {
-        Code::InvalidDuplicateRow if !version.at_least(JSON_ONLY) => {
+        Code::InvalidDuplicateRow if !version.at_least(WITHOUT_ATOM) => {
             Error { code: Code::InvalidInput, ..error }
         }
         _ => error,

@@ -157,7 +157,7 @@ fn explain_scan(scan: &Scan, access: KeyAccess) -> ExplainedQuery {
         ExplainedSpan {
             from: from.map(explain_bound),
             to: to.map(explain_bound),
-            words: strategy::words(span),
+            words: strategy::describe_span(span),
         }
     });
     ExplainedQuery {

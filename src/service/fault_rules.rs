@@ -321,7 +321,7 @@ impl Injection {
     /// Shortens the page that a plan reads.
     pub(crate) fn shorten_page(&self, plan: &mut Plan) {
         if let Some(rows) = self.page {
-            plan.end_page_after(rows);
+            plan.limit_page_rows(rows);
         }
     }
 

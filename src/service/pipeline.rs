@@ -225,10 +225,10 @@ impl Pipeline<'_> {
     ) -> Result<(Planned, Printer<'t>)> {
         let (head, options) = (self.head, &self.options);
         let request = plan::read(&Context { head, options, body, grammar }, target)?;
-        self.observed.record_request(&request.wanted);
+        self.observed.record_request(&request.kind);
         let (format, prefer, now) = (request.format, request.prefer, self.error_context.now);
         let mut printer = Printer { target, format, prefer, now };
-        let operation = match request.wanted {
+        let operation = match request.kind {
             RequestKind::One(operation) => operation,
             RequestKind::Batch(batch) => {
                 printer.now = self.service.version_clock.next_version();
@@ -241,7 +241,7 @@ impl Pipeline<'_> {
             }
             plan => plan?,
         };
-        let (operation, table, _) = plan.subject();
+        let (operation, table, _) = plan.authorization_scope();
         if let Some(table) = table {
             self.observed.record_table(table);
         }
@@ -249,7 +249,7 @@ impl Pipeline<'_> {
             printer.now = self.service.version_clock.next_version();
         }
         let mut plan = authorize(identity, target, plan)?;
-        plan.end_page_within(self.page_time());
+        plan.limit_page_time(self.page_time());
         if matches!(plan, Plan::QueryEntities { .. }) {
             self.service.follower_of(target).indexes().apply_to(&target.account, &mut plan)?;
         }
@@ -441,7 +441,7 @@ mod tests {
         let page = |timeout| {
             let scan = TableScan { spans: Vec::new(), residual: None, rows: 1, time: MAX_TIME };
             let mut plan = Plan::QueryTables { scan, select: None };
-            plan.end_page_within(page_time(time_allowed(timeout)));
+            plan.limit_page_time(page_time(time_allowed(timeout)));
             let Plan::QueryTables { scan, .. } = plan else { unreachable!() };
             scan.time
         };

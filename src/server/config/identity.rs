@@ -130,7 +130,7 @@ impl AccountSettings {
         let accounts = match parsed {
             Some(accounts) => accounts,
             None if is_development => AccountSet::development(suffixes),
-            None => AccountSet::none(suffixes),
+            None => AccountSet::empty(suffixes),
         };
         Some(Identities { accounts, is_development, master_key })
     }

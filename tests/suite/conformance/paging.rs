@@ -264,7 +264,7 @@ fn a_key_that_begins_like_a_token_is_sent_as_a_token(client: &Client) {
         t.query(&format!("?NextPartitionKey={key}")).refused(INVALID_INPUT);
         t.query(&format!("?NextPartitionKey=p&NextRowKey={key}")).refused(INVALID_INPUT);
     }
-    let token = rowhouse_protocol::plan::page::token;
+    let token = rowhouse_protocol::plan::page::encode_token;
     for (at, row) in odd.iter().enumerate() {
         let found = t.query(&format!("?NextPartitionKey={}&NextRowKey={}", token("p"), token(row)));
         assert_eq!(row_keys(&rows(found.expect_json())), odd[at..].join(","), "{row}");

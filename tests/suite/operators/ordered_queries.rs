@@ -138,7 +138,7 @@ fn a_token_belongs_to_its_order() {
             }
         }
         // Neither keys nor a number that is none begin a page in the order of an index.
-        let no_number = rowhouse_protocol::plan::page::token("\0\x001\0a\0n7ff8000000000000\0p");
+        let no_number = rowhouse_protocol::plan::page::encode_token("\0\x001\0a\0n7ff8000000000000\0p");
         for partition in ["p", &no_number] {
             let page = format!("?$orderby=N&NextPartitionKey={partition}&NextRowKey=1!0!");
             t.query(&page).refused(INVALID_INPUT);

@@ -164,13 +164,12 @@ impl Follower {
     /// Builds the snapshot: all accounts with their options.
     fn build_snapshot(&self, known: &KnownAccounts, options: &[AccountOptions]) -> AccountSet {
         let mut set = match &self.configured {
-            Some(configured) => configured.beside(known.iter().map(|(name, opened)| {
+            Some(configured) => configured.with_others(known.iter().map(|(name, opened)| {
                 let keys = opened.keys.iter().flatten().filter(|_| !opened.disabled);
                 (name.clone(), keys.cloned().collect())
             })),
-            None => {
-                AccountSet::default().beside(options.iter().map(|account| (account.name.clone(), Vec::new())))
-            }
+            None => AccountSet::default()
+                .with_others(options.iter().map(|account| (account.name.clone(), Vec::new()))),
         };
         for account in options {
             let limit = account.requests_per_second.and_then(NonZeroU32::new);

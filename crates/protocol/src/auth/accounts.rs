@@ -37,7 +37,7 @@ pub struct AccountKey {
 }
 
 impl AccountKey {
-    /// Makes a key. HMAC accepts any length, so this never returns `None`.
+    /// Creates a key. HMAC accepts keys of any length, so this function never returns `None`.
     pub fn new(bytes: Vec<u8>) -> Option<Self> {
         let keyed = Hmac::new_from_slice(&bytes).ok()?;
         Some(Self { bytes, keyed })
@@ -78,7 +78,7 @@ impl ServedAccount {
     }
 }
 
-/// A snapshot of the served accounts, and the host suffixes whose first label names one.
+/// A snapshot of the served accounts, and the suffixes of hosts whose first label is an account.
 #[derive(Debug, Clone, Default)]
 pub struct AccountSet {
     accounts: HashMap<String, ServedAccount>,
@@ -100,13 +100,13 @@ pub enum AccountError {
 
 impl AccountSet {
     /// Returns an empty set.
-    pub fn none(host_suffixes: Vec<String>) -> Self {
+    pub fn empty(host_suffixes: Vec<String>) -> Self {
         Self { accounts: HashMap::new(), host_suffixes }
     }
 
-    /// Returns this set with other accounts added. An account without keys is disabled. If both sets contain
-    /// a name, the account of this set wins.
-    pub fn beside(&self, others: impl IntoIterator<Item = (String, Vec<AccountKey>)>) -> Self {
+    /// Returns this set with other accounts added. An account without keys is disabled. If this set already contains a
+    /// name, its own account stays.
+    pub fn with_others(&self, others: impl IntoIterator<Item = (String, Vec<AccountKey>)>) -> Self {
         let mut set = self.clone();
         for (name, keys) in others {
             set.accounts.entry(name).or_insert_with(|| ServedAccount::with_keys(keys));
@@ -114,7 +114,7 @@ impl AccountSet {
         set
     }
 
-    /// Sets the CORS rules and the limit of an account. Ignores accounts that are not in the set.
+    /// Sets the CORS rules and the request limit of an account. Ignores accounts that are not in the set.
     pub fn set_options(
         &mut self,
         account: &str,
@@ -126,7 +126,7 @@ impl AccountSet {
         }
     }
 
-    /// Sets whether an account has extended queries; `false` if it is not in the set.
+    /// Sets whether an account has extended queries. Returns `false` if the account is not in the set.
     pub fn set_extended_queries(&mut self, account: &str, extended: bool) -> bool {
         let Some(served) = self.accounts.get_mut(account) else { return false };
         served.extended_queries = extended;

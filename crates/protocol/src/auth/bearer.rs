@@ -14,8 +14,8 @@ use super::permissions::{Identity, Role};
 use crate::error::{Code, Error, Result};
 use crate::model::{TableName, Ticks};
 
-/// The accepted algorithms, all with public keys. `none` and HMAC are never accepted: with HMAC, anyone could
-/// sign with the public key as the secret.
+/// The accepted algorithms, which all have public keys. `none` and HMAC must not be accepted: with HMAC, anyone could
+/// sign a token with the issuer's public key as the secret.
 const ALGORITHMS: [Algorithm; 8] = [
     Algorithm::RS256,
     Algorithm::RS384,
@@ -26,10 +26,9 @@ const ALGORITHMS: [Algorithm; 8] = [
     Algorithm::ES256,
     Algorithm::ES384,
 ];
-/// Maximum bytes of a token.
-const MAX_TOKEN: usize = 16 * 1024;
-/// Seconds by which the issuer's clock may differ from ours.
-const LEEWAY: i64 = 60;
+const MAX_TOKEN_BYTES: usize = 16 * 1024;
+/// Maximum difference between the issuer's clock and the server's clock.
+const LEEWAY_SECONDS: i64 = 60;
 
 /// A role of a principal in one table, in one account, or in all accounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,9 +82,9 @@ impl Assignment {
         };
         let principal = principal.trim();
         // An assignment to an invalid account name could never apply.
-        let known = account.is_none_or(is_account_name);
+        let is_valid = account.is_none_or(is_account_name);
         let table = table.map(TableName::parse).transpose().ok()?;
-        (!principal.is_empty() && known).then(|| Self {
+        (!principal.is_empty() && is_valid).then(|| Self {
             principal: principal.to_owned(),
             role,
             account: account.map(str::to_owned),
@@ -94,7 +93,7 @@ impl Assignment {
     }
 }
 
-/// A claim that is one text or a list of texts. Some issuers write a list of one text as that text.
+/// A claim that is a list of texts. Some issuers write a list of one text as a single text.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Texts {
@@ -147,7 +146,7 @@ impl Claims {
 /// without a key id, with an unaccepted algorithm, or with critical headers (`crit`), none of which are
 /// supported.
 pub fn key_id(token: &str) -> Result<String> {
-    if token.len() > MAX_TOKEN {
+    if token.len() > MAX_TOKEN_BYTES {
         return Err(Code::InvalidAuthenticationInfo.into());
     }
     let header = decode_header(token).map_err(|_| Error::from(Code::InvalidAuthenticationInfo))?;
@@ -166,7 +165,7 @@ pub fn verify(token: &str, keys: &JwkSet, trust: &Trust, account: &str, now: Tic
     let refused = || Error::from(Code::TokenRefused);
     let header = decode_header(token).map_err(|_| refused())?;
     let jwk = header.kid.as_deref().and_then(|kid| keys.find(kid)).ok_or_else(refused)?;
-    if !ALGORITHMS.contains(&header.alg) || !is_for(jwk, header.alg) {
+    if !ALGORITHMS.contains(&header.alg) || !allows_algorithm(jwk, header.alg) {
         return Err(refused());
     }
     let payload = signed_payload(token, jwk, header.alg).ok_or_else(refused)?;
@@ -175,8 +174,8 @@ pub fn verify(token: &str, keys: &JwkSet, trust: &Trust, account: &str, now: Tic
         return Err(refused());
     }
     let now = now.unix_seconds();
-    if (claims.exp as i64).saturating_add(LEEWAY) <= now
-        || claims.nbf.is_some_and(|nbf| (nbf as i64).saturating_sub(LEEWAY) > now)
+    if (claims.exp as i64).saturating_add(LEEWAY_SECONDS) <= now
+        || claims.nbf.is_some_and(|nbf| (nbf as i64).saturating_sub(LEEWAY_SECONDS) > now)
     {
         return Err(refused());
     }
@@ -192,37 +191,36 @@ pub fn verify(token: &str, keys: &JwkSet, trust: &Trust, account: &str, now: Tic
 
 /// Returns whether the key may be used for signatures with this algorithm. A key without a stated use or
 /// algorithm is unrestricted.
-fn is_for(jwk: &Jwk, algorithm: Algorithm) -> bool {
-    let for_signatures = matches!(jwk.common.public_key_use, None | Some(PublicKeyUse::Signature));
-    for_signatures && jwk.common.key_algorithm.is_none_or(|own| own == KeyAlgorithm::from(algorithm))
+fn allows_algorithm(jwk: &Jwk, algorithm: Algorithm) -> bool {
+    let is_for_signatures = matches!(jwk.common.public_key_use, None | Some(PublicKeyUse::Signature));
+    is_for_signatures && jwk.common.key_algorithm.is_none_or(|own| own == KeyAlgorithm::from(algorithm))
 }
 
-/// Returns the payload of a token that this key has signed with this algorithm, which must suit the kind of
-/// the key; otherwise `None`. RSA keys must have 2048 to 8192 bits.
+/// Returns the payload of a token if this key has signed it with this algorithm. RSA keys must have 2048 to 8192 bits.
 fn signed_payload(token: &str, jwk: &Jwk, algorithm: Algorithm) -> Option<Vec<u8>> {
     let (message, signature) = token.rsplit_once('.')?;
     let (_, payload) = message.split_once('.')?;
     let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
     match &jwk.algorithm {
         AlgorithmParameters::RSA(key) => {
-            let key = RsaPublicKeyComponents { n: decoded_number(&key.n)?, e: decoded_number(&key.e)? };
-            key.verify(rsa(algorithm)?, message.as_bytes(), &signature).ok()?;
+            let key = RsaPublicKeyComponents { n: decode_number(&key.n)?, e: decode_number(&key.e)? };
+            key.verify(rsa_parameters(algorithm)?, message.as_bytes(), &signature).ok()?;
         }
         AlgorithmParameters::EllipticCurve(key) => {
-            elliptic(key, algorithm)?.verify(message.as_bytes(), &signature).ok()?;
+            elliptic_key(key, algorithm)?.verify(message.as_bytes(), &signature).ok()?;
         }
         _ => return None,
     }
     URL_SAFE_NO_PAD.decode(payload).ok()
 }
 
-/// Decodes a number. Some issuers write leading zeros.
-fn decoded_number(text: &str) -> Option<Vec<u8>> {
+/// Decodes a number, without the leading zeros that some issuers write.
+fn decode_number(text: &str) -> Option<Vec<u8>> {
     let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
     Some(bytes.into_iter().skip_while(|byte| *byte == 0).collect())
 }
 
-fn rsa(algorithm: Algorithm) -> Option<&'static RsaParameters> {
+fn rsa_parameters(algorithm: Algorithm) -> Option<&'static RsaParameters> {
     match algorithm {
         Algorithm::RS256 => Some(&signature::RSA_PKCS1_2048_8192_SHA256),
         Algorithm::RS384 => Some(&signature::RSA_PKCS1_2048_8192_SHA384),
@@ -235,7 +233,10 @@ fn rsa(algorithm: Algorithm) -> Option<&'static RsaParameters> {
 }
 
 /// Returns the key as an uncompressed point.
-fn elliptic(key: &EllipticCurveKeyParameters, algorithm: Algorithm) -> Option<UnparsedPublicKey<Vec<u8>>> {
+fn elliptic_key(
+    key: &EllipticCurveKeyParameters,
+    algorithm: Algorithm,
+) -> Option<UnparsedPublicKey<Vec<u8>>> {
     let by: &signature::EcdsaVerificationAlgorithm = match (&key.curve, algorithm) {
         (EllipticCurve::P256, Algorithm::ES256) => &signature::ECDSA_P256_SHA256_FIXED,
         (EllipticCurve::P384, Algorithm::ES384) => &signature::ECDSA_P384_SHA384_FIXED,

@@ -1,5 +1,5 @@
-//! Explains a SAS field by field, with every reason to refuse it, for debugging. The explanation never
-//! reveals a key or the correct form of a wrong signature.
+//! Explains a SAS field by field, with every reason to refuse it, for debugging. The explanation never reveals a key,
+//! nor the signature that would be correct.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -28,8 +28,7 @@ pub struct SasQuestion {
 }
 
 impl SasQuestion {
-    /// Makes a question from a URL, or from a token and an account. `is_account` returns whether an account
-    /// exists.
+    /// Creates a question from a URL, or from a token and an account. `is_account` returns whether an account exists.
     pub fn new(url: &str, account: Option<&str>, is_account: impl Fn(&str) -> bool) -> Option<Self> {
         let (address, token) = url.split_once('?').unwrap_or(("", url));
         let (host, path) = match address.split_once("://") {
@@ -100,7 +99,7 @@ impl SasQuestion {
         })
     }
 
-    /// Returns the resource of the request; without an address, the table of the SAS.
+    /// Returns the resource of the request or, without an address, the table of the SAS.
     fn resource(&self, claim: &Claim) -> Result<Resource> {
         let table = claim.fields().find(|(name, _)| *name == "tn").map(|(_, table)| table);
         let path = table.filter(|_| self.resource.is_empty()).unwrap_or(&self.resource);
@@ -141,8 +140,8 @@ fn verdict(identity: &Identity, operation: OperationLabel, resource: &Resource) 
     allows(identity, operation, table.as_ref(), key)
 }
 
-/// Returns the operation of a method on a resource, and its name in words. An update without If-Match is an upsert, but
-/// counts as an update here, which needs fewer permissions.
+/// Returns the operation of a method on a resource, and a description. PUT, PATCH and MERGE count as updates, although
+/// they are upserts without If-Match. An upsert needs more permissions.
 fn operation_of(method: &str, resource: &Resource, is_acl: bool) -> Option<(OperationLabel, &'static str)> {
     Some(match (resource, method.to_ascii_uppercase().as_str()) {
         (Resource::Service, "GET") => (GetServiceProperties, "read the service properties"),

@@ -7,14 +7,14 @@ use super::sas::{Claim, addresses};
 use crate::codec::policies::read_time;
 use crate::model::TableName;
 
-/// Permissions of a table SAS: read, add, update, delete, in the order that Azure requires.
-const ON_TABLE: &str = "raud";
-/// Permissions of an account SAS, in the order that Azure prints them.
-const ON_ACCOUNT: &str = "rwdxylacuptfi";
-/// Services of an account: blobs, queues, tables, files.
+/// Permission letters of a table SAS (read, add, update, delete) in the order that Azure requires.
+const TABLE_PERMISSIONS: &str = "raud";
+/// Permission letters of an account SAS in the order that Azure prints them.
+const ACCOUNT_PERMISSIONS: &str = "rwdxylacuptfi";
+/// Letters of an account's services: blobs, queues, tables, files.
 const SERVICES: &str = "bqtf";
-/// Kinds of resources: service, containers, objects.
-const RESOURCES: &str = "sco";
+/// Letters of resource types: service, container, object.
+const RESOURCE_TYPES: &str = "sco";
 
 /// The resources that a SAS gives access to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub enum GrantError {
     #[error("a range that starts or ends at a row key needs the partition key there too")]
     Range,
     #[error("a range cannot end with an empty key: the signature would allow a range without an end")]
-    End,
+    EmptyEnd,
     #[error("{0:?} is not an IP address or a range low-high of one family")]
     Ip(String),
     #[error("the protocol must be https or https,http")]
@@ -95,7 +95,7 @@ impl Grant {
             .into_iter()
             .filter_map(|(name, value)| value.map(|value| (name.to_owned(), value)))
             .collect();
-        // All other mistakes have already been reported.
+        // `fields` has reported all other errors.
         let claim = Claim::new(fields, Vec::new());
         Ok(claim.map_err(|_| GrantError::Version(self.version.clone()))?.signed(account, key))
     }
@@ -110,24 +110,24 @@ impl Grant {
                     return Err(GrantError::Range);
                 }
                 if [&end.0, &end.1].into_iter().flatten().any(String::is_empty) {
-                    return Err(GrantError::End);
+                    return Err(GrantError::EmptyEnd);
                 }
                 fields.extend([("tn", Some(table.clone())), ("si", policy.clone())]);
                 fields.extend([("spk", start.0.clone()), ("srk", start.1.clone())]);
                 fields.extend([("epk", end.0.clone()), ("erk", end.1.clone())]);
-                ON_TABLE
+                TABLE_PERMISSIONS
             }
             SasSubject::Account { services, resources } => {
-                let known = ordered(services, SERVICES).filter(|letters| letters.contains('t'));
+                let known = sort_letters(services, SERVICES).filter(|letters| letters.contains('t'));
                 let known = known.ok_or_else(|| GrantError::Services(services.clone()))?;
-                let types = ordered(resources, RESOURCES);
+                let types = sort_letters(resources, RESOURCE_TYPES);
                 let types = types.ok_or_else(|| GrantError::Resources(resources.clone()))?;
                 fields.extend([("ss", Some(known)), ("srt", Some(types))]);
-                ON_ACCOUNT
+                ACCOUNT_PERMISSIONS
             }
         };
         let permissions = self.permissions.as_ref().map(|given| {
-            ordered(given, letters).ok_or_else(|| GrantError::Permissions(given.clone(), letters))
+            sort_letters(given, letters).ok_or_else(|| GrantError::Permissions(given.clone(), letters))
         });
         fields.extend([("st", self.start.clone()), ("se", self.expiry.clone())]);
         fields.push(("sp", permissions.transpose()?));
@@ -136,9 +136,9 @@ impl Grant {
     }
 
     fn check(&self) -> Result<(), GrantError> {
-        let with_policy = matches!(&self.subject, SasSubject::Table { policy: Some(_), .. });
+        let has_policy = matches!(&self.subject, SasSubject::Table { policy: Some(_), .. });
         for (name, given) in [("the expiry", &self.expiry), ("permissions", &self.permissions)] {
-            if given.is_none() && !with_policy {
+            if given.is_none() && !has_policy {
                 return Err(GrantError::Missing(name));
             }
         }
@@ -166,7 +166,7 @@ impl Grant {
 
 /// Sorts the letters into the order of `known`. Returns `None` for unknown or duplicate letters and for an
 /// empty text.
-fn ordered(given: &str, known: &str) -> Option<String> {
+fn sort_letters(given: &str, known: &str) -> Option<String> {
     let kept: String = known.chars().filter(|letter| given.contains(*letter)).collect();
     (kept.len() == given.len() && !kept.is_empty()).then_some(kept)
 }
@@ -262,7 +262,7 @@ mod tests {
                 SasSubject::Table { end, .. } => *end = empty.clone(),
                 SasSubject::Account { .. } => {}
             });
-            assert_eq!(outcome, Err(GrantError::End));
+            assert_eq!(outcome, Err(GrantError::EmptyEnd));
         }
         assert_eq!(sign(|g| g.expiry = Some(text("soon"))), Err(GrantError::Time(text("soon"))));
         assert_eq!(sign(|g| g.start = Some(text("2031-01-01"))), Err(GrantError::Order));

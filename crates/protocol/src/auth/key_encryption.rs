@@ -1,4 +1,4 @@
-//! The stored form of account keys. A stored key is sealed: encrypted under the master key and bound to its
+//! The stored form of account keys. A stored key is sealed: it is encrypted under the master key and bound to its
 //! account and slot.
 //!
 //! A sealed key consists of a format byte (1), the nonce (24 bytes), and the key encrypted with
@@ -56,8 +56,8 @@ impl MasterKey {
         Some(Self(XChaCha20Poly1305::new_from_slice(&bytes).ok()?))
     }
 
-    /// Encrypts an account key. A nonce must never be reused. Returns `None` if the key is too long for the cipher,
-    /// which takes 256 GiB.
+    /// Encrypts an account key. A nonce must never be reused. Returns `None` for a key of more than 256 GiB, which is
+    /// too long for the cipher.
     pub fn seal(
         &self,
         account: &str,
@@ -65,7 +65,7 @@ impl MasterKey {
         nonce: [u8; NONCE_LENGTH],
         key: &[u8],
     ) -> Option<Vec<u8>> {
-        let payload = Payload { msg: key, aad: &bound_to(account, slot) };
+        let payload = Payload { msg: key, aad: &associated_data(account, slot) };
         let encrypted = self.0.encrypt(&XNonce::from(nonce), payload).ok()?;
         Some([&[FORMAT], &nonce[..], &encrypted].concat())
     }
@@ -74,7 +74,7 @@ impl MasterKey {
     /// slot, and for altered data.
     pub fn decrypt(&self, account: &str, slot: KeySlot, sealed: &[u8]) -> Option<Vec<u8>> {
         let (nonce, encrypted) = sealed.strip_prefix(&[FORMAT])?.split_first_chunk::<NONCE_LENGTH>()?;
-        let payload = Payload { msg: encrypted, aad: &bound_to(account, slot) };
+        let payload = Payload { msg: encrypted, aad: &associated_data(account, slot) };
         self.0.decrypt(&XNonce::from(*nonce), payload).ok()
     }
 }
@@ -96,7 +96,7 @@ impl MasterKeys {
     }
 }
 
-fn bound_to(account: &str, slot: KeySlot) -> Vec<u8> {
+fn associated_data(account: &str, slot: KeySlot) -> Vec<u8> {
     [&[FORMAT, slot.digit()], account.as_bytes()].concat()
 }
 

@@ -14,7 +14,7 @@ pub use permissions::{Identity, allows};
 
 use crate::error::{Code, Error, Result};
 use crate::model::Ticks;
-use crate::request::head::{BEARER, CHALLENGE};
+use crate::request::head::{WITH_BEARER, WITH_CHALLENGE};
 use crate::request::options::Options;
 use crate::request::{Head, Resource, Target};
 
@@ -48,12 +48,12 @@ pub fn credentials(
         return Err(Code::AccountIsDisabled.into());
     }
     let Some(header) = head.header("authorization") else {
-        return signature(head, options, target);
+        return sas_credentials(head, options, target);
     };
     if let Some((scheme, token)) = header.trim().split_once(' ')
         && scheme.eq_ignore_ascii_case("bearer")
     {
-        if !takes_tokens(head) {
+        if !supports_bearer(head) {
             return Err(Error::from(Code::AuthenticationFailed)
                 .with_reason("bearer tokens need x-ms-version 2017-11-09 or newer"));
         }
@@ -65,28 +65,30 @@ pub fn credentials(
     Ok(Credentials::Verified(Identity::AccountKey))
 }
 
-/// Returns whether the version of a request supports bearer tokens. The behaviour without a version is
-/// recorded; the first version with bearer tokens comes from the documentation.
-fn takes_tokens(head: &Head) -> bool {
-    head.version().is_ok_and(|version| version.is_named() && version.at_least(BEARER))
+/// Returns whether the version of a request supports bearer tokens, according to the documentation. As recorded, a
+/// request without a version does not.
+fn supports_bearer(head: &Head) -> bool {
+    head.version().is_ok_and(|version| version.is_named() && version.at_least(WITH_BEARER))
 }
 
-fn signature(head: &Head, options: &Options, target: &Target) -> Result<Credentials> {
+fn sas_credentials(head: &Head, options: &Options, target: &Target) -> Result<Credentials> {
     match sas::Claim::read(options)? {
         Some(claim) => Ok(Credentials::Signature(claim)),
-        None => Err(without_credentials(head, options, target)),
+        None => Err(missing_credentials_error(head, options, target)),
     }
 }
 
-/// Returns the error of a request without credentials. As recorded from Azure, operations with XML bodies
-/// return a different code from those on tables and entities (recorded for `comp=stats` only).
-fn without_credentials(head: &Head, options: &Options, target: &Target) -> Error {
+/// Returns the error of a request without credentials. As recorded from Azure, the error of operations with XML bodies
+/// differs from the error of operations on tables and entities (recorded for `comp=stats` only).
+fn missing_credentials_error(head: &Head, options: &Options, target: &Target) -> Error {
     match head.version() {
-        Ok(version) if version.is_named() && version.at_least(CHALLENGE) => match options.any_case("comp") {
-            None => Code::NoCredentials.into(),
-            Some(_) => Code::TokenRefused.into(),
-        },
-        // As recorded from Azure for a batch in which only the parts have signatures.
+        Ok(version) if version.is_named() && version.at_least(WITH_CHALLENGE) => {
+            match options.any_case("comp") {
+                None => Code::NoCredentials.into(),
+                Some(_) => Code::TokenRefused.into(),
+            }
+        }
+        // As recorded from Azure: only the parts of the batch have signatures.
         _ if target.resource == Resource::Batch => Error::from(Code::ResourceNotFound)
             .with_reason("a batch has neither an Authorization header nor a signature in its own query"),
         _ => Error::from(Code::AuthenticationFailed)

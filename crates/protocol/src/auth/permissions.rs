@@ -4,8 +4,8 @@ use crate::error::{Code, Result};
 use crate::model::{Key, TableName};
 use crate::request::OperationLabel::{self, *};
 
-/// The half-open range of keys from `lower` up to, but excluding, `upper`, ordered by PartitionKey, then
-/// RowKey. The range represents inclusive bounds exactly, because keys contain no control characters.
+/// The keys from `lower`, inclusive, to `upper`, exclusive, ordered by PartitionKey, then RowKey. An inclusive upper
+/// bound is the key with U+0001 appended, because keys contain no control characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRange {
     pub lower: Key,
@@ -48,7 +48,7 @@ pub enum Role {
     Contributor,
 }
 
-/// The sender of a request, with permissions.
+/// The authenticated sender of a request, with permissions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Identity {
     /// A holder of an account key, with all permissions in the account.
@@ -86,9 +86,9 @@ pub fn allows(
         Identity::AccountKey => Ok(()),
         Identity::Operator { may_write } if *may_write || !operation.is_change() => Ok(()),
         Identity::Operator { .. } => Err(Code::AuthorizationPermissionMismatch.into()),
-        Identity::Bearer { grants } => bearer(grants, operation, table),
+        Identity::Bearer { grants } => check_bearer(grants, operation, table),
         Identity::AccountSas { permissions, resource_types } => {
-            account_sas(permissions, resource_types, operation, key)
+            check_account_sas(permissions, resource_types, operation, key)
         }
         Identity::TableSas { table: own, permissions, range } => {
             let needed = match operation {
@@ -120,7 +120,7 @@ pub fn allows(
 
 /// Checks the roles of a bearer token (protocol §10.7). As recorded from Azure, bearer tokens cannot access
 /// policies.
-fn bearer(
+fn check_bearer(
     grants: &[(Role, Option<String>)],
     operation: OperationLabel,
     table: Option<&TableName>,
@@ -133,8 +133,8 @@ fn bearer(
         Some(own) => table.is_some_and(|table| table.lower() == own),
     };
     let granted = grants.iter().filter(|(_, own)| covers(own));
-    let enough = |role: Role| role == Role::Contributor || !operation.is_change();
-    if granted.into_iter().any(|(role, _)| enough(*role)) {
+    let suffices = |role: Role| role == Role::Contributor || !operation.is_change();
+    if granted.into_iter().any(|(role, _)| suffices(*role)) {
         Ok(())
     } else {
         Err(Code::AuthorizationPermissionMismatch.into())
@@ -142,7 +142,7 @@ fn bearer(
 }
 
 /// Implements the table of protocol §10.6. Entities are objects (`o`); entity queries also accept `c`.
-fn account_sas(
+fn check_account_sas(
     permissions: &str,
     resource_types: &str,
     operation: OperationLabel,
@@ -179,7 +179,7 @@ fn has_all(permissions: &str, needed: &str) -> bool {
 }
 
 impl Identity {
-    /// Returns whether the identity is valid at the address of a table. A SAS for a different table is not
+    /// Returns whether the identity is valid at the address of a table. A SAS for a different table is invalid there
     /// (protocol §10.5).
     pub fn is_valid_for_table(&self, table: &str) -> bool {
         match self {

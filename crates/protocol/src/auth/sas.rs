@@ -36,9 +36,8 @@ const FIELDS: [&str; 18] = [
     "api-version",
     "comp",
 ];
-/// Fields of user delegation SAS and of the SAS of other services. Tables do not support them, so a SAS with
-/// one of them is refused.
-const FOREIGN: [&str; 14] = [
+/// Fields of a user delegation SAS or of a SAS for other services. A SAS with one of these fields is refused.
+const UNSUPPORTED_FIELDS: [&str; 14] = [
     "sr", "sdd", "snapshot", "rscc", "rscd", "rsce", "rscl", "rsct", "skoid", "sktid", "skt", "ske", "sks",
     "skv",
 ];
@@ -94,9 +93,9 @@ impl Claim {
         }
         let mut fields: Vec<(String, String)> = Vec::new();
         for (name, value) in options.pairs() {
-            // The retired Java SDK repeats the resource types of an account SAS as its resource.
-            let repeated = name == "sr" && options.get("srt") == Some(value);
-            if FOREIGN.contains(&name) && !repeated {
+            // The retired Java SDK sends the value of `srt` in `sr` too.
+            let is_repeated = name == "sr" && options.get("srt") == Some(value);
+            if UNSUPPORTED_FIELDS.contains(&name) && !is_repeated {
                 return Err(failed(format!("{name} belongs to signatures of other services")));
             }
             if !FIELDS.contains(&name) {
@@ -129,7 +128,7 @@ impl Claim {
         Ok(claim)
     }
 
-    /// Returns these fields and their signature as a query string.
+    /// Signs the fields, and returns them with the signature as a query string.
     pub(super) fn signed(&self, account: &str, key: &AccountKey) -> String {
         let signature = STANDARD.encode(key.sign([self.string_to_sign(account).as_str()]));
         let fields = self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -154,19 +153,22 @@ impl Claim {
             None => ("2015-04-05", &["tn", "spk", "srk", "epk", "erk", "si"]),
         };
         // UNVERIFIED: Azure's behaviour for an empty end is not known.
-        let ends = !["epk", "erk"].iter().any(|name| self.field(name) == Some(""));
-        let ranged = (has("spk") || !has("srk")) && (has("epk") || !has("erk"));
-        // A field that the version does not sign must be refused, not ignored: anyone could add or remove it.
-        let restricted = (version >= "2015-04-05" || !(has("sip") || has("spr")))
+        let has_no_empty_end = !["epk", "erk"].iter().any(|name| self.field(name) == Some(""));
+        let rows_have_partitions = (has("spk") || !has("srk")) && (has("epk") || !has("erk"));
+        // A field that the version does not sign must be refused, because anyone could add or remove it.
+        let version_signs_fields = (version >= "2015-04-05" || !(has("sip") || has("spr")))
             && (version >= "2020-12-06" || !has("ses"));
         let rules = [
             (
                 is_date(version) && version >= oldest,
                 "sv is no version from which on there are such signatures",
             ),
-            (ranged, "srk needs spk, and erk needs epk"),
-            (ends, "an empty epk or erk is signed as none would be, so its holder could leave it out"),
-            (restricted, "sip and spr came with version 2015-04-05, ses with 2020-12-06"),
+            (rows_have_partitions, "srk needs spk, and erk needs epk"),
+            (
+                has_no_empty_end,
+                "an empty epk or erk is signed as none would be, so its holder could leave it out",
+            ),
+            (version_signs_fields, "sip and spr came with version 2015-04-05, ses with 2020-12-06"),
             (!foreign.iter().any(|name| has(name)), "fields for tables and for accounts are mixed"),
             (matches!(self.field("spr"), None | Some("https" | "https,http")), "spr is https or https,http"),
         ];
@@ -204,8 +206,8 @@ impl Claim {
         self.identity(terms.permissions)
     }
 
-    /// Checks the SAS like [`Claim::verify`], but continues after an error to find all of them. Without a
-    /// client address, every address is accepted.
+    /// Checks the SAS like [`Claim::verify`], but returns all errors. Without a client address, every address is
+    /// accepted.
     pub(crate) fn findings(
         &self,
         account: &str,
@@ -228,7 +230,7 @@ impl Claim {
     /// Returns the position of the key that signed the SAS.
     ///
     /// # Errors
-    /// [`Code::AuthenticationFailed`] if none of the keys did.
+    /// [`Code::AuthenticationFailed`] if none of the keys signed the SAS.
     pub fn signed_by(&self, account: &str, keys: &[AccountKey]) -> Result<usize> {
         let text = self.string_to_sign(account);
         let signed = |key: &AccountKey| bool::from(key.sign([text.as_str()]).ct_eq(&self.signature));
@@ -241,7 +243,7 @@ impl Claim {
     }
 
     /// Returns the stored policy that the SAS names, if any.
-    fn policy_among<'p>(&self, policies: &'p [Policy]) -> Result<Option<&'p Policy>> {
+    fn find_policy<'p>(&self, policies: &'p [Policy]) -> Result<Option<&'p Policy>> {
         let Some((table, id)) = self.policy() else { return Ok(None) };
         let unknown = || failed(format!("{} has no stored policy {id:?}", table.as_given()));
         policies.iter().find(|policy| policy.id == id).map(Some).ok_or_else(unknown)
@@ -249,7 +251,7 @@ impl Claim {
 
     /// Returns the fields that a stored policy may supply.
     fn terms(&self, policies: &[Policy]) -> Result<Terms> {
-        let policy = self.policy_among(policies)?;
+        let policy = self.find_policy(policies)?;
         let merged = |name: &str, stored: Option<&str>| -> Result<Option<String>> {
             match (self.field(name).filter(|v| !v.is_empty()), stored) {
                 (Some(_), Some(_)) => Err(failed(format!("{name} is in the signature and in its policy"))),
@@ -300,10 +302,12 @@ impl Claim {
         if peer.is_some_and(|peer| low.is_ipv4() == peer.is_ipv4() && (low..=high).contains(&peer)) {
             return Ok(());
         }
-        let shown = peer.map(|peer| peer.to_string()).unwrap_or_default();
+        let address = peer.map(|peer| peer.to_string()).unwrap_or_default();
         Err(Error::with_message(
             Code::AuthorizationSourceIpMismatch,
-            format!("This request is not authorized to perform this operation using this source IP {shown}."),
+            format!(
+                "This request is not authorized to perform this operation using this source IP {address}."
+            ),
         ))
     }
 

@@ -13,12 +13,11 @@ use crate::error::{Code, Error, Result};
 use crate::model::Ticks;
 use crate::request::{Head, Target};
 
-/// Maximum difference between the date of a request and our clock, in seconds.
-const MAX_SKEW: i64 = 15 * 60;
+/// Maximum difference between the date of a request and the server's clock.
+const MAX_SKEW_SECONDS: i64 = 15 * 60;
 
-/// Buffer size for a decoded signature: 32 bytes, and one more byte that base64 decoding may touch before it
-/// sees the padding.
-const SIGNATURE_BYTES: usize = 33;
+/// Size of the buffer for a decoded signature, which has 32 bytes. The base64 decoder needs one more byte.
+const SIGNATURE_BUFFER_BYTES: usize = 33;
 
 /// The authentication scheme, which determines the string to sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,8 +49,8 @@ impl<'a> AuthorizationHeader<'a> {
                 _ => return None,
             };
             let (account, signature) = rest.trim().split_once(':')?;
-            let complete = !account.is_empty() && !signature.is_empty();
-            complete.then_some(Self { scheme, account, signature })
+            let is_complete = !account.is_empty() && !signature.is_empty();
+            is_complete.then_some(Self { scheme, account, signature })
         };
         read().ok_or_else(|| {
             let error = Error::from(Code::InvalidAuthenticationInfo);
@@ -81,12 +80,12 @@ pub(crate) fn verify(
     let date = date.ok_or_else(|| failed("there is neither an x-ms-date nor a Date header"))?;
     let sent = DateTime::parse_from_rfc2822(date).map_err(|_| failed(format!("{date:?} is no date")))?;
     let ahead = sent.timestamp() - now.unix_seconds();
-    if ahead.abs() > MAX_SKEW {
+    if ahead.abs() > MAX_SKEW_SECONDS {
         return Err(failed(format!(
-            "{date:?} is {ahead} seconds ahead of the server, {MAX_SKEW} are allowed"
+            "{date:?} is {ahead} seconds ahead of the server, {MAX_SKEW_SECONDS} are allowed"
         )));
     }
-    let mut given = [0; SIGNATURE_BYTES];
+    let mut given = [0; SIGNATURE_BUFFER_BYTES];
     let length = STANDARD
         .decode_slice(credentials.signature, &mut given)
         .map_err(|_| failed("the signature is not the base64 of 32 bytes"))?;
@@ -118,10 +117,9 @@ fn signed_paths<'a>(scheme: Scheme, head: &'a Head, target: &Target) -> impl Ite
         .chain(path_without_account.map(Cow::Borrowed))
 }
 
-/// Returns the path after the development account. For this account only, HashiCorp's SDK signs the path
-/// without the account name, so the resource contains the name once instead of twice. Such a signature equals
-/// that of the same resource in host style and of no other resource, unless the rest is itself a path-style
-/// address.
+/// Returns the path after the name of the development account. HashiCorp's SDK signs this path, for this account only,
+/// so the signed resource contains the name once instead of twice. The signature is then the same as for the resource
+/// in host style. A rest that is itself a path-style address is excluded, because it would name a different resource.
 fn path_without_account<'a>(path: &'a str, target: &Target) -> Option<&'a str> {
     let is_development = target.account == DEVELOPMENT_ACCOUNT && target.path_style && !target.secondary;
     let rest = path.strip_prefix('/').filter(|_| is_development)?.strip_prefix(DEVELOPMENT_ACCOUNT)?;
@@ -147,7 +145,7 @@ fn signed_pieces<'a>(
     };
     let comp = head.query.split('&').find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
-        // The decoded name counts, because it also routes the request.
+        // The name is decoded, as it is for choosing the operation.
         percent_decode(name)?.eq_ignore_ascii_case("comp").then_some(value)
     });
     let (mark, value) = comp.map_or(("", ""), |value| ("?comp=", value));

@@ -36,12 +36,12 @@ impl Batch {
     }
 }
 
-/// How the response to a part is printed.
+/// The format and headers of the response to a part.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Printing {
     pub format: Format,
     pub prefer: Option<Prefer>,
-    /// From the nested HTTP headers, which are echoed; MIME headers are not.
+    /// The Content-ID among the HTTP headers of the part, which the response repeats. MIME headers are not repeated.
     pub content_id: Option<String>,
 }
 
@@ -66,12 +66,12 @@ pub struct BatchPart {
 pub struct FailedPart {
     /// The error, with the operation's index if the operation was readable.
     pub error: Error,
-    /// `None` for an unreadable part, which therefore names no format.
+    /// `None` for an unreadable part.
     pub printing: Option<Printing>,
 }
 
 impl FailedPart {
-    /// Returns the failure of a part that is empty or has unreadable headers. As recorded, it has no index.
+    /// Returns the failure of a part that is empty or has unreadable headers. As recorded, the error has no index.
     fn unreadable() -> Self {
         Self { error: Code::BodyNotUnderstood.into(), printing: None }
     }
@@ -92,10 +92,10 @@ pub fn read(context: &Context<'_>, outer: &Target) -> Result<Batch> {
     let boundary = multipart::boundary(content_type).ok_or(Code::MediaTypeNotSupported)?;
     let parts = multipart::parts(context.body, boundary).map_err(|_| Code::InvalidInput)?;
     match parts.as_slice() {
-        [only] if change_set_boundary(only).is_none() => query(context, outer, only),
+        [only] if change_set_boundary(only).is_none() => read_query(context, outer, only),
         [first, others @ ..] if parts.iter().all(|part| change_set_boundary(part).is_some()) => {
             let others = others.iter().map(|_| FailedPart::additional(context.head)).collect();
-            change_set(context, outer, first, others)
+            read_change_set(context, outer, first, others)
         }
         _ => Err(Code::InvalidInput.into()),
     }
@@ -106,58 +106,58 @@ fn change_set_boundary<'a>(part: &Part<'a>) -> Option<&'a str> {
     header(&part.headers, "content-type").and_then(multipart::boundary)
 }
 
-fn query(context: &Context<'_>, outer: &Target, part: &Part<'_>) -> Result<Batch> {
-    let Some(request) = readable(multipart::request(part.content))? else {
+fn read_query(context: &Context<'_>, outer: &Target, part: &Part<'_>) -> Result<Batch> {
+    let Some(request) = none_if_unreadable(multipart::request(part.content))? else {
         return Ok(Batch::Query(Box::new(Err(FailedPart::unreadable()))));
     };
     if request.method != "GET" {
         return Err(Code::InvalidInput.into());
     }
-    let formats = &mut Formats::default();
+    let formats = &mut FormatCache::default();
     Ok(Batch::Query(Box::new(read_part(context, outer, &request, 0, formats, check_query))))
 }
 
-fn change_set(
+fn read_change_set(
     context: &Context<'_>,
     outer: &Target,
     set: &Part<'_>,
     others: Vec<FailedPart>,
 ) -> Result<Batch> {
     let boundary = change_set_boundary(set).unwrap_or_default();
-    let Some(parts) = readable(multipart::parts(set.content, boundary))? else {
+    let Some(parts) = none_if_unreadable(multipart::parts(set.content, boundary))? else {
         let failure = Some(FailedPart::unreadable());
         return Ok(Batch::ChangeSet { parts: Vec::new(), failure, others });
     };
-    let mut understood = Vec::with_capacity(parts.len());
-    let failure = read_operations(context, outer, &parts, &mut understood)?;
-    Ok(Batch::ChangeSet { parts: understood, failure, others })
+    let mut parsed = Vec::with_capacity(parts.len());
+    let failure = read_operations(context, outer, &parts, &mut parsed)?;
+    Ok(Batch::ChangeSet { parts: parsed, failure, others })
 }
 
-/// Parses the operations of a change set up to the first that cannot be parsed, and returns the failure of
-/// that one.
+/// Parses operations of a change set into `parsed`, and returns the failure of the first that cannot be parsed.
 fn read_operations(
     context: &Context<'_>,
     outer: &Target,
     parts: &[Part<'_>],
-    understood: &mut Vec<BatchPart>,
+    parsed: &mut Vec<BatchPart>,
 ) -> Result<Option<FailedPart>> {
-    let mut formats = Formats::default();
+    let mut formats = FormatCache::default();
     for (index, part) in parts.iter().take(MAX_OPERATIONS).enumerate() {
         if part.is_empty() {
             return Ok(Some(FailedPart::unreadable()));
         }
-        let request = readable(multipart::request(part.content)).map_err(|error| error.at(index))?;
+        let request =
+            none_if_unreadable(multipart::request(part.content)).map_err(|error| error.at(index))?;
         let Some(request) = request else { return Ok(Some(FailedPart::unreadable())) };
         match read_part(context, outer, &request, index, &mut formats, check_write) {
-            Ok(part) => understood.push(part),
+            Ok(part) => parsed.push(part),
             Err(failed) => return Ok(Some(failed)),
         }
     }
     if parts.len() <= MAX_OPERATIONS {
         return Ok(None);
     }
-    let last = understood.last().map(|last| last.printing.clone());
-    understood.clear();
+    let last = parsed.last().map(|last| last.printing.clone());
+    parsed.clear();
     Ok(Some(FailedPart {
         error: Error::from(Code::TooManyBatchOperations).at(MAX_OPERATIONS - 1),
         printing: last.or_else(|| Some(Printing::of_batch(context.head))),
@@ -165,28 +165,28 @@ fn read_operations(
 }
 
 /// Returns the parsed value, or `None` if the headers were unreadable.
-fn readable<T>(read: Result<T>) -> Result<Option<T>> {
+fn none_if_unreadable<T>(read: Result<T>) -> Result<Option<T>> {
     match read {
         Err(error) if error.code == Code::BodyNotUnderstood => Ok(None),
         read => read.map(Some),
     }
 }
 
-fn format_of(head: &Head, has_order: bool) -> Format {
-    Format::of_part(head, &Options::parse_with(&head.query, has_order).unwrap_or_default())
+fn format_of(head: &Head, allows_order: bool) -> Format {
+    Format::negotiate_part(head, &Options::parse_with(&head.query, allows_order).unwrap_or_default())
 }
 
-/// Caches the format of the previous part. Only the Accept headers of parts can differ, and they seldom do.
+/// Caches the format for the Accept header of the previous part, because the parts seldom differ.
 #[derive(Default)]
-struct Formats(Option<(String, Format)>);
+struct FormatCache(Option<(String, Format)>);
 
-impl Formats {
-    fn of(&mut self, head: &Head, has_order: bool) -> Format {
+impl FormatCache {
+    fn get(&mut self, head: &Head, allows_order: bool) -> Format {
         let accept = head.list("accept").filter(|_| head.query.is_empty());
         match (&self.0, accept) {
             (Some((known, format)), Some(accept)) if *known == accept => *format,
-            (_, Some(accept)) => self.0.insert((accept.into_owned(), format_of(head, has_order))).1,
-            (_, None) => format_of(head, has_order),
+            (_, Some(accept)) => self.0.insert((accept.into_owned(), format_of(head, allows_order))).1,
+            (_, None) => format_of(head, allows_order),
         }
     }
 }
@@ -196,35 +196,35 @@ fn read_part(
     outer: &Target,
     request: &InnerRequest<'_>,
     index: usize,
-    formats: &mut Formats,
+    formats: &mut FormatCache,
     check: impl FnOnce(&Operation) -> Result<()>,
 ) -> Result<BatchPart, FailedPart> {
     let head = inner_head(context.head, request);
     let printing = Printing {
-        format: formats.of(&head, context.grammar.extended),
+        format: formats.get(&head, context.grammar.extended),
         prefer: Prefer::of(&head),
         content_id: header(&request.headers, "content-id").map(str::to_owned),
     };
     let read = || {
         let resource = target::resolve_inner(&head.path, outer)?;
-        let operation = inner_operation(context, &resource, request.body, &head)?;
+        let operation = read_inner_operation(context, &resource, request.body, &head)?;
         check(&operation)?;
         Ok((operation, resource.table().unwrap_or_default().to_owned()))
     };
     match read() {
         Ok((operation, table)) => Ok(BatchPart { operation, table, printing }),
         Err(error) => {
-            let refused = asks_for_atom(context.head, request, &head, &error);
-            let (error, format) = refused.unwrap_or((error, printing.format));
+            let refusal = atom_refusal(context.head, request, &head, &error);
+            let (error, format) = refusal.unwrap_or((error, printing.format));
             let printing = Some(Printing { format, ..printing });
             Err(FailedPart { error: error.at(index), printing })
         }
     }
 }
 
-/// Returns the refusal of Atom for a delete that has neither a condition nor a format, in a version without
-/// Atom, as reported of Azure. The outer request supplies a format unless it accepts everything.
-fn asks_for_atom(
+/// Returns the error, as reported from Azure, for a delete that has no condition and names no format, in a version
+/// without Atom: Atom is not supported. The Accept header of the outer request also names a format, except `*/*`.
+fn atom_refusal(
     outer: &Head,
     request: &InnerRequest<'_>,
     head: &Head,
@@ -238,17 +238,17 @@ fn asks_for_atom(
     if !lacks_condition || names_format || Verb::of(head) != Ok(Verb::Delete) {
         return None;
     }
-    Format::without_atom(head).map(|format| (Code::AtomFormatNotSupported.into(), format))
+    Format::atom_refusal(head).map(|format| (Code::AtomFormatNotSupported.into(), format))
 }
 
-fn inner_operation(
+fn read_inner_operation(
     context: &Context<'_>,
     resource: &Resource,
     body: &[u8],
     head: &Head,
 ) -> Result<Operation> {
-    let has_order = may_have_order(context.grammar.extended, head, resource);
-    let options = Options::parse_with(&head.query, has_order)?;
+    let allows_order = may_have_order(context.grammar.extended, head, resource);
+    let options = Options::parse_with(&head.query, allows_order)?;
     let verb = Verb::of(head)?;
     if (resource, verb) == (&Resource::Service, Verb::Post) {
         return Err(Code::MethodNotAllowed.into());
@@ -262,7 +262,7 @@ fn check_write(operation: &Operation) -> Result<()> {
     match operation.label {
         label if label.is_entity_write() => Ok(()),
         OperationLabel::GetEntity | OperationLabel::QueryEntities => Err(Code::InvalidInput.into()),
-        _ => Err(not_in_a_batch(operation)),
+        _ => Err(not_allowed_error(operation)),
     }
 }
 
@@ -270,22 +270,21 @@ fn check_write(operation: &Operation) -> Result<()> {
 fn check_query(operation: &Operation) -> Result<()> {
     match operation.label {
         OperationLabel::GetEntity | OperationLabel::QueryEntities => Ok(()),
-        _ => Err(not_in_a_batch(operation)),
+        _ => Err(not_allowed_error(operation)),
     }
 }
 
 /// Returns the error of an operation that a batch does not allow. As recorded, an invalid table name takes precedence
 /// on a path below a table.
-fn not_in_a_batch(operation: &Operation) -> Error {
+fn not_allowed_error(operation: &Operation) -> Error {
     match (operation.label, &operation.plan) {
         (OperationLabel::Unknown, Err(error)) => error.clone(),
         _ => Code::NotImplemented.into(),
     }
 }
 
-/// Returns the head of an inner request: its own headers, with the version of the outer request and, if it
-/// has no Accept header, that of the outer request. Inner versions, dates and request ids are ignored, as is
-/// an X-HTTP-Method that repeats the verb.
+/// Returns the head of an inner request. The outer request supplies the version, and an Accept header if the inner
+/// request has none. The version of the inner request is ignored, as is an X-HTTP-Method that repeats the verb.
 fn inner_head<'a>(outer: &'a Head<'_>, request: &'a InnerRequest<'_>) -> Head<'a> {
     let (path, query) = request.target.split_once('?').unwrap_or((request.target, ""));
     let mut head = Head {
@@ -296,7 +295,7 @@ fn inner_head<'a>(outer: &'a Head<'_>, request: &'a InnerRequest<'_>) -> Head<'a
         secure: outer.secure,
         peer: outer.peer,
     };
-    let is_ignored = |name: &str| name == "x-ms-version" || name == METHOD && repeats_its_verb(request);
+    let is_ignored = |name: &str| name == "x-ms-version" || name == METHOD_HEADER && repeats_verb(request);
     let own = request.headers.iter().filter(|(name, _)| !is_ignored(name));
     head.headers.extend(own.map(|(name, value)| (Cow::Borrowed(name.as_ref()), Cow::Borrowed(*value))));
     for name in ["x-ms-version", "accept"] {
@@ -307,12 +306,11 @@ fn inner_head<'a>(outer: &'a Head<'_>, request: &'a InnerRequest<'_>) -> Head<'a
     head
 }
 
-const METHOD: &str = "x-http-method";
+const METHOD_HEADER: &str = "x-http-method";
 
-/// Returns whether the only X-HTTP-Method of a part repeats the verb of the part, as the retired Java SDK
-/// sends it.
-fn repeats_its_verb(request: &InnerRequest<'_>) -> bool {
-    let mut named = request.headers.iter().filter(|(name, _)| name == METHOD);
+/// Returns whether the only X-HTTP-Method of a part repeats the verb of the part, as in the retired Java SDK.
+fn repeats_verb(request: &InnerRequest<'_>) -> bool {
+    let mut named = request.headers.iter().filter(|(name, _)| name == METHOD_HEADER);
     matches!((named.next(), named.next()), (Some((_, verb)), None) if Verb::is_repeated(request.method, verb))
 }
 
@@ -326,7 +324,7 @@ mod tests {
 
     #[test]
     fn each_part_has_the_format_that_it_asks_for() {
-        let mut formats = Formats::default();
+        let mut formats = FormatCache::default();
         let none = "application/json;odata=nometadata";
         let full = "application/json;odata=fullmetadata";
         for (accept, query) in
@@ -334,8 +332,8 @@ mod tests {
         {
             let headers = vec![("accept".into(), accept.into())];
             let head = Head { query: query.into(), headers, ..Head::default() };
-            assert_eq!(formats.of(&head, false), format_of(&head, false), "{accept} {query}");
+            assert_eq!(formats.get(&head, false), format_of(&head, false), "{accept} {query}");
         }
-        assert_eq!(formats.of(&Head::default(), false), format_of(&Head::default(), false));
+        assert_eq!(formats.get(&Head::default(), false), format_of(&Head::default(), false));
     }
 }

@@ -80,7 +80,7 @@ impl Write {
     }
 
     /// Returns the version that [`decide`] assigns, unless the stored version is at least as new.
-    pub const fn expected(&self, now: Ticks) -> Written {
+    pub const fn expected_result(&self, now: Ticks) -> Written {
         match self.kind {
             WriteKind::Delete(_) => Written { modified: None },
             WriteKind::Insert | WriteKind::Replace(_) | WriteKind::Merge(_) => {
@@ -127,7 +127,7 @@ pub fn decide<'w>(write: &'w Write, found: Option<&Stored>, now: Ticks) -> Resul
             return Err(condition.refusal().into());
         }
         (Replace(_), Some(_)) => Cow::Borrowed(write.properties.stored()),
-        (Merge(_), Some(old)) => Cow::Owned(merged(write, &old.properties)?),
+        (Merge(_), Some(old)) => Cow::Owned(merge(write, &old.properties)?),
         (Delete(_), Some(_)) => return Ok(Change::Delete),
     };
     Ok(Change::Put { properties, modified: found.map_or(now, |f| now.max(f.modified.next())) })
@@ -135,7 +135,7 @@ pub fn decide<'w>(write: &'w Write, found: Option<&Stored>, now: Ticks) -> Resul
 
 /// Merges properties. Listed properties change their values and types, and all others stay (protocol §3.10).
 /// The result is ordered by name, as recorded.
-fn merged(write: &Write, old: &StoredProperties) -> Result<StoredProperties> {
+fn merge(write: &Write, old: &StoredProperties) -> Result<StoredProperties> {
     let mut merged = stored::decode(old)?;
     for (name, value) in stored::decode(write.properties.stored())? {
         match merged.iter_mut().find(|(n, _)| *n == name) {

@@ -1,15 +1,14 @@
-//! Interprets a filter expression: the types of operands, the side of the property, and the filters that
-//! Azure refuses (protocol §6.3).
+//! Converts a filter expression to a predicate, with the property on the left of each comparison. Checks the types
+//! of operands, and refuses the filters that Azure refuses (protocol §6.3).
 
 use super::predicate::{Field, Predicate};
 use crate::error::{Code, Error, Result};
 use crate::model::{CompareOp, EdmType, EdmValue, TextTest};
 use crate::odata::{Expr, Operand};
 
-/// The message for a filter that is a value instead of a condition.
 const NOT_A_BOOLEAN: &str = "The $filter expression must evaluate to a single boolean value.";
 
-/// The resource of a filter, which determines the meaning of names.
+/// The resource that a filter selects from, which determines the meaning of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
     Entities,
@@ -25,17 +24,17 @@ pub enum Subject {
 /// of a condition.
 pub fn predicate(expr: &Expr, subject: Subject) -> Result<Predicate> {
     match expr {
-        Expr::And(parts) => Ok(Predicate::All(connected(parts, subject, "And")?)),
-        Expr::Or(parts) => Ok(Predicate::Any(connected(parts, subject, "Or")?)),
+        Expr::And(parts) => Ok(Predicate::All(connective_parts(parts, subject, "And")?)),
+        Expr::Or(parts) => Ok(Predicate::Any(connective_parts(parts, subject, "Or")?)),
         Expr::Not(inner) => {
             let inner = condition(inner, subject).map_err(|problem| match problem {
-                NotACondition::Kind(kind) => unary_kind(kind),
+                NotACondition::Type(found) => unary_type_error(found),
                 NotACondition::Other(error) => error,
             })?;
             Ok(Predicate::Not(Box::new(inner)))
         }
         other => condition(other, subject).map_err(|problem| match problem {
-            NotACondition::Kind(_) => Error::with_message(Code::InvalidInput, NOT_A_BOOLEAN),
+            NotACondition::Type(_) => Error::with_message(Code::InvalidInput, NOT_A_BOOLEAN),
             NotACondition::Other(error) => error,
         }),
     }
@@ -43,14 +42,14 @@ pub fn predicate(expr: &Expr, subject: Subject) -> Result<Predicate> {
 
 /// The reason why an expression is not a condition.
 enum NotACondition {
-    /// The expression has a type other than Boolean.
-    Kind(EdmType),
+    /// The expression has this type instead of Boolean.
+    Type(EdmType),
     Other(Error),
 }
 
 fn condition(expr: &Expr, subject: Subject) -> Result<Predicate, NotACondition> {
     match expr {
-        Expr::Bare(operand) => bare(operand, subject).map_err(NotACondition::Kind),
+        Expr::Bare(operand) => bare_operand(operand, subject).map_err(NotACondition::Type),
         Expr::Compare { left, op, right } => {
             comparison(left, *op, right, subject).map_err(NotACondition::Other)
         }
@@ -62,21 +61,23 @@ fn condition(expr: &Expr, subject: Subject) -> Result<Predicate, NotACondition> 
     }
 }
 
-fn connected(parts: &[Expr], subject: Subject, operator: &str) -> Result<Vec<Predicate>> {
+fn connective_parts(parts: &[Expr], subject: Subject, operator: &str) -> Result<Vec<Predicate>> {
     parts
         .iter()
         .enumerate()
         .map(|(position, part)| {
             condition(part, subject).map_err(|problem| match problem {
                 NotACondition::Other(error) => error,
-                NotACondition::Kind(kind) if position == 0 => binary_kinds(kind, EdmType::Boolean, operator),
-                NotACondition::Kind(kind) => binary_kinds(EdmType::Boolean, kind, operator),
+                NotACondition::Type(found) if position == 0 => {
+                    binary_type_error(found, EdmType::Boolean, operator)
+                }
+                NotACondition::Type(found) => binary_type_error(EdmType::Boolean, found, operator),
             })
         })
         .collect()
 }
 
-fn bare(operand: &Operand, subject: Subject) -> Result<Predicate, EdmType> {
+fn bare_operand(operand: &Operand, subject: Subject) -> Result<Predicate, EdmType> {
     match operand {
         Operand::Literal(EdmValue::Boolean(value)) => Ok(Predicate::Always(*value)),
         Operand::Literal(other) => Err(other.edm_type()),
@@ -108,7 +109,7 @@ fn comparison(left: &Operand, op: CompareOp, right: &Operand, subject: Subject) 
     if !matches!(field, Field::Custom(_)) {
         let declared = declared_type(&field);
         if literal.edm_type() != declared {
-            return Err(binary_kinds(declared, literal.edm_type(), operator_kind(op)));
+            return Err(binary_type_error(declared, literal.edm_type(), operator_name(op)));
         }
     }
     let literal = match (subject, literal) {
@@ -130,10 +131,10 @@ fn text_test(operand: &Operand, test: TextTest, needle: &EdmValue, subject: Subj
     let field = field(name, subject);
     let declared = declared_type(&field);
     let EdmValue::String(needle) = needle else {
-        return Err(binary_kinds(declared, needle.edm_type(), text_kind(test)));
+        return Err(binary_type_error(declared, needle.edm_type(), test_name(test)));
     };
     if declared != EdmType::String {
-        return Err(binary_kinds(declared, EdmType::String, text_kind(test)));
+        return Err(binary_type_error(declared, EdmType::String, test_name(test)));
     }
     let (fold, needle) = match (subject, &field) {
         // Table names ignore case, as in comparisons.
@@ -183,17 +184,17 @@ const fn declared_type(field: &Field) -> EdmType {
     }
 }
 
-/// Returns the name of a test for messages. Azure lacks these tests, so the names are ours.
-const fn text_kind(test: TextTest) -> &'static str {
+/// Returns the name of a test for messages. Azure has only the operators, so the other names are our choice.
+const fn test_name(test: TextTest) -> &'static str {
     match test {
         TextTest::StartsWith => "StartsWith",
         TextTest::EndsWith => "EndsWith",
         TextTest::Contains => "Contains",
-        TextTest::Is(op) => operator_kind(op),
+        TextTest::Is(op) => operator_name(op),
     }
 }
 
-const fn operator_kind(op: CompareOp) -> &'static str {
+const fn operator_name(op: CompareOp) -> &'static str {
     match op {
         CompareOp::Eq => "Equal",
         CompareOp::Ne => "NotEqual",
@@ -204,7 +205,7 @@ const fn operator_kind(op: CompareOp) -> &'static str {
     }
 }
 
-fn binary_kinds(left: EdmType, right: EdmType, operator: &str) -> Error {
+fn binary_type_error(left: EdmType, right: EdmType, operator: &str) -> Error {
     Error::with_message(
         Code::FilterOperandKinds,
         format!(
@@ -216,13 +217,13 @@ fn binary_kinds(left: EdmType, right: EdmType, operator: &str) -> Error {
     )
 }
 
-fn unary_kind(kind: EdmType) -> Error {
+fn unary_type_error(found: EdmType) -> Error {
     Error::with_message(
         Code::FilterOperandKinds,
         format!(
             "A unary operator with an incompatible type was detected. Found operand type '{}' for operator \
              kind 'Not'.",
-            kind.name()
+            found.name()
         ),
     )
 }

@@ -1,9 +1,9 @@
-//! Writes that a statement performs without a read, because the condition of the write is part of the statement.
+//! Writes that one SQL statement performs without a prior read, because the statement contains their condition.
 //!
-//! A merge is one of them if it certainly respects every limit of an entity. A property is one member of the stored
-//! object, or two with its annotation, so the number of members bounds the number of properties. Half of an entity's
-//! maximum size is reserved for the stored properties. The database can measure the length of their text, which has at
-//! least half as many bytes as the size of the properties.
+//! A merge needs no read if it cannot exceed a limit of an entity. Two conditions ensure this. The number of members in
+//! the stored object is limited: a property is one member, or two with its annotation. The size is limited by
+//! reserving half of an entity's maximum size for the stored properties. The database measures the length of their
+//! text, which has at least half as many bytes as the size of the properties.
 
 use super::decide::{Change, Write, WriteKind};
 use crate::codec::stored::lacking_annotations;
@@ -11,7 +11,7 @@ use crate::model::entity::StoredProperties;
 use crate::model::names::{MAX_ENTITY, MAX_PROPERTIES};
 use crate::model::{IfMatch, Key, Stored};
 
-/// Maximum size of the properties in a merge, with the keys, that skips the check.
+/// Maximum size of the keys and properties in a merge that needs no read.
 const MAX_SENT: usize = MAX_ENTITY / 2;
 /// Maximum size of the stored text in bytes, as PostgreSQL prints jsonb, for a merge that has [`MergeLimits`].
 pub const MAX_STORED_TEXT: i32 = ((MAX_ENTITY - MAX_SENT) / 2) as i32;
@@ -29,7 +29,7 @@ pub struct GuardedWrite {
     pub limits: Option<MergeLimits>,
 }
 
-/// Rows that merges may change without exceeding a limit, together with [`MAX_STORED_TEXT`].
+/// Limits on a stored row. A merge into a row that respects them and [`MAX_STORED_TEXT`] exceeds no limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MergeLimits {
     /// Annotations that the stored row must not have, joined by commas, which names cannot contain.
@@ -39,7 +39,7 @@ pub struct MergeLimits {
 }
 
 impl MergeLimits {
-    /// Returns the limits under which each of these merges can be performed, or `None` if they need a read.
+    /// Returns the limits under which none of these merges needs a read, or `None` if one needs it anyway.
     pub fn of(writes: &[Write]) -> Option<Self> {
         let mut max_members = i32::MAX;
         let mut annotations = Vec::new();
@@ -68,7 +68,7 @@ impl Write {
         Some(GuardedWrite { kind: self.kind, key: self.key.clone(), properties, limits })
     }
 
-    /// Returns a decided change, guarded by the row for which it was decided.
+    /// Returns a decided change with a guard: it applies only to the row for which it was decided.
     pub fn guarded_by(&self, found: Option<&Stored>, change: Change<'_>) -> GuardedWrite {
         let version = found.map_or(IfMatch::Absent, |found| IfMatch::Version(Some(found.modified)));
         let (kind, properties) = match change {

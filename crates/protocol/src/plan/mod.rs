@@ -65,8 +65,8 @@ pub enum Plan {
     GetProperties(Layout),
     SetProperties(ServiceProperties),
     GetStats,
-    /// An error that depends on whether the table exists, and on whether the request queries a set below the
-    /// table.
+    /// A request for a path below a table. It always fails; the error depends on whether the table exists, and
+    /// on whether the request is a query of an entity set.
     BelowTable {
         table: TableName,
         is_query: bool,
@@ -79,26 +79,26 @@ pub struct PointRead {
     pub key: Key,
     /// An entity that does not satisfy the filter is not found.
     pub filter: Option<Box<Predicate>>,
-    /// The versions that the client already has.
+    /// The versions that the client already has, from If-None-Match.
     pub known: Option<IfNoneMatch>,
     pub select: Option<Select>,
 }
 
 impl Plan {
     /// Limits the time to read a page.
-    pub fn end_page_within(&mut self, most: Duration) {
+    pub fn limit_page_time(&mut self, max: Duration) {
         match self {
-            Plan::QueryTables { scan, .. } => scan.time = scan.time.min(most),
-            Plan::QueryEntities { scan, .. } => scan.time = scan.time.min(most),
+            Plan::QueryTables { scan, .. } => scan.time = scan.time.min(max),
+            Plan::QueryEntities { scan, .. } => scan.time = scan.time.min(max),
             _ => {}
         }
     }
 
     /// Limits the number of rows in a page.
-    pub fn end_page_after(&mut self, most: usize) {
+    pub fn limit_page_rows(&mut self, max: usize) {
         match self {
-            Plan::QueryTables { scan, .. } => scan.rows = scan.rows.min(most),
-            Plan::QueryEntities { scan, .. } => scan.rows = scan.rows.min(most),
+            Plan::QueryTables { scan, .. } => scan.rows = scan.rows.min(max),
+            Plan::QueryEntities { scan, .. } => scan.rows = scan.rows.min(max),
             _ => {}
         }
     }
@@ -112,7 +112,7 @@ impl Plan {
     }
 
     /// Returns the operation to authorize, with its table and key.
-    pub const fn subject(&self) -> (OperationLabel, Option<&TableName>, Option<&Key>) {
+    pub const fn authorization_scope(&self) -> (OperationLabel, Option<&TableName>, Option<&Key>) {
         match self {
             Plan::QueryTables { .. } => (OperationLabel::QueryTables, None, None),
             Plan::GetTable(table) => (OperationLabel::QueryTables, Some(table), None),
@@ -132,10 +132,10 @@ impl Plan {
 
     /// Returns the table of the operation to authorize.
     pub const fn table(&self) -> Option<&TableName> {
-        self.subject().1
+        self.authorization_scope().1
     }
 
-    /// Returns whether a successful response has a document of the table layer.
+    /// Returns whether a successful response has a JSON or Atom document.
     pub const fn needs_body(&self, prefer: Option<Prefer>) -> bool {
         match self {
             Plan::QueryTables { .. }

@@ -2,7 +2,7 @@
 
 use super::decide::WriteKind;
 use super::filter::{self, Subject};
-use super::write::{EntityWrite, ValidatedEntity, single};
+use super::write::{EntityWrite, ValidatedEntity, plan_write};
 use super::{Plan, PointRead, query};
 use crate::codec::atom::read as atom;
 use crate::codec::json::read as json;
@@ -13,11 +13,11 @@ use crate::error::{Code, Error, Result};
 use crate::model::names::check_read_key;
 use crate::model::{IfMatch, IfNoneMatch, Key, TableName};
 use crate::odata::Grammar;
-use crate::request::head::{JSON, JSON_ONLY, UPSERT};
+use crate::request::head::{WITH_JSON, WITH_UPSERT, WITHOUT_ATOM};
 use crate::request::options::Options;
 use crate::request::{Head, OperationLabel, QueryOptions, Resource, Verb, format};
 
-/// The operation of a request that could be parsed.
+/// A parsed operation.
 #[derive(Debug, Clone)]
 pub struct Operation {
     /// The name that metrics, logs and traces use.
@@ -33,7 +33,7 @@ impl Operation {
 
     pub(super) fn of_write(entity: EntityWrite<'_>) -> Self {
         let label = entity.kind.label();
-        Self::new(label, single(entity).map(|(table, write)| Plan::Write { table, write }))
+        Self::new(label, plan_write(entity).map(|(table, write)| Plan::Write { table, write }))
     }
 }
 
@@ -60,10 +60,10 @@ pub fn may_have_order(extended: bool, head: &Head, resource: &Resource) -> bool 
 pub(crate) fn on_resource(context: &Context<'_>, verb: Verb, resource: &Resource) -> Result<Operation> {
     let query = || context.options.query(context.grammar);
     Ok(match (resource, verb) {
-        (Resource::Service, _) => service(context, verb)?,
+        (Resource::Service, _) => service_operation(context, verb)?,
         (Resource::Metadata, _) => return Err(Code::NotImplemented.into()),
         (Resource::EntitySet(table), _) if context.options.any_case("comp").is_some() => {
-            policies(context, verb, table)?
+            policies_operation(context, verb, table)?
         }
         (Resource::Tables, Verb::Get) => {
             let options = query()?;
@@ -71,11 +71,11 @@ pub(crate) fn on_resource(context: &Context<'_>, verb: Verb, resource: &Resource
             Operation::new(OperationLabel::QueryTables, plan)
         }
         (Resource::Tables, Verb::Post) => {
-            let name = new_table(context)?;
+            let name = read_table_name(context)?;
             Operation::new(OperationLabel::CreateTable, TableName::parse(&name).map(Plan::CreateTable))
         }
         (Resource::Table(table), Verb::Get) => {
-            let table = existing(table, Code::ResourceNotFound);
+            let table = existing_table(table, Code::ResourceNotFound);
             Operation::new(OperationLabel::GetTable, table.map(Plan::GetTable))
         }
         (Resource::Table(table), Verb::Delete) => {
@@ -97,10 +97,12 @@ pub(crate) fn on_resource(context: &Context<'_>, verb: Verb, resource: &Resource
         (Resource::BelowTable { rest, .. }, Verb::Post) if rest == "$batch" => {
             return Err(Code::MediaTypeNotSupported.into());
         }
-        // As recorded, an insert into a table whose address the client takes for the service's.
-        (Resource::BelowTable { table, rest }, Verb::Post) if is_name(rest) => insert(context, table)?,
+        // As recorded, this is an insert by a client that uses a table's address as the service's address.
+        (Resource::BelowTable { table, rest }, Verb::Post) if is_entity_set_name(rest) => {
+            insert(context, table)?
+        }
         (Resource::BelowTable { table, rest }, _) => {
-            let is_query = verb == Verb::Get && is_name(rest);
+            let is_query = verb == Verb::Get && is_entity_set_name(rest);
             let plan = TableName::parse(table).map(|table| Plan::BelowTable { table, is_query });
             Operation::new(OperationLabel::Unknown, plan)
         }
@@ -108,13 +110,13 @@ pub(crate) fn on_resource(context: &Context<'_>, verb: Verb, resource: &Resource
     })
 }
 
-/// Returns the name of a table that must exist. Azure keeps its metrics in tables with otherwise invalid
-/// names (protocol §3.1), which do not exist here.
-fn existing(name: &str, missing: Code) -> Result<TableName> {
+/// Parses the name of a table that must exist, with `missing` as the error for Azure's metrics tables. Those have
+/// otherwise invalid names (protocol §3.1), and Rowhouse has none.
+fn existing_table(name: &str, missing: Code) -> Result<TableName> {
     if name.starts_with("$Metrics") { Err(missing.into()) } else { TableName::parse(name) }
 }
 
-/// Returns the value of `Allow`, which a 405 response has (RFC 9110, 15.5.6). Every resource supports CORS preflight
+/// Returns the value of the Allow header of a 405 response (RFC 9110, 15.5.6). Every resource supports CORS preflight
 /// requests. An entity supports POST only for verb tunnelling (protocol §3.9), so POST is not listed.
 pub fn allowed_methods(resource: &Resource, options: &Options) -> &'static str {
     let comp = options.any_case("comp").map(str::to_ascii_lowercase);
@@ -134,18 +136,18 @@ pub fn allowed_methods(resource: &Resource, options: &Options) -> &'static str {
 }
 
 /// Parses `/?restype=service&comp=…` (protocol §3.6).
-fn service(context: &Context<'_>, verb: Verb) -> Result<Operation> {
+fn service_operation(context: &Context<'_>, verb: Verb) -> Result<Operation> {
     let option = |name| context.options.any_case(name);
     let is_service = option("restype").is_some_and(|r| r.eq_ignore_ascii_case("service"));
     let comp = option("comp").map(str::to_ascii_lowercase);
     match (is_service, comp.as_deref(), verb) {
         (false, None, _) if option("restype").is_none() => Err(Code::NotImplemented.into()),
         (true, Some("properties"), Verb::Get | Verb::Head) => {
-            let layout = layout(context.head)?;
+            let layout = properties_layout(context.head)?;
             Ok(Operation::new(OperationLabel::GetServiceProperties, Ok(Plan::GetProperties(layout))))
         }
         (true, Some("properties"), Verb::Put) => {
-            let change = properties::read_change(context.body, layout(context.head)?)?;
+            let change = properties::read_change(context.body, properties_layout(context.head)?)?;
             Ok(Operation::new(OperationLabel::SetServiceProperties, Ok(Plan::SetProperties(change))))
         }
         (true, Some("stats"), Verb::Get | Verb::Head) => {
@@ -156,18 +158,18 @@ fn service(context: &Context<'_>, verb: Verb) -> Result<Operation> {
     }
 }
 
-fn layout(head: &Head) -> Result<Layout> {
-    Ok(if head.version()?.at_least(JSON) { Layout::Cors } else { Layout::Metrics })
+fn properties_layout(head: &Head) -> Result<Layout> {
+    Ok(if head.version()?.at_least(WITH_JSON) { Layout::Cors } else { Layout::Metrics })
 }
 
 /// Parses `/table?comp=acl` (protocol §3.5).
-fn policies(context: &Context<'_>, verb: Verb, table: &str) -> Result<Operation> {
+fn policies_operation(context: &Context<'_>, verb: Verb, table: &str) -> Result<Operation> {
     if !context.options.any_case("comp").is_some_and(|comp| comp.eq_ignore_ascii_case("acl")) {
         return Err(Code::InvalidQueryParameterValue.into());
     }
     match verb {
         Verb::Get | Verb::Head => {
-            let table = existing(table, Code::TableNotFound);
+            let table = existing_table(table, Code::TableNotFound);
             Ok(Operation::new(OperationLabel::GetTableAcl, table.map(Plan::GetPolicies)))
         }
         Verb::Put => {
@@ -182,18 +184,22 @@ fn policies(context: &Context<'_>, verb: Verb, table: &str) -> Result<Operation>
     }
 }
 
-/// Returns whether a client accepts XML. As recorded, only setting policies requires it, and `*/*` stands for
-/// JSON there. In versions with Atom, `*/*` stands for XML, and the Ruby SDK relies on this.
+/// Returns whether a client that sets policies accepts XML. As recorded, no other operation requires this, and
+/// `*/*` means JSON here. In versions with Atom, `*/*` means XML, and the Ruby SDK relies on that.
 fn accepts_xml(head: &Head) -> Result<bool> {
     let Some(accept) = head.header("accept") else { return Ok(true) };
-    let stands_for_xml = accept.trim() == "*/*" && !head.version()?.at_least(JSON_ONLY);
-    Ok(stands_for_xml || accept.to_ascii_lowercase().contains("xml"))
+    let any_means_xml = accept.trim() == "*/*" && !head.version()?.at_least(WITHOUT_ATOM);
+    Ok(any_means_xml || accept.to_ascii_lowercase().contains("xml"))
 }
 
 fn query_entities(table: &str, partition: Option<&str>, query: QueryOptions) -> Operation {
     let plan = || {
         let scan = query::entities(&query, partition)?;
-        Ok(Plan::QueryEntities { table: existing(table, Code::TableNotFound)?, scan, select: query.select })
+        Ok(Plan::QueryEntities {
+            table: existing_table(table, Code::TableNotFound)?,
+            scan,
+            select: query.select,
+        })
     };
     Operation::new(OperationLabel::QueryEntities, plan())
 }
@@ -208,27 +214,27 @@ fn get_entity(context: &Context<'_>, table: &str, key: &Key) -> Result<Operation
         let filter = filter.map(|expr| filter::predicate(&expr, Subject::Entities).map(Box::new));
         let known = context.head.list("if-none-match").map(|list| IfNoneMatch::parse(&list));
         let read = PointRead { key: key.clone(), filter: filter.transpose()?, known, select };
-        Ok(Plan::GetEntity { table: existing(table, Code::TableNotFound)?, read })
+        Ok(Plan::GetEntity { table: existing_table(table, Code::TableNotFound)?, read })
     };
     Ok(Operation::new(OperationLabel::GetEntity, plan()))
 }
 
 fn insert(context: &Context<'_>, table: &str) -> Result<Operation> {
-    let body = Some(entity(context, None)?);
+    let body = Some(read_entity(context, None)?);
     Ok(Operation::of_write(EntityWrite { table, kind: WriteKind::Insert, key: None, body }))
 }
 
 /// Returns whether a path is just the name of an entity set.
-fn is_name(path: &str) -> bool {
+fn is_entity_set_name(path: &str) -> bool {
     let name = path.strip_suffix("()").unwrap_or(path);
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric())
 }
 
 fn write(context: &Context<'_>, verb: Verb, table: &str, key: &Key) -> Result<Operation> {
-    let if_match = condition(context.head, verb)?;
+    let if_match = write_condition(context.head, verb)?;
     let (kind, body) = match verb {
-        Verb::Put => (WriteKind::Replace(if_match), Some(entity(context, Some(key))?)),
-        Verb::Merge => (WriteKind::Merge(if_match), Some(entity(context, Some(key))?)),
+        Verb::Put => (WriteKind::Replace(if_match), Some(read_entity(context, Some(key))?)),
+        Verb::Merge => (WriteKind::Merge(if_match), Some(read_entity(context, Some(key))?)),
         _ => (WriteKind::Delete(if_match), None),
     };
     Ok(Operation::of_write(EntityWrite { table, kind, key: Some(key.clone()), body }))
@@ -236,27 +242,27 @@ fn write(context: &Context<'_>, verb: Verb, table: &str, key: &Key) -> Result<Op
 
 /// Returns the condition of a write on an existing entity (protocol §9). A delete needs a condition, and
 /// before 2011-08-18 so does every other verb.
-fn condition(head: &Head, verb: Verb) -> Result<IfMatch> {
+fn write_condition(head: &Head, verb: Verb) -> Result<IfMatch> {
     if head.header("if-none-match").is_some() {
         if head.header("if-match").is_some() {
             return Err(Code::BothConditions.into());
         }
-        let shown = match verb {
+        let verb_name = match verb {
             Verb::Delete => "DELETE",
             Verb::Put => "PUT",
             _ => "MERGE",
         };
         return Err(Error::with_message(
             Code::IfNoneMatchNotAllowed,
-            format!("If-None-Match HTTP header cannot be specified for {shown} operations."),
+            format!("If-None-Match HTTP header cannot be specified for {verb_name} operations."),
         ));
     }
     if head.all("if-match").count() > 1 {
         return Err(Code::InvalidEtag.into());
     }
     let condition = IfMatch::parse(head.header("if-match"))?;
-    let needed = verb == Verb::Delete || !head.version()?.at_least(UPSERT);
-    if needed && condition == IfMatch::Absent { Err(Code::InvalidInput.into()) } else { Ok(condition) }
+    let is_required = verb == Verb::Delete || !head.version()?.at_least(WITH_UPSERT);
+    if is_required && condition == IfMatch::Absent { Err(Code::InvalidInput.into()) } else { Ok(condition) }
 }
 
 /// Refuses conditions on tables, which have no ETag.
@@ -267,9 +273,9 @@ fn refuse_conditions(head: &Head) -> Result<()> {
     Ok(())
 }
 
-/// Parses the entity in a body. `key` is the entity's key in the URL, if there is one. Only an insert, which
-/// has its key in the body, keeps the order of its properties, as recorded.
-fn entity(context: &Context<'_>, key: Option<&Key>) -> Result<ValidatedEntity> {
+/// Parses the entity in a body. `key` is the key in the URL; an insert has its key in the body instead. As recorded,
+/// only an insert keeps the order of its properties.
+fn read_entity(context: &Context<'_>, key: Option<&Key>) -> Result<ValidatedEntity> {
     let mut body = match body_form(context)? {
         BodyForm::Json => json::entity(context.body),
         BodyForm::Atom => atom::entity(context.body),
@@ -288,14 +294,14 @@ fn entity(context: &Context<'_>, key: Option<&Key>) -> Result<ValidatedEntity> {
     Ok(ValidatedEntity { partition: body.partition, row: body.row, properties })
 }
 
-fn new_table(context: &Context<'_>) -> Result<String> {
+fn read_table_name(context: &Context<'_>) -> Result<String> {
     match body_form(context)? {
         BodyForm::Json => json::table_name(context.body),
         BodyForm::Atom => atom::table_name(context.body),
     }
 }
 
-/// Returns whether text in this character set is valid as UTF-8. Text in any other would be misread.
+/// Returns whether text in this character set can be read as UTF-8.
 fn is_utf8(charset: &str) -> bool {
     let charset = charset.trim_matches('"');
     ["utf-8", "utf8", "us-ascii", "ascii"].iter().any(|known| known.eq_ignore_ascii_case(charset))
@@ -306,8 +312,7 @@ enum BodyForm {
     Atom,
 }
 
-/// Returns the declared format of a body. Without a declaration, returns the format that the body looks like
-/// (protocol §4.1).
+/// Returns the format of a body from its Content-Type or, without one, from its first character (protocol §4.1).
 fn body_form(context: &Context<'_>) -> Result<BodyForm> {
     let declared = context.head.header("content-type").unwrap_or_default();
     let name = declared.split(';').next().unwrap_or_default().trim();
@@ -317,7 +322,7 @@ fn body_form(context: &Context<'_>) -> Result<BodyForm> {
         return Err(Code::MediaTypeNotSupported.into());
     }
     if name.eq_ignore_ascii_case("application/json") {
-        format::knows_json(version)?;
+        format::require_json(version)?;
         return Ok(BodyForm::Json);
     }
     match name.to_ascii_lowercase().as_str() {
@@ -333,7 +338,7 @@ fn body_form(context: &Context<'_>) -> Result<BodyForm> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::request::wanted;
+    use crate::plan::request::read_kind;
     use crate::request::Target;
 
     const METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "MERGE", "PATCH", "DELETE", "BREW"];
@@ -351,7 +356,7 @@ mod tests {
             path_style: true,
             resource: resource.clone(),
         };
-        let operation = Verb::of(&head).and_then(|verb| wanted(&context, verb, &target));
+        let operation = Verb::of(&head).and_then(|verb| read_kind(&context, verb, &target));
         operation.err().map(|error| error.code)
     }
 

@@ -1,5 +1,5 @@
-//! Continuation tokens (protocol §7.3, §7.4). They name the next row, so paging neither repeats nor skips a
-//! row, however the data changes between pages.
+//! Continuation tokens (protocol §7.3, §7.4). A token names the next row, so changes of the data between pages make
+//! a client neither see a row twice nor miss one.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,65 +10,65 @@ use crate::model::{Key, PageOrder, TableName, Ticks};
 
 /// The prefix of the PartitionKey token of a descending page. Tokens of ascending pages never contain U+0000,
 /// because no bound does.
-const DESCENDING: char = '\0';
+const DESCENDING_PREFIX: char = '\0';
 /// The prefix of the PartitionKey token of a page in the order of an index.
-const BY_INDEX: &str = "\0\0";
+const INDEX_PREFIX: &str = "\0\0";
 
-/// The prefixes of every token: as issued, and as a client escapes it twice. A text with one of these
-/// prefixes is either a valid token or refused, so that no damaged token is mistaken for a key.
-const PREFIXES: [&str; 2] = ["1!", "1%21"];
+/// The prefix of every token, as issued and as escaped twice by a client. A text with one of these prefixes is
+/// refused unless it is a valid token, so that no damaged token is mistaken for a key.
+const TOKEN_PREFIXES: [&str; 2] = ["1!", "1%21"];
 
-/// Maximum length of a token: a key of 1024 UTF-16 units is at most 3 KiB of UTF-8, or 4 KiB of base64.
-const MAX_TOKEN: usize = 8 * 1024;
+/// Maximum bytes of a token. A key of 1024 UTF-16 units is at most 3 KiB of UTF-8, or 4 KiB of base64.
+const MAX_TOKEN_BYTES: usize = 8 * 1024;
 
-/// Encodes a token: `1!{length}!{base64}`, in which characters that URLs need not escape replace `=`, `+` and
-/// `/` (UNVERIFIED 24).
-pub fn token(text: &str) -> String {
-    let encoded: String = STANDARD.encode(text).chars().map(url_safe).collect();
+/// Encodes a token as `1!{length}!{base64}`. Characters that need no escapes in a URL replace `=`, `+` and `/`
+/// (UNVERIFIED 24).
+pub fn encode_token(text: &str) -> String {
+    let encoded: String = STANDARD.encode(text).chars().map(to_url_safe).collect();
     format!("1!{}!{encoded}", encoded.len())
 }
 
 /// Decodes a token.
 ///
 /// # Errors
-/// [`Code::InvalidInput`] for any text that [`token`] did not make.
-pub fn read_token(given: &str) -> Result<String> {
+/// [`Code::InvalidInput`] for any text that [`encode_token`] did not make.
+pub fn decode_token(given: &str) -> Result<String> {
     // No name or key contains U+0000.
-    decoded(given).filter(|text| !text.contains('\0')).ok_or_else(|| Code::InvalidInput.into())
+    decode_own(given).filter(|text| !text.contains('\0')).ok_or_else(|| Code::InvalidInput.into())
 }
 
-/// Returns the text that [`token`] encoded.
-fn decoded(given: &str) -> Option<String> {
+/// Returns the text that [`encode_token`] encoded, or `None` for a text that it did not make.
+fn decode_own(given: &str) -> Option<String> {
     let (_, encoded) = given.strip_prefix("1!")?.split_once('!')?;
-    if given.len() > MAX_TOKEN {
+    if given.len() > MAX_TOKEN_BYTES {
         return None;
     }
     let standard: String = encoded.chars().map(from_url_safe).collect();
     let text = String::from_utf8(STANDARD.decode(standard).ok()?).ok()?;
-    // Lengths with a sign or leading zeros, and `=` for `-`, are not in our tokens.
-    (token(&text) == given).then_some(text)
+    // Refuse variants that the decoding above accepts: a length with a sign or leading zeros, and `=` for `-`.
+    (encode_token(&text) == given).then_some(text)
 }
 
 /// Returns the tokens for the start of the next page of entities: NextPartitionKey and NextRowKey.
 pub fn entity_tokens(order: PageOrder, next: &Key) -> (String, String) {
     let partition = match order {
-        PageOrder::Ascending => token(&next.partition),
-        PageOrder::Descending => token(&format!("{DESCENDING}{}", next.partition)),
+        PageOrder::Ascending => encode_token(&next.partition),
+        PageOrder::Descending => encode_token(&format!("{DESCENDING_PREFIX}{}", next.partition)),
     };
-    (partition, token(&next.row))
+    (partition, encode_token(&next.row))
 }
 
 /// Returns whether a text can only be a token, not a key.
 fn is_token(given: &str) -> bool {
-    PREFIXES.iter().any(|prefix| given.starts_with(prefix))
+    TOKEN_PREFIXES.iter().any(|prefix| given.starts_with(prefix))
 }
 
-/// Parses the keys at or after which an ascending page starts.
+/// Checks the keys at which, or after which, an ascending page starts.
 ///
 /// # Errors
 /// [`Code::InvalidInput`] for a token, for U+0000, and for text that is longer than any token.
 fn read_keys(partition: &str, row: &str) -> Result<Key> {
-    let is_key = |text: &str| !is_token(text) && !text.contains('\0') && text.len() <= MAX_TOKEN;
+    let is_key = |text: &str| !is_token(text) && !text.contains('\0') && text.len() <= MAX_TOKEN_BYTES;
     if is_key(partition) && is_key(row) {
         Ok(Key::new(partition, row))
     } else {
@@ -76,8 +76,8 @@ fn read_keys(partition: &str, row: &str) -> Result<Key> {
     }
 }
 
-/// Returns the start of a page of entities. It is given by two tokens, of which the second may be missing, or
-/// for an ascending page by two keys, of which the second may also be empty.
+/// Returns the start of a page of entities. `partition` and `row` are both tokens or, for an ascending page, both
+/// keys. `row` may be missing, and a key may be empty.
 ///
 /// # Errors
 /// [`Code::InvalidInput`] for a token that [`entity_tokens`] did not make for the same order, and for a token
@@ -86,12 +86,12 @@ pub fn read_entity_tokens(order: PageOrder, partition: &str, row: Option<&str>) 
     if order == PageOrder::Ascending && !is_token(partition) {
         return read_keys(partition, row.unwrap_or_default());
     }
-    let row = row.map(read_token).transpose()?.unwrap_or_default();
+    let row = row.map(decode_token).transpose()?.unwrap_or_default();
     let partition = match order {
-        PageOrder::Ascending => read_token(partition)?,
+        PageOrder::Ascending => decode_token(partition)?,
         PageOrder::Descending => {
-            let unmarked =
-                decoded(partition).and_then(|text| text.strip_prefix(DESCENDING).map(str::to_owned));
+            let unmarked = decode_own(partition)
+                .and_then(|text| text.strip_prefix(DESCENDING_PREFIX).map(str::to_owned));
             unmarked.filter(|text| !text.contains('\0')).ok_or(Code::InvalidInput)?
         }
     };
@@ -102,9 +102,9 @@ pub fn read_entity_tokens(order: PageOrder, partition: &str, row: Option<&str>) 
 pub fn index_tokens(order: PageOrder, next: &IndexPosition) -> (String, String) {
     let IndexPosition { index_no, entry, key } = next;
     let direction = direction(order);
-    let entry = entry.as_ref().map_or_else(String::new, entry_text);
-    let partition = format!("{BY_INDEX}{index_no}\0{direction}\0{entry}\0{}", key.partition);
-    (token(&partition), token(&key.row))
+    let entry = entry.as_ref().map_or_else(String::new, encode_entry);
+    let partition = format!("{INDEX_PREFIX}{index_no}\0{direction}\0{entry}\0{}", key.partition);
+    (encode_token(&partition), encode_token(&key.row))
 }
 
 /// Returns the start of a page in the order of an index.
@@ -116,9 +116,9 @@ pub(crate) fn read_index_tokens(
     partition: &str,
     row: Option<&str>,
 ) -> Result<IndexPosition> {
-    let row = read_token(row.unwrap_or_default())?;
-    let text = decoded(partition).ok_or(Code::InvalidInput)?;
-    let parts: Vec<&str> = text.strip_prefix(BY_INDEX).ok_or(Code::InvalidInput)?.split('\0').collect();
+    let row = decode_token(row.unwrap_or_default())?;
+    let text = decode_own(partition).ok_or(Code::InvalidInput)?;
+    let parts: Vec<&str> = text.strip_prefix(INDEX_PREFIX).ok_or(Code::InvalidInput)?.split('\0').collect();
     let [index_no, given, entry, partition] = parts[..] else { return Err(Code::InvalidInput.into()) };
     if given != direction(order) {
         return Err(Code::InvalidInput.into());
@@ -126,7 +126,7 @@ pub(crate) fn read_index_tokens(
     let index_no = index_no.parse().map_err(|_| Code::InvalidInput)?;
     let entry = match entry {
         "" => None,
-        text => Some(read_entry(text).ok_or(Code::InvalidInput)?),
+        text => Some(decode_entry(text).ok_or(Code::InvalidInput)?),
     };
     Ok(IndexPosition { index_no, entry, key: Key { partition: partition.to_owned(), row } })
 }
@@ -139,7 +139,7 @@ const fn direction(order: PageOrder) -> &'static str {
 }
 
 /// Encodes an entry as a letter for its type, followed by its value. No entry contains U+0000.
-fn entry_text(entry: &IndexValue) -> String {
+fn encode_entry(entry: &IndexValue) -> String {
     match entry {
         IndexValue::Text(text) => format!("t{text}"),
         IndexValue::Number(number) => format!("n{:016x}", number.to_bits()),
@@ -148,7 +148,7 @@ fn entry_text(entry: &IndexValue) -> String {
     }
 }
 
-fn read_entry(text: &str) -> Option<IndexValue> {
+fn decode_entry(text: &str) -> Option<IndexValue> {
     let mut characters = text.chars();
     let kind = characters.next()?;
     let value = characters.as_str();
@@ -165,7 +165,7 @@ fn read_entry(text: &str) -> Option<IndexValue> {
     })
 }
 
-const fn url_safe(c: char) -> char {
+const fn to_url_safe(c: char) -> char {
     match c {
         '=' => '-',
         '+' => '*',
@@ -185,7 +185,7 @@ const fn from_url_safe(c: char) -> char {
 
 /// Returns the token of the next table: its lower-case name and, as in Azure, its creation time.
 pub fn table_token(name: &str, created: Ticks) -> String {
-    token(&format!("{}\u{1}{:016x}", name.to_ascii_lowercase(), created.file_time()))
+    encode_token(&format!("{}\u{1}{:016x}", name.to_ascii_lowercase(), created.file_time()))
 }
 
 /// Returns the lower-case name in a table token. As seen in Azure, a bare name in any case is also a token.
@@ -196,8 +196,8 @@ pub fn read_table_token(token: &str) -> Result<String> {
     if let Ok(name) = TableName::parse(token) {
         return Ok(name.lower().to_owned());
     }
-    let text = read_token(token)?;
-    // If a page ended before a range, its token names the lower bound of the range, which may end with U+0001.
+    let text = decode_token(token)?;
+    // A page may end before a range. Its token then names the lower bound of the range, which may end with U+0001.
     match text.rsplit_once('\u{1}') {
         Some((name, time)) if time.len() == 16 => Ok(name.to_owned()),
         _ => Err(Code::InvalidInput.into()),
@@ -211,9 +211,9 @@ mod tests {
 
     #[test]
     fn tokens_look_as_recorded() {
-        assert_eq!(token("pk801016e8"), "1!16!cGs4MDEwMTZlOA--");
-        assert_eq!(token("rk801016e8123"), "1!20!cms4MDEwMTZlODEyMw--");
-        assert_eq!(read_token("1!4!cGs-").as_deref(), Ok("pk"));
+        assert_eq!(encode_token("pk801016e8"), "1!16!cGs4MDEwMTZlOA--");
+        assert_eq!(encode_token("rk801016e8123"), "1!20!cms4MDEwMTZlODEyMw--");
+        assert_eq!(decode_token("1!4!cGs-").as_deref(), Ok("pk"));
         assert_eq!(
             read_table_token("1!48!bGlzdHRhYmxlMjNmNTYxMDA3ATAxZDY4YzczODMxOTlkYjA-").as_deref(),
             Ok("listtable23f561007")
@@ -242,12 +242,12 @@ mod tests {
             "1!4!cGs=",
             "1!4!Pj4+",
         ] {
-            assert_eq!(read_token(bad).unwrap_err().code, Code::InvalidInput, "{bad}");
+            assert_eq!(decode_token(bad).unwrap_err().code, Code::InvalidInput, "{bad}");
         }
-        assert!(read_table_token(&token("no separator")).is_err());
-        assert!(read_table_token(&token("a\0b\u{1}01d32192bfeef623")).is_err());
-        assert!(read_token(&token("a\0")).is_err());
-        assert!(read_token(&token(&"x".repeat(9000))).is_err());
+        assert!(read_table_token(&encode_token("no separator")).is_err());
+        assert!(read_table_token(&encode_token("a\0b\u{1}01d32192bfeef623")).is_err());
+        assert!(decode_token(&encode_token("a\0")).is_err());
+        assert!(decode_token(&encode_token(&"x".repeat(9000))).is_err());
     }
 
     #[test]
@@ -263,16 +263,16 @@ mod tests {
                 assert_eq!(refused.code, Code::InvalidInput, "{key:?} {order:?}");
             }
         }
-        assert_eq!(entity_tokens(ascending, &Key::new("p", "r")), (token("p"), token("r")));
-        assert!(read_entity_tokens(descending, &token("\0a\0"), None).is_err());
-        assert!(read_entity_tokens(descending, &token("\0a"), Some(&token("\0r"))).is_err());
+        assert_eq!(entity_tokens(ascending, &Key::new("p", "r")), (encode_token("p"), encode_token("r")));
+        assert!(read_entity_tokens(descending, &encode_token("\0a\0"), None).is_err());
+        assert!(read_entity_tokens(descending, &encode_token("\0a"), Some(&encode_token("\0r"))).is_err());
     }
 
     #[test]
     fn keys_and_tokens_are_told_apart_and_do_not_mix() {
         let (ascending, descending) = (PageOrder::Ascending, PageOrder::Descending);
         let read = |order, partition: &str, row| read_entity_tokens(order, partition, row);
-        let (p, r) = (token("p"), token("r"));
+        let (p, r) = (encode_token("p"), encode_token("r"));
         for (partition, row, key) in [
             ("p", Some("r"), Key::new("p", "r")),
             ("p", Some(""), Key::new("p", "")),
@@ -286,7 +286,7 @@ mod tests {
             assert!(read_index_tokens(ascending, partition, row).is_err(), "{partition} {row:?}");
         }
         assert_eq!(read(ascending, &p, None), Ok(Key::new("p", "")));
-        let long = "x".repeat(MAX_TOKEN + 1);
+        let long = "x".repeat(MAX_TOKEN_BYTES + 1);
         for (partition, row) in [
             (p.as_str(), Some("")),
             (p.as_str(), Some("r")),
@@ -326,29 +326,29 @@ mod tests {
                 assert!(read_entity_tokens(descending, &p, Some(&r)).is_err());
             }
         }
-        let row = token("r");
+        let row = encode_token("r");
         for wrong in
             ["p", "\0p", "\0\x007\0a\0\0p\0", "\0\0x\0a\0\0p", "\0\x007\0a\0b2\0p", "\0\x007\0a\0q\0p"]
         {
-            assert!(read_index_tokens(ascending, &token(wrong), Some(&row)).is_err(), "{wrong:?}");
+            assert!(read_index_tokens(ascending, &encode_token(wrong), Some(&row)).is_err(), "{wrong:?}");
         }
-        assert!(read_index_tokens(ascending, &token("\0\x007\0a\0\0p"), Some(&row)).is_ok());
+        assert!(read_index_tokens(ascending, &encode_token("\0\x007\0a\0\0p"), Some(&row)).is_ok());
     }
 
     proptest! {
         #[test]
         fn every_key_survives(key in "\\PC{0,60}") {
-            let token = token(&key);
+            let token = encode_token(&key);
             prop_assert!(token.bytes().all(|b| b.is_ascii_alphanumeric() || b"!-*_".contains(&b)));
-            prop_assert_eq!(read_token(&token), Ok(key));
+            prop_assert_eq!(decode_token(&token), Ok(key));
         }
 
         #[test]
         fn no_text_makes_the_reader_panic(text in "\\PC{0,40}") {
-            let _ = read_token(&text);
+            let _ = decode_token(&text);
             let _ = read_table_token(&text);
             let _ = read_entity_tokens(PageOrder::Ascending, &text, Some(&text));
-            let _ = read_index_tokens(PageOrder::Ascending, &token(&format!("{BY_INDEX}{text}")), Some(""));
+            let _ = read_index_tokens(PageOrder::Ascending, &encode_token(&format!("{INDEX_PREFIX}{text}")), Some(""));
         }
     }
 }

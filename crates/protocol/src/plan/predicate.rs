@@ -1,5 +1,5 @@
-//! The typed predicate of a query, and its evaluation, which is also the reference implementation for tests
-//! of pushed-down SQL (protocol §6.4).
+//! The typed predicate of a query and its evaluation (protocol §6.4). Tests of the SQL that stores generate from
+//! predicates use this evaluation as the reference.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -20,8 +20,8 @@ pub enum Field {
     Custom(String),
 }
 
-/// A condition on one entity. Literals that are compared with system properties have the declared type; the
-/// planner has refused all others.
+/// A condition on one entity. [`super::filter`] ensures that a literal has the declared type of the system property
+/// with which it is compared.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Predicate {
     /// All parts hold; true if empty.
@@ -37,8 +37,8 @@ pub enum Predicate {
     },
     /// A bare property: true only for a stored Boolean `true`.
     Flag(String),
-    /// A test of a text, whose case `fold` changes if it is set. The test is false for a missing property and
-    /// for all other types.
+    /// A test of a string after the change of case `fold`, if it is set. The test is false for a missing property
+    /// and for other types.
     Text {
         field: Field,
         fold: Option<CaseFold>,
@@ -58,7 +58,7 @@ pub struct EntityView<'a> {
     pub properties: Vec<(&'a str, EdmValue)>,
 }
 
-/// The cost of a comparison besides the bytes that it may read.
+/// The fixed cost of a comparison, in addition to the bytes that it may read.
 const COMPARISON_COST: usize = 64;
 /// Number of comparisons up to which a filter is not costly.
 const CHEAP_COMPARISONS: usize = 16;
@@ -66,8 +66,8 @@ const CHEAP_COMPARISONS: usize = 16;
 /// A predicate prepared for many entities.
 pub struct Prepared<'p> {
     predicate: &'p Predicate,
-    wanted: Vec<PropertyFinder<'p>>,
-    is_about_properties: bool,
+    finders: Vec<PropertyFinder<'p>>,
+    reads_only_properties: bool,
     comparisons: usize,
 }
 
@@ -76,9 +76,9 @@ type Folds<'e> = HashMap<(&'e Field, CaseFold), Cow<'e, str>>;
 
 impl<'p> Prepared<'p> {
     pub fn new(predicate: &'p Predicate) -> Self {
-        let (wanted, is_about_properties) = (predicate.names(), predicate.is_about_properties());
-        let wanted = wanted.into_iter().map(PropertyFinder::new).collect();
-        Self { predicate, wanted, is_about_properties, comparisons: predicate.comparisons() }
+        let (names, reads_only_properties) = (predicate.names(), predicate.reads_only_properties());
+        let finders = names.into_iter().map(PropertyFinder::new).collect();
+        Self { predicate, finders, reads_only_properties, comparisons: predicate.count_comparisons() }
     }
 
     /// Returns the cost of an evaluation for an entity of this size, in bytes that comparisons may read.
@@ -94,7 +94,7 @@ impl<'p> Prepared<'p> {
     /// Returns whether a stored entity satisfies the predicate.
     pub fn matches(&self, entity: BorrowedEntity<'_>) -> Result<bool> {
         let BorrowedEntity { partition, row, modified, properties, .. } = entity;
-        let properties = stored::pick(properties.as_bytes(), &self.wanted)?;
+        let properties = stored::pick(properties.as_bytes(), &self.finders)?;
         Ok(self.predicate.eval(&EntityView { partition, row, modified, properties }))
     }
 
@@ -107,10 +107,10 @@ impl<'p> Prepared<'p> {
     /// Returns whether an entity with these stored properties satisfies the predicate, or `None` if the
     /// evaluation needs other parts of the entity.
     pub fn matches_properties(&self, stored: &[u8]) -> Result<Option<bool>> {
-        if !self.is_about_properties {
+        if !self.reads_only_properties {
             return Ok(None);
         }
-        let properties = stored::pick(stored, &self.wanted)?;
+        let properties = stored::pick(stored, &self.finders)?;
         Ok(Some(self.predicate.eval(&EntityView {
             partition: "",
             row: "",
@@ -137,13 +137,13 @@ impl Predicate {
                 matches!(find(view, name), Some(EdmValue::Boolean(true)))
             }
             Predicate::Compare { field, op, literal } => match field {
-                Field::PartitionKey => text(view.partition, *op, literal),
-                Field::RowKey => text(view.row, *op, literal),
+                Field::PartitionKey => compare_text(view.partition, *op, literal),
+                Field::RowKey => compare_text(view.row, *op, literal),
                 Field::Timestamp => compare(&EdmValue::DateTime(view.modified), *op, literal),
                 Field::Custom(name) => find(view, name).is_some_and(|stored| compare(stored, *op, literal)),
             },
             Predicate::Text { field, fold, test, needle } => {
-                text_of(view, field).is_some_and(|text| match fold {
+                text_field(view, field).is_some_and(|text| match fold {
                     Some(fold) => {
                         let folded = folds.entry((field, *fold)).or_insert_with(|| fold.apply(text));
                         test.holds(folded, needle)
@@ -155,28 +155,27 @@ impl Predicate {
         }
     }
 
-    /// Passes every part that is not a connective to `see`.
-    fn each_test<'a>(&'a self, see: &mut impl FnMut(&'a Predicate)) {
+    /// Calls `visit` for every part that is not a connective.
+    fn for_each_test<'a>(&'a self, visit: &mut impl FnMut(&'a Predicate)) {
         match self {
             Predicate::All(parts) | Predicate::Any(parts) => {
-                parts.iter().for_each(|part| part.each_test(see))
+                parts.iter().for_each(|part| part.for_each_test(visit))
             }
-            Predicate::Not(inner) => inner.each_test(see),
-            test => see(test),
+            Predicate::Not(inner) => inner.for_each_test(visit),
+            test => visit(test),
         }
     }
 
-    /// Returns the number of comparisons.
-    fn comparisons(&self) -> usize {
+    fn count_comparisons(&self) -> usize {
         let mut count = 0;
-        self.each_test(&mut |_| count += 1);
+        self.for_each_test(&mut |_| count += 1);
         count
     }
 
     /// Returns whether the predicate reads only custom properties.
-    fn is_about_properties(&self) -> bool {
+    fn reads_only_properties(&self) -> bool {
         let mut all = true;
-        self.each_test(&mut |test| {
+        self.for_each_test(&mut |test| {
             if let Predicate::Compare { field, .. } | Predicate::Text { field, .. } = test {
                 all &= matches!(field, Field::Custom(_));
             }
@@ -187,7 +186,7 @@ impl Predicate {
     /// Returns the names of the custom properties that the predicate reads, each once.
     pub fn names(&self) -> Vec<&str> {
         let mut names = Vec::new();
-        self.each_test(&mut |test| {
+        self.for_each_test(&mut |test| {
             if let Predicate::Flag(name)
             | Predicate::Present(name)
             | Predicate::Compare { field: Field::Custom(name), .. }
@@ -208,7 +207,7 @@ fn find<'a>(view: &'a EntityView<'_>, name: &str) -> Option<&'a EdmValue> {
 }
 
 /// Returns the text of a field, or `None` if the field has none.
-fn text_of<'a>(view: &'a EntityView<'_>, field: &Field) -> Option<&'a str> {
+fn text_field<'a>(view: &'a EntityView<'_>, field: &Field) -> Option<&'a str> {
     match field {
         Field::PartitionKey => Some(view.partition),
         Field::RowKey => Some(view.row),
@@ -220,7 +219,7 @@ fn text_of<'a>(view: &'a EntityView<'_>, field: &Field) -> Option<&'a str> {
     }
 }
 
-fn text(stored: &str, op: CompareOp, literal: &EdmValue) -> bool {
+fn compare_text(stored: &str, op: CompareOp, literal: &EdmValue) -> bool {
     match literal {
         EdmValue::String(literal) => op.holds(Some(stored.cmp(literal.as_str()))),
         _ => op.holds_on_type_mismatch(),

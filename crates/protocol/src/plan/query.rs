@@ -12,9 +12,10 @@ use crate::model::{CompareOp, EdmValue, Key, PageOrder};
 use crate::odata::Expr;
 use crate::request::{OrderBy, OrderTerms, QueryOptions};
 
-/// Maximum total bytes of a page's absent properties, and the bytes of each one in Atom, besides its name.
-const MAX_ABSENT_BYTES: usize = 1 << 20;
-const ABSENT_BYTES: usize = 24;
+/// Maximum total bytes of the nulls in a page, which stand for selected properties that an entity lacks.
+const MAX_NULL_BYTES: usize = 1 << 20;
+/// Bytes of a null in Atom, besides the name of the property.
+const NULL_BYTES: usize = 24;
 
 /// Plans an entity query. `partition` is a PartitionKey from the URL, which acts like a filter (UNVERIFIED
 /// 2).
@@ -34,16 +35,20 @@ pub fn entities(options: &QueryOptions, partition: Option<&str>) -> Result<Scan>
     };
     let scan = match &options.order_by {
         Some(OrderBy { order, terms: OrderTerms::Property(name) }) => {
-            by_property(options, predicate, *order, name)?
+            property_scan(options, predicate, *order, name)?
         }
-        order_by => by_keys(options, predicate, order_by.as_ref())?,
+        order_by => key_scan(options, predicate, order_by.as_ref())?,
     };
-    let rows = options.top.unwrap_or(MAX_ROWS).min(rows_with(options.select.as_ref()));
+    let rows = options.top.unwrap_or(MAX_ROWS).min(max_rows(options.select.as_ref()));
     Ok(Scan { rows, projection: projection(options.select.as_ref()), ..scan })
 }
 
 /// Plans a page in the order of keys.
-fn by_keys(options: &QueryOptions, predicate: Option<Predicate>, order_by: Option<&OrderBy>) -> Result<Scan> {
+fn key_scan(
+    options: &QueryOptions,
+    predicate: Option<Predicate>,
+    order_by: Option<&OrderBy>,
+) -> Result<Scan> {
     let (spans, residual) = narrow(predicate, None);
     let order = order_by.map_or(Ok(PageOrder::Ascending), |order_by| key_order(order_by, &spans))?;
     let mut spans = order.arrange(spans);
@@ -54,8 +59,9 @@ fn by_keys(options: &QueryOptions, predicate: Option<Predicate>, order_by: Optio
     Ok(Scan { order, residual, ..Scan::of_spans(spans) })
 }
 
-/// Plans a page in the order of a property. Key ranges do not bound such a page, so the filter stays whole.
-fn by_property(
+/// Plans a page in the order of a property. The residual filter is the whole filter, because such a page is not read
+/// by key ranges.
+fn property_scan(
     options: &QueryOptions,
     predicate: Option<Predicate>,
     order: PageOrder,
@@ -69,16 +75,14 @@ fn by_property(
     Ok(Scan { order, by: Some(Box::new(by)), residual: predicate, ..Scan::of_spans(spans) })
 }
 
-/// Returns the continuation of a page: a value for the PartitionKey, which is empty only together with a
-/// RowKey, and optionally a value for the RowKey.
+/// Returns the continuation of a page: NextPartitionKey and, if given, NextRowKey. Returns `None` if both are empty.
 fn continuation(options: &QueryOptions) -> Option<(&str, Option<&str>)> {
     let (partition, row) = (options.next_partition.as_deref()?, options.next_row.as_deref());
-    let says_nothing = partition.is_empty() && row.is_none_or(str::is_empty);
-    (!says_nothing).then_some((partition, row))
+    let is_empty = partition.is_empty() && row.is_none_or(str::is_empty);
+    (!is_empty).then_some((partition, row))
 }
 
-/// Returns the order of a page that reads ascending spans. Entities within one partition are ordered by
-/// RowKey.
+/// Returns the direction of an order by keys. An order by RowKey requires that the spans lie in one partition.
 fn key_order(order_by: &OrderBy, spans: &[Span]) -> Result<PageOrder> {
     let mut partitions = spans.iter().map(Span::partition);
     let first = partitions.next();
@@ -114,11 +118,11 @@ pub fn narrow(predicate: Option<Predicate>, from: Option<&Key>) -> (Vec<Span>, O
     (spans, predicate.filter(|p| !span::is_exact(p)))
 }
 
-/// Returns the maximum rows of a page. Each entity repeats the selected names that it lacks, as nulls.
-fn rows_with(select: Option<&Select>) -> usize {
+/// Returns the maximum rows of a page, given the nulls in each entity.
+fn max_rows(select: Option<&Select>) -> usize {
     let name_bytes: usize =
-        select.iter().flat_map(|select| select.custom_names()).map(|name| name.len() + ABSENT_BYTES).sum();
-    (MAX_ABSENT_BYTES / name_bytes.max(1)).clamp(1, MAX_ROWS)
+        select.iter().flat_map(|select| select.custom_names()).map(|name| name.len() + NULL_BYTES).sum();
+    (MAX_NULL_BYTES / name_bytes.max(1)).clamp(1, MAX_ROWS)
 }
 
 fn projection(select: Option<&Select>) -> Projection {
@@ -168,9 +172,10 @@ mod tests {
 
     #[test]
     fn tokens_continue_where_they_say() {
-        let query = format!("NextPartitionKey={}&NextRowKey={}", page::token("p"), page::token("r"));
+        let query =
+            format!("NextPartitionKey={}&NextRowKey={}", page::encode_token("p"), page::encode_token("r"));
         assert_eq!(scan(&query).unwrap().spans[0].lower, Key::new("p", "r"));
-        let query = format!("NextPartitionKey={}", page::token("p"));
+        let query = format!("NextPartitionKey={}", page::encode_token("p"));
         assert_eq!(scan(&query).unwrap().spans[0].lower, Key::new("p", ""));
         assert_eq!(scan(&format!("{query}&NextRowKey=")).unwrap_err(), Code::InvalidInput);
         assert_eq!(scan("NextPartitionKey=1!nonsense").unwrap_err(), Code::InvalidInput);

@@ -5,7 +5,7 @@ use super::operation::{Context, Operation, on_resource};
 use crate::error::{Code, Result};
 use crate::request::{Format, Head, OperationLabel, Prefer, Resource, Target, Verb};
 
-/// The purpose of a request.
+/// The operation of a request, or its batch of operations.
 #[derive(Debug, Clone)]
 pub enum RequestKind {
     One(Operation),
@@ -26,7 +26,7 @@ impl RequestKind {
 /// A parsed request.
 #[derive(Debug, Clone)]
 pub struct Request {
-    pub wanted: RequestKind,
+    pub kind: RequestKind,
     pub format: Format,
     pub prefer: Option<Prefer>,
 }
@@ -34,18 +34,16 @@ pub struct Request {
 /// Parses a request whose head has been authenticated.
 ///
 /// # Errors
-/// The error of a request that is malformed. Those of a plan are in its operation.
+/// The error of a malformed request. An error in the plan of an operation is in [`Operation::plan`].
 pub fn read(context: &Context<'_>, target: &Target) -> Result<Request> {
     let Context { head, options, .. } = context;
     let verb = Verb::of(head)?;
     let format = Format::negotiate(head, options);
     let prefer = Prefer::of(head);
-    let wanted = wanted(context, verb, target)?;
-    Ok(Request { wanted, format, prefer })
+    Ok(Request { kind: read_kind(context, verb, target)?, format, prefer })
 }
 
-/// Parses the operation.
-pub(super) fn wanted(context: &Context<'_>, verb: Verb, target: &Target) -> Result<RequestKind> {
+pub(super) fn read_kind(context: &Context<'_>, verb: Verb, target: &Target) -> Result<RequestKind> {
     if verb == Verb::Options {
         return Err(Code::NotImplemented.into());
     }
@@ -58,7 +56,7 @@ pub(super) fn wanted(context: &Context<'_>, verb: Verb, target: &Target) -> Resu
     }
 }
 
-/// Returns whether a POST to a resource has a body of the table layer.
+/// Returns whether a POST to a resource has a JSON, Atom or multipart body.
 fn takes_document(context: &Context<'_>, resource: &Resource) -> bool {
     match resource {
         Resource::Batch | Resource::Tables => true,
@@ -67,8 +65,8 @@ fn takes_document(context: &Context<'_>, resource: &Resource) -> bool {
     }
 }
 
-/// Requires a POST to state the type of its body, as seen in Azure. Parts of a batch, and other verbs, need not.
+/// Requires a POST to have a Content-Type, as seen in Azure. Other verbs and the parts of a batch need none.
 fn require_content_type(head: &Head) -> Result<()> {
-    let is_named = head.header("content-type").is_some_and(|name| !name.trim().is_empty());
-    if is_named { Ok(()) } else { Err(Code::ContentTypeMissing.into()) }
+    let has_type = head.header("content-type").is_some_and(|name| !name.trim().is_empty());
+    if has_type { Ok(()) } else { Err(Code::ContentTypeMissing.into()) }
 }

@@ -31,7 +31,7 @@ pub struct Scan {
     pub rows: usize,
     /// Maximum bytes of stored text. A page holds at least one row.
     pub bytes: usize,
-    /// Maximum time. A page that exceeds it names the key that it reached.
+    /// Maximum time. A page that exceeds it ends with a continuation at the key that it reached.
     pub time: Duration,
     /// The parts of each row that the page needs.
     pub projection: Projection,
@@ -70,7 +70,7 @@ pub enum Projection {
     SystemOnly,
 }
 
-/// The end of a page, after its entities have been passed on.
+/// The totals of a page whose entities have been returned, and the start of the next page.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PageEnd {
     /// The number of entities.
@@ -95,7 +95,7 @@ pub struct TableScan {
     pub residual: Option<Predicate>,
     /// Maximum tables; 1 to `MAX_ROWS`.
     pub rows: usize,
-    /// Maximum time. A page that exceeds it names the table that it reached.
+    /// Maximum time. A page that exceeds it ends with a continuation at the table that it reached.
     pub time: Duration,
 }
 
@@ -117,7 +117,7 @@ pub struct TablePage {
 }
 
 impl PageOrder {
-    /// Converts the parts of a page from ascending order to this order, or from this order to ascending order.
+    /// Converts parts from ascending order to this order, or back.
     pub fn arrange<T>(self, mut parts: Vec<T>) -> Vec<T> {
         if self == Self::Descending {
             parts.reverse();
@@ -133,7 +133,7 @@ impl PageOrder {
         }
     }
 
-    /// Returns the bound of a read that has not yet returned `key`.
+    /// Returns the bound from which a read continues with `key`.
     pub fn at(self, key: Key) -> Key {
         match self {
             Self::Ascending => key,
@@ -141,7 +141,7 @@ impl PageOrder {
         }
     }
 
-    /// Returns the bound of a read that has returned `key`.
+    /// Returns the bound from which a read continues after `key`.
     pub fn after(self, key: Key) -> Key {
         match self {
             Self::Ascending => above(&key),

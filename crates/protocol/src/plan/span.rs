@@ -1,7 +1,7 @@
 //! Key ranges, and how a predicate narrows them (protocol §6.5).
 //!
-//! A lower bound is inclusive, an upper bound exclusive. Such bounds are exact for keys: no key contains a
-//! control character, so nothing lies between a key and the same text followed by U+0001.
+//! A lower bound is inclusive and an upper bound is exclusive. No key contains a control character, so no key lies
+//! between a key and the same text followed by U+0001. The latter is the upper bound of a range that includes the key.
 
 use std::rc::Rc;
 
@@ -17,11 +17,10 @@ pub struct Span {
     pub upper: Option<Key>,
 }
 
-/// Maximum number of spans. More spans are merged into one that covers them all, and the residual filter
-/// still decides.
+/// Maximum number of spans. If there are more, one span covers all keys, and the residual filter decides.
 const MAX_SPANS: usize = 1024;
-/// Maximum number of boxes to intersect for a predicate. Beyond this number, conditions no longer narrow the
-/// spans, and the residual filter still decides.
+/// Maximum number of intersections of boxes for a predicate. Further conditions do not narrow the spans; the residual
+/// filter decides.
 const MAX_INTERSECTIONS: usize = 8 * MAX_SPANS;
 
 impl Span {
@@ -56,15 +55,15 @@ impl Span {
     }
 }
 
-/// Returns the first partition without rows below a bound. A table name is such a partition, with a single
-/// row whose key is empty.
+/// Returns the first partition that lies at or above a bound with all its rows. In a list of tables, a name is a
+/// partition, with a single row whose key is empty.
 pub fn first_whole_partition(bound: &Key) -> String {
     if bound.row.is_empty() { bound.partition.clone() } else { successor(&bound.partition) }
 }
 
-/// Returns an equivalent bound without U+0000, which PostgreSQL's text type cannot contain. No key contains
-/// U+0000 either, so such a text sorts just above its part before that character.
-fn bound(key: &Key) -> Key {
+/// Returns an equivalent bound without U+0000, which PostgreSQL's text type cannot contain. No key contains U+0000,
+/// so the successor of the text before U+0000 is equivalent.
+fn without_nul(key: &Key) -> Key {
     let cut = |text: &str| text.split_once('\u{0}').map(|(head, _)| successor(head));
     match (cut(&key.partition), cut(&key.row)) {
         (Some(partition), _) => Key { partition, row: String::new() },
@@ -106,7 +105,7 @@ pub(crate) fn spans_of(predicate: &Predicate) -> Vec<Span> {
 
 /// Returns the part of `spans` from `from` on, which may contain U+0000.
 pub fn starting_at(spans: Vec<Span>, from: &Key) -> Vec<Span> {
-    let from = bound(from);
+    let from = without_nul(from);
     spans
         .into_iter()
         .filter_map(|mut span| {
@@ -120,7 +119,7 @@ pub fn starting_at(spans: Vec<Span>, from: &Key) -> Vec<Span> {
 
 /// Returns the part of `spans` from `lower`, inclusive, to `upper`, exclusive; both may contain U+0000.
 pub fn within(spans: Vec<Span>, lower: &Key, upper: Option<&Key>) -> Vec<Span> {
-    let upper = upper.map(bound);
+    let upper = upper.map(without_nul);
     starting_at(spans, lower)
         .into_iter()
         .filter_map(|mut span| {
@@ -133,14 +132,14 @@ pub fn within(spans: Vec<Span>, lower: &Key, upper: Option<&Key>) -> Vec<Span> {
         .collect()
 }
 
-/// Returns the keys that lie in the spans, each as a separate span. Keys and spans have the same order.
+/// Returns the keys that lie in the spans, each as a separate span. `order` is the order of `spans` and of the result.
 pub fn points_within(mut keys: Vec<Key>, spans: &[Span], order: PageOrder) -> Vec<Span> {
     keys.sort_unstable();
     keys.dedup();
     order.arrange(keys.into_iter().filter(|key| contain(spans, key, order)).map(Span::point).collect())
 }
 
-/// Returns whether a key lies in one of these spans, which have this order.
+/// Returns whether a key lies in one of these spans, which are sorted in `order`.
 pub fn contain(spans: &[Span], key: &Key, order: PageOrder) -> bool {
     let last = match order {
         PageOrder::Ascending => spans.partition_point(|span| span.lower <= *key).checked_sub(1),
@@ -174,7 +173,7 @@ fn is_exact_conjunction(predicate: &Predicate) -> bool {
             Predicate::Compare { op: CompareOp::Ne, .. } => return false,
             Predicate::Compare { field: Field::PartitionKey, op, .. } => point |= *op == CompareOp::Eq,
             Predicate::Compare { field: Field::RowKey, .. } => rows = true,
-            other => match prefixed(other) {
+            other => match prefix_test(other) {
                 Some((Field::PartitionKey, _)) => {}
                 Some((Field::RowKey, _)) => rows = true,
                 _ => return false,
@@ -236,8 +235,8 @@ impl KeyBox {
         self.partitions.is_empty() || self.rows.is_empty()
     }
 
-    /// Returns the span that covers the box. The span is exact for a single partition; otherwise the rows
-    /// only cut the first partition.
+    /// Returns a span that covers the box. The span is exact for a single partition. Otherwise the interval of rows
+    /// only limits the first partition.
     fn into_span(self) -> Span {
         let lower = Key::new(&*self.partitions.low, &*self.rows.low);
         let upper = match (self.partitions.is_point(), &self.partitions.high, &self.rows.high) {
@@ -263,30 +262,30 @@ impl Narrowing {
         match (predicate, negated) {
             (Predicate::All(parts), false) | (Predicate::Any(parts), true) => {
                 let parts = parts.iter().map(|part| self.boxes(part, negated)).collect();
-                self.all(parts)
+                self.intersect_all(parts)
             }
             (Predicate::Any(parts), false) | (Predicate::All(parts), true) => {
-                bounded(parts.iter().flat_map(|part| self.boxes(part, negated)).collect())
+                limit_boxes(parts.iter().flat_map(|part| self.boxes(part, negated)).collect())
             }
             (Predicate::Not(inner), _) => self.boxes(inner, !negated),
             (Predicate::Always(value), _) if *value == negated => vec![],
-            // This comparison excludes one row of each partition, which is not worth a span.
+            // These comparisons exclude one row of each partition, which would not save enough reads.
             (Predicate::Compare { field: Field::RowKey, op: CompareOp::Ne, .. }, false)
             | (Predicate::Compare { field: Field::RowKey, op: CompareOp::Eq, .. }, true) => {
                 vec![KeyBox::full()]
             }
             (Predicate::Compare { field, op, literal: EdmValue::String(text) }, _) => {
-                placed(field, || intervals(*op, text, negated))
+                boxes_of_field(field, || intervals(*op, text, negated))
             }
-            (other, _) => match prefixed(other) {
-                Some((field, prefix)) => placed(field, || prefix_intervals(prefix, negated)),
+            (other, _) => match prefix_test(other) {
+                Some((field, prefix)) => boxes_of_field(field, || prefix_intervals(prefix, negated)),
                 None => vec![KeyBox::full()],
             },
         }
     }
 
     /// Returns boxes that cover the intersection of all parts. Parts with few boxes come first: they narrow most.
-    fn all(&mut self, mut parts: Vec<Vec<KeyBox>>) -> Vec<KeyBox> {
+    fn intersect_all(&mut self, mut parts: Vec<Vec<KeyBox>>) -> Vec<KeyBox> {
         parts.sort_by_key(Vec::len);
         let mut product = vec![KeyBox::full()];
         for part in parts {
@@ -308,7 +307,7 @@ impl Narrowing {
 }
 
 /// Returns the boxes for the intervals of a field.
-fn placed(field: &Field, intervals: impl FnOnce() -> Vec<Interval>) -> Vec<KeyBox> {
+fn boxes_of_field(field: &Field, intervals: impl FnOnce() -> Vec<Interval>) -> Vec<KeyBox> {
     let full = Interval::full;
     match field {
         Field::PartitionKey => {
@@ -320,7 +319,7 @@ fn placed(field: &Field, intervals: impl FnOnce() -> Vec<Interval>) -> Vec<KeyBo
 }
 
 /// Returns the field and the prefix of a prefix test. A prefix of a key is a range of keys.
-fn prefixed(predicate: &Predicate) -> Option<(&Field, &str)> {
+fn prefix_test(predicate: &Predicate) -> Option<(&Field, &str)> {
     match predicate {
         Predicate::Text { field, fold: None, test: TextTest::StartsWith, needle } => Some((field, needle)),
         _ => None,
@@ -329,9 +328,9 @@ fn prefixed(predicate: &Predicate) -> Option<(&Field, &str)> {
 
 /// Returns the intervals of the keys that begin with `prefix`, or of all other keys.
 fn prefix_intervals(prefix: &str, negated: bool) -> Vec<Interval> {
-    let has_none = prefix.contains(|c: char| c <= '\u{1}') || cut(prefix).1;
+    let matches_no_key = prefix.contains(|c: char| c <= '\u{1}') || truncate(prefix).1;
     let (low, high) = (Rc::from(prefix), after_prefix(prefix).map(Rc::from));
-    match (has_none, negated) {
+    match (matches_no_key, negated) {
         (true, true) => vec![Interval::full()],
         (true, false) => vec![],
         (false, false) => vec![Interval { low, high }],
@@ -353,13 +352,13 @@ pub(super) fn after_prefix(prefix: &str) -> Option<String> {
     Some(format!("{}{next}", &prefix[..at]))
 }
 
-fn bounded(boxes: Vec<KeyBox>) -> Vec<KeyBox> {
+fn limit_boxes(boxes: Vec<KeyBox>) -> Vec<KeyBox> {
     if boxes.len() <= MAX_SPANS { boxes } else { vec![KeyBox::full()] }
 }
 
-/// Cuts a literal that is longer than any key, and returns whether it did. No key lies between the cut and
-/// the whole literal. Without the cut, filters of megabytes would be copied into each of a thousand spans.
-fn cut(literal: &str) -> (&str, bool) {
+/// Truncates a literal that is longer than any key, and returns whether it was. No key lies between the truncated
+/// and the whole literal. Whole literals of megabytes would be copied into each of a thousand spans.
+fn truncate(literal: &str) -> (&str, bool) {
     match literal.char_indices().nth(MAX_KEY + 1) {
         Some((end, _)) => (&literal[..end], true),
         None => (literal, false),
@@ -367,17 +366,17 @@ fn cut(literal: &str) -> (&str, bool) {
 }
 
 /// Returns the intervals in which `key op literal` (or its negation) holds. A literal may contain U+0000, see
-/// [`bound`].
+/// [`without_nul`].
 fn intervals(op: CompareOp, literal: &str, negated: bool) -> Vec<Interval> {
-    let (literal, is_cut) = cut(literal);
+    let (literal, is_truncated) = truncate(literal);
     let (at, after, exists): (Rc<str>, Rc<str>, bool) = match literal.split_once('\u{0}') {
-        None if is_cut => (literal.into(), literal.into(), false),
+        None if is_truncated => (literal.into(), literal.into(), false),
         None => (literal.into(), successor(literal).into(), true),
         Some((head, _)) => (successor(head).into(), successor(head).into(), false),
     };
     let below = |high| Interval { low: "".into(), high: Some(high) };
     let from = |low| Interval { low, high: None };
-    let op = if negated { negation(op) } else { op };
+    let op = if negated { negate(op) } else { op };
     match op {
         CompareOp::Eq if exists => vec![Interval { low: at, high: Some(after) }],
         CompareOp::Eq => vec![],
@@ -394,7 +393,7 @@ fn intervals(op: CompareOp, literal: &str, negated: bool) -> Vec<Interval> {
 }
 
 /// Returns the negated operator. Keys always exist and always compare, so their comparisons can be negated.
-const fn negation(op: CompareOp) -> CompareOp {
+const fn negate(op: CompareOp) -> CompareOp {
     match op {
         CompareOp::Eq => CompareOp::Ne,
         CompareOp::Ne => CompareOp::Eq,

@@ -31,7 +31,7 @@ pub enum KeyAccess {
     Refused,
 }
 
-/// An end of a key range, in the form that people read.
+/// An end of a key range, without the U+0001 that marks a position after a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpanBound {
     pub partition: String,
@@ -67,17 +67,17 @@ impl KeyAccess {
                      leaves are sorted{compared}."
                 )
             }
-            (_, _, PageOrder::Ascending) => self.what_is_read(has_residual).to_owned(),
+            (_, _, PageOrder::Ascending) => self.read_summary(has_residual).to_owned(),
             (Self::Scan, false, PageOrder::Descending) => {
                 "The table is read from its end, in descending order of keys.".to_owned()
             }
             (_, _, PageOrder::Descending) => {
-                format!("{} Keys are read in descending order.", self.what_is_read(has_residual))
+                format!("{} Keys are read in descending order.", self.read_summary(has_residual))
             }
         }
     }
 
-    const fn what_is_read(self, has_residual: bool) -> &'static str {
+    const fn read_summary(self, has_residual: bool) -> &'static str {
         match (self, has_residual) {
             (Self::Nothing, _) => "No key can match the filter, so nothing is read.",
             (Self::Point, false) => "Entities are read by their keys.",
@@ -103,7 +103,7 @@ impl KeyAccess {
 }
 
 impl SpanBound {
-    /// Returns an end of a range as people read it. U+0001 at the end of a key means the position after the key.
+    /// Converts a bound of a span.
     fn of(key: &Key, is_upper: bool) -> Self {
         let (partition, row, is_after) = match (key.partition.strip_suffix('\u{1}'), key.row.as_str()) {
             (Some(partition), _) => (partition, None, true),
@@ -116,7 +116,7 @@ impl SpanBound {
         Self { partition: partition.into(), row: row.map(str::to_owned), is_inclusive: is_after == is_upper }
     }
 
-    fn words(&self) -> String {
+    fn describe(&self) -> String {
         let partition = quoted(&self.partition);
         match &self.row {
             None => format!("partition {partition}"),
@@ -127,18 +127,16 @@ impl SpanBound {
 
 /// Returns the bounds of a span. `None` is the start or the end of the table.
 pub fn bounds(span: &Span) -> (Option<SpanBound>, Option<SpanBound>) {
-    {
-        let lower = &span.lower;
-        let has_lower = !lower.partition.is_empty() || !lower.row.is_empty();
-        (
-            has_lower.then(|| SpanBound::of(lower, false)),
-            span.upper.as_ref().map(|upper| SpanBound::of(upper, true)),
-        )
-    }
+    let lower = &span.lower;
+    let has_lower = !lower.partition.is_empty() || !lower.row.is_empty();
+    (
+        has_lower.then(|| SpanBound::of(lower, false)),
+        span.upper.as_ref().map(|upper| SpanBound::of(upper, true)),
+    )
 }
 
 /// Describes a span in words.
-pub fn words(span: &Span) -> String {
+pub fn describe_span(span: &Span) -> String {
     if let Some(key) = span.as_point() {
         return format!("row {} of partition {}", quoted(&key.row), quoted(&key.partition));
     }
@@ -146,17 +144,17 @@ pub fn words(span: &Span) -> String {
     if let (Some(first), Some(last)) = (&lower, &upper)
         && first == last
     {
-        return first.words();
+        return first.describe();
     }
     let from = match &lower {
         None => "from the start of the table".to_owned(),
-        Some(bound) if bound.is_inclusive => format!("from {} on", bound.words()),
-        Some(bound) => format!("after {}", bound.words()),
+        Some(bound) if bound.is_inclusive => format!("from {} on", bound.describe()),
+        Some(bound) => format!("after {}", bound.describe()),
     };
     match &upper {
         None => format!("{from}, to its end"),
-        Some(bound) if bound.is_inclusive => format!("{from}, up to and including {}", bound.words()),
-        Some(bound) => format!("{from}, before {}", bound.words()),
+        Some(bound) if bound.is_inclusive => format!("{from}, up to and including {}", bound.describe()),
+        Some(bound) => format!("{from}, before {}", bound.describe()),
     }
 }
 
@@ -270,7 +268,7 @@ mod tests {
         ] {
             let scan = scan(filter);
             assert_eq!(KeyAccess::of(&scan), access, "{filter}");
-            assert_eq!(scan.spans.iter().map(words).collect::<Vec<_>>(), spans, "{filter}");
+            assert_eq!(scan.spans.iter().map(describe_span).collect::<Vec<_>>(), spans, "{filter}");
             let text = scan.residual.as_ref().map(filter_text);
             assert_eq!(text.as_deref(), residual, "{filter}");
         }

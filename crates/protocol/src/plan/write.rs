@@ -14,7 +14,7 @@ use crate::model::{Key, TableName};
 pub struct EntityWrite<'a> {
     pub table: &'a str,
     pub kind: WriteKind,
-    /// The key in the URL. An insert has its keys in the body.
+    /// The key in the URL; `None` for an insert, which has its key in the body.
     pub key: Option<Key>,
     /// Absent in a delete.
     pub body: Option<ValidatedEntity>,
@@ -25,7 +25,7 @@ pub struct EntityWrite<'a> {
 pub struct ValidatedEntity {
     pub partition: Option<String>,
     pub row: Option<String>,
-    /// Errors in properties are reported after errors in keys.
+    /// An error is kept here, because errors in keys are reported first.
     pub properties: Result<ValidatedProperties>,
 }
 
@@ -44,7 +44,7 @@ pub struct ChangeSet {
 /// In the order of protocol §5.9: [`Code::PropertiesNeedValue`] for an insert without keys, then the errors
 /// of keys, of the number and names of properties, of their values, of the entity's size, of the values'
 /// sizes, and of the table's name.
-pub fn single(entity: EntityWrite<'_>) -> Result<(TableName, Write)> {
+pub fn plan_write(entity: EntityWrite<'_>) -> Result<(TableName, Write)> {
     let EntityWrite { table, kind, key, body } = entity;
     let (key, properties) = match (key, body) {
         (None, body) => key_and_properties(body)?,
@@ -57,7 +57,7 @@ pub fn single(entity: EntityWrite<'_>) -> Result<(TableName, Write)> {
     Ok((TableName::parse(table)?, Write { kind, key, properties }))
 }
 
-/// Checks the key in the body of an insert. Errors of the properties are reported later.
+/// Checks the key in the body of an insert, and returns the key with the properties.
 fn key_and_properties(body: Option<ValidatedEntity>) -> Result<(Key, Result<ValidatedProperties>)> {
     let Some(ValidatedEntity { partition: Some(partition), row: Some(row), properties }) = body else {
         return Err(Code::PropertiesNeedValue.into());
@@ -80,13 +80,13 @@ fn check_url_keys(key: &Key, has_body: bool) -> Result<()> {
     Ok(())
 }
 
-/// Plans a change set: one table, one partition, each row once. Returns `None` without operations; such a change set
-/// succeeds without the store.
+/// Plans a change set. Its operations must write to one partition of one table, and to each row once. Returns `None`
+/// without operations; such a change set succeeds without the store.
 ///
 /// # Errors
 /// The error of the first invalid operation, with its index: [`Code::CommandsInBatchActOnDifferentPartitions`],
-/// [`Code::InvalidDuplicateRow`], and those of [`single`]. Operations that were parsed take precedence over the one that
-/// failed to parse with `failure`.
+/// [`Code::InvalidDuplicateRow`], and those of [`plan_write`]. The errors of `plans` take precedence over `failure`, the
+/// error of the first operation that could not be parsed.
 pub fn change_set(plans: Vec<Result<Plan>>, failure: Option<&Error>) -> Result<Option<ChangeSet>> {
     let count = plans.len();
     let mut rows = HashSet::with_capacity(count);
@@ -98,9 +98,9 @@ pub fn change_set(plans: Vec<Result<Plan>>, failure: Option<&Error>) -> Result<O
         };
         let is_new = rows.insert(write.key.row.clone());
         if let (Some(first_table), Some(first)) = (spellings.first(), writes.first()) {
-            let same_group =
+            let is_same_partition =
                 first_table.lower() == table.lower() && first.key.partition == write.key.partition;
-            if !same_group {
+            if !is_same_partition {
                 return Err(Error::from(Code::CommandsInBatchActOnDifferentPartitions).at(index));
             }
             if !is_new {
@@ -137,7 +137,7 @@ mod tests {
         }
     }
     fn code(entity: &EntityWrite<'_>) -> Option<Code> {
-        single(entity.clone()).err().map(|e| e.code)
+        plan_write(entity.clone()).err().map(|e| e.code)
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
     fn updates_take_their_keys_from_the_url_whatever_the_body_says() {
         assert_eq!(code(&replace(Key::new("p", "r"), None)), None);
         assert_eq!(code(&replace(Key::new("p", "r"), Some("p"))), None);
-        let (_, write) = single(replace(Key::new("p", "r"), Some("q"))).unwrap();
+        let (_, write) = plan_write(replace(Key::new("p", "r"), Some("q"))).unwrap();
         assert_eq!(write.key, Key::new("p", "r"));
         assert_eq!(code(&replace(Key::new("a/b", "r"), None)), Some(Code::QuerySyntax));
         let long = Key::new("p".repeat(1025), "r");

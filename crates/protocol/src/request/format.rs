@@ -1,19 +1,18 @@
 //! Content negotiation: the format of the response (protocol §4.1).
 
-use super::head::{ApiVersion, Head, JSON, JSON_ONLY, MINIMAL_ETAG, Verb};
+use super::head::{ApiVersion, Head, Verb, WITH_JSON, WITH_MINIMAL_ETAG, WITHOUT_ATOM};
 use super::options::Options;
 use crate::codec::atom::write::Style;
 use crate::codec::json::write::Metadata;
 use crate::error::Code;
 
-/// The negotiated format of bodies. An error is kept until a body is needed, because operations without a
-/// body never report it.
+/// The negotiated format of bodies, or the error of the negotiation. Only operations that have a body report the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Format {
     chosen: Result<Representation, Code>,
     /// The format of errors if the client accepts no supported format, or accepts every format.
     fallback: Representation,
-    /// Whether errors use `fallback` although documents have a different format.
+    /// Whether errors have the format `fallback` although documents have a different format.
     prefers_fallback: bool,
 }
 
@@ -25,47 +24,51 @@ pub enum Representation {
 }
 
 impl Format {
-    /// Negotiates the format from `$format`, otherwise from `Accept`, under the rules of the request's
-    /// version. A read with neither asks for Atom, which newer versions do not have.
+    /// Negotiates the format from `$format` or, without it, from `Accept`, under the rules of the request's version.
+    /// A read with neither gets Atom, which newer versions refuse.
     pub fn negotiate(head: &Head, options: &Options) -> Self {
         let is_blank = |value: Option<&str>| value.is_none_or(|value| value.trim().is_empty());
         if head.method == "GET"
             && is_blank(head.header("accept"))
             && is_blank(options.get("$format"))
-            && let Some(refused) = Self::without_atom(head)
+            && let Some(refused) = Self::atom_refusal(head)
         {
             return refused;
         }
-        Self::of_part(head, options)
+        Self::negotiate_part(head, options)
     }
 
-    /// Returns the refusal of Atom in a version without Atom.
-    pub(crate) fn without_atom(head: &Head) -> Option<Self> {
+    /// Returns the format that refuses Atom, in a version without Atom.
+    pub(crate) fn atom_refusal(head: &Head) -> Option<Self> {
         let refusal = head.version().ok().and_then(|version| atom(version).err());
         refusal.map(|code| Self::refused(code, Representation::Atom(Style::Modern)))
     }
 
-    /// Negotiates like [`Format::negotiate`], for a part of a batch. The default of a part without a format
-    /// is JSON (not recorded for reads).
-    pub(crate) fn of_part(head: &Head, options: &Options) -> Self {
+    /// Negotiates the format for a part of a batch. A part that names no format gets the default, also for a read
+    /// (not recorded for reads).
+    pub(crate) fn negotiate_part(head: &Head, options: &Options) -> Self {
         let version = match head.version() {
             Ok(version) => version,
             Err(error) => return Self::refused(error.code, Representation::Json(Metadata::Minimal)),
         };
-        let wanted = options.get("$format").filter(|f| !f.is_empty() && version.at_least(JSON));
+        let requested = options.get("$format").filter(|f| !f.is_empty() && version.at_least(WITH_JSON));
         let accept = head.list("accept");
         // As recorded, a client that accepts everything gets documents in JSON and errors in XML.
-        let takes_anything = wanted.is_none()
+        let accepts_everything = requested.is_none()
             && version.is_named()
-            && version.at_least(JSON_ONLY)
+            && version.at_least(WITHOUT_ATOM)
             && accept.as_deref().is_some_and(|accept| accept.trim() == "*/*");
-        let fallback = if takes_anything { Representation::Atom(Style::Modern) } else { default(version) };
-        let chosen = match (wanted, accept) {
-            (Some(format), _) => choose(version, format),
-            (None, Some(accept)) if !accept.trim().is_empty() => choose(version, &accept),
-            (None, _) => Ok(default(version)),
+        let fallback = if accepts_everything {
+            Representation::Atom(Style::Modern)
+        } else {
+            default_representation(version)
         };
-        Self { chosen, fallback, prefers_fallback: takes_anything }
+        let chosen = match (requested, accept) {
+            (Some(format), _) => choose_representation(version, format),
+            (None, Some(accept)) if !accept.trim().is_empty() => choose_representation(version, &accept),
+            (None, _) => Ok(default_representation(version)),
+        };
+        Self { chosen, fallback, prefers_fallback: accepts_everything }
     }
 
     const fn refused(code: Code, fallback: Representation) -> Self {
@@ -87,44 +90,43 @@ impl Format {
 }
 
 /// Returns the format for a client that accepts everything.
-fn default(version: ApiVersion) -> Representation {
+fn default_representation(version: ApiVersion) -> Representation {
     match atom(version) {
         Ok(style) => Representation::Atom(style),
         Err(_) => Representation::Json(Metadata::Minimal),
     }
 }
 
-/// Returns the layout of Atom documents in requests and responses. From 2015-12-11 on, Atom is refused; this
-/// is the only place that refuses it. A request without a version counts as one of the oldest (UNVERIFIED
-/// 17).
+/// Returns the layout of Atom documents in requests and responses. All refusals of Atom, from 2015-12-11 on, come from
+/// here. A request without a version counts as one of the oldest version (UNVERIFIED 17).
 ///
 /// # Errors
 /// [`Code::AtomFormatNotSupported`].
 pub fn atom(version: ApiVersion) -> Result<Style, Code> {
     match version.is_named() {
-        true if version.at_least(JSON_ONLY) => Err(Code::AtomFormatNotSupported),
-        true if version.at_least(JSON) => Ok(Style::Modern),
+        true if version.at_least(WITHOUT_ATOM) => Err(Code::AtomFormatNotSupported),
+        true if version.at_least(WITH_JSON) => Ok(Style::Modern),
         _ => Ok(Style::Classic),
     }
 }
 
 /// Maximum number of media types to read from an Accept header.
-const MAX_TYPES: usize = 32;
+const MAX_MEDIA_TYPES: usize = 32;
 
 /// Returns the first supported media type, by quality and then by position. If none is supported, returns the
 /// error of the first media type.
-fn choose(version: ApiVersion, accept: &str) -> Result<Representation, Code> {
+fn choose_representation(version: ApiVersion, accept: &str) -> Result<Representation, Code> {
     let mut best: Option<(f32, Result<Representation, Code>)> = None;
-    for media_type in accept.split(',').take(MAX_TYPES) {
+    for media_type in accept.split(',').take(MAX_MEDIA_TYPES) {
         let quality = quality(media_type);
-        let better = |(so_far, found): &(f32, Result<_, _>), new: &Result<_, _>| match (found, new) {
+        let is_better = |(so_far, found): &(f32, Result<_, _>), new: &Result<_, _>| match (found, new) {
             (Ok(_), Err(_)) => false,
             (Err(_), Ok(_)) => true,
             _ => quality > *so_far,
         };
         if quality > 0.0 {
-            let new = serve(version, media_type);
-            if best.as_ref().is_none_or(|best| better(best, &new)) {
+            let new = representation_of(version, media_type);
+            if best.as_ref().is_none_or(|best| is_better(best, &new)) {
                 best = Some((quality, new));
             }
         }
@@ -144,44 +146,44 @@ pub(crate) fn parameter<'a>(media_type: &'a str, name: &str) -> Option<&'a str> 
     })
 }
 
-fn serve(version: ApiVersion, media_type: &str) -> Result<Representation, Code> {
+fn representation_of(version: ApiVersion, media_type: &str) -> Result<Representation, Code> {
     let name = media_type.split(';').next().unwrap_or_default().trim();
-    if is_any(name, &["application/json", "json"]) {
-        json(version, parameter(media_type, "odata")).map(Representation::Json)
-    } else if is_any(name, &["application/atom+xml", "application/xml", "text/xml", "atom"]) {
+    if is_one_of(name, &["application/json", "json"]) {
+        json_metadata(version, parameter(media_type, "odata")).map(Representation::Json)
+    } else if is_one_of(name, &["application/atom+xml", "application/xml", "text/xml", "atom"]) {
         atom(version).map(Representation::Atom)
-    } else if is_any(name, &["*/*", "application/*"]) {
-        Ok(default(version))
+    } else if is_one_of(name, &["*/*", "application/*"]) {
+        Ok(default_representation(version))
     } else {
         Err(Code::MediaTypeNotSupported)
     }
 }
 
 /// Returns whether a name is among `known`, ignoring case.
-fn is_any(name: &str, known: &[&str]) -> bool {
+fn is_one_of(name: &str, known: &[&str]) -> bool {
     known.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Checks that the version has JSON, in requests and responses. This is the only place that refuses JSON.
+/// Requires a version with JSON, for a request or a response. All refusals of JSON come from here.
 ///
 /// # Errors
 /// [`Code::JsonFormatNotSupported`] before 2013-08-15.
-pub(crate) fn knows_json(version: ApiVersion) -> Result<(), Code> {
-    if version.at_least(JSON) { Ok(()) } else { Err(Code::JsonFormatNotSupported) }
+pub(crate) fn require_json(version: ApiVersion) -> Result<(), Code> {
+    if version.at_least(WITH_JSON) { Ok(()) } else { Err(Code::JsonFormatNotSupported) }
 }
 
-fn minimal(version: ApiVersion) -> Metadata {
-    if version.at_least(MINIMAL_ETAG) { Metadata::Minimal } else { Metadata::MinimalWithoutEtag }
+fn minimal_metadata(version: ApiVersion) -> Metadata {
+    if version.at_least(WITH_MINIMAL_ETAG) { Metadata::Minimal } else { Metadata::MinimalWithoutEtag }
 }
 
-fn json(version: ApiVersion, level: Option<&str>) -> Result<Metadata, Code> {
-    knows_json(version)?;
+fn json_metadata(version: ApiVersion, level: Option<&str>) -> Result<Metadata, Code> {
+    require_json(version)?;
     match level {
-        None => Ok(minimal(version)),
-        Some(level) if is_any(level, &["minimalmetadata"]) => Ok(minimal(version)),
-        Some(level) if is_any(level, &["nometadata"]) => Ok(Metadata::None),
-        Some(level) if is_any(level, &["fullmetadata"]) => Ok(Metadata::Full),
-        Some(level) if is_any(level, &["verbose"]) => Err(Code::JsonVerboseFormatNotSupported),
+        None => Ok(minimal_metadata(version)),
+        Some(level) if is_one_of(level, &["minimalmetadata"]) => Ok(minimal_metadata(version)),
+        Some(level) if is_one_of(level, &["nometadata"]) => Ok(Metadata::None),
+        Some(level) if is_one_of(level, &["fullmetadata"]) => Ok(Metadata::Full),
+        Some(level) if is_one_of(level, &["verbose"]) => Err(Code::JsonVerboseFormatNotSupported),
         Some(_) => Err(Code::MediaTypeNotSupported),
     }
 }
@@ -196,14 +198,14 @@ named_enum! {
 }
 
 impl Prefer {
-    /// Reads the Prefer header, which has an effect since 2013-08-15. For POST, it decides whether the
-    /// response has content. Updates never have content, and confirm return-no-content, as recorded.
+    /// Reads the Prefer header, which has an effect since 2013-08-15. For POST, it decides whether the response has
+    /// content. As recorded, the response to an update never has content, and confirms only return-no-content.
     pub fn of(head: &Head) -> Option<Self> {
         let prefer = head.list("prefer")?;
-        let is_known = head.version().is_ok_and(|version| version.at_least(JSON));
+        let has_prefer = head.version().is_ok_and(|version| version.at_least(WITH_JSON));
         Self::parse(&prefer).filter(|prefer| match Verb::of(head) {
-            Ok(Verb::Post) => is_known,
-            Ok(Verb::Put | Verb::Merge) => is_known && *prefer == Self::NoContent,
+            Ok(Verb::Post) => has_prefer,
+            Ok(Verb::Put | Verb::Merge) => has_prefer && *prefer == Self::NoContent,
             _ => false,
         })
     }

@@ -49,7 +49,7 @@ impl Head<'_> {
         self.header("host").unwrap_or("localhost")
     }
 
-    /// Returns the version in a SAS: `api-version`, otherwise `sv`. A version needs no escapes, so it is not
+    /// Returns the version in a SAS: `api-version` or, without it, `sv`. A version needs no escapes, so it is not
     /// percent-decoded.
     fn signed_version(&self) -> Option<&str> {
         let parameter =
@@ -57,7 +57,7 @@ impl Head<'_> {
         parameter("sig").and_then(|_| parameter("api-version").or_else(|| parameter("sv")))
     }
 
-    /// Returns the API version of the request, from its header or otherwise from its SAS.
+    /// Returns the API version of the request from its header or, without it, from its SAS.
     ///
     /// # Errors
     /// [`Code::InvalidHeaderValue`] for an invalid date, or a date before 2009-04-14.
@@ -69,25 +69,25 @@ impl Head<'_> {
     }
 }
 
-/// An API version, which is a date. Without one, formats follow the client's Accept header (UNVERIFIED 17).
+/// The API version of a request, which is a date. `None` stands for a request without a version (UNVERIFIED 17).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ApiVersion(Option<Date>);
 
-/// `YYYY-MM-DD`.
+/// A date in the form `YYYY-MM-DD`.
 type Date = [u8; 10];
 
 /// First version with JSON, Prefer and `$format`.
-pub(crate) const JSON: &str = "2013-08-15";
+pub(crate) const WITH_JSON: &str = "2013-08-15";
 /// First version with `odata.etag` in minimal metadata (recorded in 2015-04-05, and missing in 2015-02-21).
-pub(crate) const MINIMAL_ETAG: &str = "2015-04-05";
+pub(crate) const WITH_MINIMAL_ETAG: &str = "2015-04-05";
 /// First version without Atom.
-pub const JSON_ONLY: &str = "2015-12-11";
+pub const WITHOUT_ATOM: &str = "2015-12-11";
 /// First version with bearer tokens.
-pub(crate) const BEARER: &str = "2017-11-09";
+pub(crate) const WITH_BEARER: &str = "2017-11-09";
 /// First version with upserts and `$select`.
-pub(crate) const UPSERT: &str = "2011-08-18";
+pub(crate) const WITH_UPSERT: &str = "2011-08-18";
 /// First version whose 401 response carries a bearer challenge.
-pub(crate) const CHALLENGE: &str = "2020-12-06";
+pub(crate) const WITH_CHALLENGE: &str = "2020-12-06";
 /// The version in the response to a request without a version.
 pub const DEFAULT: &str = "2019-02-02";
 const OLDEST: &str = "2009-04-14";
@@ -95,7 +95,7 @@ const OLDEST: &str = "2009-04-14";
 impl ApiVersion {
     fn parse(header: Option<&str>) -> Result<Self> {
         let Some(text) = header else { return Ok(Self(None)) };
-        match date(text) {
+        match parse_date(text) {
             Some(date) if date.as_slice() >= OLDEST.as_bytes() => Ok(Self(Some(date))),
             _ => Err(Code::InvalidHeaderValue.into()),
         }
@@ -120,10 +120,10 @@ impl ApiVersion {
 
 /// Returns whether a text has the form of a version, `YYYY-MM-DD`.
 pub(crate) fn is_date(text: &str) -> bool {
-    date(text).is_some()
+    parse_date(text).is_some()
 }
 
-fn date(text: &str) -> Option<Date> {
+fn parse_date(text: &str) -> Option<Date> {
     let date: Date = text.as_bytes().try_into().ok()?;
     let number = |from: usize, to: usize| {
         date[from..to].iter().try_fold(0_u16, |n, b| b.is_ascii_digit().then(|| n * 10 + u16::from(b - b'0')))
@@ -162,9 +162,9 @@ impl Verb {
     /// Returns the verb of a method, given its X-HTTP-Method headers.
     pub(crate) fn tunnelled(method: &str, overrides: &[&str]) -> Result<Self> {
         match (method, overrides) {
-            (_, []) => Self::plain(method).ok_or_else(|| Code::UnsupportedHttpVerb.into()),
+            (_, []) => Self::parse(method).ok_or_else(|| Code::UnsupportedHttpVerb.into()),
             (_, [_, _, ..]) => Err(Code::XMethodIncorrectCount.into()),
-            ("POST", [verb]) => match Self::plain(&verb.to_ascii_uppercase()) {
+            ("POST", [verb]) => match Self::parse(&verb.to_ascii_uppercase()) {
                 Some(verb @ (Verb::Put | Verb::Merge | Verb::Delete)) => Ok(verb),
                 _ => Err(Code::XMethodIncorrectValue.into()),
             },
@@ -174,10 +174,10 @@ impl Verb {
 
     /// Returns whether an X-HTTP-Method repeats the verb of the request's method.
     pub(crate) fn is_repeated(method: &str, named: &str) -> bool {
-        Self::plain(method).is_some_and(|verb| Self::plain(&named.to_ascii_uppercase()) == Some(verb))
+        Self::parse(method).is_some_and(|verb| Self::parse(&named.to_ascii_uppercase()) == Some(verb))
     }
 
-    fn plain(method: &str) -> Option<Self> {
+    fn parse(method: &str) -> Option<Self> {
         Some(match method {
             "GET" => Verb::Get,
             "HEAD" => Verb::Head,
@@ -213,8 +213,8 @@ mod tests {
         ] {
             assert_eq!(ApiVersion::parse(Some(bad)).unwrap_err().code, Code::InvalidHeaderValue, "{bad}");
         }
-        assert!(ApiVersion::parse(None).unwrap().at_least(JSON_ONLY));
-        assert!(!ApiVersion::parse(Some("2013-08-15")).unwrap().at_least(JSON_ONLY));
+        assert!(ApiVersion::parse(None).unwrap().at_least(WITHOUT_ATOM));
+        assert!(!ApiVersion::parse(Some("2013-08-15")).unwrap().at_least(WITHOUT_ATOM));
     }
 
     mod verb {

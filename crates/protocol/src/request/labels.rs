@@ -1,8 +1,8 @@
 //! The fixed sets of values that label requests in metrics, logs and traces.
 
 named_enum! {
-    /// The operation of a request. `Unknown`: the request was refused before the operation was
-    /// known, for lack of an account, a valid signature or a known resource.
+    /// The operation of a request. `Unknown` labels a request that was refused before the operation was known, because
+    /// the account, the signature or the resource was invalid.
     OperationLabel, text {
         Unknown => "Unknown",
         QueryTables => "QueryTables",

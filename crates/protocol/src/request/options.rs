@@ -9,7 +9,7 @@ use crate::model::PageOrder;
 use crate::model::names::{check_property_name, ordinal};
 use crate::odata::{self, Expr, Grammar};
 
-/// All parameters of a request, each decoded once.
+/// The decoded parameters of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Options<'a> {
     pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
@@ -18,20 +18,19 @@ pub struct Options<'a> {
 /// The parameters of an empty query string.
 pub static NO_OPTIONS: Options<'static> = Options { pairs: Vec::new() };
 
-/// The options of a query, not yet combined.
+/// The parsed options of a query.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct QueryOptions {
     pub filter: Option<Expr>,
     pub top: Option<usize>,
     pub select: Option<Select>,
     pub order_by: Option<OrderBy>,
-    /// The continuation as sent: tokens, or keys and the name of a table. An empty value differs from a missing one.
+    /// The continuation as sent: a token, or a key. An empty value differs from a missing value.
     pub next_partition: Option<String>,
     pub next_row: Option<String>,
     pub next_table: Option<String>,
 }
 
-/// The order that a query requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderBy {
     pub order: PageOrder,
@@ -70,16 +69,16 @@ impl<'a> Options<'a> {
         Self::parse_with(query, false)
     }
 
-    /// Parses like [`Options::parse`], and accepts an order if `has_order` is set.
-    pub fn parse_with(query: &'a str, has_order: bool) -> Result<Self> {
+    /// Parses like [`Options::parse`], and accepts `$orderby` if `allows_order` is set.
+    pub fn parse_with(query: &'a str, allows_order: bool) -> Result<Self> {
         let (options, deferred_error) = Self::read(query);
         deferred_error.map_or(Ok(()), Err)?;
-        options.check(has_order)?;
+        options.check(allows_order)?;
         Ok(options)
     }
 
-    /// Returns the parameters that could be decoded, and the error of the others. A SAS and the format of the
-    /// response do not depend on the others.
+    /// Returns the parameters that can be decoded, and the error of the others. Rowhouse reads a SAS and negotiates the
+    /// format of the response without the others.
     pub fn read(query: &'a str) -> (Self, Option<Error>) {
         let mut options = Self::default();
         let mut deferred_error = None;
@@ -97,14 +96,14 @@ impl<'a> Options<'a> {
         (options, deferred_error)
     }
 
-    /// Refuses unknown and unsupported parameters. An order is supported if `has_order` is set.
-    pub fn check(&self, has_order: bool) -> Result<()> {
+    /// Refuses unknown and unsupported parameters. `$orderby` is supported if `allows_order` is set.
+    pub fn check(&self, allows_order: bool) -> Result<()> {
         for (at, (name, value)) in self.pairs.iter().enumerate() {
             let Some(option) = name.strip_prefix('$') else { continue };
             match option {
                 "filter" | "top" | "select" | "format" => {}
-                "orderby" if order_by(value).is_some() => {
-                    if !has_order || self.any_case("comp").is_some() {
+                "orderby" if parse_order_by(value).is_some() => {
+                    if !allows_order || self.any_case("comp").is_some() {
                         return Err(Error::from(Code::NotImplemented).with_reason(ORDER_NEEDS_EXTENDED));
                     }
                 }
@@ -143,14 +142,14 @@ impl<'a> Options<'a> {
     /// # Errors
     /// [`Code::InvalidInput`] for more names than an entity can have, or for names that are too long.
     pub(crate) fn select(&self) -> Result<Option<Select>> {
-        self.get("$select").map(select).transpose()
+        self.get("$select").map(parse_select).transpose()
     }
 
     /// Returns the `$filter` option, which point reads support too.
     pub(crate) fn filter(&self, grammar: Grammar) -> Result<Option<Expr>> {
         let given = self.get("$filter").filter(|text| !text.trim().is_empty());
         given
-            .map(|text| odata::parse(text, grammar).map_err(|error| explained(error, text, grammar)))
+            .map(|text| odata::parse(text, grammar).map_err(|error| explain(error, text, grammar)))
             .transpose()
     }
 
@@ -160,14 +159,14 @@ impl<'a> Options<'a> {
     /// [`Code::InvalidInput`] for `$top` outside 0 to 1000, then those of [`Options::filter`] and
     /// [`Options::select`].
     pub fn query(&self, grammar: Grammar) -> Result<QueryOptions> {
-        // A client that always sends `$top` leaves it empty if it wants no limit.
-        let top = self.get("$top").filter(|text| !text.trim().is_empty()).map(top).transpose()?;
+        // Some clients always send `$top`, and leave it empty for no limit.
+        let top = self.get("$top").filter(|text| !text.trim().is_empty()).map(parse_top).transpose()?;
         let token = |name: &str| self.get(name).map(str::to_owned);
         Ok(QueryOptions {
             top,
             filter: self.filter(grammar)?,
             select: self.select()?,
-            order_by: self.get("$orderby").and_then(order_by),
+            order_by: self.get("$orderby").and_then(parse_order_by),
             next_partition: token("NextPartitionKey"),
             next_row: token("NextRowKey"),
             next_table: token("NextTableName"),
@@ -175,8 +174,8 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Explains an error if an extended query could have used the filter.
-fn explained(error: Error, text: &str, grammar: Grammar) -> Error {
+/// Adds a reason to the error of a filter that is valid in an extended query.
+fn explain(error: Error, text: &str, grammar: Grammar) -> Error {
     let extended = Grammar { extended: true, ..grammar };
     match !grammar.extended && odata::parse(text, extended).is_ok() {
         true => error.with_reason(FILTER_NEEDS_EXTENDED),
@@ -193,13 +192,13 @@ fn decode(text: &str) -> Result<Cow<'_, str>> {
     decoded.ok_or_else(|| Code::InvalidQueryParameterValue.into())
 }
 
-fn top(text: &str) -> Result<usize> {
+fn parse_top(text: &str) -> Result<usize> {
     text.trim().parse().ok().filter(|top| *top <= 1000).ok_or_else(|| Code::InvalidInput.into())
 }
 
 /// Parses an order: by both keys in the same direction, by RowKey alone, or by one property.
-fn order_by(text: &str) -> Option<OrderBy> {
-    let mut terms = text.split(',').map(order_term);
+fn parse_order_by(text: &str) -> Option<OrderBy> {
+    let mut terms = text.split(',').map(parse_order_term);
     let (first, second) = (terms.next()??, terms.next());
     let (order, terms) = match (first, second, terms.next()) {
         (("RowKey", order), None, None) => (order, OrderTerms::RowKey),
@@ -214,7 +213,7 @@ fn order_by(text: &str) -> Option<OrderBy> {
     Some(OrderBy { order, terms })
 }
 
-fn order_term(text: &str) -> Option<(&str, PageOrder)> {
+fn parse_order_term(text: &str) -> Option<(&str, PageOrder)> {
     let mut words = text.split_ascii_whitespace();
     let name = words.next()?;
     let order = match (words.next(), words.next()) {
@@ -225,11 +224,11 @@ fn order_term(text: &str) -> Option<(&str, PageOrder)> {
     Some((name, order))
 }
 
-fn select(text: &str) -> Result<Select> {
+fn parse_select(text: &str) -> Result<Select> {
     const MAX_NAMES: usize = 255;
-    /// Maximum bytes of the option. Each entity of a page repeats the names that it lacks.
-    const MAX_TEXT: usize = 16 * 1024;
-    if text.len() > MAX_TEXT {
+    /// Limited because each entity of a page repeats the names that it lacks.
+    const MAX_SELECT_BYTES: usize = 16 * 1024;
+    if text.len() > MAX_SELECT_BYTES {
         return Err(Code::InvalidInput.into());
     }
     let mut names: Vec<String> =
@@ -242,7 +241,7 @@ fn select(text: &str) -> Result<Select> {
     }
     names.sort_unstable_by(|a, b| ordinal(a, b));
     names.dedup();
-    // The text as sent, without trailing white space, which is not part of an address.
+    // Trailing white space is not part of an address.
     Ok(Select { names, shown: escape_lightly(text.trim_end()) })
 }
 

@@ -26,7 +26,7 @@ pub enum Resource {
     Batch,
     /// `/$metadata`.
     Metadata,
-    /// `/name/…`: the client takes a table's address for that of the service.
+    /// `/name/…`, from a client that uses the address of a table as the address of the service.
     BelowTable { table: String, rest: String },
 }
 
@@ -43,13 +43,13 @@ impl Resource {
     }
 }
 
-/// The destination of a request.
+/// The account and the resource that a request addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     pub account: String,
     /// Whether the address is `{account}-secondary`, which only allows reads.
     pub secondary: bool,
-    /// Scheme, host and, in path style, the account: the prefix of addresses in responses.
+    /// The prefix of addresses in responses: the scheme, the host and, in path style, the account.
     pub base: String,
     /// Whether the account is the first segment of the path.
     pub path_style: bool,
@@ -64,7 +64,7 @@ pub trait Accounts {
     fn host_suffixes(&self) -> &[String];
 }
 
-fn no_account(name: &str) -> Error {
+fn unknown_account(name: &str) -> Error {
     Error::from(Code::ResourceNotFound).with_reason(format!("this server has no account {name:?}"))
 }
 
@@ -72,7 +72,7 @@ fn no_account(name: &str) -> Error {
 ///
 /// # Errors
 /// [`Code::HostInformationNotPresent`] without a Host header,
-/// [`Code::InvalidHeaderValue`] for several,
+/// [`Code::InvalidHeaderValue`] for several Host headers or one that is too long,
 /// [`Code::ResourceNotFound`] for an unknown account in path style,
 /// [`Code::QuerySyntax`] for an invalid path,
 /// [`Code::KeyCountMismatch`] for key predicates that are not keys.
@@ -81,9 +81,9 @@ pub fn resolve(head: &Head, accounts: &impl Accounts) -> Result<Target> {
     check_host(head)?;
     if let Some((account, secondary)) = account_of_host(head.host(), accounts) {
         if !accounts.exists(&account) {
-            return Err(no_account(&account));
+            return Err(unknown_account(&account));
         }
-        let resource = resource(head.path.strip_prefix('/').unwrap_or(&head.path), &account)?;
+        let resource = parse_resource(head.path.strip_prefix('/').unwrap_or(&head.path), &account)?;
         let base = [scheme, "://", head.host()].concat();
         return Ok(Target { account, secondary, base, path_style: false, resource });
     }
@@ -91,29 +91,29 @@ pub fn resolve(head: &Head, accounts: &impl Accounts) -> Result<Target> {
     let (segment, rest) = path.split_once('/').unwrap_or((path, ""));
     let (account, secondary) = split_secondary(segment);
     if !accounts.exists(account) {
-        return Err(no_account(account));
+        return Err(unknown_account(account));
     }
     Ok(Target {
         account: account.to_owned(),
         secondary,
         base: [scheme, "://", head.host(), "/", segment].concat(),
         path_style: true,
-        resource: resource(rest, account)?,
+        resource: parse_resource(rest, account)?,
     })
 }
 
-/// Maximum bytes of a host: a name has up to 253 and a port up to five, and each entity of a page may repeat
-/// them.
-const MAX_HOST: usize = 300;
+/// Maximum bytes of a Host header, which each entity of a page may repeat. A host name has up to 253 bytes and a port
+/// up to five.
+const MAX_HOST_BYTES: usize = 300;
 
-/// Requires a single host. With several, a proxy might have used a different one to find the account.
+/// Requires exactly one Host header. If there were several, a proxy might have read the account from a different one.
 fn check_host(head: &Head) -> Result<()> {
     let mut hosts = head.all("host");
     let host = hosts.next().unwrap_or_default();
     if host.trim().is_empty() {
         return Err(Code::HostInformationNotPresent.into());
     }
-    if host.len() > MAX_HOST || hosts.next().is_some() {
+    if host.len() > MAX_HOST_BYTES || hosts.next().is_some() {
         Err(Code::InvalidHeaderValue.into())
     } else {
         Ok(())
@@ -128,11 +128,11 @@ pub fn resolve_inner(target: &str, outer: &Target) -> Result<Resource> {
     let is_account = |segment: &str| outer.path_style && split_secondary(segment).0 == outer.account;
     let path = match path.split_once('/') {
         Some((segment, rest)) if is_account(segment) => rest,
-        // Without a host, the path could be the name of a table.
+        // A single segment without a host could also be the name of a table.
         None if absolute.is_some() && is_account(path) => "",
         _ => path,
     };
-    resource(path, &outer.account)
+    parse_resource(path, &outer.account)
 }
 
 /// Returns the part of an absolute address after the scheme. A key may contain `://` too.
@@ -147,27 +147,27 @@ fn split_secondary(name: &str) -> (&str, bool) {
     name.strip_suffix("-secondary").map_or((name, false), |primary| (primary, true))
 }
 
-/// The text after the account in Azure's own host names.
-const CONVENTION: &str = "table.";
+/// The text after `account.` in Azure's own host names.
+const AZURE_LABEL: &str = "table.";
 
-/// Returns the account of a host name, if it has one: the first label before a configured suffix, or before
-/// `.table.` if such an account exists.
+/// Returns the account in a host name, and whether the host is its secondary. The account is the first label before a
+/// configured suffix, or before `.table.` if the account exists.
 fn account_of_host(host: &str, accounts: &impl Accounts) -> Option<(String, bool)> {
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     let (label, rest) = name.split_once('.')?;
-    let configured = accounts.host_suffixes().iter().any(|suffix| suffix.eq_ignore_ascii_case(rest));
-    let conventional = rest.get(..CONVENTION.len()).is_some_and(|r| r.eq_ignore_ascii_case(CONVENTION));
-    if !configured && !conventional {
+    let is_configured = accounts.host_suffixes().iter().any(|suffix| suffix.eq_ignore_ascii_case(rest));
+    let is_conventional = rest.get(..AZURE_LABEL.len()).is_some_and(|r| r.eq_ignore_ascii_case(AZURE_LABEL));
+    if !is_configured && !is_conventional {
         return None;
     }
     let label = label.to_ascii_lowercase();
     let (account, secondary) = split_secondary(&label);
-    (configured || accounts.exists(account)).then(|| (account.to_owned(), secondary))
+    (is_configured || accounts.exists(account)).then(|| (account.to_owned(), secondary))
 }
 
-/// Parses the path below the account. The path is decoded first, so `%27%27` is a doubled quote. Quotes
-/// protect every other character. A trailing slash is ignored, as recorded.
-fn resource(path: &str, account: &str) -> Result<Resource> {
+/// Parses the path below the account. The path is decoded first, so `%27%27` is a doubled quote. Between quotes, all
+/// other characters are literal. A trailing slash is ignored, as recorded.
+fn parse_resource(path: &str, account: &str) -> Result<Resource> {
     // The Java SDK adds a second slash if the endpoint ends with one.
     let path = path.strip_prefix('/').unwrap_or(path);
     let decoded = percent_decode(path).ok_or(Code::QuerySyntax)?;
@@ -185,7 +185,7 @@ fn resource(path: &str, account: &str) -> Result<Resource> {
         _ if rest.starts_with('/') => {
             Ok(Resource::BelowTable { table: name.to_owned(), rest: rest[1..].to_owned() })
         }
-        _ => keyed(name, rest, is_tables)?.ok_or_else(|| key_count_mismatch(account, name)),
+        _ => parse_key_address(name, rest, is_tables)?.ok_or_else(|| key_count_mismatch(account, name)),
     }
 }
 
@@ -200,9 +200,9 @@ pub fn key_count_mismatch(account: &str, table: &str) -> Error {
     )
 }
 
-/// Parses an address with key predicates. Returns `None` if they are not the keys of an entity.
-fn keyed(name: &str, rest: &str, is_tables: bool) -> Result<Option<Resource>> {
-    let (keys, tail) = key_predicate(rest)?;
+/// Parses an address with key predicates. Returns `None` if the predicates are not the keys of an entity.
+fn parse_key_address(name: &str, rest: &str, is_tables: bool) -> Result<Option<Resource>> {
+    let (keys, tail) = parse_keys(rest)?;
     if !matches!(tail, "" | "/") {
         return Err(Code::QuerySyntax.into());
     }
@@ -212,7 +212,7 @@ fn keyed(name: &str, rest: &str, is_tables: bool) -> Result<Option<Resource>> {
             _ => Err(Code::KeyCountMismatch.into()),
         };
     }
-    let find = |wanted: &str| keys.iter().find(|(name, _)| *name == Some(wanted));
+    let find = |key_name: &str| keys.iter().find(|(name, _)| *name == Some(key_name));
     let table = name.to_owned();
     Ok(match (keys.len(), find("PartitionKey"), find("RowKey")) {
         (2, Some((_, partition)), Some((_, row))) => {
@@ -229,7 +229,7 @@ fn keyed(name: &str, rest: &str, is_tables: bool) -> Result<Option<Resource>> {
 type NamedKey<'a> = (Option<&'a str>, Cow<'a, str>);
 
 /// Parses `(name='value',…)` or `('value')`, and returns the remaining text.
-fn key_predicate(text: &str) -> Result<(Vec<NamedKey<'_>>, &str)> {
+fn parse_keys(text: &str) -> Result<(Vec<NamedKey<'_>>, &str)> {
     let mut rest = text.strip_prefix('(').ok_or(Code::QuerySyntax)?;
     let mut keys = Vec::with_capacity(2);
     loop {
@@ -240,7 +240,7 @@ fn key_predicate(text: &str) -> Result<(Vec<NamedKey<'_>>, &str)> {
             None if name.is_empty() => None,
             _ => return Err(Code::QuerySyntax.into()),
         };
-        let (value, tail) = quoted(&rest[quote + 1..])?;
+        let (value, tail) = parse_quoted(&rest[quote + 1..])?;
         keys.push((name, value));
         let tail = tail.trim_start();
         match tail.as_bytes().first() {
@@ -252,7 +252,7 @@ fn key_predicate(text: &str) -> Result<(Vec<NamedKey<'_>>, &str)> {
 }
 
 /// Parses a text up to the closing quote. Quotes inside are doubled.
-fn quoted(text: &str) -> Result<(Cow<'_, str>, &str)> {
+fn parse_quoted(text: &str) -> Result<(Cow<'_, str>, &str)> {
     let mut value = Cow::Borrowed("");
     let mut rest = text;
     loop {
@@ -315,8 +315,8 @@ mod tests {
         for (host, path) in [("h", "/nobody/T"), ("h", "/"), ("nobody.tables.corp", "/T")] {
             assert_eq!(at(host, path).unwrap_err().code, Code::ResourceNotFound, "{host}{path}");
         }
-        assert!(at(&"h".repeat(MAX_HOST), "/acct/T").is_ok());
-        let code = at(&"h".repeat(MAX_HOST + 1), "/acct/T").unwrap_err().code;
+        assert!(at(&"h".repeat(MAX_HOST_BYTES), "/acct/T").is_ok());
+        let code = at(&"h".repeat(MAX_HOST_BYTES + 1), "/acct/T").unwrap_err().code;
         assert_eq!(code, Code::InvalidHeaderValue);
     }
 

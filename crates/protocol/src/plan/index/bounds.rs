@@ -31,7 +31,7 @@ pub struct IndexRange {
 }
 
 impl IndexRange {
-    /// Returns whether the range has no upper bound, so that it is read from the highest entry down.
+    /// Returns whether the range has only a lower bound, so that it is read from the highest entry down.
     pub fn is_from_above(&self) -> bool {
         self.lower.is_some() && self.upper.is_none()
     }
@@ -55,8 +55,7 @@ impl IndexRange {
 }
 
 impl PartialOrd for IndexValue {
-    /// Orders entries. Returns `None` for values that cannot be in the same index; all bounds of one property and kind
-    /// can be.
+    /// Orders entries of one index. Returns `None` for values that cannot be in the same index.
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
             (IndexValue::Text(a), IndexValue::Text(b)) => Some(a.cmp(b)),
@@ -77,15 +76,15 @@ pub(super) struct Bounds {
     pub lower_types: Option<ComparedTypes>,
 }
 
-/// An upper bound. Without a lower bound, the range also has to include values that do not compare with the
-/// literal, because they sort below it.
+/// An upper bound and the types that compare with its literal. All other types sort below the literal, so the range
+/// can only use the bound if a lower bound excludes them.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct UpperBound {
     pub value: IndexValue,
     pub types: ComparedTypes,
 }
 
-/// The stored types that compare with a literal. Each variant includes the ones before it.
+/// The stored types that compare with a literal by value. Each variant includes the types of the variants above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ComparedTypes {
     /// The types that compare with a Double.
@@ -97,7 +96,7 @@ pub(super) enum ComparedTypes {
 }
 
 /// Returns the kind of index that can find a literal.
-pub(super) const fn kind_of(literal: &EdmValue) -> Option<IndexKind> {
+pub(super) const fn index_kind_of(literal: &EdmValue) -> Option<IndexKind> {
     Some(match literal {
         EdmValue::String(_) => IndexKind::Text,
         EdmValue::Int32(_) | EdmValue::Int64(_) | EdmValue::Double(_) => IndexKind::Number,
@@ -112,12 +111,12 @@ impl Bounds {
     /// Returns the bounds of the values for which a comparison holds. Returns `None` if the comparison holds
     /// for values without entries, or has no bounds.
     pub(super) fn of(op: CompareOp, literal: &EdmValue) -> Option<Self> {
-        kind_of(literal)?;
+        index_kind_of(literal)?;
         // NaN compares with nothing: no value matches, but other types sort below NaN.
         if matches!(literal, EdmValue::Double(value) if value.is_nan()) {
             return None;
         }
-        Self::between(op, lower(literal), upper(literal), types_of(literal))
+        Self::between(op, lower_entry(literal), upper_entry(literal), types_of(literal))
     }
 
     /// Returns the bounds of the times for which a comparison of Timestamp holds, or `None` if it has no bounds.
@@ -143,7 +142,7 @@ impl Bounds {
 
     /// Returns the bounds of the strings that begin with `prefix`, or `None` if every string does.
     pub(super) fn of_prefix(prefix: &str) -> Option<Self> {
-        let prefix = first_characters(cut(prefix, '\u{1}'));
+        let prefix = first_characters(before_control(prefix, '\u{1}'));
         if prefix.is_empty() {
             return None;
         }
@@ -164,7 +163,7 @@ impl Bounds {
             (None, b) => (b, other.lower_types),
         };
         let upper = match (self.upper, other.upper) {
-            (Some(a), Some(b)) => Some(tighter(a, b, lower_types)),
+            (Some(a), Some(b)) => Some(choose_tighter(a, b, lower_types)),
             (a, b) => a.or(b),
         };
         Self { lower, upper, lower_types }
@@ -181,8 +180,8 @@ impl Bounds {
     }
 }
 
-/// Returns the smaller of two upper bounds if both are usable, otherwise the usable one.
-fn tighter(a: UpperBound, b: UpperBound, lower_types: Option<ComparedTypes>) -> UpperBound {
+/// Returns the smaller of two upper bounds, or the only one that [`Bounds::range`] can use.
+fn choose_tighter(a: UpperBound, b: UpperBound, lower_types: Option<ComparedTypes>) -> UpperBound {
     let needed = lower_types.unwrap_or(ComparedTypes::All);
     match (a.types >= needed, b.types >= needed) {
         (true, false) => a,
@@ -202,22 +201,22 @@ const fn types_of(literal: &EdmValue) -> ComparedTypes {
 
 /// Returns the entry below which no value at or above the literal lies. Entries of strings end before U+0000,
 /// or before U+0001 if the string contains U+0000, and so does the bound.
-fn lower(literal: &EdmValue) -> IndexValue {
+fn lower_entry(literal: &EdmValue) -> IndexValue {
     match literal {
-        EdmValue::String(text) => IndexValue::Text(first_characters(cut(text, '\u{1}'))),
-        other => exact(other),
+        EdmValue::String(text) => IndexValue::Text(first_characters(before_control(text, '\u{1}'))),
+        other => exact_entry(other),
     }
 }
 
 /// Returns the entry above which no value at or below the literal lies.
-fn upper(literal: &EdmValue) -> IndexValue {
+fn upper_entry(literal: &EdmValue) -> IndexValue {
     match literal {
-        EdmValue::String(text) => IndexValue::Text(first_characters(cut(text, '\u{0}'))),
-        other => exact(other),
+        EdmValue::String(text) => IndexValue::Text(first_characters(before_control(text, '\u{0}'))),
+        other => exact_entry(other),
     }
 }
 
-fn exact(literal: &EdmValue) -> IndexValue {
+fn exact_entry(literal: &EdmValue) -> IndexValue {
     match literal {
         EdmValue::Boolean(value) => IndexValue::Boolean(*value),
         EdmValue::Double(value) => IndexValue::Number(*value),
@@ -232,7 +231,7 @@ fn exact(literal: &EdmValue) -> IndexValue {
 }
 
 /// Returns the part of a text before the first character that is at most `last`.
-fn cut(text: &str, last: char) -> &str {
+fn before_control(text: &str, last: char) -> &str {
     text.find(|c| c <= last).map_or(text, |at| &text[..at])
 }
 

@@ -1,8 +1,8 @@
-//! Chooses the indexes that can answer a predicate, from its `and`s, `or`s and comparisons.
+//! Chooses the indexes that can narrow a predicate.
 
 use std::sync::Arc;
 
-use super::bounds::{Bounds, kind_of};
+use super::bounds::{Bounds, index_kind_of};
 use super::{IndexKind, IndexRange, PropertyIndex, TIMESTAMP};
 use crate::model::{CompareOp, EdmValue, TextTest};
 use crate::plan::predicate::{Field, Predicate};
@@ -30,7 +30,7 @@ pub fn choices(predicate: &Predicate, indexes: &[Arc<PropertyIndex>]) -> Vec<Ind
     if indexes.is_empty() {
         return Vec::new();
     }
-    let mut found = find(predicate, false, indexes);
+    let mut found = find_choices(predicate, false, indexes);
     found.truncate(MAX_CHOICES);
     found
 }
@@ -38,24 +38,26 @@ pub fn choices(predicate: &Predicate, indexes: &[Arc<PropertyIndex>]) -> Vec<Ind
 /// Returns the properties and kinds of the comparisons that an index could narrow, each once.
 pub fn indexable(predicate: &Predicate) -> Vec<(&str, IndexKind)> {
     let mut found = Vec::new();
-    collect(predicate, &mut found);
+    collect_indexable(predicate, &mut found);
     found.sort_unstable();
     found.dedup();
     found
 }
 
-fn collect<'p>(predicate: &'p Predicate, found: &mut Vec<(&'p str, IndexKind)>) {
+fn collect_indexable<'p>(predicate: &'p Predicate, found: &mut Vec<(&'p str, IndexKind)>) {
     match predicate {
-        Predicate::All(parts) | Predicate::Any(parts) => parts.iter().for_each(|part| collect(part, found)),
-        other => found.extend(narrowed(other).map(|(name, kind, _)| (name, kind))),
+        Predicate::All(parts) | Predicate::Any(parts) => {
+            parts.iter().for_each(|part| collect_indexable(part, found))
+        }
+        other => found.extend(index_bounds(other).map(|(name, kind, _)| (name, kind))),
     }
 }
 
 /// Returns the property and the bounds of a comparison that an index of this kind could narrow.
-fn narrowed(comparison: &Predicate) -> Option<(&str, IndexKind, Bounds)> {
+fn index_bounds(comparison: &Predicate) -> Option<(&str, IndexKind, Bounds)> {
     match comparison {
         Predicate::Compare { field: Field::Custom(name), op, literal } => {
-            Some((name, kind_of(literal)?, Bounds::of(*op, literal)?))
+            Some((name, index_kind_of(literal)?, Bounds::of(*op, literal)?))
         }
         Predicate::Compare { field: Field::Timestamp, op, literal } => {
             Some((TIMESTAMP, IndexKind::Timestamp, Bounds::of_timestamp(*op, literal)?))
@@ -72,25 +74,27 @@ fn narrowed(comparison: &Predicate) -> Option<(&str, IndexKind, Bounds)> {
 
 /// Returns the ways to answer a predicate or its negation. A negated comparison also holds for entities
 /// without the property, which have no entry, so no index narrows it.
-fn find(predicate: &Predicate, negated: bool, indexes: &[Arc<PropertyIndex>]) -> Vec<IndexChoice> {
+fn find_choices(predicate: &Predicate, negated: bool, indexes: &[Arc<PropertyIndex>]) -> Vec<IndexChoice> {
     match (predicate, negated) {
-        (Predicate::Not(inner), _) => find(inner, !negated, indexes),
-        (Predicate::All(parts), false) | (Predicate::Any(parts), true) => all_of(parts, negated, indexes),
+        (Predicate::Not(inner), _) => find_choices(inner, !negated, indexes),
+        (Predicate::All(parts), false) | (Predicate::Any(parts), true) => {
+            conjunction(parts, negated, indexes)
+        }
         (Predicate::Any(parts), false) | (Predicate::All(parts), true) => {
-            any_of(parts, negated, indexes).into_iter().collect()
+            disjunction(parts, negated, indexes).into_iter().collect()
         }
         (Predicate::Flag(_) | Predicate::Compare { .. } | Predicate::Text { .. }, false) => {
-            all_of(std::slice::from_ref(predicate), false, indexes)
+            conjunction(std::slice::from_ref(predicate), false, indexes)
         }
         (_, _) => Vec::new(),
     }
 }
 
 /// Returns the ways to answer a conjunction: any index that narrows one of its parts suffices.
-fn all_of(parts: &[Predicate], negated: bool, indexes: &[Arc<PropertyIndex>]) -> Vec<IndexChoice> {
+fn conjunction(parts: &[Predicate], negated: bool, indexes: &[Arc<PropertyIndex>]) -> Vec<IndexChoice> {
     let mut bounds = Vec::new();
     let mut found = Vec::new();
-    gather(parts, negated, indexes, &mut bounds, &mut found);
+    gather_bounds(parts, negated, indexes, &mut bounds, &mut found);
     let ranges = bounds.iter().filter_map(|(index, bounds)| Some(vec![bounds.range(index)?]));
     found.extend(ranges.map(|ranges| IndexChoice { ranges }));
     found.sort_by_key(IndexChoice::rank);
@@ -98,7 +102,7 @@ fn all_of(parts: &[Predicate], negated: bool, indexes: &[Arc<PropertyIndex>]) ->
 }
 
 /// Collects the bounds of comparisons by index, and the ways to answer the other parts.
-fn gather<'i>(
+fn gather_bounds<'i>(
     parts: &[Predicate],
     negated: bool,
     indexes: &'i [Arc<PropertyIndex>],
@@ -108,22 +112,22 @@ fn gather<'i>(
     for part in parts {
         match (part, negated) {
             (Predicate::All(inner), false) | (Predicate::Any(inner), true) => {
-                gather(inner, negated, indexes, bounds, found);
+                gather_bounds(inner, negated, indexes, bounds, found);
             }
             (Predicate::Flag(_) | Predicate::Compare { .. } | Predicate::Text { .. }, false) => {
-                add(part, indexes, bounds);
+                add_bounds(part, indexes, bounds);
             }
-            (other, _) => found.extend(find(other, negated, indexes)),
+            (other, _) => found.extend(find_choices(other, negated, indexes)),
         }
     }
 }
 
-fn add<'i>(
+fn add_bounds<'i>(
     comparison: &Predicate,
     indexes: &'i [Arc<PropertyIndex>],
     bounds: &mut Vec<(&'i Arc<PropertyIndex>, Bounds)>,
 ) {
-    let Some((name, kind, new)) = narrowed(comparison) else { return };
+    let Some((name, kind, new)) = index_bounds(comparison) else { return };
     let index = indexes.iter().find(|index| index.property == name && index.kind == kind);
     let Some(index) = index else { return };
     match bounds.iter_mut().find(|(known, _)| Arc::ptr_eq(known, index)) {
@@ -133,14 +137,14 @@ fn add<'i>(
 }
 
 /// Returns the way to answer a disjunction, in which each part needs an index.
-fn any_of(parts: &[Predicate], negated: bool, indexes: &[Arc<PropertyIndex>]) -> Option<IndexChoice> {
+fn disjunction(parts: &[Predicate], negated: bool, indexes: &[Arc<PropertyIndex>]) -> Option<IndexChoice> {
     let mut ranges: Vec<IndexRange> = Vec::new();
     for part in parts {
         // `or false` adds nothing.
         if matches!(part, Predicate::Always(value) if *value == negated) {
             continue;
         }
-        let first = find(part, negated, indexes).into_iter().next()?;
+        let first = find_choices(part, negated, indexes).into_iter().next()?;
         for range in first.ranges {
             if !ranges.contains(&range) {
                 ranges.push(range);

@@ -1,7 +1,7 @@
-//! Property indexes: their contents, and the entries to which they narrow a predicate.
+//! Property indexes: their contents, and the index entries to read for a predicate.
 //!
-//! An index only narrows a query: the rows that it names are compared with the exact predicate afterwards.
-//! Index entries may therefore be imprecise, but every matching row must be among them.
+//! An index only narrows a query: the rows that it names are compared with the exact predicate afterwards. An index
+//! may therefore name rows that do not match, but it must name every row that matches.
 
 mod bounds;
 mod choose;
@@ -64,9 +64,9 @@ impl FromStr for IndexKind {
 
 /// An index on one property of one table, or on Timestamp.
 ///
-/// The index has one entry for every entity with the property: the value, or an entry below all values if the
-/// value has a different type, because other types sort below (protocol §6.4). NaN has no entry, because only
-/// `ne` matches it.
+/// The index has one entry for every entity with the property. The entry is the value. For a value of a different
+/// type, it is an entry below all values, because other types sort below (protocol §6.4). NaN has no entry, because
+/// only `ne` matches it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PropertyIndex {
     /// The number of the index, which is part of its name in the database.
@@ -113,7 +113,7 @@ impl ValueOrder {
         Self { property: property.to_owned(), from: None, index: None, range: None }
     }
 
-    /// Returns the parts of the page in the order of the page.
+    /// Returns the parts of the page that remain to be read, in the order of the page.
     pub fn parts(&self, order: PageOrder) -> Vec<OrderPart<'_>> {
         let from = self.from.as_ref();
         let part = |has_entries: bool| {
@@ -121,8 +121,8 @@ impl ValueOrder {
             OrderPart { has_entries, from }
         };
         let mut parts = order.arrange(vec![part(false), part(true)]);
-        let is_behind = |part: &OrderPart<'_>| from.is_some() && part.from.is_none();
-        if parts.first().is_some_and(is_behind) {
+        let is_finished = |part: &OrderPart<'_>| from.is_some() && part.from.is_none();
+        if parts.first().is_some_and(is_finished) {
             parts.remove(0);
         }
         parts.retain(|part| part.has_entries || self.range.is_none());
