@@ -5,14 +5,14 @@ use super::xml::escaped;
 use crate::error::Error;
 use crate::model::Ticks;
 
-/// The parts of an error body besides the error.
+/// The inputs of an error body in addition to the error.
 #[derive(Debug, Clone, Copy)]
 pub struct ErrorContext<'a> {
     pub request_id: &'a str,
     pub now: Ticks,
 }
 
-/// Returns the message for clients: index prefix, text, request id and time.
+/// Returns the message for clients, with the index of the operation, the request id and the time.
 fn message(error: &Error, context: &ErrorContext<'_>) -> String {
     let prefix = error.index.map(|i| format!("{i}:")).unwrap_or_default();
     format!(

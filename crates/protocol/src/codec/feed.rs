@@ -1,4 +1,4 @@
-//! A page of entities, printed one by one as they are read (protocol §3.7).
+//! Prints a page of entities while they are read (protocol §3.7).
 
 use super::atom::write::{Atom, Style};
 use super::json::write::{self as json, Metadata, MetadataContext, PageContext, Select};
@@ -14,7 +14,7 @@ pub enum FeedForm<'a> {
 }
 
 /// The owned equivalent of [`FeedForm`], for a feed that outlives the borrowed request.
-struct Outline {
+struct OwnedForm {
     metadata: Metadata,
     base: String,
     account: String,
@@ -23,7 +23,7 @@ struct Outline {
     atom: Option<(Style, Ticks)>,
 }
 
-impl Outline {
+impl OwnedForm {
     fn of(form: FeedForm<'_>) -> Self {
         let (context, atom) = match form {
             FeedForm::Json(context) => (context, None),
@@ -49,27 +49,27 @@ impl Outline {
     }
 }
 
-/// Number of entities whose average size predicts that of the rest.
-const SAMPLE: usize = 16;
+/// Number of entities whose average size is the estimate for the rest of the page.
+const SAMPLE_ENTITIES: usize = 16;
 /// Maximum number of bytes to allocate in advance.
-const MOST_ROOM: usize = 8 * 1024 * 1024;
+const MAX_RESERVED_BYTES: usize = 8 * 1024 * 1024;
 
 /// A page that is being printed.
 pub struct Feed {
-    outline: Outline,
+    owned: OwnedForm,
     common: PageContext,
-    hoped: usize,
+    expected_entities: usize,
     entities: usize,
     out: String,
 }
 
 impl Feed {
-    /// Returns a page without entities. `hoped` is the expected number of entities.
-    pub fn open(form: FeedForm<'_>, hoped: usize) -> Self {
-        let outline = Outline::of(form);
+    /// Returns a page without entities.
+    pub fn open(form: FeedForm<'_>, expected_entities: usize) -> Self {
+        let owned = OwnedForm::of(form);
         let (FeedForm::Json(context) | FeedForm::Atom(Atom { context, .. })) = form;
         let common = PageContext::of(&context);
-        let mut feed = Self { outline, common, hoped, entities: 0, out: String::new() };
+        let mut feed = Self { owned, common, expected_entities, entities: 0, out: String::new() };
         feed.restart();
         feed
     }
@@ -78,7 +78,7 @@ impl Feed {
     pub fn restart(&mut self) {
         self.entities = 0;
         self.out.clear();
-        match self.outline.form() {
+        match self.owned.form() {
             FeedForm::Json(context) => json::open_feed(&mut self.out, &context),
             FeedForm::Atom(atom) => atom.open_feed(&mut self.out),
         }
@@ -87,24 +87,25 @@ impl Feed {
     /// Prints one more entity. After an error, the page is unusable.
     pub fn push(&mut self, entity: BorrowedEntity<'_>) -> Result<()> {
         let is_first = self.entities == 0;
-        match self.outline.form() {
+        match self.owned.form() {
             FeedForm::Json(context) => {
                 json::push_feed_entity(&mut self.out, &context, &mut self.common, entity, is_first)?
             }
             FeedForm::Atom(atom) => atom.push_feed_entity(&mut self.out, entity)?,
         }
         self.entities += 1;
-        if self.entities == SAMPLE {
-            // The room of one more entity is for the end of the page, which would otherwise copy the page.
-            let others = self.hoped.saturating_sub(SAMPLE - 1);
-            self.out.reserve((self.out.len() / SAMPLE).saturating_mul(others).min(MOST_ROOM));
+        if self.entities == SAMPLE_ENTITIES {
+            // The space of one more entity is for the end of the page, so that the text need not grow again.
+            let others = self.expected_entities.saturating_sub(SAMPLE_ENTITIES - 1);
+            self.out
+                .reserve((self.out.len() / SAMPLE_ENTITIES).saturating_mul(others).min(MAX_RESERVED_BYTES));
         }
         Ok(())
     }
 
-    /// Returns the page.
+    /// Ends the page and returns its text.
     pub fn close(mut self) -> String {
-        self.out.push_str(if self.outline.atom.is_none() { "]}" } else { "</feed>" });
+        self.out.push_str(if self.owned.atom.is_none() { "]}" } else { "</feed>" });
         self.out
     }
 }
@@ -139,10 +140,10 @@ mod tests {
                 (0..entities).for_each(|_| feed.push(entity).unwrap());
                 feed.close()
             };
-            for entities in [0, 1, 2, SAMPLE + 1] {
+            for entities in [0, 1, 2, SAMPLE_ENTITIES + 1] {
                 assert_eq!(print(0, entities).matches("http://h/a/T(").count() > 0, entities > 0);
                 assert_eq!(print(1, entities), print(0, entities));
-                assert_eq!(print(2 * SAMPLE, entities), print(0, entities));
+                assert_eq!(print(2 * SAMPLE_ENTITIES, entities), print(0, entities));
             }
         }
     }

@@ -4,9 +4,8 @@
 //! - [`each_plain_member`], for any text, is fast and gives up on escapes, nesting and exponents.
 //! - [`each_member`], for any text, uses the JSON parser.
 //!
-//! [`push_sorted`] sorts members into the order of jsonb. PostgreSQL sorts members that arrive in a different order,
-//! which takes a twentieth of the cost of a change set of inserts. Sorting here costs less, because the names are
-//! compared in place.
+//! [`push_sorted`] sorts members into the order of jsonb. Otherwise PostgreSQL sorts them, which takes a twentieth of
+//! the cost of a change set of inserts. Sorting here costs less, because the names are compared in place.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -38,26 +37,26 @@ impl<'a> Member<'a> {
     }
 }
 
-/// Passes the members of an object to `see` one by one. The values must not be objects or arrays. Returns
-/// `None` for any other text, and as soon as `see` returns `None`.
-pub(crate) fn each_stored_member<'a>(text: &'a str, see: impl FnMut(Member<'a>) -> Option<()>) -> Option<()> {
-    scan::<false>(text, see)
+/// Passes the members of an object to `f` one by one. The values must not be objects or arrays. Returns `None` for any
+/// other text, and as soon as `f` returns `None`.
+pub(crate) fn each_stored_member<'a>(text: &'a str, f: impl FnMut(Member<'a>) -> Option<()>) -> Option<()> {
+    scan::<false>(text, f)
 }
 
-/// Passes the members of an object to `see`, as [`each_stored_member`] does, if no string has an escape and
-/// no value is an object, an array or a number with an exponent. Most bodies satisfy this. Returns `None` for
-/// every other text, valid or not; the caller must then discard the members it has received.
-pub(crate) fn each_plain_member<'a>(text: &'a str, see: impl FnMut(Member<'a>) -> Option<()>) -> Option<()> {
-    scan::<true>(text, see)
+/// Passes the members of an object to `f` like [`each_stored_member`]. No string may have an escape, and no value may
+/// be an object, an array or a number with an exponent; most bodies satisfy this. Returns `None` for all other text,
+/// valid or not. The caller must then discard the members that it has received.
+pub(crate) fn each_plain_member<'a>(text: &'a str, f: impl FnMut(Member<'a>) -> Option<()>) -> Option<()> {
+    scan::<true>(text, f)
 }
 
 /// Passes the members of any object, with decoded names and the JSON text of values.
 pub fn each_member<'a>(
     text: &'a str,
-    see: impl FnMut(Cow<'a, str>, &'a str) -> Result<(), String>,
+    f: impl FnMut(Cow<'a, str>, &'a str) -> Result<(), String>,
 ) -> serde_json::Result<()> {
     let mut parser = serde_json::Deserializer::from_str(text);
-    parser.deserialize_map(MembersVisitor(see))?;
+    parser.deserialize_map(MembersVisitor(f))?;
     parser.end()
 }
 
@@ -93,7 +92,7 @@ pub(crate) fn without_suffix<'a>(text: &Cow<'a, str>, suffix: &str) -> Option<Co
     }
 }
 
-fn scan<'a, const CHECKED: bool>(text: &'a str, mut see: impl FnMut(Member<'a>) -> Option<()>) -> Option<()> {
+fn scan<'a, const CHECKED: bool>(text: &'a str, mut f: impl FnMut(Member<'a>) -> Option<()>) -> Option<()> {
     let mut scanner = Scanner::<CHECKED> { bytes: text.as_bytes(), at: 0 };
     scanner.expect(b'{')?;
     if scanner.next_is(b'}') {
@@ -103,7 +102,7 @@ fn scan<'a, const CHECKED: bool>(text: &'a str, mut see: impl FnMut(Member<'a>) 
         let (name, is_escaped) = scanner.string()?;
         scanner.expect(b':')?;
         let value = scanner.value()?;
-        see(Member { name: text.get(name)?, is_escaped, value: text.get(value)? })?;
+        f(Member { name: text.get(name)?, is_escaped, value: text.get(value)? })?;
         if scanner.next_is(b',') {
             continue;
         }
@@ -190,8 +189,8 @@ fn printed_length(bytes: &[u8]) -> Option<usize> {
     (length > 0).then_some(length)
 }
 
-/// Returns the length of a number without an exponent, or of a JSON word. Callers check the next byte, so
-/// numbers and words do not continue past this length.
+/// Returns the length of a number without an exponent, or of a JSON word. The caller refuses a value that continues
+/// after this length.
 fn plain_length(first: u8, bytes: &[u8]) -> Option<usize> {
     if matches!(first, b'-' | b'0'..=b'9') {
         return number_length(bytes);
@@ -236,22 +235,21 @@ impl<'de, F: FnMut(Cow<'de, str>, &'de str) -> Result<(), String>> Visitor<'de> 
     }
 }
 
-/// A member name that borrows from the input if it has no escapes. A `Cow` of its own would never borrow.
+/// A member name that borrows from the input if it has no escapes. Without `serde(borrow)`, a `Cow` never borrows.
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Initial capacity for members.
-const ROOM: usize = 32;
+const INITIAL_MEMBERS: usize = 32;
 
-/// Appends the text of an object with shorter names first, and names of equal length ordered by their bytes.
-/// Any other text, and an object that contains objects, is appended unchanged. Names with escapes may be
-/// misplaced, which is allowed.
+/// Appends the text of an object with shorter names first, and names of equal length ordered by their bytes. Any other
+/// text, and an object that contains objects, is appended unchanged. Names with escapes may be out of order, because
+/// PostgreSQL accepts any order.
 pub fn push_sorted(out: &mut Vec<u8>, text: &str) {
     match members(text) {
-        Some(mut members) if !members.is_sorted_by_key(place) => {
+        Some(mut members) if !members.is_sorted_by_key(sort_key) => {
             // The sort is stable, because the last of several members with one name counts.
-            members.sort_by_key(place);
+            members.sort_by_key(sort_key);
             push_members(out, &members);
         }
         _ => out.extend_from_slice(text.as_bytes()),
@@ -259,7 +257,7 @@ pub fn push_sorted(out: &mut Vec<u8>, text: &str) {
 }
 
 fn members(text: &str) -> Option<Vec<Member<'_>>> {
-    let mut members = Vec::with_capacity(ROOM);
+    let mut members = Vec::with_capacity(INITIAL_MEMBERS);
     each_stored_member(text, |member| {
         members.push(member);
         Some(())
@@ -279,7 +277,7 @@ fn push_members(out: &mut Vec<u8>, members: &[Member<'_>]) {
     out.push(b'}');
 }
 
-const fn place<'a>(member: &Member<'a>) -> (usize, &'a str) {
+const fn sort_key<'a>(member: &Member<'a>) -> (usize, &'a str) {
     (member.name.len(), member.name)
 }
 

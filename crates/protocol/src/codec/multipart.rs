@@ -37,8 +37,8 @@ pub struct InnerRequest<'a> {
     pub body: &'a [u8],
 }
 
-/// Maximum number of parts: one more than a change set may hold, so that an oversized change set is reported
-/// as such.
+/// Maximum number of parts. It is one more than the maximum of a change set, so that the error for an oversized change
+/// set can be reported.
 pub const MAX_PARTS: usize = 101;
 
 /// Returns the boundary in a Content-Type, if it is multipart/mixed.
@@ -54,9 +54,9 @@ pub fn boundary(content_type: &str) -> Option<&str> {
     })
 }
 
-/// Splits a body at its boundary. Lines end with CRLF or LF. The first delimiter begins a line; every other
-/// delimiter ends a part wherever it stands, even inside a line, as recorded. Text before the first and after
-/// the closing delimiter is ignored, as are empty parts. Parsing stops after `MAX_PARTS` parts.
+/// Splits a body at its boundary. Lines end with CRLF or LF. The first delimiter must begin a line. As recorded, every
+/// other delimiter ends a part, even inside a line. Text before the first delimiter and after the closing delimiter is
+/// ignored, as are empty parts. Parsing stops after `MAX_PARTS` parts.
 ///
 /// # Errors
 /// [`Code::InvalidInput`] without an opening delimiter, [`Code::BodyNotUnderstood`] for a part with
@@ -69,7 +69,7 @@ pub fn parts<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>> {
         let Some(delimiter) = delimiter(body, at + dashed.len()) else { continue };
         match open {
             Some(start) => {
-                add(&mut parts, part(&body[start..content_end(body, at).max(start)])?);
+                add_part(&mut parts, parse_part(&body[start..content_end(body, at).max(start)])?);
                 if parts.len() == MAX_PARTS {
                     return Ok(parts);
                 }
@@ -78,17 +78,17 @@ pub fn parts<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>> {
             None => {}
         }
         open = Some(delimiter.next);
-        if delimiter.closing {
+        if delimiter.is_closing {
             return Ok(parts);
         }
     }
     match open {
         None => Err(Code::InvalidInput.into()),
-        // The closing delimiter is missing, so the last part ends with the body. If nothing follows, this
-        // delimiter is the closing one without its dashes.
+        // The closing delimiter is missing, so the last part ends with the body. If the body ends here, the last
+        // delimiter was the closing delimiter without its dashes.
         Some(start) => {
-            if let Some(last) = part(&body[start.min(body.len())..])? {
-                add(&mut parts, Some(last));
+            if let Some(last) = parse_part(&body[start.min(body.len())..])? {
+                add_part(&mut parts, Some(last));
             }
             Ok(parts)
         }
@@ -96,7 +96,7 @@ pub fn parts<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>> {
 }
 
 /// Adds a part. Empty parts count only if there are no others.
-fn add<'a>(parts: &mut Vec<Part<'a>>, part: Option<Part<'a>>) {
+fn add_part<'a>(parts: &mut Vec<Part<'a>>, part: Option<Part<'a>>) {
     match part {
         Some(part) => {
             if parts.first().is_some_and(Part::is_empty) {
@@ -128,7 +128,7 @@ pub fn request<'a>(content: &'a [u8]) -> Result<InnerRequest<'a>> {
     }
     let has_line_end = line.next > line.end;
     let (headers, body) =
-        headers(&rest[line.next..]).filter(|_| has_line_end).ok_or(Code::BodyNotUnderstood)?;
+        parse_headers(&rest[line.next..]).filter(|_| has_line_end).ok_or(Code::BodyNotUnderstood)?;
     if headers.iter().any(|(name, value)| name == "content-length" && !is_number(value)) {
         return Err(Code::BodyNotUnderstood.into());
     }
@@ -172,20 +172,20 @@ fn lines(body: &[u8]) -> impl Iterator<Item = Line> + '_ {
 }
 
 struct Delimiter {
-    closing: bool,
+    is_closing: bool,
     /// The start of the next line.
     next: usize,
 }
 
-/// Returns the delimiter whose dashes and boundary end at a position, unless other text follows on the same
-/// line. Reads only blanks, so that a body full of boundaries costs no more than any other.
+/// Returns the delimiter whose dashes and boundary end at a position, unless other text follows on the same line. Reads
+/// no further than that text, so that a body full of boundaries costs no more than any other body.
 fn delimiter(body: &[u8], end: usize) -> Option<Delimiter> {
-    let closing = body[end..].starts_with(b"--");
-    let rest = &body[if closing { end + 2 } else { end }..];
+    let is_closing = body[end..].starts_with(b"--");
+    let rest = &body[if is_closing { end + 2 } else { end }..];
     let blanks = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\x0c' | b'\r')).count();
     match rest.get(blanks) {
-        None => Some(Delimiter { closing, next: body.len() }),
-        Some(b'\n') => Some(Delimiter { closing, next: body.len() - rest.len() + blanks + 1 }),
+        None => Some(Delimiter { is_closing, next: body.len() }),
+        Some(b'\n') => Some(Delimiter { is_closing, next: body.len() - rest.len() + blanks + 1 }),
         Some(_) => None,
     }
 }
@@ -200,39 +200,37 @@ fn content_end(body: &[u8], delimiter_start: usize) -> usize {
 }
 
 /// Parses a part. Returns `None` for an empty part.
-fn part(bytes: &[u8]) -> Result<Option<Part<'_>>> {
+fn parse_part(bytes: &[u8]) -> Result<Option<Part<'_>>> {
     if bytes.trim_ascii().is_empty() {
         return Ok(None);
     }
-    let (headers, content) = headers(bytes).ok_or(Code::BodyNotUnderstood)?;
+    let (headers, content) = parse_headers(bytes).ok_or(Code::BodyNotUnderstood)?;
     Ok(Some(Part { headers, content }))
 }
 
-/// Parses header lines up to an empty line and returns the remaining bytes, or `None` for unreadable headers.
-/// Without a body, the line break that belongs to the delimiter may end the empty line. Headers that run into
-/// a delimiter are unreadable, because they may be truncated.
-fn headers(bytes: &[u8]) -> Option<(PartHeaders<'_>, &[u8])> {
+/// Parses header lines up to an empty line and returns the remaining bytes, or `None` for unreadable headers. Without a
+/// body, the empty line may be missing if the last header has a line break. Headers without it may be truncated.
+fn parse_headers(bytes: &[u8]) -> Option<(PartHeaders<'_>, &[u8])> {
     const MAX_HEADERS: usize = 64;
     let mut headers = Vec::with_capacity(8);
     for line in lines(bytes) {
         if line.start == line.end {
             return Some((headers, &bytes[line.next..]));
         }
-        let header = header(&bytes[line.start..line.end]).filter(|_| headers.len() < MAX_HEADERS)?;
+        let header = parse_header(&bytes[line.start..line.end]).filter(|_| headers.len() < MAX_HEADERS)?;
         headers.push(header);
     }
     matches!(bytes, [] | [.., b'\n']).then_some((headers, &[]))
 }
 
-fn header(line: &[u8]) -> Option<(Cow<'_, str>, &str)> {
+fn parse_header(line: &[u8]) -> Option<(Cow<'_, str>, &str)> {
     let text = std::str::from_utf8(line).ok()?;
     let colon = memchr::memchr(b':', line)?;
-    Some((in_lower_case(trimmed(&text[..colon])), trimmed(&text[colon + 1..])))
+    Some((to_lower_case(trimmed(&text[..colon])), trimmed(&text[colon + 1..])))
 }
 
-/// Common header names in the parts of change sets, in lower case, so that a hundred parts need not allocate
-/// them.
-const COMMON: [&str; 10] = [
+/// Common header names in the parts of change sets, in lower case, which need no allocation.
+const COMMON_HEADERS: [&str; 10] = [
     "accept",
     "content-id",
     "content-length",
@@ -245,12 +243,12 @@ const COMMON: [&str; 10] = [
     "x-ms-version",
 ];
 
-fn in_lower_case(name: &str) -> Cow<'_, str> {
-    let common = COMMON.into_iter().find(|common| common.eq_ignore_ascii_case(name));
+fn to_lower_case(name: &str) -> Cow<'_, str> {
+    let common = COMMON_HEADERS.into_iter().find(|common| common.eq_ignore_ascii_case(name));
     common.map_or_else(|| name.to_ascii_lowercase().into(), Cow::Borrowed)
 }
 
-/// Returns the text without surrounding white space, which is usually at most one leading space.
+/// Returns the text without surrounding white space. Usually, there is at most one leading space.
 fn trimmed(text: &str) -> &str {
     let text = text.strip_prefix(' ').unwrap_or(text);
     match text.as_bytes() {
@@ -390,7 +388,7 @@ mod tests {
     #[test]
     fn headers_are_trimmed_and_their_names_are_in_lower_case() {
         let text = "Content-Type: a;b \r\nX-Other :\u{a0} c\nACCEPT:*/*\nÀ: \n B :  \r\n\r\nrest";
-        let (found, rest) = headers(text.as_bytes()).unwrap();
+        let (found, rest) = parse_headers(text.as_bytes()).unwrap();
         let expected = [("content-type", "a;b"), ("x-other", "c"), ("accept", "*/*"), ("À", ""), ("b", "")];
         assert_eq!(found, expected.map(|(name, value)| (name.into(), value)));
         assert_eq!(rest, b"rest");

@@ -10,13 +10,13 @@ use crate::model::edm::is_within;
 /// Maximum policies of a table.
 const MAX_POLICIES: usize = 5;
 /// Maximum length of an id in UTF-16 units.
-const MAX_ID: usize = 64;
+const MAX_ID_UNITS: usize = 64;
 
-/// A stored access policy. It supplies fields that a SAS naming the policy may omit.
+/// A stored access policy, which supplies fields to a SAS that names the policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     pub id: String,
-    /// Canonical times keep the stored JSON readable.
+    /// The times are in canonical form, which keeps the stored JSON readable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -27,12 +27,12 @@ pub struct Policy {
 
 /// Parses a time in the form that SAS and policies use: a date, or a date and a time with a zone.
 pub fn read_time(text: &str) -> Option<Ticks> {
-    let zoned = match text.split_once('T') {
+    let has_zone = match text.split_once('T') {
         None => true,
         Some((_, time)) => time.ends_with('Z') || time.contains(['+', '-']),
     };
     let fraction = text.split_once('.').map_or(0, |(_, f)| f.bytes().take_while(u8::is_ascii_digit).count());
-    (zoned && fraction <= 7).then(|| Ticks::parse(text).ok()).flatten()
+    (has_zone && fraction <= 7).then(|| Ticks::parse(text).ok()).flatten()
 }
 
 /// Returns whether a text is a subset of the table permissions, each once and in the order `raud`.
@@ -41,7 +41,7 @@ pub(crate) fn is_permission(text: &str) -> bool {
     text.chars().all(|c| rest.any(|r| r == c))
 }
 
-/// Reads a SignedIdentifiers document; an empty body is an empty list.
+/// Reads a SignedIdentifiers document. An empty body means no policies.
 ///
 /// # Errors
 /// [`Code::InvalidXmlDocument`] for an invalid document, too many entries or a duplicate id;
@@ -51,24 +51,24 @@ pub fn read(body: &[u8]) -> Result<Vec<Policy>> {
         return Ok(Vec::new());
     }
     let root = xml::parse_strictly(body).map_err(|_| Code::InvalidXmlDocument)?;
-    let known = |e: &Element| e.name == "SignedIdentifier";
+    let is_entry = |e: &Element| e.name == "SignedIdentifier";
     if root.name != "SignedIdentifiers"
-        || !root.children.iter().all(known)
+        || !root.children.iter().all(is_entry)
         || root.children.len() > MAX_POLICIES
     {
         return Err(Code::InvalidXmlDocument.into());
     }
-    let policies = root.children.iter().map(policy).collect::<Result<Vec<_>>>()?;
-    let repeated = |(at, policy): (usize, &Policy)| policies[..at].iter().any(|p| p.id == policy.id);
-    if policies.iter().enumerate().any(repeated) {
+    let policies = root.children.iter().map(parse_policy).collect::<Result<Vec<_>>>()?;
+    let is_duplicate = |(at, policy): (usize, &Policy)| policies[..at].iter().any(|p| p.id == policy.id);
+    if policies.iter().enumerate().any(is_duplicate) {
         return Err(Code::InvalidXmlDocument.into());
     }
     Ok(policies)
 }
 
-fn policy(element: &Element) -> Result<Policy> {
+fn parse_policy(element: &Element) -> Result<Policy> {
     let id = element.child("Id").map(|id| id.text.clone()).ok_or(Code::InvalidXmlDocument)?;
-    if id.is_empty() || !is_within(&id, MAX_ID) {
+    if id.is_empty() || !is_within(&id, MAX_ID_UNITS) {
         return Err(Code::InvalidXmlNodeValue.into());
     }
     let access = element.child("AccessPolicy");

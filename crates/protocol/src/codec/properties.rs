@@ -62,37 +62,37 @@ pub struct CorsRule {
 
 const MAX_RULES: usize = 5;
 /// Maximum size of all CORS rules in bytes, without markup.
-const MAX_RULES_SIZE: usize = 2 * 1024;
+const MAX_RULES_BYTES: usize = 2 * 1024;
 const MAX_ORIGINS: usize = 64;
-const MAX_ORIGIN: usize = 256;
+const MAX_ORIGIN_CHARACTERS: usize = 256;
 const MAX_LITERAL_HEADERS: usize = 64;
 const MAX_PREFIXED_HEADERS: usize = 2;
 const METHODS: [&str; 10] =
     ["DELETE", "GET", "HEAD", "MERGE", "POST", "OPTIONS", "PUT", "PATCH", "TRACE", "CONNECT"];
 
-/// Reads the properties that a request sets. Omitted elements stay unchanged, except in the old layout, which
-/// sets everything and therefore disables them (protocol §3.6).
+/// Reads the properties that a request sets. Omitted elements stay unchanged. In the old layout, they are disabled
+/// instead (protocol §3.6).
 ///
 /// # Errors
 /// [`Code::InvalidXmlDocument`] for an invalid document, a duplicate element, more than five CORS rules or 2
 /// KiB of them, and for retention of more than 365 days; [`Code::InvalidXmlNodeValue`] for invalid values in
 /// a CORS rule, and for an analytics version other than 1.0.
 pub fn read(body: &[u8], layout: Layout) -> Result<ServiceProperties> {
-    elements(body).and_then(|elements| of_elements(&elements, layout))
+    parse_elements(body).and_then(|elements| from_elements(&elements, layout))
 }
 
-/// Reads the document of a request that sets properties. Unlike a peer's document, it must set at least one.
+/// Reads the document of a request that sets properties, which must contain at least one element.
 ///
 /// # Errors
 /// Those of [`read`]; [`Code::InvalidXmlDocument`] for a document without elements.
 pub(crate) fn read_change(body: &[u8], layout: Layout) -> Result<ServiceProperties> {
-    match elements(body)?.as_slice() {
+    match parse_elements(body)?.as_slice() {
         [] => Err(Code::InvalidXmlDocument.into()),
-        elements => of_elements(elements, layout),
+        elements => from_elements(elements, layout),
     }
 }
 
-fn elements(body: &[u8]) -> Result<Vec<Element>> {
+fn parse_elements(body: &[u8]) -> Result<Vec<Element>> {
     let root = xml::parse_strictly(body).map_err(|_| Code::InvalidXmlDocument)?;
     if root.name == "StorageServiceProperties" {
         Ok(root.children)
@@ -101,17 +101,19 @@ fn elements(body: &[u8]) -> Result<Vec<Element>> {
     }
 }
 
-fn of_elements(elements: &[Element], layout: Layout) -> Result<ServiceProperties> {
+fn from_elements(elements: &[Element], layout: Layout) -> Result<ServiceProperties> {
     let mut properties = ServiceProperties::default();
     for element in elements {
         match (layout, element.name.as_str()) {
-            (_, "Logging") => set(&mut properties.logging, logging(element)?)?,
+            (_, "Logging") => set_once(&mut properties.logging, parse_logging(element)?)?,
             // The new layout accepts the old name too (UNVERIFIED).
             (_, "Metrics") | (Layout::Cors, "HourMetrics") => {
-                set(&mut properties.hour_metrics, metrics(element)?)?;
+                set_once(&mut properties.hour_metrics, parse_metrics(element)?)?;
             }
-            (Layout::Cors, "MinuteMetrics") => set(&mut properties.minute_metrics, metrics(element)?)?,
-            (Layout::Cors, "Cors") => set(&mut properties.cors, cors(element)?)?,
+            (Layout::Cors, "MinuteMetrics") => {
+                set_once(&mut properties.minute_metrics, parse_metrics(element)?)?
+            }
+            (Layout::Cors, "Cors") => set_once(&mut properties.cors, parse_cors(element)?)?,
             _ => return Err(Code::InvalidXmlDocument.into()),
         }
     }
@@ -121,8 +123,8 @@ fn of_elements(elements: &[Element], layout: Layout) -> Result<ServiceProperties
     })
 }
 
-/// Sets a value once, and refuses a second one.
-fn set<T>(place: &mut Option<T>, value: T) -> Result<()> {
+/// Sets a value, and refuses a second value.
+fn set_once<T>(place: &mut Option<T>, value: T) -> Result<()> {
     match place.replace(value) {
         None => Ok(()),
         Some(_) => Err(Code::InvalidXmlDocument.into()),
@@ -130,8 +132,8 @@ fn set<T>(place: &mut Option<T>, value: T) -> Result<()> {
 }
 
 impl ServiceProperties {
-    /// Returns complete properties. Missing hourly metrics get the given value, and every other missing
-    /// element is disabled.
+    /// Returns properties with all elements. Missing hourly metrics get the given value, and other missing elements are
+    /// disabled.
     fn completed_by(self, hour_metrics: MetricsProperties) -> Self {
         Self {
             logging: Some(self.logging.unwrap_or_else(Logging::off)),
@@ -143,89 +145,89 @@ impl ServiceProperties {
 }
 
 /// The only analytics version.
-const ANALYTICS: &str = "1.0";
+const ANALYTICS_VERSION: &str = "1.0";
 
 impl Logging {
     fn off() -> Self {
-        Self { version: ANALYTICS.into(), ..Self::default() }
+        Self { version: ANALYTICS_VERSION.into(), ..Self::default() }
     }
 }
 
 impl MetricsProperties {
     /// Returns the default hourly metrics of an account, as recorded.
     fn hourly() -> Self {
-        Self { version: ANALYTICS.into(), include_apis: Some(true), retention: Some(7) }
+        Self { version: ANALYTICS_VERSION.into(), include_apis: Some(true), retention: Some(7) }
     }
 
     fn off() -> Self {
-        Self { version: ANALYTICS.into(), ..Self::default() }
+        Self { version: ANALYTICS_VERSION.into(), ..Self::default() }
     }
 }
 
-fn version(element: &Element) -> Result<String> {
-    match required(element, "Version")?.trimmed() {
-        ANALYTICS => Ok(ANALYTICS.into()),
+fn parse_version(element: &Element) -> Result<String> {
+    match required_child(element, "Version")?.trimmed() {
+        ANALYTICS_VERSION => Ok(ANALYTICS_VERSION.into()),
         _ => Err(Code::InvalidXmlNodeValue.into()),
     }
 }
 
-fn required<'a>(element: &'a Element, name: &str) -> Result<&'a Element> {
+fn required_child<'a>(element: &'a Element, name: &str) -> Result<&'a Element> {
     element.child(name).ok_or_else(|| Code::InvalidXmlDocument.into())
 }
 
-fn boolean(element: &Element, name: &str) -> Result<bool> {
+fn parse_boolean(element: &Element, name: &str) -> Result<bool> {
     // Older Python clients send `True` and `False`.
-    match required(element, name)?.trimmed() {
+    match required_child(element, name)?.trimmed() {
         text if text.eq_ignore_ascii_case("true") => Ok(true),
         text if text.eq_ignore_ascii_case("false") => Ok(false),
         _ => Err(Code::InvalidXmlDocument.into()),
     }
 }
 
-fn logging(element: &Element) -> Result<Logging> {
+fn parse_logging(element: &Element) -> Result<Logging> {
     Ok(Logging {
-        version: version(element)?,
-        read: boolean(element, "Read")?,
-        write: boolean(element, "Write")?,
-        delete: boolean(element, "Delete")?,
-        retention: retention(element)?,
+        version: parse_version(element)?,
+        read: parse_boolean(element, "Read")?,
+        write: parse_boolean(element, "Write")?,
+        delete: parse_boolean(element, "Delete")?,
+        retention: parse_retention(element)?,
     })
 }
 
-fn metrics(element: &Element) -> Result<MetricsProperties> {
-    let enabled = boolean(element, "Enabled")?;
+fn parse_metrics(element: &Element) -> Result<MetricsProperties> {
+    let enabled = parse_boolean(element, "Enabled")?;
     Ok(MetricsProperties {
-        version: version(element)?,
-        include_apis: if enabled { Some(boolean(element, "IncludeAPIs")?) } else { None },
-        retention: retention(element)?,
+        version: parse_version(element)?,
+        include_apis: if enabled { Some(parse_boolean(element, "IncludeAPIs")?) } else { None },
+        retention: parse_retention(element)?,
     })
 }
 
-fn retention(element: &Element) -> Result<Option<u32>> {
-    let policy = required(element, "RetentionPolicy")?;
-    if !boolean(policy, "Enabled")? {
+fn parse_retention(element: &Element) -> Result<Option<u32>> {
+    let policy = required_child(element, "RetentionPolicy")?;
+    if !parse_boolean(policy, "Enabled")? {
         return Ok(None);
     }
-    let days = required(policy, "Days")?.trimmed().parse().ok().filter(|days| (1..=365).contains(days));
+    let days = required_child(policy, "Days")?.trimmed().parse().ok().filter(|days| (1..=365).contains(days));
     days.map(Some).ok_or_else(|| Code::InvalidXmlDocument.into())
 }
 
-fn cors(element: &Element) -> Result<Vec<CorsRule>> {
-    let known = |e: &Element| e.name == "CorsRule";
-    if element.children.len() > MAX_RULES || !element.children.iter().all(known) {
+fn parse_cors(element: &Element) -> Result<Vec<CorsRule>> {
+    let is_rule = |e: &Element| e.name == "CorsRule";
+    if element.children.len() > MAX_RULES || !element.children.iter().all(is_rule) {
         return Err(Code::InvalidXmlDocument.into());
     }
     let size: usize =
         element.children.iter().flat_map(|rule| &rule.children).map(|e| e.trimmed().len()).sum();
-    if size > MAX_RULES_SIZE {
+    if size > MAX_RULES_BYTES {
         return Err(Code::InvalidXmlDocument.into());
     }
-    element.children.iter().map(rule).collect()
+    element.children.iter().map(parse_rule).collect()
 }
 
-fn rule(element: &Element) -> Result<CorsRule> {
+fn parse_rule(element: &Element) -> Result<CorsRule> {
     let list = |name: &str| -> Result<Vec<String>> {
-        let text = required(element, name)?.trimmed();
+        let text = required_child(element, name)?.trimmed();
         Ok(text.split(',').map(str::trim).filter(|t| !t.is_empty()).map(str::to_owned).collect())
     };
     let rule = CorsRule {
@@ -233,23 +235,23 @@ fn rule(element: &Element) -> Result<CorsRule> {
         origins: list("AllowedOrigins")?,
         allowed_headers: list("AllowedHeaders")?,
         exposed_headers: list("ExposedHeaders")?,
-        max_age: required(element, "MaxAgeInSeconds")?
+        max_age: required_child(element, "MaxAgeInSeconds")?
             .trimmed()
             .parse()
             .map_err(|_| Code::InvalidXmlNodeValue)?,
     };
-    let valid = !rule.methods.is_empty()
+    let is_valid = !rule.methods.is_empty()
         && rule.methods.iter().all(|m| METHODS.contains(&m.as_str()))
         && (1..=MAX_ORIGINS).contains(&rule.origins.len())
-        && rule.origins.iter().all(|o| o.chars().count() <= MAX_ORIGIN)
+        && rule.origins.iter().all(|o| o.chars().count() <= MAX_ORIGIN_CHARACTERS)
         && headers_fit(&rule.allowed_headers)
         && headers_fit(&rule.exposed_headers);
-    if valid { Ok(rule) } else { Err(Code::InvalidXmlNodeValue.into()) }
+    if is_valid { Ok(rule) } else { Err(Code::InvalidXmlNodeValue.into()) }
 }
 
 fn headers_fit(headers: &[String]) -> bool {
-    let prefixed = headers.iter().filter(|h| h.len() > 1 && h.ends_with('*')).count();
-    prefixed <= MAX_PREFIXED_HEADERS && headers.len() - prefixed <= MAX_LITERAL_HEADERS
+    let prefixes = headers.iter().filter(|h| h.len() > 1 && h.ends_with('*')).count();
+    prefixes <= MAX_PREFIXED_HEADERS && headers.len() - prefixes <= MAX_LITERAL_HEADERS
 }
 
 /// Prints all properties as recorded. Properties that were never set have their defaults.
@@ -352,8 +354,7 @@ pub fn write_stats(replication: Replication) -> String {
     out
 }
 
-/// Prints the stored JSON, with one member for each element that is set, so that a partial update replaces
-/// members.
+/// Prints the stored JSON. Only elements that are set have a member, so that an update replaces only these members.
 pub fn to_stored(properties: &ServiceProperties) -> Result<String> {
     serde_json::to_string(properties).map_err(|_| Code::InternalError.into())
 }

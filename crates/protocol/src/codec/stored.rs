@@ -76,7 +76,7 @@ fn push_member(out: &mut String, name: &str, value: BorrowedValue<'_>) {
     }
 }
 
-/// Returns whether the JSON alone determines the type. A string may still have an annotation, see [`escape`].
+/// Returns whether the JSON value determines the type. A string may still have an annotation, see [`escape`].
 const fn has_type_of_json(edm_type: EdmType) -> bool {
     matches!(edm_type, EdmType::String | EdmType::Boolean | EdmType::Int32)
 }
@@ -96,9 +96,9 @@ pub(crate) fn push_annotation(out: &mut String, name: &str, edm_type: EdmType) {
     out.push_str("\",");
 }
 
-/// Returns the names of the annotations that these properties do not have, but could have with other values.
-/// A merge must remove these annotations from the stored object.
-pub(crate) fn lacking_annotations(properties: &StoredProperties) -> Result<Vec<String>> {
+/// Returns the names of the annotations that these properties lack. A merge must remove these annotations from the
+/// stored object, in which the properties may have values of other types.
+pub(crate) fn absent_annotations(properties: &StoredProperties) -> Result<Vec<String>> {
     let is_plain = |field: &StoredField<'_>| has_type_of_json(field.edm_type) && !field.escaped;
     let fields = fields(properties.as_str())?;
     Ok(fields.iter().filter(|f| is_plain(f)).map(|f| format!("{}{ANNOTATION}", f.name)).collect())
@@ -130,14 +130,14 @@ fn push_value(out: &mut String, value: &EdmValue) {
         EdmValue::Binary(b) => push_plain(out, &lexical::format_binary(b)),
         EdmValue::Double(d) => {
             let text = lexical::format_double(*d);
-            let faithful = d.is_finite() && !text.contains('E') && text != "-0.0";
-            if faithful { out.push_str(&text) } else { push_plain(out, &text) }
+            let is_kept_by_jsonb = d.is_finite() && !text.contains('E') && text != "-0.0";
+            if is_kept_by_jsonb { out.push_str(&text) } else { push_plain(out, &text) }
         }
     }
 }
 
-/// Escapes U+0000 as U+0001 U+0001, and U+0001 as U+0001 U+0002. jsonb cannot store U+0000; escaped texts
-/// keep their order.
+/// Escapes U+0000, which jsonb cannot store, as U+0001 U+0001, and U+0001 as U+0001 U+0002. Escaped texts have the same
+/// order as the texts themselves.
 pub fn escape(text: &str) -> String {
     text.replace('\u{1}', "\u{1}\u{2}").replace('\u{0}', "\u{1}\u{1}")
 }
@@ -183,7 +183,7 @@ fn read_fields(text: &str) -> Option<Vec<StoredField<'_>>> {
         if let Some(base) = without_suffix(&name, ANNOTATION) {
             types.push((base, EdmType::from_name(&string(raw)?)?));
         } else {
-            let edm_type = plain_type(raw)?;
+            let edm_type = unannotated_type(raw)?;
             fields.push(StoredField { name, quoted, edm_type, raw, escaped: false });
         }
         Some(())
@@ -193,7 +193,7 @@ fn read_fields(text: &str) -> Option<Vec<StoredField<'_>>> {
 }
 
 /// Returns the type of a value without an annotation.
-fn plain_type(raw: &str) -> Option<EdmType> {
+fn unannotated_type(raw: &str) -> Option<EdmType> {
     Some(match raw.as_bytes().first()? {
         b't' | b'f' => EdmType::Boolean,
         b'-' | b'0'..=b'9' => EdmType::Int32,
@@ -231,13 +231,13 @@ pub fn decode(stored: &StoredProperties) -> Result<Properties> {
         .collect()
 }
 
-/// Decodes the properties in `wanted`, and skips all others.
+/// Decodes only the properties of the finders.
 ///
 /// # Errors
 /// [`Code::InternalError`] for text that is not in stored form.
-pub fn pick<'n>(stored: &[u8], wanted: &[PropertyFinder<'n>]) -> Result<Vec<(&'n str, EdmValue)>> {
-    let mut picked = Vec::with_capacity(wanted.len());
-    for property in wanted {
+pub fn pick<'n>(stored: &[u8], finders: &[PropertyFinder<'n>]) -> Result<Vec<(&'n str, EdmValue)>> {
+    let mut picked = Vec::with_capacity(finders.len());
+    for property in finders {
         if let Some(value) = property.value(stored) {
             picked.push((property.name, value.ok_or(Code::InternalError)?));
         }
@@ -265,14 +265,14 @@ impl<'n> PropertyFinder<'n> {
         Self { name, member: finder(""), annotation: finder(ANNOTATION) }
     }
 
-    /// Returns `None` without the property, and `Some(None)` if it is not in stored form.
+    /// Returns `None` without the property, and `Some(None)` for a value that is not in stored form.
     fn value(&self, stored: &[u8]) -> Option<Option<EdmValue>> {
         let raw = value_after(stored, &self.member)?;
         let read = || {
             let raw = raw?;
             let annotated = value_after(stored, &self.annotation);
             let edm_type = match annotated {
-                None => plain_type(raw)?,
+                None => unannotated_type(raw)?,
                 Some(named) => EdmType::from_name(&string(named?)?)?,
             };
             let escaped = annotated.is_some() && edm_type == EdmType::String;
@@ -429,9 +429,9 @@ pub(crate) mod tests {
             }
             let numbered = (0..10).map(|i| format!("P{i}"));
             let names: Vec<String> = numbered.chain(["P".into(), "Lure".into()]).collect();
-            let wanted: Vec<PropertyFinder<'_>> = names.iter().map(|name| PropertyFinder::new(name)).collect();
+            let finders: Vec<PropertyFinder<'_>> = names.iter().map(|name| PropertyFinder::new(name)).collect();
             let all = decode(&StoredProperties::from_stored_text(text.clone())).unwrap();
-            let mut picked = pick(text.as_bytes(), &wanted).unwrap();
+            let mut picked = pick(text.as_bytes(), &finders).unwrap();
             picked.sort_by(|a, b| a.0.cmp(b.0));
             prop_assert_eq!(picked.len(), all.len());
             for (name, value) in picked {

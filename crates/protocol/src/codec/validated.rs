@@ -37,8 +37,8 @@ impl From<Given<'_>> for EdmValue {
     }
 }
 
-/// Custom properties that satisfy every rule that needs no stored state (protocol §5.7). They are kept in
-/// stored form, so a change set of a hundred entities holds a hundred texts instead of all the values.
+/// Custom properties that satisfy every rule that needs no stored state (protocol §5.7). They are kept as one text in
+/// stored form, which takes less memory than their values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValidatedProperties {
     stored: StoredProperties,
@@ -82,12 +82,10 @@ impl ValidatedProperties {
         &self.stored
     }
 
-    /// Returns the stored form of an entity with exactly these properties.
     pub fn into_stored(self) -> StoredProperties {
         self.stored
     }
 
-    /// Returns the number of properties.
     pub(crate) const fn count(&self) -> usize {
         self.count
     }

@@ -1,18 +1,18 @@
 //! Parses small XML documents into trees (protocol §3.5, §4.6, §11.1).
 //!
-//! Prefixes must be declared. The readers of documents decide which namespaces matter. Document types are
-//! refused, and thereby every entity except the five that XML predefines.
+//! Prefixes must be declared. The readers of documents decide which namespaces matter. Document types are refused, so
+//! only the five entities that XML predefines exist.
 
 use quick_xml::Reader;
 use quick_xml::XmlVersion;
 use quick_xml::events::{BytesDecl, BytesRef, BytesStart, Event};
 use quick_xml::name::{self, NamespaceResolver, ResolveResult};
 
-/// Maximum nesting.
+/// Maximum depth of nested elements.
 const MAX_DEPTH: usize = 32;
 /// Maximum elements of a document.
 const MAX_ELEMENTS: usize = 20_000;
-/// Maximum number of attributes of an element. Each is compared with those before it.
+/// Maximum number of attributes of an element, each of which is compared with all previous attributes.
 const MAX_ATTRIBUTES: usize = 64;
 /// Maximum number of namespace declarations in scope.
 const MAX_NAMESPACES: usize = 64;
@@ -49,7 +49,7 @@ impl Namespace {
     }
 }
 
-/// An element with its content. Its text is everything between its tags outside of children, unaltered.
+/// An element with its content. `text` is the unaltered text between its tags, without that of children.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Element {
     pub namespace: Namespace,
@@ -93,7 +93,7 @@ impl Element {
     /// XML can represent.
     fn holds_only_xml(&self) -> bool {
         let values = self.attributes.iter().map(|attribute| &attribute.value);
-        !values.chain([&self.text]).any(|text| text.contains(is_foreign))
+        !values.chain([&self.text]).any(|text| text.contains(is_not_xml))
             && self.children.iter().all(Self::holds_only_xml)
     }
 
@@ -143,12 +143,12 @@ pub fn parse_strictly(bytes: &[u8]) -> Result<Element, Malformed> {
 }
 
 /// Returns whether a character cannot be represented in XML 1.0.
-const fn is_foreign(c: char) -> bool {
+const fn is_not_xml(c: char) -> bool {
     matches!(c, '\u{0}'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}')
 }
 
 /// Returns whether a UTF-8 document may have this declaration. Some writers declare UTF-16 regardless of the
-/// encoding, and no UTF-16 document is valid UTF-8. Text in any other encoding would be misread.
+/// encoding. Text in any other encoding would be misread.
 fn is_unicode(declaration: &BytesDecl<'_>) -> bool {
     declaration.encoding().is_none_or(|encoding| {
         encoding.is_ok_and(|name| {
@@ -170,8 +170,8 @@ struct Tree {
 impl Tree {
     fn open(&mut self, start: &BytesStart<'_>) -> Result<(), Malformed> {
         self.elements += 1;
-        let second_root = self.open.is_empty() && self.root.is_some();
-        if second_root || self.open.len() >= MAX_DEPTH || self.elements > MAX_ELEMENTS {
+        let is_second_root = self.open.is_empty() && self.root.is_some();
+        if is_second_root || self.open.len() >= MAX_DEPTH || self.elements > MAX_ELEMENTS {
             return Err(Malformed);
         }
         if start.attributes().nth(MAX_ATTRIBUTES).is_some() {
@@ -195,7 +195,7 @@ impl Tree {
             }
             let (resolved, name) = self.namespaces.resolve_attribute(attribute.key);
             let (namespace, name) = (Namespace::of(&resolved)?, name.as_ref().to_owned());
-            // A duplicate may use a second prefix of the same namespace.
+            // A duplicate may use a different prefix for the same namespace.
             if namespace != Namespace::Foreign
                 && attributes.iter().any(|a| a.namespace == namespace && a.name == name)
             {
@@ -272,7 +272,7 @@ pub fn push_text(out: &mut String, text: &str) {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '&' => out.push_str("&amp;"),
-            c if c == '\r' || is_foreign(c) => {
+            c if c == '\r' || is_not_xml(c) => {
                 out.push_str(&format!("&#x{:X};", u32::from(c)));
             }
             c => out.push(c),

@@ -6,7 +6,7 @@
 //! text, which has at least half as many bytes as the size of the properties.
 
 use super::decide::{Change, Write, WriteKind};
-use crate::codec::stored::lacking_annotations;
+use crate::codec::stored::absent_annotations;
 use crate::model::entity::StoredProperties;
 use crate::model::names::{MAX_ENTITY, MAX_PROPERTIES};
 use crate::model::{IfMatch, Key, Stored};
@@ -45,7 +45,7 @@ impl MergeLimits {
         let mut annotations = Vec::new();
         for write in writes {
             max_members = max_members.min(max_stored_members(write)?);
-            annotations.extend(lacking_annotations(write.properties.stored()).ok()?);
+            annotations.extend(absent_annotations(write.properties.stored()).ok()?);
         }
         annotations.sort_unstable();
         annotations.dedup();

@@ -242,7 +242,7 @@ fn parse_select(text: &str) -> Result<Select> {
     names.sort_unstable_by(|a, b| ordinal(a, b));
     names.dedup();
     // Trailing white space is not part of an address.
-    Ok(Select { names, shown: escape_lightly(text.trim_end()) })
+    Ok(Select { names, url_text: escape_lightly(text.trim_end()) })
 }
 
 #[cfg(test)]
@@ -288,12 +288,12 @@ mod tests {
     fn select_lists_names() {
         let select = |text: &str| query(text).unwrap().select.unwrap();
         assert_eq!(select("$select=b, a,B,b,_c").names, ["B", "_c", "a", "b"]);
-        assert_eq!(select("$select=b,+a,,b%22").shown, "b,%20a,,b%22");
+        assert_eq!(select("$select=b,+a,,b%22").url_text, "b,%20a,,b%22");
         assert!(select("$select=*").names.is_empty());
         let long = "a".repeat(8 * 1024);
         assert!(query(&format!("$select={long},{}", &long[1..])).is_ok());
         assert_eq!(query(&format!("$select={long},{long}")), Err(Code::InvalidInput));
-        assert_eq!((select("$select=%20").names.len(), select("$select=%20").shown.as_str()), (0, ""));
+        assert_eq!((select("$select=%20").names.len(), select("$select=%20").url_text.as_str()), (0, ""));
     }
 
     #[test]

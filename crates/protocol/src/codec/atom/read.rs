@@ -1,9 +1,9 @@
-//! Reads entities and table names from Atom entries. Only elements in the namespaces of Atom and of the
-//! protocol are accepted.
+//! Reads entities and table names from Atom entries. Elements in other namespaces than those of Atom and the protocol
+//! are refused.
 
 use std::collections::HashSet;
 
-use crate::codec::json::read::{EntityBody, given_twice, typed_value};
+use crate::codec::json::read::{EntityBody, duplicate_error, typed_value};
 use crate::codec::validated::Given;
 use crate::codec::xml::{self, Element, Namespace};
 use crate::error::{Code, Error, Result};
@@ -16,7 +16,7 @@ pub fn entity(body: &[u8]) -> Result<EntityBody<'static>> {
     let mut names = HashSet::new();
     for element in &properties.children {
         if !names.insert(element.name.as_str()) {
-            return Err(given_twice(&element.name).into());
+            return Err(duplicate_error(&element.name).into());
         }
         match element.name.as_str() {
             "PartitionKey" | "RowKey" => take_key(&mut entity, element)?,
@@ -38,14 +38,15 @@ pub fn table_name(body: &[u8]) -> Result<String> {
 }
 
 fn properties(body: &[u8]) -> Result<Element> {
-    let misunderstood = || Error::from(Code::BodyNotUnderstood);
-    let mut entry = xml::parse(body).map_err(|_| misunderstood())?;
+    let not_understood = || Error::from(Code::BodyNotUnderstood);
+    let mut entry = xml::parse(body).map_err(|_| not_understood())?;
     if !entry.is(Namespace::Atom, "entry") || is_foreign(&entry) {
-        return Err(misunderstood());
+        return Err(not_understood());
     }
-    let mut content = take_child(&mut entry, Namespace::Atom, "content").ok_or_else(misunderstood)?;
-    let properties = take_child(&mut content, Namespace::Metadata, "properties").ok_or_else(misunderstood)?;
-    if properties.children.iter().all(is_property) { Ok(properties) } else { Err(misunderstood()) }
+    let mut content = take_child(&mut entry, Namespace::Atom, "content").ok_or_else(not_understood)?;
+    let properties =
+        take_child(&mut content, Namespace::Metadata, "properties").ok_or_else(not_understood)?;
+    if properties.children.iter().all(is_property) { Ok(properties) } else { Err(not_understood()) }
 }
 
 fn take_child(element: &mut Element, namespace: Namespace, name: &str) -> Option<Element> {

@@ -10,7 +10,7 @@ use crate::model::entity::BorrowedEntity;
 use crate::model::version::etag;
 use crate::model::{EdmType, EdmValue, Ticks, lexical};
 
-/// The layout of entries: before 2013-08-15, and from then on (the latter from documentation only, UNVERIFIED
+/// The layout of entries: `Classic` before 2013-08-15, and `Modern` from then on (from documentation only, UNVERIFIED
 /// 14).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
@@ -52,7 +52,7 @@ impl Style {
     }
 }
 
-/// Context that the printer needs besides the data.
+/// A printer of Atom documents, with its inputs in addition to the data.
 #[derive(Clone, Copy)]
 pub struct Atom<'a> {
     pub context: MetadataContext<'a>,
@@ -129,10 +129,10 @@ impl Atom<'_> {
         format!("{}Z", text.get(..19).unwrap_or_default())
     }
 
-    fn push_entity(&self, out: &mut String, entity: BorrowedEntity<'_>, alone: bool) -> Result<()> {
+    fn push_entity(&self, out: &mut String, entity: BorrowedEntity<'_>, is_document: bool) -> Result<()> {
         let MetadataContext { table, .. } = self.context;
         let address = uri::entity_address(table, entity.partition, entity.row);
-        self.open_entry(out, Some(&etag(entity.modified)), alone, &address, table, table);
+        self.open_entry(out, Some(&etag(entity.modified)), is_document, &address, table, table);
         match self.context.select.filter(|select| !select.names.is_empty()) {
             None => {
                 self.push_system(out, entity, |_| true);
@@ -146,14 +146,14 @@ impl Atom<'_> {
         Ok(())
     }
 
-    fn push_system(&self, out: &mut String, entity: BorrowedEntity<'_>, wanted: impl Fn(&str) -> bool) {
+    fn push_system(&self, out: &mut String, entity: BorrowedEntity<'_>, includes: impl Fn(&str) -> bool) {
         let text = |text: &str| EdmValue::String(text.to_owned());
         for (name, value) in [
             ("PartitionKey", text(entity.partition)),
             ("RowKey", text(entity.row)),
             ("Timestamp", EdmValue::DateTime(entity.modified)),
         ] {
-            if wanted(name) {
+            if includes(name) {
                 push_property(out, name, &value);
             }
         }
@@ -175,8 +175,8 @@ impl Atom<'_> {
         Ok(())
     }
 
-    fn push_table(&self, out: &mut String, name: &str, alone: bool) {
-        self.open_entry(out, None, alone, &format!("Tables('{name}')"), "Tables", "Tables");
+    fn push_table(&self, out: &mut String, name: &str, is_document: bool) {
+        self.open_entry(out, None, is_document, &format!("Tables('{name}')"), "Tables", "Tables");
         push_property(out, "TableName", &EdmValue::String(name.to_owned()));
         out.push_str("</m:properties></content></entry>");
     }
@@ -186,14 +186,14 @@ impl Atom<'_> {
         &self,
         out: &mut String,
         etag: Option<&str>,
-        alone: bool,
+        is_document: bool,
         address: &str,
         title: &str,
         type_name: &str,
     ) {
         let MetadataContext { base, account, .. } = self.context;
         out.push_str("<entry");
-        if alone {
+        if is_document {
             out.push_str(&self.namespaces(etag));
         } else if let Some(etag) = etag {
             out.push_str(&format!(" m:etag=\"{}\"", attribute(etag)));
@@ -314,7 +314,8 @@ mod tests {
 
     #[test]
     fn select_prints_null_for_what_is_missing() {
-        let select = Select { names: vec!["I".into(), "No".into(), "bad name".into()], shown: String::new() };
+        let select =
+            Select { names: vec!["I".into(), "No".into(), "bad name".into()], url_text: String::new() };
         let mut atom = atom(Style::Modern, "T");
         atom.context.select = Some(&select);
         let text = atom.entity_document(&entity()).unwrap();

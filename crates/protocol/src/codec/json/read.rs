@@ -18,18 +18,18 @@ pub struct EntityBody<'a> {
     pub row: Option<String>,
     /// JSON text of the Timestamp, which requests ignore.
     pub timestamp: Option<&'a str>,
-    /// Whether a key has a type other than String, by value or annotation. Such an insert is refused; an
-    /// update takes its keys from the URL, as recorded.
+    /// Whether the value or the annotation of a key has a type other than String. As recorded, such an insert is
+    /// refused, and an update takes its keys from the URL.
     pub has_key_of_other_type: bool,
     /// Custom properties that are not null, in order.
     pub properties: GivenProperties<'a>,
     /// The error of the first value that does not fit its type. Errors in keys and in the number and names of
-    /// properties take precedence (protocol §5.9), so the property is listed with the value `false`.
+    /// properties take precedence (protocol §5.9), so the property stays in the list, with the value `false`.
     pub deferred_error: Option<Error>,
 }
 
 impl<'a> EntityBody<'a> {
-    /// Adds a property. `None` is null.
+    /// Adds a property, or defers its error. `None` stands for null.
     pub(crate) fn push(&mut self, name: Cow<'a, str>, value: Result<Option<Given<'a>>>) {
         match value {
             Ok(None) => {}
@@ -42,7 +42,7 @@ impl<'a> EntityBody<'a> {
     }
 
     /// Reads a key, and records whether it has a type other than String.
-    fn key(&mut self, raw: &str) -> Result<Option<String>> {
+    fn read_key(&mut self, raw: &str) -> Result<Option<String>> {
         if raw.starts_with('"') {
             let key = json_object::string(raw).ok_or(Code::InvalidInput)?;
             return Ok(Some(key.into_owned()));
@@ -78,13 +78,13 @@ pub fn entity(body: &[u8]) -> Result<EntityBody<'_>> {
     entity.properties.reserve_exact(members.values.len());
     for (name, raw) in std::mem::take(&mut members.values) {
         match name.as_ref() {
-            "PartitionKey" => entity.partition = entity.key(raw)?,
-            "RowKey" => entity.row = entity.key(raw)?,
+            "PartitionKey" => entity.partition = entity.read_key(raw)?,
+            "RowKey" => entity.row = entity.read_key(raw)?,
             "Timestamp" => entity.timestamp = Some(raw),
             _ if raw.starts_with(['{', '[']) => return Err(Code::BodyNotUnderstood.into()),
             _ => {
                 let annotated = members.annotation(&name);
-                let value = annotated.and_then(|own| value(&name, raw, members.string(raw), own));
+                let value = annotated.and_then(|own| parse_value(&name, raw, members.string(raw), own));
                 entity.push(name, value);
             }
         }
@@ -112,31 +112,31 @@ pub fn table_name(body: &[u8]) -> Result<String> {
     }
 }
 
-/// Parses the value of a custom property. `None` is null. `string` is the content of a string value.
-fn value<'a>(
+/// Parses the value of a custom property. Returns `None` for null. `string` is the content of a string value.
+fn parse_value<'a>(
     name: &str,
     raw: &'a str,
     string: Option<Cow<'a, str>>,
     annotated: Option<EdmType>,
 ) -> Result<Option<Given<'a>>> {
-    let misunderstood = || Error::from(Code::BodyNotUnderstood);
+    let not_understood = || Error::from(Code::BodyNotUnderstood);
     let is_string = raw.starts_with('"');
     let text = match string {
         _ if raw == "null" => return Ok(None),
         Some(text) => text,
-        None if is_string => return Err(misunderstood()),
+        None if is_string => return Err(not_understood()),
         None => Cow::Borrowed(raw),
     };
     let read = match (annotated, text) {
-        // The parser has accepted this string, which has no escapes.
+        // A borrowed string has no escapes.
         (None | Some(EdmType::String), Cow::Borrowed(text)) if is_string => {
             return Ok(Some(Given::Plain(text)));
         }
         (None, Cow::Owned(text)) if is_string => EdmValue::String(text),
-        (None, text) => inferred(&text)?,
-        // These types only have a string form.
+        (None, text) => infer_value(&text)?,
+        // Values of these types must be JSON strings.
         (Some(EdmType::String | EdmType::DateTime | EdmType::Guid | EdmType::Binary), _) if !is_string => {
-            return Err(misunderstood());
+            return Err(not_understood());
         }
         (Some(edm_type), text) => typed_value(name, edm_type, text)?,
     };
@@ -166,9 +166,8 @@ pub fn typed_value(name: &str, edm_type: EdmType, text: Cow<'_, str>) -> Result<
     read.ok_or_else(|| Code::BodyNotUnderstood.into())
 }
 
-/// Parses a value that is neither annotated nor a string. Integers beyond 32 bits become doubles, as
-/// recorded.
-fn inferred(text: &str) -> Result<EdmValue> {
+/// Parses a value that is neither annotated nor a string. As recorded, integers beyond 32 bits become doubles.
+fn infer_value(text: &str) -> Result<EdmValue> {
     match text {
         "true" => Ok(EdmValue::Boolean(true)),
         "false" => Ok(EdmValue::Boolean(false)),
@@ -187,7 +186,7 @@ fn out_of_range(name: &str, shown: &str) -> Error {
 }
 
 /// Returns the error of a duplicate member.
-pub(crate) const fn given_twice(name: &str) -> Code {
+pub(crate) const fn duplicate_error(name: &str) -> Code {
     match name.as_bytes() {
         b"PartitionKey" | b"RowKey" => Code::DuplicateKeyPropertySpecified,
         _ => Code::DuplicatePropertiesSpecified,
@@ -203,13 +202,13 @@ struct Members<'a> {
 }
 
 /// Maximum characters of a value in a report.
-const MAX_SHOWN: usize = 100;
+const MAX_REPORTED_CHARACTERS: usize = 100;
 
 /// Describes the invalid member of a body for reports, with its name, its value and the expected type.
 /// Returns `None` if no single member is at fault.
 pub fn misfit(body: &[u8]) -> Option<String> {
     let members = Members::split(body).ok()?;
-    if let Some(name) = members.given_twice() {
+    if let Some(name) = members.duplicate_name() {
         return Some(format!("{name} stands twice"));
     }
     let misfit = |(name, raw): &(Cow<'_, str>, &str)| members.misfit(name, raw);
@@ -220,7 +219,7 @@ impl Members<'_> {
     fn misfit(&self, name: &str, raw: &str) -> Option<String> {
         let not_of = |edm_type: EdmType| {
             let shown = json_object::string(raw).unwrap_or_else(|| raw.trim_matches('"').into());
-            let shown: String = shown.chars().take(MAX_SHOWN).collect();
+            let shown: String = shown.chars().take(MAX_REPORTED_CHARACTERS).collect();
             let edm_type = edm_type.name().trim_start_matches("Edm.");
             let article = if edm_type.starts_with('I') { "an" } else { "a" };
             Some(format!("{name}: '{shown}' is not {article} {edm_type}"))
@@ -243,7 +242,7 @@ impl Members<'_> {
             }
             _ => None,
         };
-        match value(name, raw, json_object::string(raw), annotated) {
+        match parse_value(name, raw, json_object::string(raw), annotated) {
             Ok(_) => None,
             Err(error) if error.code == Code::OutOfRangeInput => Some(error.text().to_owned()),
             Err(_) if raw.starts_with('"') => not_of(annotated.unwrap_or(EdmType::String)),
@@ -252,7 +251,7 @@ impl Members<'_> {
     }
 }
 
-/// Up to this number, members are compared pairwise instead of sorted.
+/// Maximum number of members that are searched one by one instead of sorted.
 const MAX_LINEAR_SEARCH: usize = 16;
 
 impl<'a> Members<'a> {
@@ -262,10 +261,10 @@ impl<'a> Members<'a> {
 
     /// Splits a body into its members. Performs no other checks.
     fn split(body: &'a [u8]) -> Result<Self> {
-        let misunderstood = || Error::from(Code::BodyNotUnderstood);
+        let not_understood = || Error::from(Code::BodyNotUnderstood);
         let body = body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(body);
-        // One allocation is cheaper than one for each member.
-        let body = std::str::from_utf8(body).map_err(|_| misunderstood())?;
+        // `with_room_for` allocates once, which is cheaper than to grow with the members.
+        let body = std::str::from_utf8(body).map_err(|_| not_understood())?;
         let mut members = Members::with_room_for(16);
         let plain = json_object::each_plain_member(body, |member| {
             members.add(member.decoded_name()?, member.value);
@@ -278,15 +277,15 @@ impl<'a> Members<'a> {
                 members.add(name, raw);
                 Ok(())
             };
-            json_object::each_member(body, add).map_err(|_| misunderstood())?;
+            json_object::each_member(body, add).map_err(|_| not_understood())?;
         }
         Ok(members)
     }
 
     fn parse(body: &'a [u8]) -> Result<Self> {
         let mut members = Self::split(body)?;
-        if let Some(name) = members.given_twice() {
-            return Err(given_twice(name).into());
+        if let Some(name) = members.duplicate_name() {
+            return Err(duplicate_error(name).into());
         }
         if members.types.len() > MAX_LINEAR_SEARCH {
             members.types.sort_by(|a, b| a.0.cmp(&b.0));
@@ -304,7 +303,7 @@ impl<'a> Members<'a> {
     }
 
     /// Returns the smallest duplicate name.
-    fn given_twice(&self) -> Option<&str> {
+    fn duplicate_name(&self) -> Option<&str> {
         let has_twin = |at: usize| self.values[..at].iter().any(|(name, _)| *name == self.values[at].0);
         if self.values.len() <= MAX_LINEAR_SEARCH && !(1..self.values.len()).any(has_twin) {
             return None;
@@ -324,7 +323,7 @@ impl<'a> Members<'a> {
     }
 
     /// Returns the text of a property's annotation.
-    fn annotated(&self, name: &str) -> Option<&'a str> {
+    fn annotation_text(&self, name: &str) -> Option<&'a str> {
         if self.types.len() <= MAX_LINEAR_SEARCH {
             return self.types.iter().find(|(of, _)| of == name).map(|(_, raw)| *raw);
         }
@@ -334,7 +333,7 @@ impl<'a> Members<'a> {
 
     /// Returns the annotated type of a property.
     fn annotation(&self, name: &str) -> Result<Option<EdmType>> {
-        let Some(raw) = self.annotated(name) else { return Ok(None) };
+        let Some(raw) = self.annotation_text(name) else { return Ok(None) };
         self.string(raw)
             .and_then(|name| EdmType::from_name(&name))
             .map(Some)
@@ -349,7 +348,7 @@ impl<'a> Members<'a> {
         if name.starts_with("odata.") {
             return;
         }
-        // Most names contain no `@`: one search suffices.
+        // Most names contain no `@`, so the first test usually decides.
         if !name.contains('@') {
             self.values.push((name, raw));
         } else if let Some(base) = json_object::without_suffix(&name, ANNOTATION) {

@@ -40,11 +40,11 @@ impl Metadata {
     }
 }
 
-/// The parts of a document besides its data.
+/// The inputs of a document in addition to its data.
 #[derive(Debug, Clone, Copy)]
 pub struct MetadataContext<'a> {
     pub metadata: Metadata,
-    /// Scheme, host and, in path style, the account; without a trailing slash.
+    /// The scheme, the host and, in path style, the account, without a trailing slash.
     pub base: &'a str,
     pub account: &'a str,
     /// The table's name as spelled in the request.
@@ -52,13 +52,13 @@ pub struct MetadataContext<'a> {
     pub select: Option<&'a Select>,
 }
 
-/// The `$select` option: the members to print, and the option's text in the context URL.
+/// The `$select` option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Select {
     /// Each name once, in the order of `names::ordinal`. An empty list selects everything.
     pub names: Vec<String>,
-    /// The text after `$select=` in `odata.metadata`.
-    pub shown: String,
+    /// The text of the option in the context URL.
+    pub url_text: String,
 }
 
 impl Select {
@@ -90,9 +90,9 @@ pub fn entity_document<'e>(
     Ok(out)
 }
 
-/// The parts that all entities of a page share, computed once.
+/// The text that all entities of a page share.
 pub(crate) struct PageContext {
-    /// The type of an entity, and its address up to the table's name.
+    /// The members from `odata.type` to the start of the entity's address in `odata.id`.
     address: String,
     shapes: Shapes,
 }
@@ -186,9 +186,10 @@ pub(crate) fn open_feed(out: &mut String, context: &MetadataContext<'_>) {
 }
 
 fn push_context_url(out: &mut String, context: &MetadataContext<'_>, suffix: &str) {
-    let (select, shown) = context.select.map_or(("", ""), |select| ("&$select=", select.shown.as_str()));
-    let url = [context.base, "/$metadata#", context.table, suffix, select, shown].concat();
-    push_known(out, "\"odata.metadata\":", &url);
+    let (select, url_text) =
+        context.select.map_or(("", ""), |select| ("&$select=", select.url_text.as_str()));
+    let url = [context.base, "/$metadata#", context.table, suffix, select, url_text].concat();
+    push_quoted_member(out, "\"odata.metadata\":", &url);
 }
 
 fn push_table_members(out: &mut String, context: &MetadataContext<'_>, name: &str) {
@@ -207,11 +208,11 @@ fn push_table_members(out: &mut String, context: &MetadataContext<'_>, name: &st
 /// Appends a member with a string value and a comma.
 fn push_member(out: &mut String, name: &str, value: &str) {
     push_string(out, name);
-    push_known(out, ":", value);
+    push_quoted_member(out, ":", value);
 }
 
 /// Appends a member whose name is given with its quotes and colon.
-fn push_known(out: &mut String, name: &str, value: &str) {
+fn push_quoted_member(out: &mut String, name: &str, value: &str) {
     out.push_str(name);
     push_string(out, value);
     out.push(',');
@@ -240,7 +241,7 @@ fn push_entity_members(
     Ok(())
 }
 
-/// Appends the type of an entity, its two addresses, and its ETag between the addresses.
+/// Appends the type of an entity, its address, its ETag, and its address again as the edit link.
 fn push_addresses(
     out: &mut String,
     context: &MetadataContext<'_>,
@@ -271,15 +272,15 @@ fn push_system(
     context: &MetadataContext<'_>,
     entity: BorrowedEntity<'_>,
     modified: &Spelled,
-    wanted: impl Fn(&str) -> bool,
+    includes: impl Fn(&str) -> bool,
 ) {
-    if wanted("PartitionKey") {
-        push_known(out, "\"PartitionKey\":", entity.partition);
+    if includes("PartitionKey") {
+        push_quoted_member(out, "\"PartitionKey\":", entity.partition);
     }
-    if wanted("RowKey") {
-        push_known(out, "\"RowKey\":", entity.row);
+    if includes("RowKey") {
+        push_quoted_member(out, "\"RowKey\":", entity.row);
     }
-    if wanted("Timestamp") {
+    if includes("Timestamp") {
         if context.metadata == Metadata::Full {
             out.push_str("\"Timestamp@odata.type\":\"Edm.DateTime\",");
         }
@@ -289,7 +290,7 @@ fn push_system(
     }
 }
 
-/// Appends only the members that `$select` names. A name that the entity lacks is null.
+/// Appends only the members that `$select` names, with null for those that the entity lacks.
 fn push_selected(
     out: &mut String,
     context: &MetadataContext<'_>,
@@ -302,7 +303,7 @@ fn push_selected(
     for name in select.custom_names() {
         match fields.iter().find(|field| field.name == name) {
             Some(field) => push_property(out, context.metadata.annotations(), field),
-            // The metadata level decides which of the protocol's own members are printed.
+            // The metadata level, not `$select`, decides whether metadata is printed.
             None if name.starts_with("odata.") || name.contains("@odata.") => {}
             None => {
                 push_string(out, name);
@@ -397,13 +398,15 @@ mod tests {
 
     #[test]
     fn select_prints_what_it_names_and_null_for_the_rest() {
-        let select =
-            Select { names: vec!["L".into(), "RowKey".into(), "nope".into()], shown: "L,nope,RowKey".into() };
+        let select = Select {
+            names: vec!["L".into(), "RowKey".into(), "nope".into()],
+            url_text: "L,nope,RowKey".into(),
+        };
         assert_eq!(
             entity_document(&context(Metadata::Minimal, Some(&select)), &entity()).unwrap(),
             r##"{"odata.metadata":"http://h/a/$metadata#T/@Element&$select=L,nope,RowKey","odata.etag":"W/\"datetime'2017-01-05T03%3A25%3A45.588957Z'\"","RowKey":"r","L@odata.type":"Edm.Int64","L":"5432873627392","nope":null}"##
         );
-        let all = Select { names: vec![], shown: String::new() };
+        let all = Select { names: vec![], url_text: String::new() };
         let text = entity_document(&context(Metadata::Minimal, Some(&all)), &entity()).unwrap();
         assert!(text.contains("/@Element&$select=\",") && text.contains("\"PartitionKey\""));
     }
