@@ -1,4 +1,4 @@
-//! The errors that the service returns to clients (protocol §14).
+//! The errors that Rowhouse returns to clients (protocol §14).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -116,8 +116,8 @@ pub struct ErrorFacts {
 }
 
 impl Code {
-    /// Returns whether a change set with a single operation reports this error without an index prefix. Errors that
-    /// depend on stored data have none (protocol §8.4), nor, as seen in Azure, does a value that is too large.
+    /// Returns whether a change set with a single operation reports this error without an index prefix: an error that
+    /// depends on stored data (protocol §8.4) or, as seen in Azure, on a value that is too large.
     pub const fn is_unnumbered_alone(self) -> bool {
         matches!(
             self,
@@ -138,8 +138,7 @@ pub struct Error {
     pub message: Option<Cow<'static, str>>,
     /// Index of the failed operation in its change set.
     pub index: Option<usize>,
-    /// The exact reason, for the log if the operator has enabled it. Never sent to clients, because it could
-    /// help attackers.
+    /// The exact reason, for the log. It is never sent to clients, because it could help attackers.
     pub reason: Option<Box<str>>,
 }
 
@@ -147,7 +146,7 @@ pub struct Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// Makes an error with a message that replaces the default of its code.
+    /// Creates an error with a message that replaces the default of its code.
     pub fn with_message(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
         Self { code, message: Some(message.into()), index: None, reason: None }
     }

@@ -123,7 +123,7 @@ fn push_value(out: &mut String, value: &EdmValue) {
         EdmValue::Int64(n) => push_plain(out, &n.to_string()),
         EdmValue::DateTime(t) => {
             out.push('"');
-            t.spelled().write(out, ":");
+            t.to_text().write(out, ":");
             out.push('"');
         }
         EdmValue::Guid(g) => push_plain(out, &lexical::format_guid(g)),

@@ -74,10 +74,10 @@ pub fn utf16_len(s: &str) -> usize {
     if s.is_ascii() { s.len() } else { s.chars().map(char::len_utf16).sum() }
 }
 
-/// Returns whether a text has at most `most` UTF-16 code units. A text never has more code units than bytes,
-/// so they are seldom counted.
-pub(crate) fn is_within(s: &str, most: usize) -> bool {
-    s.len() <= most || utf16_len(s) <= most
+/// Returns whether a text has at most `max` UTF-16 code units. A text never has more code units than bytes, so the code
+/// units are seldom counted.
+pub(crate) fn is_within(s: &str, max: usize) -> bool {
+    s.len() <= max || utf16_len(s) <= max
 }
 
 named_enum! {
@@ -104,7 +104,7 @@ impl CompareOp {
         }
     }
 
-    /// Returns whether the operator holds for an order. `None` is "not comparable" (NaN), for which only `ne`
+    /// Returns whether the operator holds for operands in this order. `None` is a comparison with NaN, for which only `ne`
     /// holds.
     pub const fn holds(self, order: Option<Ordering>) -> bool {
         match order {
@@ -117,15 +117,15 @@ impl CompareOp {
         }
     }
 
-    /// Returns the result for a stored value whose type differs from the literal's: as if the value sorted
-    /// below the literal (protocol §6.4 rule 4, UNVERIFIED 12).
+    /// Returns whether the operator holds for a stored value whose type differs from the literal's type. Such a value
+    /// sorts below the literal (protocol §6.4 rule 4, UNVERIFIED 12).
     pub const fn holds_on_type_mismatch(self) -> bool {
         self.holds(Some(Ordering::Less))
     }
 }
 
 /// Returns whether `stored op literal` holds under the typed semantics of protocol §6.4, rules 2 to 4.
-/// Missing properties are not handled here.
+/// The caller handles missing properties.
 pub(crate) fn compare(stored: &EdmValue, op: CompareOp, literal: &EdmValue) -> bool {
     match order(stored, literal) {
         Some(order) => op.holds(order),
@@ -186,8 +186,8 @@ impl TextTest {
 }
 
 named_enum! {
-    /// A change of case for ASCII letters alone, so that the result is the same in both databases and never changes. Its
-    /// name is that of the function.
+    /// A change of case, with the name of its filter function. It changes only ASCII letters, so that the result is the
+    /// same in both databases and in all their versions.
     CaseFold, word {
         Lower => "tolower",
         Upper => "toupper",

@@ -33,7 +33,7 @@ pub(crate) fn counted_keys(partition: &str, row: &str) -> usize {
     4 + 2 * (utf16_len(partition) + utf16_len(row))
 }
 
-/// The order of the keys of a page.
+/// The direction of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PageOrder {
     #[default]
@@ -57,7 +57,7 @@ impl Entity {
     }
 }
 
-/// A borrowed value, with the information that checks and printers need.
+/// A borrowed value, as checks and printers need it.
 #[derive(Debug, Clone, Copy)]
 pub enum BorrowedValue<'a> {
     /// A string.
@@ -70,9 +70,8 @@ pub enum BorrowedValue<'a> {
     Other(&'a EdmValue),
 }
 
-/// A type that has a value.
+/// A representation of a property value.
 pub trait Value {
-    /// Returns a borrowed view of the value.
     fn view(&self) -> BorrowedValue<'_>;
 }
 
@@ -122,9 +121,8 @@ pub(crate) fn check_size(keys: usize, properties: usize) -> Result<()> {
     if keys + properties <= MAX_ENTITY { Ok(()) } else { Err(Code::EntityTooLarge.into()) }
 }
 
-/// Returns the size of properties, see [`Entity::counted_size`]. A result up to a quarter of [`MAX_ENTITY`]
-/// may be too large by the bytes that strings have beyond their UTF-16 units, which are not counted then. A
-/// larger result is exact.
+/// Returns the size of properties, see [`Entity::counted_size`]. A result up to a quarter of [`MAX_ENTITY`] may be too
+/// large, because it counts the bytes of strings instead of their UTF-16 units. A larger result is exact.
 pub(crate) fn counted<N: AsRef<str>, V: Value>(properties: &[(N, V)]) -> usize {
     match counted_by(properties, str::len) {
         few if few <= MAX_ENTITY / 4 => few,
@@ -180,7 +178,6 @@ impl BorrowedEntity<'_> {
         self.partition.len() + self.row.len() + self.properties.len()
     }
 
-    /// Copies the entity.
     pub fn to_stored(self) -> Stored {
         Stored {
             key: Key::new(self.partition, self.row),
@@ -195,12 +192,12 @@ impl BorrowedEntity<'_> {
 pub enum PropertyOrder {
     /// The order of the stored text.
     AsStored,
-    /// The order of [`names::ordinal`], for stored text in the database's own order.
+    /// The order of [`names::ordinal`], for text that the database has reordered.
     Ordinal,
 }
 
-/// Custom properties as one JSON object in the stored form that `codec::stored` defines. The object stays
-/// text, so that pages are copied to the wire without building a tree.
+/// Custom properties as the text of one JSON object, in the stored form that `codec::stored` defines. Pages are printed
+/// from this text without building a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredProperties {
     text: String,
@@ -226,12 +223,10 @@ impl StoredProperties {
         Self { text, order: PropertyOrder::Ordinal }
     }
 
-    /// Returns the JSON text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Returns the order in which the properties are printed.
     pub const fn order(&self) -> PropertyOrder {
         self.order
     }

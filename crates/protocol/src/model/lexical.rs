@@ -24,8 +24,8 @@ pub(crate) fn format(value: &EdmValue) -> String {
 
 /// Returns the canonical text of a double: `3.0`, `1.5E-07`, `NaN`, `Infinity`.
 ///
-/// Follows the recorded output of Azure: fifteen significant digits if they parse back to the same number,
-/// otherwise seventeen; exponents from 1E+15 (1E+17 with seventeen digits) and below 1E-04.
+/// As recorded from Azure, the text has fifteen significant digits if they parse back to the same number, otherwise
+/// seventeen. It has an exponent from 1E+15 on (1E+17 with seventeen digits) and below 1E-04.
 pub fn format_double(value: f64) -> String {
     if value.is_nan() {
         return "NaN".into();
@@ -36,13 +36,13 @@ pub fn format_double(value: f64) -> String {
     if value == 0.0 {
         return if value.is_sign_negative() { "-0.0" } else { "0.0" }.into();
     }
-    few_decimals(value).unwrap_or_else(|| any_decimals(value))
+    format_few_decimals(value).unwrap_or_else(|| format_any_decimals(value))
 }
 
-/// Returns the text of a number with up to three decimal places, which covers most numbers. If a whole number
-/// below 1E+15, divided by the power of ten, equals the value, its digits are the text: no other number of
+/// Returns the text of a number with up to three decimal places; most numbers have no more. If a whole number below
+/// 1E+15 divided by a power of ten equals the value, the digits of that number are the text, because no other number of
 /// fifteen digits parses back to the value.
-fn few_decimals(value: f64) -> Option<String> {
+fn format_few_decimals(value: f64) -> Option<String> {
     const POWERS: [u16; 4] = [1, 10, 100, 1000];
     let magnitude = value.abs();
     let scaled = |power: u16| (power, magnitude * f64::from(power));
@@ -61,30 +61,30 @@ fn few_decimals(value: f64) -> Option<String> {
     Some(out)
 }
 
-fn any_decimals(value: f64) -> String {
+fn format_any_decimals(value: f64) -> String {
     let mut scientific = String::with_capacity(24);
-    // If the shortest text that parses back has at most fifteen digits, it equals the text with fifteen
-    // digits minus its trailing zeros, without the cost of computing all fifteen.
+    // A shortest text of at most fifteen digits equals the text with fifteen digits without trailing zeros. It costs
+    // less to compute.
     let _ = write!(scientific, "{value:e}");
-    if value.is_normal() && digits_of(&scientific) <= 15 {
-        return layout(&scientific, 15);
+    if value.is_normal() && count_digits(&scientific) <= 15 {
+        return to_azure_layout(&scientific, 15);
     }
     scientific.clear();
     let _ = write!(scientific, "{value:.14e}");
     if scientific.parse() == Ok(value) {
-        return layout(&scientific, 15);
+        return to_azure_layout(&scientific, 15);
     }
     scientific.clear();
     let _ = write!(scientific, "{value:.16e}");
-    layout(&scientific, 17)
+    to_azure_layout(&scientific, 17)
 }
 
-fn digits_of(scientific: &str) -> usize {
+fn count_digits(scientific: &str) -> usize {
     scientific.bytes().take_while(|b| *b != b'e').filter(u8::is_ascii_digit).count()
 }
 
 /// Converts Rust's `d.ddde±x` to Azure's layout.
-fn layout(scientific: &str, precision: i32) -> String {
+fn to_azure_layout(scientific: &str, precision: i32) -> String {
     let (sign, unsigned) = match scientific.strip_prefix('-') {
         Some(rest) => ("-", rest),
         None => ("", scientific),
@@ -131,8 +131,9 @@ pub fn parse_double(text: &str) -> Option<f64> {
         "Infinity" | "INF" => Some(f64::INFINITY),
         "-Infinity" | "-INF" => Some(f64::NEG_INFINITY),
         _ => {
-            let numeric = text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'));
-            text.parse().ok().filter(|value: &f64| numeric && value.is_finite())
+            let is_numeric =
+                text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'));
+            text.parse().ok().filter(|value: &f64| is_numeric && value.is_finite())
         }
     }
 }
@@ -154,8 +155,8 @@ pub fn parse_guid(text: &str) -> Option<Uuid> {
     let inner = text.strip_prefix('(').and_then(|t| t.strip_suffix(')'));
     let inner = inner.or_else(|| text.strip_prefix('{').and_then(|t| t.strip_suffix('}')));
     let inner = inner.unwrap_or(text);
-    let plain = inner.len() == 36 || (inner.len() == 32 && inner.len() == text.len());
-    plain.then(|| Uuid::try_parse(inner).ok()).flatten()
+    let has_valid_length = inner.len() == 36 || (inner.len() == 32 && inner.len() == text.len());
+    has_valid_length.then(|| Uuid::try_parse(inner).ok()).flatten()
 }
 
 /// Returns the canonical text of a GUID: lower case with hyphens.
@@ -228,8 +229,8 @@ mod tests {
             any in any::<f64>(),
         ) {
             for value in [digits as f64 / 10_f64.powi(power), (digits / 10_i64.pow(fewer)) as f64 / 10_f64.powi(power), any] {
-                if value != 0.0 && value.is_finite() && let Some(text) = few_decimals(value) {
-                    prop_assert_eq!(text, any_decimals(value));
+                if value != 0.0 && value.is_finite() && let Some(text) = format_few_decimals(value) {
+                    prop_assert_eq!(text, format_any_decimals(value));
                 }
             }
         }
@@ -240,10 +241,10 @@ mod tests {
         for text in
             ["123.5", "-0.001", "0.1", "450359962737.496", "99999999999999.9", "999999999999999.0", "2.0"]
         {
-            assert_eq!(few_decimals(text.parse().unwrap()).as_deref(), Some(text));
+            assert_eq!(format_few_decimals(text.parse().unwrap()).as_deref(), Some(text));
         }
         for text in ["1e15", "0.0001", "0.3333", "1.0000000000000002"] {
-            assert_eq!(few_decimals(text.parse().unwrap()), None, "{text}");
+            assert_eq!(format_few_decimals(text.parse().unwrap()), None, "{text}");
         }
     }
 
@@ -295,7 +296,7 @@ mod tests {
                 let fifteen = format!("{value:.14e}");
                 let (text, precision) =
                     if fifteen.parse() == Ok(value) { (fifteen, 15) } else { (format!("{value:.16e}"), 17) };
-                prop_assert_eq!(format_double(value), layout(&text, precision));
+                prop_assert_eq!(format_double(value), to_azure_layout(&text, precision));
             }
         }
 

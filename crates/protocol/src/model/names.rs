@@ -36,8 +36,8 @@ impl TableName {
         if !(3..=63).contains(&text.chars().count()) {
             return Err(Code::NameLengthOutOfRange.into());
         }
-        let lead = text.starts_with(|c: char| c.is_ascii_alphabetic());
-        if !lead || !text.bytes().all(|b| b.is_ascii_alphanumeric()) {
+        let starts_with_letter = text.starts_with(|c: char| c.is_ascii_alphabetic());
+        if !starts_with_letter || !text.bytes().all(|b| b.is_ascii_alphanumeric()) {
             return Err(Code::InvalidResourceName.into());
         }
         let lower = text.to_ascii_lowercase();
@@ -90,18 +90,17 @@ impl OwnedTable {
     }
 }
 
-/// Compares names by UTF-16 units, like .NET's `StringComparer.Ordinal`. Bytes have the same order,
-/// except that characters beyond U+FFFF, whose first byte is 0xF0 or more, come before U+E000 to
-/// U+FFFF, whose first byte is 0xEE or 0xEF.
+/// Compares names by UTF-16 units, like .NET's `StringComparer.Ordinal`. The order of bytes differs only for characters
+/// beyond U+FFFF, whose first byte is 0xF0 or more. They come before U+E000 to U+FFFF, whose first byte is 0xEE or 0xEF.
 pub fn ordinal(a: &str, b: &str) -> Ordering {
     const fn rank(byte: u8) -> (u8, u8) {
         if byte >= 0xF0 { (0xED, byte) } else { (byte, 0) }
     }
-    let differ = a.bytes().zip(b.bytes()).find(|(a, b)| a != b);
-    differ.map_or_else(|| a.len().cmp(&b.len()), |(a, b)| rank(a).cmp(&rank(b)))
+    let first_difference = a.bytes().zip(b.bytes()).find(|(a, b)| a != b);
+    first_difference.map_or_else(|| a.len().cmp(&b.len()), |(a, b)| rank(a).cmp(&rank(b)))
 }
 
-fn forbidden_in_key(c: char) -> bool {
+fn is_forbidden_in_key(c: char) -> bool {
     matches!(c, '/' | '\\' | '#' | '?' | '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}')
 }
 
@@ -111,7 +110,7 @@ fn forbidden_in_key(c: char) -> bool {
 /// [`Code::OutOfRangeInput`] with the name of the key and its value, or
 /// [`Code::PropertyValueTooLarge`] past [`MAX_KEY`].
 pub fn check_body_key(name: &str, value: &str) -> Result<()> {
-    if value.contains(forbidden_in_key) {
+    if value.contains(is_forbidden_in_key) {
         let shown: String = value.chars().take(256).filter(|c| !c.is_control()).collect();
         return Err(Error::with_message(
             Code::OutOfRangeInput,
@@ -121,8 +120,8 @@ pub fn check_body_key(name: &str, value: &str) -> Result<()> {
     check_key_length(value)
 }
 
-/// Checks a key in the URL of a read (protocol §5.6). Other forbidden characters are allowed: the read looks
-/// them up and finds nothing.
+/// Checks a key in the URL of a read (protocol §5.6). A read with other forbidden characters is allowed, and finds no
+/// entity.
 ///
 /// # Errors
 /// [`Code::QuerySyntax`] for slashes, [`Code::OutOfRangeInput`] for ASCII control characters.
@@ -142,13 +141,13 @@ pub(crate) fn check_read_key(value: &str) -> Result<()> {
 /// Those of [`check_read_key`], then [`Code::UrlKeyOutOfRange`].
 pub(crate) fn check_written_key(value: &str) -> Result<()> {
     check_read_key(value)?;
-    if value.contains(forbidden_in_key) { Err(Code::UrlKeyOutOfRange.into()) } else { Ok(()) }
+    if value.contains(is_forbidden_in_key) { Err(Code::UrlKeyOutOfRange.into()) } else { Ok(()) }
 }
 
-/// Checks the length of a key in a write.
+/// Checks the length of a key in a write. Reads and deletes do not need this check, because they find no entity.
 ///
 /// # Errors
-/// [`Code::PropertyValueTooLarge`] past [`MAX_KEY`]. Reads and deletes skip this check and find nothing.
+/// [`Code::PropertyValueTooLarge`] past [`MAX_KEY`].
 pub(crate) fn check_key_length(value: &str) -> Result<()> {
     if is_within(value, MAX_KEY) {
         return Ok(());

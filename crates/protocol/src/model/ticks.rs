@@ -2,17 +2,17 @@
 
 use chrono::{DateTime, NaiveDate, Utc};
 
-/// Ticks of 100 ns since 0001-01-01T00:00:00Z. Always inside the range of Edm.DateTime:
-/// 1601-01-01T00:00:00Z to 9999-12-31T23:59:59.9999999Z.
+/// A number of ticks of 100 ns since 0001-01-01T00:00:00Z, always in the range of Edm.DateTime: [`Ticks::MIN`] to
+/// [`Ticks::MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticks(i64);
 
 /// Ticks in a second.
 pub const TICKS_PER_SECOND: i64 = 10_000_000;
-const PER_DAY: i64 = 86_400 * TICKS_PER_SECOND;
+const TICKS_PER_DAY: i64 = 86_400 * TICKS_PER_SECOND;
 /// Days from 0001-01-01 to 1970-01-01.
 const UNIX_EPOCH_DAYS: i64 = 719_162;
-const UNIX_EPOCH: i64 = UNIX_EPOCH_DAYS * PER_DAY;
+const UNIX_EPOCH_TICKS: i64 = UNIX_EPOCH_DAYS * TICKS_PER_DAY;
 
 /// The reason why a text is not an Edm.DateTime.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,8 +34,8 @@ impl Ticks {
         (Self::MIN.0..=Self::MAX.0).contains(&raw).then_some(Ticks(raw))
     }
 
-    /// Returns the point with a stored tick count. Earlier versions of the program may have stored a count
-    /// beyond the end of the range, after a version at the end.
+    /// Returns the point with a stored tick count. Earlier versions of Rowhouse could store the count after
+    /// [`Ticks::MAX`].
     pub fn stored(raw: i64) -> Option<Self> {
         Self::from_raw(raw.min(Self::MAX.0))
     }
@@ -57,7 +57,7 @@ impl Ticks {
 
     /// Returns the tick that contains a clock reading, clamped to the range.
     pub fn from_utc(at: DateTime<Utc>) -> Self {
-        let raw = UNIX_EPOCH
+        let raw = UNIX_EPOCH_TICKS
             .saturating_add(at.timestamp().saturating_mul(TICKS_PER_SECOND))
             .saturating_add(i64::from(at.timestamp_subsec_nanos() / 100));
         Ticks(raw.clamp(Self::MIN.0, Self::MAX.0))
@@ -71,7 +71,7 @@ impl Ticks {
 
     /// Returns whole seconds since 1970, for comparison with HTTP dates.
     pub const fn unix_seconds(self) -> i64 {
-        (self.0 - UNIX_EPOCH).div_euclid(TICKS_PER_SECOND)
+        (self.0 - UNIX_EPOCH_TICKS).div_euclid(TICKS_PER_SECOND)
     }
 
     /// Returns the next tick, saturating at the end of the range.
@@ -93,30 +93,30 @@ impl Ticks {
     /// Returns the canonical form, without trailing zeros in the fraction: `…:53Z`, `…:53.2Z`.
     pub fn to_canonical(self) -> String {
         let mut out = String::with_capacity(28);
-        self.spelled().write(&mut out, ":");
+        self.to_text().write(&mut out, ":");
         out
     }
 
-    /// Returns the form with all seven digits, which error bodies and policies use.
+    /// Returns the form with all seven digits of the fraction, which error bodies and policies use.
     pub fn to_seven_digits(self) -> String {
         let mut out = String::with_capacity(28);
-        Spelled { text: self.digits(), length: 27 }.write(&mut out, ":");
+        TimeText { text: self.to_full_text(), length: 27 }.write(&mut out, ":");
         out
     }
 
     /// Returns the canonical form as text that can be appended repeatedly.
-    pub(crate) fn spelled(self) -> Spelled {
-        let text = self.digits();
+    pub(crate) fn to_text(self) -> TimeText {
+        let text = self.to_full_text();
         let zeros = text.iter().rev().take_while(|digit| **digit == b'0').count();
-        // A text without a fraction has no decimal point either.
-        Spelled { text, length: if zeros >= 7 { 19 } else { 27 - zeros } }
+        // Without a fraction, the decimal point is omitted too.
+        TimeText { text, length: if zeros >= 7 { 19 } else { 27 - zeros } }
     }
 
     /// Formats the point as `YYYY-MM-DDThh:mm:ss.fffffff`.
-    fn digits(self) -> [u8; 27] {
-        // All numbers are in range, because the ticks are.
-        let (year, month, day) = civil((self.0 / PER_DAY) as u32);
-        let in_day = self.0 % PER_DAY;
+    fn to_full_text(self) -> [u8; 27] {
+        // No cast loses bits, because the ticks are in range.
+        let (year, month, day) = civil_date((self.0 / TICKS_PER_DAY) as u32);
+        let in_day = self.0 % TICKS_PER_DAY;
         let (second, fraction) = ((in_day / TICKS_PER_SECOND) as u32, (in_day % TICKS_PER_SECOND) as u32);
         let mut text = *b"0000-00-00T00:00:00.0000000";
         text[..4].copy_from_slice(&decimal::<4>(year));
@@ -132,14 +132,14 @@ impl Ticks {
 
 /// A point in time as text.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Spelled {
+pub(crate) struct TimeText {
     text: [u8; 27],
     /// The used length of the text, in bytes.
     length: usize,
 }
 
-impl Spelled {
-    /// Appends the text with `colon` in place of each colon, because ETags contain `%3A`.
+impl TimeText {
+    /// Appends the text with `colon` in place of each colon. ETags contain `%3A` instead of a colon.
     pub(crate) fn write(&self, out: &mut String, colon: &str) {
         let text = std::str::from_utf8(&self.text).unwrap_or_default();
         for part in [&text[..13], colon, &text[14..16], colon, &text[17..self.length], "Z"] {
@@ -159,9 +159,9 @@ fn decimal<const N: usize>(value: u32) -> [u8; N] {
     text
 }
 
-/// Returns year, month and day of a day count since 0001-01-01 in the proleptic Gregorian calendar. The
-/// calculation starts years in March, so that leap days come last.
-fn civil(days: u32) -> (u32, u32, u32) {
+/// Converts the number of days since 0001-01-01 to year, month and day in the proleptic Gregorian calendar. The
+/// calculation starts each year in March, so that a leap day is its last day.
+fn civil_date(days: u32) -> (u32, u32, u32) {
     let shifted = days + 306;
     let era = shifted / 146_097;
     let of_era = shifted % 146_097;
@@ -176,24 +176,24 @@ fn civil(days: u32) -> (u32, u32, u32) {
 
 fn parse(text: &str) -> Option<Result<Ticks, DateTimeError>> {
     let mut rest = text.as_bytes();
-    let year = number(&mut rest, 4)?;
-    literal(&mut rest, b'-')?;
-    let month = number(&mut rest, 2)?;
-    literal(&mut rest, b'-')?;
-    let day = number(&mut rest, 2)?;
+    let year = take_number(&mut rest, 4)?;
+    take_byte(&mut rest, b'-')?;
+    let month = take_number(&mut rest, 2)?;
+    take_byte(&mut rest, b'-')?;
+    let day = take_number(&mut rest, 2)?;
     let (mut hour, mut minute, mut second, mut fraction) = (0, 0, 0, 0);
-    if literal(&mut rest, b'T').is_some() {
-        hour = number(&mut rest, 2)?;
-        literal(&mut rest, b':')?;
-        minute = number(&mut rest, 2)?;
-        if literal(&mut rest, b':').is_some() {
-            second = number(&mut rest, 2)?;
-            if literal(&mut rest, b'.').is_some() {
-                fraction = fraction_ticks(&mut rest)?;
+    if take_byte(&mut rest, b'T').is_some() {
+        hour = take_number(&mut rest, 2)?;
+        take_byte(&mut rest, b':')?;
+        minute = take_number(&mut rest, 2)?;
+        if take_byte(&mut rest, b':').is_some() {
+            second = take_number(&mut rest, 2)?;
+            if take_byte(&mut rest, b'.').is_some() {
+                fraction = take_fraction(&mut rest)?;
             }
         }
     }
-    let offset_minutes = zone(&mut rest)?;
+    let offset_minutes = take_zone(&mut rest)?;
     if !rest.is_empty() || hour > 23 || minute > 59 || second > 59 {
         return None;
     }
@@ -206,12 +206,12 @@ fn parse(text: &str) -> Option<Result<Ticks, DateTimeError>> {
     }))
 }
 
-fn literal(rest: &mut &[u8], byte: u8) -> Option<()> {
+fn take_byte(rest: &mut &[u8], byte: u8) -> Option<()> {
     let (first, tail) = rest.split_first()?;
     (*first == byte).then(|| *rest = tail)
 }
 
-fn number(rest: &mut &[u8], width: usize) -> Option<i64> {
+fn take_number(rest: &mut &[u8], width: usize) -> Option<i64> {
     let (head, tail) = rest.split_at_checked(width)?;
     let value = head
         .iter()
@@ -220,7 +220,7 @@ fn number(rest: &mut &[u8], width: usize) -> Option<i64> {
     Some(value)
 }
 
-fn fraction_ticks(rest: &mut &[u8]) -> Option<i64> {
+fn take_fraction(rest: &mut &[u8]) -> Option<i64> {
     let count = rest.iter().take_while(|b| b.is_ascii_digit()).count();
     if count == 0 {
         return None;
@@ -231,7 +231,7 @@ fn fraction_ticks(rest: &mut &[u8]) -> Option<i64> {
     Some(kept.fold(0, |value, b| value * 10 + i64::from(b - b'0')))
 }
 
-fn zone(rest: &mut &[u8]) -> Option<i64> {
+fn take_zone(rest: &mut &[u8]) -> Option<i64> {
     let Some((&sign, tail)) = rest.split_first() else { return Some(0) };
     *rest = tail;
     let sign = match sign {
@@ -240,9 +240,9 @@ fn zone(rest: &mut &[u8]) -> Option<i64> {
         b'-' => -1,
         _ => return None,
     };
-    let hours = number(rest, 2)?;
-    literal(rest, b':')?;
-    let minutes = number(rest, 2)?;
+    let hours = take_number(rest, 2)?;
+    take_byte(rest, b':')?;
+    let minutes = take_number(rest, 2)?;
     (hours <= 14 && minutes <= 59).then_some(sign * (hours * 60 + minutes))
 }
 

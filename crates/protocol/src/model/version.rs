@@ -1,17 +1,17 @@
-//! ETags, and the conditions that requests put on them (protocol §9).
+//! ETags, and the conditions of requests on the stored version (protocol §9).
 
-use super::ticks::{Spelled, Ticks};
+use super::ticks::{Ticks, TimeText};
 use crate::error::{Code, Error, Result};
 
 /// Returns the ETag of an entity that was last written at `modified`, as header text.
 pub fn etag(modified: Ticks) -> String {
     let mut out = String::with_capacity(48);
-    write_etag(&modified.spelled(), &mut out, "\"");
+    write_etag(&modified.to_text(), &mut out, "\"");
     out
 }
 
 /// Appends an ETag with `quote` in place of each double quote, so that the ETag can be embedded in JSON.
-pub(crate) fn write_etag(modified: &Spelled, out: &mut String, quote: &str) {
+pub(crate) fn write_etag(modified: &TimeText, out: &mut String, quote: &str) {
     out.push_str("W/");
     out.push_str(quote);
     out.push_str("datetime'");
@@ -27,7 +27,7 @@ pub enum IfMatch {
     Absent,
     /// `*`: any version, but the entity must exist.
     Any,
-    /// This version. `None` is a well-formed tag that Rowhouse cannot have issued, and matches nothing.
+    /// This version. `None` stands for a well-formed tag that Rowhouse cannot have issued. It matches no version.
     Version(Option<Ticks>),
 }
 
@@ -36,12 +36,12 @@ impl IfMatch {
     pub fn admits(self, stored: Ticks) -> bool {
         match self {
             IfMatch::Absent | IfMatch::Any => true,
-            IfMatch::Version(wanted) => wanted == Some(stored),
+            IfMatch::Version(required) => required == Some(stored),
         }
     }
 
-    /// Returns the error of a write whose condition does not hold. As recorded for `W/"datetime''…''"`, a tag
-    /// that names no version has a different code.
+    /// Returns the error of a write whose condition does not hold. As recorded for `W/"datetime''…''"`, the error for a
+    /// tag that names no version has a different code.
     pub(crate) const fn refusal(self) -> Code {
         match self {
             IfMatch::Version(None) => Code::ConditionNotMet,
@@ -65,12 +65,12 @@ impl IfMatch {
             .and_then(|t| t.strip_prefix('"'))
             .and_then(|t| t.strip_suffix('"'))
             .filter(|t| !t.contains('"'))
-            .ok_or_else(|| invalid(raw))?;
-        Ok(IfMatch::Version(version(tag)))
+            .ok_or_else(|| invalid_etag(raw))?;
+        Ok(IfMatch::Version(parse_version(tag)))
     }
 }
 
-/// The versions of an entity that a reader already has (`If-None-Match`). They are not sent again.
+/// The versions of an entity that a client already has (`If-None-Match`), which are not sent again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IfNoneMatch {
     /// `*`: every version.
@@ -91,10 +91,10 @@ impl IfNoneMatch {
             let weak = tag.strip_prefix("W/").or_else(|| tag.strip_prefix("w/"));
             weak.unwrap_or(tag).strip_prefix('"')?.strip_suffix('"')
         });
-        Self::Versions(opaque.filter_map(version).collect())
+        Self::Versions(opaque.filter_map(parse_version).collect())
     }
 
-    /// Returns whether the reader already has this version.
+    /// Returns whether the client already has this version.
     pub fn has(&self, stored: Ticks) -> bool {
         match self {
             Self::Any => true,
@@ -103,7 +103,7 @@ impl IfNoneMatch {
     }
 }
 
-fn invalid(value: &str) -> Error {
+fn invalid_etag(value: &str) -> Error {
     Error::with_message(
         Code::InvalidEtag,
         format!(
@@ -113,9 +113,9 @@ fn invalid(value: &str) -> Error {
     )
 }
 
-/// Returns the version that a tag names. Colons may be unescaped, and a fraction may end with zeros. A time
+/// Returns the version that a tag names. Colons may be unescaped, and a fraction may end with zeros. A tag with a time
 /// in any other spelling names no version.
-fn version(tag: &str) -> Option<Ticks> {
+fn parse_version(tag: &str) -> Option<Ticks> {
     const WHOLE_SECONDS: usize = "YYYY-MM-DDThh:mm:ss".len();
     let time = tag.strip_prefix("datetime'")?.strip_suffix('\'')?;
     let time = time.replace("%3A", ":").replace("%3a", ":");

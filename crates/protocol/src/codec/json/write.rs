@@ -6,7 +6,7 @@ use crate::codec::stored;
 use crate::codec::uri;
 use crate::error::Result;
 use crate::model::entity::BorrowedEntity;
-use crate::model::ticks::Spelled;
+use crate::model::ticks::TimeText;
 use crate::model::version::write_etag;
 
 /// The metadata level that a client requested.
@@ -224,7 +224,7 @@ fn push_entity_members(
     common: &mut PageContext,
     entity: BorrowedEntity<'_>,
 ) -> Result<()> {
-    let modified = entity.modified.spelled();
+    let modified = entity.modified.to_text();
     match context.metadata {
         Metadata::Full => push_addresses(out, context, &common.address, entity, &modified),
         Metadata::Minimal => push_etag(out, &modified),
@@ -247,7 +247,7 @@ fn push_addresses(
     context: &MetadataContext<'_>,
     start: &str,
     entity: BorrowedEntity<'_>,
-    modified: &Spelled,
+    modified: &TimeText,
 ) {
     out.push_str(start);
     let start = out.len();
@@ -261,7 +261,7 @@ fn push_addresses(
     out.push_str("\",");
 }
 
-fn push_etag(out: &mut String, modified: &Spelled) {
+fn push_etag(out: &mut String, modified: &TimeText) {
     out.push_str("\"odata.etag\":\"");
     write_etag(modified, out, "\\\"");
     out.push_str("\",");
@@ -271,7 +271,7 @@ fn push_system(
     out: &mut String,
     context: &MetadataContext<'_>,
     entity: BorrowedEntity<'_>,
-    modified: &Spelled,
+    modified: &TimeText,
     includes: impl Fn(&str) -> bool,
 ) {
     if includes("PartitionKey") {
@@ -295,7 +295,7 @@ fn push_selected(
     out: &mut String,
     context: &MetadataContext<'_>,
     entity: BorrowedEntity<'_>,
-    modified: &Spelled,
+    modified: &TimeText,
     select: &Select,
 ) -> Result<()> {
     push_system(out, context, entity, modified, |name| select.includes(name));
