@@ -104,8 +104,8 @@ impl CompareOp {
         }
     }
 
-    /// Returns whether the operator holds for operands in this order. `None` is a comparison with NaN, for which only `ne`
-    /// holds.
+    /// Returns whether the operator holds for operands in this order. `None` is a comparison with NaN, for which only
+    /// `ne` holds.
     pub const fn holds(self, order: Option<Ordering>) -> bool {
         match order {
             None => matches!(self, CompareOp::Ne),

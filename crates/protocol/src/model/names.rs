@@ -90,8 +90,8 @@ impl OwnedTable {
     }
 }
 
-/// Compares names by UTF-16 units, like .NET's `StringComparer.Ordinal`. The order of bytes differs only for characters
-/// beyond U+FFFF, whose first byte is 0xF0 or more. They come before U+E000 to U+FFFF, whose first byte is 0xEE or 0xEF.
+/// Compares names by UTF-16 units, like .NET's `StringComparer.Ordinal`. The order of bytes differs for characters
+/// beyond U+FFFF, with a first byte from 0xF0 on. They come before U+E000 to U+FFFF, with a first byte 0xEE or 0xEF.
 pub fn ordinal(a: &str, b: &str) -> Ordering {
     const fn rank(byte: u8) -> (u8, u8) {
         if byte >= 0xF0 { (0xED, byte) } else { (byte, 0) }

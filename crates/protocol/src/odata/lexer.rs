@@ -3,7 +3,7 @@
 use crate::model::names::is_identifier_start;
 use crate::model::{CompareOp, EdmValue, Ticks, lexical};
 
-/// A token. Error messages count from the `end` of its [`Spanned`].
+/// A token.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Token {
     Open,
@@ -23,8 +23,8 @@ pub(crate) enum Token {
 
 impl Token {
     /// Returns whether this is the given word.
-    pub(crate) fn is_word(&self, wanted: &str) -> bool {
-        matches!(self, Token::Word(word) if word == wanted)
+    pub(crate) fn is_word(&self, expected: &str) -> bool {
+        matches!(self, Token::Word(word) if word == expected)
     }
 
     /// Returns the comparison operator that this token represents in the position of an operator.
@@ -40,7 +40,7 @@ impl Token {
     }
 }
 
-/// A token with the offset, in characters, just past it.
+/// A token with the offset just past it, in characters. Error messages name this offset.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Spanned {
     pub token: Token,
@@ -75,23 +75,23 @@ impl Lexer {
     }
 
     /// Returns the next token; [`Token::End`] after the end of the text.
-    pub(crate) fn token(&mut self) -> Result<Spanned, BadToken> {
+    pub(crate) fn next_token(&mut self) -> Result<Spanned, BadToken> {
         while self.peek().is_some_and(char::is_whitespace) {
             self.at += 1;
         }
         let Some(c) = self.peek() else { return Ok(self.spanned(Token::End)) };
         let token = match c {
-            '(' => self.single(Token::Open),
-            ')' => self.single(Token::Close),
-            ',' if self.extended => self.single(Token::Comma),
-            '\'' => Token::Literal(EdmValue::String(self.quoted()?)),
-            '0'..='9' | '.' => self.number()?,
-            '-' if self.chars[self.at + 1..].starts_with(&['I', 'N', 'F']) => self.minus_infinity(),
-            '-' | '+' if self.following(|c| c.is_ascii_digit() || c == '.') => self.number()?,
+            '(' => self.take_one(Token::Open),
+            ')' => self.take_one(Token::Close),
+            ',' if self.extended => self.take_one(Token::Comma),
+            '\'' => Token::Literal(EdmValue::String(self.read_quoted()?)),
+            '0'..='9' | '.' => self.read_number()?,
+            '-' if self.chars[self.at + 1..].starts_with(&['I', 'N', 'F']) => self.read_minus_infinity(),
+            '-' | '+' if self.next_is(|c| c.is_ascii_digit() || c == '.') => self.read_number()?,
             // A negated operand, or a member path.
-            '-' if self.following(|c| c == '(' || is_identifier_start(c)) => self.single(Token::Unsupported),
-            '/' => self.single(Token::Unsupported),
-            c if is_identifier_start(c) => self.word()?,
+            '-' if self.next_is(|c| c == '(' || is_identifier_start(c)) => self.take_one(Token::Unsupported),
+            '/' => self.take_one(Token::Unsupported),
+            c if is_identifier_start(c) => self.read_word()?,
             c => return Err(BadToken { end: self.at + 1, invalid: is_invalid(c).then_some(c) }),
         };
         Ok(self.spanned(token))
@@ -105,17 +105,17 @@ impl Lexer {
         self.chars.get(self.at).copied()
     }
 
-    fn following(&self, test: impl Fn(char) -> bool) -> bool {
+    fn next_is(&self, test: impl Fn(char) -> bool) -> bool {
         self.chars.get(self.at + 1).is_some_and(|c| test(*c))
     }
 
-    fn single(&mut self, token: Token) -> Token {
+    fn take_one(&mut self, token: Token) -> Token {
         self.at += 1;
         token
     }
 
     /// Returns the content of a quoted literal, in which quotes are doubled.
-    fn quoted(&mut self) -> Result<String, BadToken> {
+    fn read_quoted(&mut self) -> Result<String, BadToken> {
         self.at += 1;
         let mut text = String::new();
         while let Some(c) = self.peek() {
@@ -132,14 +132,14 @@ impl Lexer {
         Err(BadToken { end: self.at, invalid: None })
     }
 
-    fn word(&mut self) -> Result<Token, BadToken> {
+    fn read_word(&mut self) -> Result<Token, BadToken> {
         let start = self.at;
         while self.peek().is_some_and(unicode_ident::is_xid_continue) {
             self.at += 1;
         }
         let word: String = self.chars[start..self.at].iter().collect();
         if self.peek() == Some('\'') {
-            return self.typed(&word);
+            return self.read_typed(&word);
         }
         Ok(match word.as_str() {
             "not" => Token::Not,
@@ -152,15 +152,15 @@ impl Lexer {
         })
     }
 
-    fn minus_infinity(&mut self) -> Token {
+    fn read_minus_infinity(&mut self) -> Token {
         self.at += "-INF".len();
         Token::Literal(EdmValue::Double(f64::NEG_INFINITY))
     }
 
     /// Reads `datetime'…'`, `guid'…'`, `X'…'`, `binary'…'`, ignoring the case of the prefix (UNVERIFIED,
     /// accepted only here).
-    fn typed(&mut self, prefix: &str) -> Result<Token, BadToken> {
-        let text = self.quoted()?;
+    fn read_typed(&mut self, prefix: &str) -> Result<Token, BadToken> {
+        let text = self.read_quoted()?;
         let value = match prefix.to_ascii_lowercase().as_str() {
             "datetime" => Ticks::parse(&text).ok().map(EdmValue::DateTime),
             "guid" => lexical::parse_guid(&text).map(EdmValue::Guid),
@@ -171,17 +171,17 @@ impl Lexer {
     }
 
     /// Reads digits with an optional sign, fraction, exponent and suffix `L` or `D`.
-    fn number(&mut self) -> Result<Token, BadToken> {
+    fn read_number(&mut self) -> Result<Token, BadToken> {
         let start = self.at;
         if matches!(self.peek(), Some('-' | '+')) {
             self.at += 1;
         }
         while let Some(c) = self.peek() {
-            let after_exponent = self.at > start && matches!(self.chars[self.at - 1], 'e' | 'E');
-            let part = c.is_ascii_digit()
+            let is_after_exponent = self.at > start && matches!(self.chars[self.at - 1], 'e' | 'E');
+            let is_part = c.is_ascii_digit()
                 || matches!(c, '.' | 'e' | 'E')
-                || (after_exponent && matches!(c, '+' | '-'));
-            if !part {
+                || (is_after_exponent && matches!(c, '+' | '-'));
+            if !is_part {
                 break;
             }
             self.at += 1;
@@ -200,8 +200,8 @@ impl Lexer {
                 .map(EdmValue::Int32)
                 .or_else(|| lexical::parse_integer(text).map(EdmValue::Int64)),
         };
-        let glued = self.peek().is_some_and(unicode_ident::is_xid_continue);
-        if glued { Err(BadToken { end: self.at + 1, invalid: None }) } else { Ok(()) }?;
+        let has_more_letters = self.peek().is_some_and(unicode_ident::is_xid_continue);
+        if has_more_letters { Err(BadToken { end: self.at + 1, invalid: None }) } else { Ok(()) }?;
         value.map(Token::Literal).ok_or(BadToken { end: self.at, invalid: None })
     }
 }

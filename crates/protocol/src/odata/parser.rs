@@ -57,8 +57,8 @@ pub struct Grammar {
 /// Parses a filter. The text must already be percent-decoded.
 ///
 /// # Errors
-/// [`Code::FilterSyntax`] with the offset, in UTF-16 units, just past the offending token, also for
-/// expressions that are too deep or too long; [`Code::NotImplemented`] for functions outside the grammar,
+/// [`Code::FilterSyntax`] with the offset, in UTF-16 units, just past the invalid token, also for expressions that are
+/// too deep or too long; [`Code::NotImplemented`] for functions outside the grammar,
 /// arithmetic and member paths (UNVERIFIED 11); [`Code::InvalidInput`] for `null` if the grammar lacks it.
 pub fn parse(text: &str, grammar: Grammar) -> Result<Expr> {
     let mut parser = Parser {
@@ -70,7 +70,7 @@ pub fn parse(text: &str, grammar: Grammar) -> Result<Expr> {
         extended: grammar.extended,
     };
     parser.advance()?;
-    let expr = parser.or()?;
+    let expr = parser.parse_or()?;
     if parser.current.token == Token::End { Ok(expr) } else { Err(parser.unexpected_operator()) }
 }
 
@@ -85,7 +85,7 @@ struct Parser<'a> {
 
 impl Parser<'_> {
     fn advance(&mut self) -> Result<Token> {
-        let next = self.lexer.token().map_err(|bad| self.bad_token(&bad))?;
+        let next = self.lexer.next_token().map_err(|bad| self.bad_token(&bad))?;
         Ok(std::mem::replace(&mut self.current, next).token)
     }
 
@@ -126,12 +126,12 @@ impl Parser<'_> {
         }
     }
 
-    // Recursion goes through a few functions that hold no expression on the stack while they recurse, so that
-    // nesting up to the limit uses little stack.
-    fn or(&mut self) -> Result<Expr> {
+    // The functions that recurse hold no expression on the stack while they do, so that nesting up to the limit uses
+    // little stack.
+    fn parse_or(&mut self) -> Result<Expr> {
         let (mut any, mut all) = (Vec::new(), Vec::new());
         loop {
-            self.unary().map(|part| all.push(part))?;
+            self.parse_unary().map(|part| all.push(part))?;
             if self.skip_word("and")? {
                 continue;
             }
@@ -151,46 +151,46 @@ impl Parser<'_> {
         Ok(is_there)
     }
 
-    fn unary(&mut self) -> Result<Expr> {
+    fn parse_unary(&mut self) -> Result<Expr> {
         if self.current.token != Token::Not {
-            return self.comparison();
+            return self.parse_comparison();
         }
-        self.nest()?;
-        let negated = self.unary().map(|negated| Expr::Not(Box::new(negated)));
+        self.open_nested()?;
+        let negated = self.parse_unary().map(|negated| Expr::Not(Box::new(negated)));
         self.depth -= 1;
         negated
     }
 
-    /// Skips a token that nests an expression, and counts the depth.
-    fn nest(&mut self) -> Result<()> {
+    /// Skips a token that begins a nested expression, and counts the depth.
+    fn open_nested(&mut self) -> Result<()> {
         self.advance()?;
         self.depth += 1;
         if self.depth > MAX_DEPTH { Err(self.unexpected()) } else { Ok(()) }
     }
 
-    fn comparison(&mut self) -> Result<Expr> {
+    fn parse_comparison(&mut self) -> Result<Expr> {
         match self.current.token {
             Token::Word(_) | Token::Literal(_) => self.count_comparison()?,
             Token::Null if self.extended => self.count_comparison()?,
             _ => {}
         }
-        self.primary().and_then(|left| self.compared(left))
+        self.parse_primary().and_then(|left| self.parse_operator(left))
     }
 
-    fn compared(&mut self, left: Expr) -> Result<Expr> {
+    fn parse_operator(&mut self, left: Expr) -> Result<Expr> {
         if self.extended && self.current.token.is_word("in") {
-            return self.list(left);
+            return self.parse_list(left);
         }
-        let Some(op) = self.current.token.comparison() else { return self.unless_null(left) };
+        let Some(op) = self.current.token.comparison() else { return self.refuse_null(left) };
         self.advance()?;
-        let right = self.compared_with()?;
-        joined(left, op, right)
+        let right = self.parse_right_side()?;
+        compare_operands(left, op, right)
     }
 
     /// Parses the right side of a comparison. `not` binds tighter than a comparison, and its result cannot be
     /// an operand of a comparison.
-    fn compared_with(&mut self) -> Result<Expr> {
-        if self.current.token == Token::Not { self.unary() } else { self.primary() }
+    fn parse_right_side(&mut self) -> Result<Expr> {
+        if self.current.token == Token::Not { self.parse_unary() } else { self.parse_primary() }
     }
 
     fn count_comparison(&mut self) -> Result<()> {
@@ -200,12 +200,12 @@ impl Parser<'_> {
     }
 
     /// Refuses `null` alone, with the error of a grammar without `null`.
-    fn unless_null(&self, expr: Expr) -> Result<Expr> {
+    fn refuse_null(&self, expr: Expr) -> Result<Expr> {
         if expr == Expr::Bare(Operand::Null) { Err(Code::InvalidInput.into()) } else { Ok(expr) }
     }
 
     /// Parses `in (value, …)` after its operand.
-    fn list(&mut self, left: Expr) -> Result<Expr> {
+    fn parse_list(&mut self, left: Expr) -> Result<Expr> {
         let Expr::Bare(operand @ (Operand::Property(_) | Operand::Folded(..))) = left else {
             return Err(self.unexpected());
         };
@@ -216,7 +216,7 @@ impl Parser<'_> {
             if !values.is_empty() {
                 self.count_comparison()?;
             }
-            values.push(self.literal()?);
+            values.push(self.parse_literal()?);
             if self.current.token != Token::Comma {
                 break;
             }
@@ -226,7 +226,7 @@ impl Parser<'_> {
         Ok(Expr::In { operand, values })
     }
 
-    fn literal(&mut self) -> Result<EdmValue> {
+    fn parse_literal(&mut self) -> Result<EdmValue> {
         match &self.current.token {
             Token::Literal(_) => {}
             Token::Null => return Err(Code::InvalidInput.into()),
@@ -239,17 +239,17 @@ impl Parser<'_> {
         }
     }
 
-    fn expect(&mut self, wanted: &Token) -> Result<()> {
-        if self.current.token != *wanted {
+    fn expect(&mut self, expected: &Token) -> Result<()> {
+        if self.current.token != *expected {
             return Err(self.unexpected_operator());
         }
         self.advance().map(drop)
     }
 
-    fn primary(&mut self) -> Result<Expr> {
+    fn parse_primary(&mut self) -> Result<Expr> {
         match &self.current.token {
-            Token::Open => self.parenthesized(),
-            Token::Word(_) | Token::Literal(_) => self.operand(),
+            Token::Open => self.parse_parenthesized(),
+            Token::Word(_) | Token::Literal(_) => self.parse_operand(),
             Token::Unsupported => Err(Code::NotImplemented.into()),
             Token::Null if self.extended => {
                 self.advance()?;
@@ -260,16 +260,16 @@ impl Parser<'_> {
         }
     }
 
-    fn parenthesized(&mut self) -> Result<Expr> {
-        self.nest()?;
-        let inner = self.or();
+    fn parse_parenthesized(&mut self) -> Result<Expr> {
+        self.open_nested()?;
+        let inner = self.parse_or();
         self.depth -= 1;
         inner.and_then(|inner| self.expect(&Token::Close).map(|()| inner))
     }
 
-    fn operand(&mut self) -> Result<Expr> {
+    fn parse_operand(&mut self) -> Result<Expr> {
         let operand = match self.advance()? {
-            Token::Word(name) if self.current.token == Token::Open => self.function(&name)?,
+            Token::Word(name) if self.current.token == Token::Open => self.parse_function(&name)?,
             Token::Word(name) => Expr::Bare(Operand::Property(name)),
             Token::Literal(value) => Expr::Bare(Operand::Literal(value)),
             _ => return Err(self.unexpected()),
@@ -280,27 +280,26 @@ impl Parser<'_> {
         Ok(operand)
     }
 
-    /// Parses the arguments of a function.
-    fn function(&mut self, name: &str) -> Result<Expr> {
+    fn parse_function(&mut self, name: &str) -> Result<Expr> {
         let test = match name {
             _ if !self.extended => return Err(Code::NotImplemented.into()),
             "startswith" => TextTest::StartsWith,
             "endswith" => TextTest::EndsWith,
             "contains" | "substringof" => TextTest::Contains,
-            "tolower" => return self.folded(CaseFold::Lower).map(Expr::Bare),
-            "toupper" => return self.folded(CaseFold::Upper).map(Expr::Bare),
+            "tolower" => return self.parse_folded(CaseFold::Lower).map(Expr::Bare),
+            "toupper" => return self.parse_folded(CaseFold::Upper).map(Expr::Bare),
             _ => return Err(Code::NotImplemented.into()),
         };
         self.expect(&Token::Open)?;
         let is_needle_first = name == "substringof";
-        let mut needle = if is_needle_first { Some(self.literal()?) } else { None };
+        let mut needle = if is_needle_first { Some(self.parse_literal()?) } else { None };
         if is_needle_first {
             self.expect(&Token::Comma)?;
         }
-        let operand = self.text_operand()?;
+        let operand = self.parse_text_operand()?;
         if !is_needle_first {
             self.expect(&Token::Comma)?;
-            needle = Some(self.literal()?);
+            needle = Some(self.parse_literal()?);
         }
         self.expect(&Token::Close)?;
         let needle = needle.ok_or_else(|| self.unexpected())?;
@@ -308,24 +307,24 @@ impl Parser<'_> {
     }
 
     /// Parses a property, or a property whose case is changed.
-    fn text_operand(&mut self) -> Result<Operand> {
-        let name = self.name()?;
+    fn parse_text_operand(&mut self) -> Result<Operand> {
+        let name = self.parse_name()?;
         match name.as_str() {
             _ if self.current.token != Token::Open => Ok(Operand::Property(name)),
-            "tolower" => self.folded(CaseFold::Lower),
-            "toupper" => self.folded(CaseFold::Upper),
+            "tolower" => self.parse_folded(CaseFold::Lower),
+            "toupper" => self.parse_folded(CaseFold::Upper),
             _ => Err(Code::NotImplemented.into()),
         }
     }
 
-    fn folded(&mut self, fold: CaseFold) -> Result<Operand> {
+    fn parse_folded(&mut self, fold: CaseFold) -> Result<Operand> {
         self.expect(&Token::Open)?;
-        let name = self.name()?;
+        let name = self.parse_name()?;
         self.expect(&Token::Close)?;
         Ok(Operand::Folded(fold, name))
     }
 
-    fn name(&mut self) -> Result<String> {
+    fn parse_name(&mut self) -> Result<String> {
         match &self.current.token {
             Token::Word(_) => {}
             Token::Literal(_) | Token::Unsupported => return Err(Code::NotImplemented.into()),
@@ -343,16 +342,16 @@ fn chain(mut parts: Vec<Expr>, join: fn(Vec<Expr>) -> Expr) -> Expr {
     if parts.len() == 1 { parts.swap_remove(0) } else { join(parts) }
 }
 
-/// Returns the comparison of two operands, or of a function call with a Boolean.
-fn joined(left: Expr, op: CompareOp, right: Expr) -> Result<Expr> {
+/// Creates the comparison of two operands, or of a function call with a Boolean.
+fn compare_operands(left: Expr, op: CompareOp, right: Expr) -> Result<Expr> {
     match (left, right) {
         (Expr::Bare(left), Expr::Bare(right)) => Ok(Expr::Compare { left, op, right }),
-        (call @ Expr::Call { .. }, Expr::Bare(Operand::Literal(EdmValue::Boolean(wanted)))) => match op {
-            CompareOp::Eq | CompareOp::Ne if wanted == (op == CompareOp::Eq) => Ok(call),
+        (call @ Expr::Call { .. }, Expr::Bare(Operand::Literal(EdmValue::Boolean(expected)))) => match op {
+            CompareOp::Eq | CompareOp::Ne if expected == (op == CompareOp::Eq) => Ok(call),
             CompareOp::Eq | CompareOp::Ne => Ok(Expr::Not(Box::new(call))),
             _ => Err(Code::NotImplemented.into()),
         },
-        // Azure does not support this OData: comparing the results of conditions.
+        // Azure does not support comparisons of conditions, which OData has.
         _ => Err(Code::NotImplemented.into()),
     }
 }

@@ -44,7 +44,7 @@ pub struct ChangeSet {
 /// In the order of protocol §5.9: [`Code::PropertiesNeedValue`] for an insert without keys, then the errors
 /// of keys, of the number and names of properties, of their values, of the entity's size, of the values'
 /// sizes, and of the table's name.
-pub fn plan_write(entity: EntityWrite<'_>) -> Result<(TableName, Write)> {
+pub(crate) fn plan_write(entity: EntityWrite<'_>) -> Result<(TableName, Write)> {
     let EntityWrite { table, kind, key, body } = entity;
     let (key, properties) = match (key, body) {
         (None, body) => key_and_properties(body)?,
@@ -85,8 +85,8 @@ fn check_url_keys(key: &Key, has_body: bool) -> Result<()> {
 ///
 /// # Errors
 /// The error of the first invalid operation, with its index: [`Code::CommandsInBatchActOnDifferentPartitions`],
-/// [`Code::InvalidDuplicateRow`], and those of [`plan_write`]. The errors of `plans` take precedence over `failure`, the
-/// error of the first operation that could not be parsed.
+/// [`Code::InvalidDuplicateRow`], and those of [`plan_write`]. Then `failure`, the error of the first operation that
+/// could not be parsed.
 pub fn change_set(plans: Vec<Result<Plan>>, failure: Option<&Error>) -> Result<Option<ChangeSet>> {
     let count = plans.len();
     let mut rows = HashSet::with_capacity(count);
