@@ -157,7 +157,6 @@ impl Error {
         self
     }
 
-    /// Adds the exact reason.
     pub fn with_reason(mut self, reason: impl Into<Box<str>>) -> Self {
         self.reason = Some(reason.into());
         self

@@ -99,7 +99,6 @@ pub enum AccountError {
 }
 
 impl AccountSet {
-    /// Returns an empty set.
     pub fn empty(host_suffixes: Vec<String>) -> Self {
         Self { accounts: HashMap::new(), host_suffixes }
     }

@@ -28,12 +28,10 @@ impl KeyRange {
         Self { lower, upper }
     }
 
-    /// Returns whether the range contains every key.
     pub fn is_everything(&self) -> bool {
         self.lower.partition.is_empty() && self.lower.row.is_empty() && self.upper.is_none()
     }
 
-    /// Returns whether the range contains a key.
     pub(crate) fn contains(&self, key: &Key) -> bool {
         self.lower <= *key && self.upper.as_ref().is_none_or(|upper| key < upper)
     }

@@ -84,7 +84,6 @@ pub fn string(json: &str) -> Option<Cow<'_, str>> {
     serde_json::from_str::<String>(json).ok().map(Cow::Owned)
 }
 
-/// Removes a suffix.
 pub(crate) fn without_suffix<'a>(text: &Cow<'a, str>, suffix: &str) -> Option<Cow<'a, str>> {
     match text {
         Cow::Borrowed(text) => text.strip_suffix(suffix).map(Cow::Borrowed),
@@ -288,7 +287,6 @@ pub(crate) fn push_plain(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// Appends a JSON string.
 pub fn push_string(out: &mut String, text: &str) {
     out.push('"');
     push_escaped(out, text);

@@ -122,7 +122,6 @@ pub fn write(policies: &[Policy]) -> String {
     out
 }
 
-/// Prints the stored JSON.
 pub fn to_stored(policies: &[Policy]) -> Result<String> {
     serde_json::to_string(policies).map_err(|_| Code::InternalError.into())
 }

@@ -6,8 +6,8 @@ use super::xml::{self, DECLARATION, Element, push_element};
 use crate::error::{Code, Result};
 use crate::model::Ticks;
 
-/// The properties of an account's Table service, or those that a request sets. Analytics settings are stored
-/// and returned, but have no effect.
+/// The properties of an account's Table service, or a change of them. Analytics settings are stored and returned, but
+/// have no effect.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct ServiceProperties {

@@ -254,7 +254,6 @@ pub struct PropertyFinder<'n> {
 }
 
 impl<'n> PropertyFinder<'n> {
-    /// Returns a finder for this property.
     pub fn new(name: &'n str) -> Self {
         let finder = |suffix: &str| {
             let mut member = String::new();

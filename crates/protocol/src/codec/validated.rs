@@ -111,7 +111,6 @@ fn check<N: AsRef<str>, V: Value>(
 }
 
 impl Default for ValidatedProperties {
-    /// Returns an empty set of properties.
     fn default() -> Self {
         Self { stored: StoredProperties::default(), count: 0, size: 0 }
     }

@@ -60,7 +60,6 @@ pub struct Element {
     pub children: Vec<Element>,
 }
 
-/// An attribute of an element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attribute {
     pub namespace: Namespace,
@@ -73,17 +72,14 @@ pub struct Attribute {
 pub struct Malformed;
 
 impl Element {
-    /// Returns the first child with this name.
     pub fn child(&self, name: &str) -> Option<&Element> {
         self.children.iter().find(|child| child.name == name)
     }
 
-    /// Returns whether the element has this name.
     pub(crate) fn is(&self, namespace: Namespace, name: &str) -> bool {
         self.namespace == namespace && self.name == name
     }
 
-    /// Returns the value of an attribute.
     pub(crate) fn attribute(&self, namespace: Namespace, name: &str) -> Option<&str> {
         let found = self.attributes.iter().find(|a| a.namespace == namespace && a.name == name);
         found.map(|attribute| attribute.value.as_str())

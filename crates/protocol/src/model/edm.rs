@@ -42,7 +42,6 @@ pub enum EdmValue {
 }
 
 impl EdmValue {
-    /// Returns the value's type.
     pub(crate) const fn edm_type(&self) -> EdmType {
         match self {
             EdmValue::String(_) => EdmType::String,
@@ -195,7 +194,6 @@ named_enum! {
 }
 
 impl CaseFold {
-    /// Returns the text converted to this case.
     pub fn apply(self, text: &str) -> Cow<'_, str> {
         let changes = match self {
             CaseFold::Lower => text.bytes().any(|b| b.is_ascii_uppercase()),

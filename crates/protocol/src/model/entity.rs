@@ -17,7 +17,6 @@ pub struct Key {
 }
 
 impl Key {
-    /// Returns the key with these two parts.
     pub fn new(partition: impl Into<String>, row: impl Into<String>) -> Self {
         Self { partition: partition.into(), row: row.into() }
     }
@@ -205,7 +204,6 @@ pub struct StoredProperties {
 }
 
 impl Default for StoredProperties {
-    /// Returns an empty object.
     fn default() -> Self {
         Self::from_stored_text("{}".to_owned())
     }

@@ -164,7 +164,6 @@ pub fn format_guid(value: &Uuid) -> String {
     value.hyphenated().to_string()
 }
 
-/// Returns standard base64 with padding.
 pub fn format_binary(value: &[u8]) -> String {
     STANDARD.encode(value)
 }

@@ -57,7 +57,6 @@ impl TableName {
         &self.lower
     }
 
-    /// Returns the table of this name in an account.
     pub const fn in_account<'a>(&'a self, account: &'a str) -> TableRef<'a> {
         TableRef { account, name: self }
     }

@@ -69,7 +69,6 @@ pub(crate) struct Lexer {
 }
 
 impl Lexer {
-    /// Returns a lexer at the start of `text`.
     pub(crate) fn new(text: &str, extended: bool) -> Self {
         Self { chars: text.chars().collect(), at: 0, extended }
     }

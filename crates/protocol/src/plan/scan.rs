@@ -125,7 +125,6 @@ impl PageOrder {
         parts
     }
 
-    /// Returns the opposite order.
     pub const fn reversed(self) -> Self {
         match self {
             Self::Ascending => Self::Descending,

@@ -1,7 +1,7 @@
 //! Key ranges, and how a predicate narrows them (protocol §6.5).
 //!
 //! A lower bound is inclusive and an upper bound is exclusive. No key contains a control character, so no key lies
-//! between a key and the same text followed by U+0001. The latter is the upper bound of a range that includes the key.
+//! between a key and the same text followed by U+0001. That text is the upper bound of a range that includes the key.
 
 use std::rc::Rc;
 
@@ -24,12 +24,10 @@ const MAX_SPANS: usize = 1024;
 const MAX_INTERSECTIONS: usize = 8 * MAX_SPANS;
 
 impl Span {
-    /// Returns the span of all keys of a table.
     pub fn everything() -> Self {
         Span { lower: Key::new("", ""), upper: None }
     }
 
-    /// Returns the span of one key.
     pub fn point(key: Key) -> Self {
         let upper = Some(above(&key));
         Span { lower: key, upper }

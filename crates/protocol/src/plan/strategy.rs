@@ -42,7 +42,6 @@ pub struct SpanBound {
 }
 
 impl KeyAccess {
-    /// Returns the kind of access of a scan.
     pub fn of(scan: &Scan) -> Self {
         let all = |holds: fn(&Span) -> bool| scan.spans.iter().all(holds);
         match scan.spans.as_slice() {
@@ -135,7 +134,6 @@ pub fn bounds(span: &Span) -> (Option<SpanBound>, Option<SpanBound>) {
     )
 }
 
-/// Describes a span in words.
 pub fn describe_span(span: &Span) -> String {
     if let Some(key) = span.as_point() {
         return format!("row {} of partition {}", quoted(&key.row), quoted(&key.partition));

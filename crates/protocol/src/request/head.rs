@@ -44,7 +44,6 @@ impl Head<'_> {
         })
     }
 
-    /// Returns the value of the Host header.
     pub(crate) fn host(&self) -> &str {
         self.header("host").unwrap_or("localhost")
     }

@@ -127,7 +127,6 @@ impl<'a> Options<'a> {
         self.pairs.iter().map(|(name, value)| (name.as_ref(), value.as_ref()))
     }
 
-    /// Returns the value of a parameter.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.pairs.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_ref())
     }

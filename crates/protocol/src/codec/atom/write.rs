@@ -35,7 +35,6 @@ impl Style {
         }
     }
 
-    /// Returns the prefix of documents.
     const fn prolog(self) -> &'static str {
         match self {
             Style::Classic => "<?xml version=\"1.0\" encoding=\"utf-8\" standalone=\"yes\"?>",
@@ -76,7 +75,6 @@ impl Atom<'_> {
         Ok(out)
     }
 
-    /// Prints one entity of a page.
     pub(crate) fn push_feed_entity(&self, out: &mut String, entity: BorrowedEntity<'_>) -> Result<()> {
         self.push_entity(out, entity, false)
     }

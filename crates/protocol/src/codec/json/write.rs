@@ -68,7 +68,6 @@ impl Select {
         self.names.iter().map(String::as_str).filter(move |name| !system(name))
     }
 
-    /// Returns whether a member is printed.
     pub(crate) fn includes(&self, name: &str) -> bool {
         self.names.is_empty() || self.names.iter().any(|n| n == name)
     }

@@ -199,8 +199,8 @@ const fn types_of(literal: &EdmValue) -> ComparedTypes {
     }
 }
 
-/// Returns the entry below which no value at or above the literal lies. Entries of strings end before U+0000,
-/// or before U+0001 if the string contains U+0000, and so does the bound.
+/// Returns a lower bound for the entries of values at or above the literal. The entry of a string that contains U+0000
+/// ends before its first U+0000 or U+0001, so the bound of every string ends there.
 fn lower_entry(literal: &EdmValue) -> IndexValue {
     match literal {
         EdmValue::String(text) => IndexValue::Text(first_characters(before_control(text, '\u{1}'))),
@@ -208,7 +208,7 @@ fn lower_entry(literal: &EdmValue) -> IndexValue {
     }
 }
 
-/// Returns the entry above which no value at or below the literal lies.
+/// Returns an upper bound for the entries of values at or below the literal.
 fn upper_entry(literal: &EdmValue) -> IndexValue {
     match literal {
         EdmValue::String(text) => IndexValue::Text(first_characters(before_control(text, '\u{0}'))),
