@@ -39,7 +39,7 @@ impl From<Given<'_>> for EdmValue {
 
 /// Custom properties that satisfy every rule that needs no stored state (protocol §5.7). They are kept as one text in
 /// stored form, which takes less memory than their values.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ValidatedProperties {
     stored: StoredProperties,
     count: usize,
@@ -108,12 +108,6 @@ fn check<N: AsRef<str>, V: Value>(
     entity::check_size(keys, size)?;
     entity::check_values(properties)?;
     Ok(size)
-}
-
-impl Default for ValidatedProperties {
-    fn default() -> Self {
-        Self { stored: StoredProperties::default(), count: 0, size: 0 }
-    }
 }
 
 #[cfg(test)]

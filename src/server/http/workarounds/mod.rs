@@ -3,7 +3,7 @@
 //!
 //! | part | purpose | unnecessary once actix |
 //! |---|---|---|
-//! | [`app_config`] | tells handlers whether a connection is encrypted | has a public constructor of `AppConfig` |
+//! | [`app_config`] | states to handlers whether a connection is encrypted | has a public constructor of `AppConfig` |
 //! | `header_case` | writes header names in Azure's case, and the length of a 204 | writes both as they were set |
 //! | `header_case` | ends a connection without a response | lets a handler close the connection |
 //! | `one_at_a_time` | limits pipelining | decodes a request only after answering the previous one |
