@@ -1,5 +1,6 @@
 //! A proxy before a server that throttles, times out, resets connections and cuts answers.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -38,6 +39,9 @@ const FAULTS: [Fate; 7] = [
     Fate::EmptyPage,
 ];
 
+/// Faults of one request at most: fewer than the attempts of a client whose server has never answered.
+const MAX_FAULTS_OF_REQUEST: u32 = 5;
+
 /// Calls `meddle` before the first request with these words reaches the server.
 pub fn meddling(server: &str, words: &'static str, meddle: impl FnOnce() + Send + 'static) -> String {
     let (server, meddle) = (server.to_owned(), Mutex::new(Some(meddle)));
@@ -56,16 +60,27 @@ impl FaultyProxy {
     pub fn before(server: &str, seed: &str) -> Self {
         let faults = Arc::new(AtomicU64::new(0));
         let (server, counted, chance) = (server.to_owned(), faults.clone(), Chance::of(seed));
-        let number = AtomicUsize::new(0);
+        let (number, faults_of_requests) = (AtomicUsize::new(0), Mutex::new(HashMap::new()));
         let address = scripted(move |request| {
             let mut chance = chance.fork(number.fetch_add(1, Ordering::Relaxed));
             let drawn = usize::try_from(chance.below(2 * FAULTS.len() as u64)).expect("small");
-            let fate = FAULTS.get(drawn).copied().unwrap_or(Fate::Answered);
-            counted.fetch_add(u64::from(fate != Fate::Answered), Ordering::Relaxed);
-            answered(&server, request, fate)
+            let mut faults_of_requests = faults_of_requests.lock().expect("no panic");
+            let faults_of_request: &mut u32 = faults_of_requests.entry(identity(request)).or_default();
+            let fault = FAULTS.get(drawn).filter(|_| *faults_of_request < MAX_FAULTS_OF_REQUEST);
+            *faults_of_request += u32::from(fault.is_some());
+            drop(faults_of_requests);
+            counted.fetch_add(u64::from(fault.is_some()), Ordering::Relaxed);
+            answered(&server, request, fault.copied().unwrap_or(Fate::Answered))
         });
         Self { address, faults }
     }
+}
+
+/// The parts of a request that its repetitions have too: its first line and its body.
+fn identity(request: &[u8]) -> Vec<u8> {
+    let line = request.iter().take_while(|byte| **byte != b'\r').copied();
+    let body = request.windows(4).position(|window| window == b"\r\n\r\n").map_or(request.len(), |at| at + 4);
+    line.chain(request[body..].iter().copied()).collect()
 }
 
 /// What a client gets of the answer to a request.
