@@ -163,7 +163,7 @@ fn node_metrics(page: &mut MetricsText) {
     page.labelled_readings("node", &NodeMetrics::new().read(), &sets);
 }
 
-/// Builds the text. Label values come from this program and need no escaping.
+/// Builds the text.
 struct MetricsText {
     text: String,
     format: MetricsFormat,
@@ -184,6 +184,8 @@ impl MetricsText {
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
         self.text.push_str(name);
         for (at, (label, text)) in labels.iter().enumerate() {
+            // Names of nodes come from settings.
+            let text = text.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n");
             let _ = write!(self.text, "{}{label}=\"{text}\"", if at == 0 { '{' } else { ',' });
         }
         let end = if labels.is_empty() { "" } else { "}" };
@@ -259,6 +261,13 @@ mod tests {
         let expected = "h_bucket{a=\"b\",le=\"0.001\"} 1\nh_bucket{a=\"b\",le=\"1.0\"} 2\n\
                         h_bucket{a=\"b\",le=\"+Inf\"} 3\nh_sum{a=\"b\"} 2.6005\nh_count{a=\"b\"} 3\n";
         assert_eq!(page.text, expected);
+    }
+
+    #[test]
+    fn values_of_labels_are_escaped() {
+        let mut page = MetricsText { text: String::new(), format: MetricsFormat::OpenMetrics };
+        page.sample("m", &[("node", "a\"b\\c\nd")], 1.0);
+        assert_eq!(page.text, "m{node=\"a\\\"b\\\\c\\nd\"} 1\n");
     }
 
     #[test]
