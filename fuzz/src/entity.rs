@@ -15,7 +15,7 @@ use rowhouse_protocol::model::names::{
     MAX_BINARY, MAX_ENTITY, MAX_KEY, MAX_PROPERTIES, MAX_PROPERTY_NAME, MAX_STRING, ordinal,
 };
 use rowhouse_protocol::model::{EdmValue, Entity, IfMatch, Key, Stored};
-use rowhouse_protocol::plan::write::{EntityWrite, ValidatedEntity, single};
+use rowhouse_protocol::plan::write::{EntityWrite, ValidatedEntity, plan_write};
 use rowhouse_protocol::plan::{Change, Write, WriteKind, decide};
 
 use crate::{assert_refused, assert_same, now};
@@ -45,7 +45,7 @@ fn check(body: &EntityBody<'_>) {
             properties: ValidatedProperties::new(keys, &properties, deferred_error),
         };
         let properties = body.clone().into_properties();
-        match single(EntityWrite { table: "table", kind, key, body: Some(sent) }) {
+        match plan_write(EntityWrite { table: "table", kind, key, body: Some(sent) }) {
             Err(error) => assert_refused(&error),
             Ok((_, write)) => check_write(&write, &properties),
         }

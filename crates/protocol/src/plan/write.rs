@@ -44,7 +44,7 @@ pub struct ChangeSet {
 /// In the order of protocol §5.9: [`Code::PropertiesNeedValue`] for an insert without keys, then the errors
 /// of keys, of the number and names of properties, of their values, of the entity's size, of the values'
 /// sizes, and of the table's name.
-pub(crate) fn plan_write(entity: EntityWrite<'_>) -> Result<(TableName, Write)> {
+pub fn plan_write(entity: EntityWrite<'_>) -> Result<(TableName, Write)> {
     let EntityWrite { table, kind, key, body } = entity;
     let (key, properties) = match (key, body) {
         (None, body) => key_and_properties(body)?,
