@@ -1,9 +1,9 @@
 //! The last hour of this server, with one point per ten seconds.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -98,7 +98,7 @@ impl History {
 
     /// Records the size of a table, unless it was recorded moments ago.
     pub(crate) fn measured(&self, account: &str, table: &str, size: TableSize) {
-        let mut sizes = locked(&self.sizes);
+        let mut sizes = self.sizes.lock();
         let key = (account.to_owned(), table.to_owned());
         if !sizes.contains_key(&key) && sizes.len() >= MAX_TABLES {
             let oldest = sizes.iter().min_by_key(|(_, table)| table.measured).map(|(key, _)| key.clone());
@@ -119,7 +119,7 @@ impl History {
     /// Forgets deleted tables of an account: those between `from` and `to`, or the end, that `names`, a list
     /// of all tables in this range, does not contain. Names are in lower case.
     pub(crate) fn listed(&self, account: &str, from: &str, to: Option<&str>, names: &HashSet<String>) {
-        locked(&self.sizes).retain(|(owner, table), _| {
+        self.sizes.lock().retain(|(owner, table), _| {
             let table = table.to_ascii_lowercase();
             let is_between = table.as_str() >= from && to.is_none_or(|to| table.as_str() < to);
             owner != account || !is_between || names.contains(&table)
@@ -128,7 +128,7 @@ impl History {
 
     /// Ends a step and adds its point.
     pub(super) fn step(&self, totals: RequestTotals) {
-        let mut requests = locked(&self.requests);
+        let mut requests = self.requests.lock();
         let point = point(&requests.last, &totals);
         push(&mut requests.points, point);
         requests.last = totals;
@@ -136,8 +136,8 @@ impl History {
 
     /// Returns all points, the oldest first.
     pub(super) fn report(&self) -> HistoryReport {
-        let points = locked(&self.requests).points.iter().cloned().collect();
-        let sizes = locked(&self.sizes);
+        let points = self.requests.lock().points.iter().cloned().collect();
+        let sizes = self.sizes.lock();
         let mut tables: Vec<_> = sizes.iter().collect();
         tables.sort_unstable_by_key(|(key, _)| *key);
         let tables = tables.into_iter().map(|((account, table), history)| {
@@ -146,10 +146,6 @@ impl History {
         });
         HistoryReport { seconds_per_point: STEP.as_secs(), points, tables: tables.collect() }
     }
-}
-
-pub(super) fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn push<T>(points: &mut VecDeque<T>, point: T) {
@@ -225,7 +221,7 @@ mod tests {
         }
         history.listed("acct", "b", Some("plums"), &HashSet::new());
         history.listed("acct", "plums", None, &HashSet::from(["plums".to_owned()]));
-        let mut left: Vec<_> = locked(&history.sizes).keys().cloned().collect();
+        let mut left: Vec<_> = history.sizes.lock().keys().cloned().collect();
         left.sort_unstable();
         let expected = [("acct", "Apples"), ("acct", "Plums"), ("other", "Pears")];
         assert_eq!(left, expected.map(|(account, table)| (account.to_owned(), table.to_owned())));
@@ -235,11 +231,11 @@ mod tests {
     fn a_history_has_an_hour_and_so_many_tables_at_most() {
         let history = History::new();
         (0..MAX_POINTS + 5).for_each(|_| history.step(METRICS.requests.totals()));
-        assert_eq!(locked(&history.requests).points.len(), MAX_POINTS);
+        assert_eq!(history.requests.lock().points.len(), MAX_POINTS);
         let size = TableSize { entities: 1, bytes: 2, complete: true };
         (0..MAX_TABLES + 5).for_each(|at| history.measured("acct", &format!("t{at}"), size));
         history.measured("acct", "t104", size);
-        let sizes = locked(&history.sizes);
+        let sizes = history.sizes.lock();
         assert_eq!(sizes.len(), MAX_TABLES);
         assert!(!sizes.contains_key(&("acct".into(), "t0".into())));
         assert_eq!(sizes[&("acct".into(), "t104".into())].points.len(), 1);

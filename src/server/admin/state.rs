@@ -4,16 +4,17 @@ use std::collections::VecDeque;
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use actix_web::rt::net::TcpStream as Accepted;
 use clap::ValueEnum;
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{sleep, timeout};
 
 use super::guard::Guard;
-use super::history::{History, locked};
+use super::history::History;
 use super::reply::Refusal;
 use crate::error::{Code, Error};
 use crate::server::http::{Proxies, RequestState};
@@ -119,7 +120,7 @@ impl OpenConnections {
     }
 
     fn are_open(&self) -> bool {
-        let connections = locked(&self.0);
+        let connections = self.0.lock();
         connections.iter().any(|connection| connection.strong_count() > 0)
     }
 
@@ -127,7 +128,7 @@ impl OpenConnections {
     pub(crate) fn enter(&self, connection: &Accepted, state: &RequestState) -> Option<Arc<OpenConnection>> {
         let connection = connection.as_fd().try_clone_to_owned().ok()?.into();
         let connection = Arc::new(OpenConnection { connection, state: state.clone() });
-        let mut connections = locked(&self.0);
+        let mut connections = self.0.lock();
         connections.retain(|connection| connection.strong_count() > 0);
         if connections.len() >= MANY {
             close_one(&mut connections);

@@ -1,4 +1,4 @@
-//! Writes that one SQL statement performs without a prior read, because the statement contains their condition.
+//! Conditional writes: one SQL statement carries the condition, so no read precedes the write.
 //!
 //! A merge needs no read if it cannot exceed a limit of an entity. Two conditions ensure this. The number of members in
 //! the stored object is limited: a property is one member, or two with its annotation. The size is limited by

@@ -1,9 +1,10 @@
 //! Restores deleted tables.
 
 use crate::catalog::indexes;
-use crate::catalog::session::{Backend, CatalogStore, DOOM, SqlSession};
+use crate::catalog::session::{Backend, CatalogStore, SqlSession};
 use crate::contract::deleted::{KeptExpiry, MAX_ENDED, RENAME_PAUSE};
 use crate::error::Code;
+use crate::postgres::statements::DOOM_TABLE;
 use crate::protocol::model::{TableName, TableRef, Ticks};
 use crate::sql::{SqlRow, SqlText, sql};
 use crate::{
@@ -142,7 +143,7 @@ impl<S: CatalogStore> DeletedTables for S {
             let taken = session.row(sql(TAKE_RECORD).bind(table_no).bind(deleted)).await?;
             let Some(row) = taken else { return Ok(false) };
             let spread: i32 = row.get(0)?;
-            session.row(sql(DOOM).bind(table_no).bind(i64::from(spread)).bind(now)).await?;
+            session.row(sql(DOOM_TABLE).bind(table_no).bind(i64::from(spread)).bind(now)).await?;
             Ok(true)
         };
         self.backend().transact(purge).await

@@ -238,11 +238,11 @@ impl Backend<'_> {
     ) -> StoreResult<T> {
         match self {
             Backend::Postgres(store) => {
-                retry(|| async {
+                Box::pin(retry(|| async {
                     let mut lease = store.snapshots.acquire().await?;
                     create_tables(&mut lease).await?;
                     work(&mut SqlSession::Postgres(&mut lease)).await
-                })
+                }))
                 .await
             }
             Backend::Sqlite(store) => {

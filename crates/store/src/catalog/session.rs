@@ -8,7 +8,6 @@ use crate::postgres::connections::lease::Lease;
 use crate::postgres::fault::Effect;
 use crate::postgres::retry::retry;
 use crate::postgres::state::table_ids::cache_key;
-use crate::postgres::statements::DOOM_TABLE;
 use crate::protocol::model::TableRef;
 use crate::sql::{Sql, SqlRow, SqlText, sql};
 use crate::sqlite::SqliteStore;
@@ -22,8 +21,6 @@ pub(super) const LOCK_TABLE: SqlText = SqlText::each(
     "SELECT table_no, spread FROM tables WHERE account = $1 AND name_lower = $2 FOR SHARE",
     TABLE_NO,
 );
-/// Queues a deleted table for purging: $1 its number, $2 its spread, $3 the time.
-pub(super) const DOOM: &str = DOOM_TABLE;
 
 /// The database of a store. Futures of PostgreSQL are boxed, because those of SQLite would be as large otherwise.
 #[derive(Clone, Copy)]

@@ -1,8 +1,9 @@
 //! Creates, deletes and lists tables, and stores their access policies.
 
-use crate::catalog::session::{Backend, CatalogStore, DOOM, SqlSession};
+use crate::catalog::session::{Backend, CatalogStore, SqlSession};
 use crate::error::Code;
 use crate::postgres::retry::retry;
+use crate::postgres::statements::DOOM_TABLE;
 use crate::protocol::model::{TableRef, Ticks};
 use crate::protocol::plan::{TableEntry, TablePage, TableScan};
 use crate::sql::{SqlText, sql};
@@ -35,7 +36,7 @@ impl<S: CatalogStore> Tables for S {
             let dropped = session.row(sql(DROP).bind(table.account).bind(table.name.lower())).await?;
             let row = dropped.ok_or(Code::ResourceNotFound)?;
             let (table_no, spread): (i64, i32) = (row.get(0)?, row.get(1)?);
-            session.row(sql(DOOM).bind(table_no).bind(i64::from(spread)).bind(now)).await.map(drop)
+            session.row(sql(DOOM_TABLE).bind(table_no).bind(i64::from(spread)).bind(now)).await.map(drop)
         };
         self.backend().transact(delete).await?;
         self.backend().forget_table_id(table);

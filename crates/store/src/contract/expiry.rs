@@ -2,7 +2,8 @@
 //! their properties.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::StoreResult;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
@@ -75,7 +76,7 @@ impl<T> Default for Unrecorded<T> {
 
 impl<T: Clone> Unrecorded<T> {
     fn with<R>(&self, work: impl FnOnce(&mut BTreeMap<i64, (Ticks, T)>) -> R) -> R {
-        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.0.lock())
     }
 
     /// Handles an attempt to record progress. After a success, the table is forgotten. After a failure, `progress` is

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::StoreResult;
 use crate::protocol::model::{Key, TableRef, Ticks};
@@ -207,12 +208,12 @@ impl<K, V> Default for RecentFindings<K, V> {
 impl<K: Eq + Hash, V> RecentFindings<K, V> {
     /// Passes a finding to `read` if it is younger than `age`.
     fn read<R>(&self, key: &K, age: Duration, read: impl FnOnce(&V) -> R) -> Option<R> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.lock();
         known.get(key).filter(|(_, since)| since.elapsed() < age).map(|(found, _)| read(found))
     }
 
     fn put(&self, key: K, found: V) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         if known.len() >= MAX_REMEMBERED {
             known.clear();
         }
@@ -281,7 +282,7 @@ impl IndexUses {
     }
 
     pub(crate) fn count_one(&self, index_no: i64) {
-        let mut uses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut uses = self.0.lock();
         if uses.len() > MAX_REMEMBERED {
             uses.clear();
         }
@@ -290,7 +291,7 @@ impl IndexUses {
 
     /// Returns the number of reads by this process; `None` if there were none.
     pub(crate) fn of(&self, index_no: i64) -> Option<u64> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&index_no).copied()
+        self.0.lock().get(&index_no).copied()
     }
 }
 
@@ -429,6 +430,6 @@ mod tests {
         let dense = DenseFilters::default();
         (0..2 * MAX_REMEMBERED as u64).for_each(|filter| dense.put(filter));
         assert!(dense.has(2 * MAX_REMEMBERED as u64 - 1) && !dense.has(0));
-        assert!(dense.0.0.lock().unwrap().len() <= MAX_REMEMBERED);
+        assert!(dense.0.0.lock().len() <= MAX_REMEMBERED);
     }
 }

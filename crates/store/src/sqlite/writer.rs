@@ -3,16 +3,17 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::observe::metrics::METRICS;
 use crate::sqlite::checkpoint::{Checkpoints, QUIET};
 use crate::sqlite::connections::options::{OpenError, SqliteOptions};
-use crate::sqlite::connections::pool::{SharedConnection, Transaction, lock};
+use crate::sqlite::connections::pool::{SharedConnection, Transaction};
 use crate::sqlite::fault::{fault, unknown_commit};
 use crate::{Failure, Fault, StoreResult};
 
@@ -55,7 +56,7 @@ where
 {
     fn run(&mut self, db: &mut Connection) -> rusqlite::Result<()> {
         let Some(work) = self.work.upgrade() else { return Ok(()) };
-        let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut work = work.lock();
         if let Some(work) = work.as_mut() {
             work.begun = true;
             self.outcome = Some((work.run)(db)?);
@@ -78,7 +79,7 @@ impl Writer {
     /// Starts the thread on the writer's connection.
     pub(crate) fn start(connection: SharedConnection, options: &SqliteOptions) -> Result<Self, OpenError> {
         let (queue, waiting) = sync_channel(QUEUE);
-        let checkpoints = Checkpoints::start(options, &lock(&connection))?;
+        let checkpoints = Checkpoints::start(options, &connection.lock())?;
         std::thread::Builder::new()
             .name("sqlite-writer".into())
             .spawn(move || serve(&connection, checkpoints, &waiting))?;
@@ -122,7 +123,7 @@ impl Writer {
 /// Cancels a write that has not begun; `false` if it has begun.
 fn withdraw<W>(work: &Mutex<Option<Work<W>>>) -> bool {
     // The lock's holder runs the write, or is about to.
-    let Ok(mut work) = work.try_lock() else { return false };
+    let Some(mut work) = work.try_lock() else { return false };
     let waits = work.as_ref().is_some_and(|work| !work.begun);
     if waits {
         *work = None;
@@ -135,7 +136,7 @@ fn serve(connection: &SharedConnection, mut checkpoints: Checkpoints, waiting: &
         let mut group = vec![first];
         group.extend(waiting.try_iter().take(GROUP - 1));
         METRICS.sqlite_rounds.add(group.len() as u64);
-        let mut db = lock(connection);
+        let mut db = connection.lock();
         // The group's requesters receive an unknown outcome. Later writes need the thread.
         if catch_unwind(AssertUnwindSafe(|| commit(&mut db, group))).is_err() {
             tracing::error!("a group of writes panicked");
@@ -215,7 +216,7 @@ mod tests {
         let (writer, connection) = bed();
         let (sent, done) = (Arc::new(()), Arc::new(AtomicBool::new(false)));
         {
-            let _busy = lock(&connection);
+            let _busy = connection.lock();
             let (held, doing) = (Arc::clone(&sent), Arc::clone(&done));
             let work = move |_: &mut Connection| {
                 doing.store(Arc::strong_count(&held) > 0, Ordering::SeqCst);
@@ -304,7 +305,7 @@ mod tests {
         assert!(matches!(broken.await, Err(Failure::Fault(Fault::Timeout))));
         writer.submit(|_| Ok(Ok(()))).await.unwrap();
         let half = "SELECT count(*) FROM sqlite_schema WHERE name = 'half'";
-        let tables: i64 = lock(&connection).query_row(half, [], |row| row.get(0)).unwrap();
+        let tables: i64 = connection.lock().query_row(half, [], |row| row.get(0)).unwrap();
         assert_eq!(tables, 0, "rolled back");
     }
 }

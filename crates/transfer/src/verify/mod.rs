@@ -172,8 +172,8 @@ impl Compared {
 }
 
 impl ComparisonRun<'_> {
-    /// Compares a table that one of the places does not sort. The entities of the source are kept in a temporary file,
-    /// in which the entities of the target are then searched.
+    /// Compares a table of which the source or the target has no key order. A temporary file keeps the source's
+    /// entities, and each entity of the target is looked up in the file.
     fn compare_unordered(&self, table: &str) -> TransferResult<()> {
         let Comparison { source, target, progress, .. } = *self.options;
         let keys_only = self.options.delete_extra.is_some();

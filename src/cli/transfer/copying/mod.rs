@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     arguments.refuse_without_effect(&from)?;
     arguments.refuse_unsuited_places(&from, &to)?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
-    // The fingerprint is computed before FROM is read, because FROM may change meanwhile.
+    // The fingerprint precedes the first read of FROM, because writers may change FROM during the copy.
     let fingerprint = fingerprint(arguments, [&from, &to], [from_account, to_account])?;
     let opened =
         session.opener(&selection, from_account).open_source(&from).map_err(|error| error.on("FROM"))?;

@@ -243,8 +243,8 @@ mod tests {
         std::io::copy(&mut stream.take(u64::from(length) - 4), &mut std::io::sink()).expect("a body");
     }
 
-    /// Accepts one session and answers its checks, each after calling `meanwhile`.
-    fn serve_one(listener: TcpListener, meanwhile: impl Fn()) {
+    /// Accepts one session and answers its checks, and calls `before_answer` before each answer.
+    fn serve_one(listener: TcpListener, before_answer: impl Fn()) {
         let (mut stream, _) = listener.accept().expect("a session");
         drop(listener);
         receive_body(&mut stream);
@@ -252,7 +252,7 @@ mod tests {
         stream.write_all(READY).expect("it listens");
         while let Some([_kind]) = receive(&mut stream) {
             receive_body(&mut stream);
-            meanwhile();
+            before_answer();
             let _ = stream.write_all(READY);
         }
     }

@@ -9,7 +9,7 @@ use crate::postgres::statements;
 use crate::protocol::model::{Key, PageOrder};
 use crate::protocol::plan::{Predicate, Projection, Span};
 
-/// The keys that one statement reads.
+/// Keys for one statement: a range or a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step<'a> {
     /// A range of keys.

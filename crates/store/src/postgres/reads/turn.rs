@@ -47,7 +47,7 @@ impl Evaluated for Stored {
     }
 }
 
-/// The share of the scans that one read has.
+/// A read's use of the scan limit: its permit, cost and time.
 pub(crate) struct ScanTurn<'a> {
     limit: &'a ScanLimit,
     /// Limit on waiting for locks in the read's sessions.

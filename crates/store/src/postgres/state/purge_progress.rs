@@ -1,6 +1,6 @@
 //! The purge progress of this process.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 use crate::SetAside;
 
@@ -37,21 +37,21 @@ pub(crate) struct PurgePass {
 
 impl PurgeProgress {
     pub(crate) fn position(&self, of: PurgePass) -> Option<PurgePosition> {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.last.lock();
         last.as_ref().filter(|(pass, _)| *pass == of).map(|(_, position)| position.clone())
     }
 
     pub(crate) fn set(&self, last: Option<(PurgePass, PurgePosition)>) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
+        *self.last.lock() = last;
     }
 
     /// Skips a table for a minute, so that it delays no other table; `false` if there is no room.
     pub(crate) fn set_aside(&self, table_no: i64) -> bool {
-        self.set_aside.lock().unwrap_or_else(PoisonError::into_inner).add(table_no)
+        self.set_aside.lock().add(table_no)
     }
 
     /// The tables that are currently skipped.
     pub(crate) fn tables_set_aside(&self) -> Vec<i64> {
-        self.set_aside.lock().unwrap_or_else(PoisonError::into_inner).current()
+        self.set_aside.lock().current()
     }
 }

@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hash, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
@@ -34,7 +35,7 @@ impl RowLocks {
     }
 
     pub(crate) fn is_taken(&self, row: impl Hash) -> bool {
-        let rows = self.rows();
+        let rows = self.rows.lock();
         !rows.is_empty() && rows.contains_key(&self.hasher.hash_one(row))
     }
 
@@ -44,7 +45,7 @@ impl RowLocks {
     /// [`Fault::Busy`] after the timeout.
     pub(crate) async fn of_row(&self, row: impl Hash) -> Result<RowTurn<'_>, Fault> {
         let hash = self.hasher.hash_one(row);
-        let queue = Arc::clone(self.rows().entry(hash).or_insert_with(|| Arc::new(Semaphore::new(1))));
+        let queue = Arc::clone(self.rows.lock().entry(hash).or_insert_with(|| Arc::new(Semaphore::new(1))));
         let mut turn = RowTurn { queues: self, hash, permit: None, queue };
         let waiting = timeout(self.limit, Arc::clone(&turn.queue).acquire_owned()).await;
         turn.permit = Some(waiting.map_err(|_| Fault::Busy)?.map_err(|_| Fault::Unavailable)?);
@@ -74,10 +75,6 @@ impl RowLocks {
         let waiting = timeout(self.limit, permits.acquire()).await;
         waiting.map_err(|_| Fault::Busy)?.map_err(|_| Fault::Unavailable)
     }
-
-    fn rows(&self) -> MutexGuard<'_, HashMap<u64, Arc<Semaphore>>> {
-        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// The turn of a row, or a place in its queue.
@@ -91,7 +88,7 @@ pub(crate) struct RowTurn<'t> {
 impl Drop for RowTurn<'_> {
     fn drop(&mut self) {
         self.permit = None;
-        let mut rows = self.queues.rows();
+        let mut rows = self.queues.rows.lock();
         // Only this turn and the map hold references, so no other write waits.
         if Arc::strong_count(&self.queue) == 2 {
             rows.remove(&self.hash);
@@ -113,6 +110,6 @@ mod tests {
         assert_eq!(queues.of_row(1).await.err(), Some(Fault::Busy));
         queues.of_row(2).await.unwrap();
         drop(first);
-        assert!(queues.rows().is_empty());
+        assert!(queues.rows.lock().is_empty());
     }
 }

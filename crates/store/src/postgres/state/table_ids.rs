@@ -1,9 +1,9 @@
 //! Table numbers and their cache.
 
 use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::RwLock;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
@@ -82,13 +82,13 @@ struct CachedId {
 
 impl TableCache {
     pub(crate) fn get(&self, name: &str) -> Option<TableId> {
-        let map = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let map = self.0.read();
         map.get(name).filter(|cached| cached.read.elapsed() < MAX_AGE).map(|cached| cached.table_id)
     }
 
     /// Adds an id that was read or created no earlier than `read`.
     pub(crate) fn put(&self, name: String, table_id: TableId, read: Instant) {
-        let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut map = self.0.write();
         if map.len() >= MAX_CACHED {
             map.clear();
         }
@@ -96,11 +96,11 @@ impl TableCache {
     }
 
     pub(crate) fn remove(&self, name: &str) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.0.write().remove(name);
     }
 
     pub(crate) fn drop_if(&self, name: &str, wrong: TableId) {
-        let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut map = self.0.write();
         if map.get(name).is_some_and(|cached| cached.table_id == wrong) {
             map.remove(name);
         }

@@ -18,7 +18,7 @@ use crate::protocol::model::Ticks;
 use crate::{Fault, StoreResult, Upkeep};
 use chrono::DateTime;
 
-/// Maximum rows that one call removes. A statement of this size rarely outlasts its time slice on a processor that
+/// Maximum number of rows per purge statement. A statement of this size rarely outlasts its time slice on a processor that
 /// also serves requests.
 const RANGE: i64 = 100;
 /// The grace period in ticks. A write that was in flight at the deletion may commit during this hour, which is longer

@@ -3,8 +3,10 @@
 use std::fs::{self, File, OpenOptions, TryLockError, canonicalize};
 use std::io;
 use std::path::{Path, PathBuf, absolute};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::sqlite::connections::open::obstacle;
 use crate::sqlite::connections::options::{Location, OpenError};
@@ -83,7 +85,7 @@ impl CancelledBuilds {
 
     /// Cancels the build of an index in any process, until the result is dropped.
     pub(crate) fn cancel(&self, index_no: i64) -> Cancellation {
-        self.here().push(index_no);
+        self.here.lock().push(index_no);
         let file = self.file(index_no).and_then(|path| match LockedFile::take(path) {
             Ok(file) => Some(file),
             // Another process waits to drop this index, or a build checks the file.
@@ -113,11 +115,7 @@ impl CancelledBuilds {
     }
 
     fn has_here(&self, index_no: i64) -> bool {
-        self.here().contains(&index_no)
-    }
-
-    fn here(&self) -> MutexGuard<'_, Vec<i64>> {
-        self.here.lock().unwrap_or_else(PoisonError::into_inner)
+        self.here.lock().contains(&index_no)
     }
 
     /// The lock file that cancels the build of an index.
@@ -135,7 +133,7 @@ pub(crate) struct Cancellation {
 
 impl Drop for Cancellation {
     fn drop(&mut self) {
-        let mut here = self.builds.here();
+        let mut here = self.builds.here.lock();
         if let Some(at) = here.iter().position(|index_no| *index_no == self.index_no) {
             here.swap_remove(at);
         }

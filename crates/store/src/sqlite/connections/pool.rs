@@ -1,8 +1,9 @@
 //! The connection pool for reads, and the transactions of a connection.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 
 use crate::sqlite::connections::open;
@@ -23,14 +24,9 @@ enum Connections {
     Memory(SharedConnection),
 }
 
-/// A connection that the writer may share with readers.
+/// A connection that the writer may share with readers. After a holder's panic, the connection is not in a
+/// transaction, because [`Transaction`] rolls back on drop.
 pub(crate) type SharedConnection = Arc<Mutex<Connection>>;
-
-/// Locks a connection. After a holder's panic, the connection is not in a transaction, because [`Transaction`] rolls
-/// back on drop.
-pub(crate) fn lock(connection: &SharedConnection) -> MutexGuard<'_, Connection> {
-    connection.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Readers {
     /// Creates the pool from the first connection, and returns the connection for the writer.
@@ -64,9 +60,9 @@ impl Readers {
         read: impl FnOnce(&mut Connection) -> rusqlite::Result<StoreResult<T>>,
     ) -> StoreResult<T> {
         match &*self.0 {
-            Connections::Memory(shared) => answered(read(&mut lock(shared))),
+            Connections::Memory(shared) => answered(read(&mut shared.lock())),
             Connections::File { options, idle } => {
-                let mut connection = match lock_idle(idle).pop() {
+                let mut connection = match idle.lock().pop() {
                     Some(connection) => connection,
                     None => open::connect(options).map_err(|error| {
                         tracing::error!(%error, "cannot open another connection");
@@ -74,7 +70,7 @@ impl Readers {
                     })?,
                 };
                 let outcome = answered(read(&mut connection));
-                let mut idle = lock_idle(idle);
+                let mut idle = idle.lock();
                 if idle.len() < MAX_IDLE {
                     idle.push(connection);
                 }
@@ -82,10 +78,6 @@ impl Readers {
             }
         }
     }
-}
-
-fn lock_idle(idle: &Mutex<Vec<Connection>>) -> MutexGuard<'_, Vec<Connection>> {
-    idle.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn answered<T>(outcome: rusqlite::Result<StoreResult<T>>) -> StoreResult<T> {

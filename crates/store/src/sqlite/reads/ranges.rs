@@ -14,7 +14,7 @@ use crate::sqlite::Sqlite;
 use crate::sqlite::catalog::entries::{self, EntryBound, KeyBound};
 use crate::sqlite::reads::narrow::{exactly, lower, upper};
 
-/// The keys that one statement reads.
+/// A key range for one statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Range<'a> {
     /// Rows of one partition, from a row key on, below another row key.

@@ -7,7 +7,7 @@ use crate::sqlite::catalog::tables::SPREAD;
 use crate::sqlite::{Sqlite, SqliteStore};
 use crate::{StoreResult, Upkeep, bucket};
 
-/// Maximum rows that one step removes. Writes wait for each step, but each commit invalidates the caches of readers.
+/// Maximum number of rows per purge step. A long step delays writes; a short one invalidates reader caches more often.
 const PURGE_ROWS: i64 = 500;
 
 impl Upkeep for SqliteStore {

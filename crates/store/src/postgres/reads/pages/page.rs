@@ -21,7 +21,7 @@ use crate::protocol::model::{Key, PageOrder, Stored};
 use crate::protocol::plan::index::{IndexPosition, IndexValue};
 use crate::protocol::plan::{PageEnd, Predicate, Projection, Scan};
 
-/// Maximum buckets that one page reads concurrently.
+/// Maximum number of concurrent bucket reads of a page.
 pub(super) const AT_ONCE: usize = 4;
 /// Minimum time for a bucket, however late its read starts.
 const LEAST_TIME: Duration = Duration::from_millis(50);
