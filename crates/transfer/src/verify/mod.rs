@@ -173,7 +173,7 @@ impl Compared {
 
 impl ComparisonRun<'_> {
     /// Compares a table of which the source or the target has no key order. A temporary file keeps the source's
-    /// entities, and each entity of the target is looked up in the file.
+    /// entities, and the comparison searches the file for each entity of the target.
     fn compare_unordered(&self, table: &str) -> TransferResult<()> {
         let Comparison { source, target, progress, .. } = *self.options;
         let keys_only = self.options.delete_extra.is_some();
