@@ -164,7 +164,7 @@ fn json_of(compared: &Compared, not_compared: &[&String]) -> serde_json::Value {
 pub(super) fn report_deleted(form: &OutputForm, entities: u64, tables: &[String]) -> Result<(), TransferEnd> {
     let mut text = format!("{entities} extra entities deleted");
     tables.iter().for_each(|table| text.push_str(&format!("\nthe extra table {table} deleted")));
-    let value = json!({ "report": "deleteExtra", "deleted": entities, "deletedTables": tables });
+    let value = json!({ "report": "mirror", "deleted": entities, "deletedTables": tables });
     form.print(&text, &value)?;
     Ok(())
 }

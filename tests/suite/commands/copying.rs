@@ -292,7 +292,7 @@ fn differences_are_found_and_extra_entities_deleted() {
         assert_eq!(theirs.entity("a", "001499")["More"], 1);
         // Without a terminal nothing is changed unless --yes says so.
         source.site.ends(&["copy", &from, &to, "--mode", "replace"], 2, &["--yes", &table.name]);
-        let sure = ["--mode", "replace", "--delete-extra", "--verify", "--yes"];
+        let sure = ["--mode", "replace", "--mirror", "--verify", "--yes"];
         source.site.ends(&[&["copy", &from, &to][..], &sure].concat(), 0, &["2 extra entities deleted"]);
         // A delta: what was changed since, and what is gone.
         let since = table.entity("a", "000001")["Timestamp"].as_str().expect("a time").to_owned();
@@ -334,7 +334,7 @@ fn a_cut_over_beside_writers_ends_equal() {
             over.store(true, Ordering::Relaxed);
         });
         // The freeze: nobody writes any more.
-        let last = ["--since", "2020-01-01", "--mode", "replace", "--delete-extra", "--verify", "--yes"];
+        let last = ["--since", "2020-01-01", "--mode", "replace", "--mirror", "--verify", "--yes"];
         let done = source.site.run(&[&["copy", &from, &to][..], &last].concat());
         assert!(done.status.success() && done.stdout.ends_with(b"\nequal\n"), "{done:?}");
         equal(&source.site, &from, &to, &[]);
@@ -434,7 +434,7 @@ fn accounts_are_copied_after_the_question_and_those_of_the_target_keep_their_opt
             site.write("People.json", format!("[{{\"PartitionKey\":\"p\",\"RowKey\":\"{row}\"}}]"));
             copy(site, "People.json", &site.url, &[]);
         }
-        let arguments = ["copy", &from.url, &to.url, "--accounts", "--mode", "replace", "--delete-extra"];
+        let arguments = ["copy", &from.url, &to.url, "--accounts", "--mode", "replace", "--mirror"];
         from.ends(&arguments, 2, &["--yes"]);
         let limited = [&arguments[..], &["--yes", "--max-delete", "0"]].concat();
         from.ends(&limited, 2, &["--max-delete"]);
@@ -476,7 +476,7 @@ fn mistakes_are_told_before_anything_is_written() {
         (&["count", url, "--format", "csv"], &["--format"]),
         (&["copy", "People.json", url, "--type", "Cuont=Int64"], &["--type", "Cuont"]),
         (&["count", "People.json", "--type", "S=Int64,Name=String"], &["--type", "Name"]),
-        (&["copy", url, "dump:x", "--max-delete", "5"], &["--max-delete", "--delete-extra"]),
+        (&["copy", url, "dump:x", "--max-delete", "5"], &["--max-delete", "--mirror"]),
         (&["copy", url, "dump:x", "--since", "2999-01-01"], &["--since", "future"]),
         (&["copy", url, "dump:"], &["TO", "dump:"]),
         (&["copy", "People.json", url, "--rename", "People=Abc,People=Xyz"], &["--rename", "two names"]),

@@ -69,7 +69,7 @@ fn the_documented_cut_over_carries_policies_and_cors_rules_that_change_meanwhile
         put(&client, CORS_PATH, NO_CORS);
         kept.delete("a", "000007", Some("*")).expect(204);
         client.delete_table(&dropped.name).expect(204);
-        let last = "--since 2020-01-01 --mode replace --delete-extra --delete-extra-tables --max-delete 121 --verify --yes";
+        let last = "--since 2020-01-01 --mode replace --mirror --max-delete 121 --verify --yes";
         let said = run(last);
         assert!(said.ends_with("\nequal\n") && said.contains("1 extra entities deleted"), "{said}");
         assert!(said.contains(&format!("the extra table {} deleted", dropped.name)), "{said}");
@@ -133,7 +133,7 @@ fn a_place_that_has_no_settings_differs_in_none() {
     copy(&source.site, &to, "dump:whole", &[]);
     let whole = source.site.run(&["verify", "dump:whole", &to]);
     assert!(whole.status.success() && whole.stdout.ends_with(b" 0 different\nequal\n"), "{whole:?}");
-    let deleting = ["copy", "People.json", &to, "--mode", "replace", "--delete-extra", "--yes"];
+    let deleting = ["copy", "People.json", &to, "--mode", "replace", "--mirror", "--yes"];
     source.site.ends(&deleting, 0, &["0 extra"]);
     assert!(settings(&client, &acl_path("People")).contains("first"));
 }
@@ -189,7 +189,7 @@ fn what_would_be_changed_and_deleted_is_counted_and_limited_before_anything_is_d
         theirs.seed(with_keys("extra", "2", json!({})));
         theirs.merge("a", "000001", &json!({ "N": -1 }), Some("*")).expect(204);
         client.delete_table(&dropped.name).expect(204);
-        let deleting = ["--mode", "replace", "--delete-extra", "--delete-extra-tables"];
+        let deleting = ["--mode", "replace", "--mirror"];
         for since in [&[][..], &["--since", "2020-01-01"]] {
             let found = here.json(&[&["copy", &from, &to, "--dry-run"][..], &deleting, since].concat());
             assert_eq!((&found["different"], &found["deleted"]), (&json!(1), &json!(2)), "{found}");
@@ -207,7 +207,7 @@ fn what_would_be_changed_and_deleted_is_counted_and_limited_before_anything_is_d
         let empty = Site::sqlite();
         empty.json(&["migrate"]);
         let wrong =
-            ["copy", &empty.url, &to, "--delete-extra-tables", "--yes", "--to-account", &target.account.name];
+            ["copy", &empty.url, &to, "--mirror", "--yes", "--to-account", &target.account.name];
         here.ends(&wrong, 2, &["FROM has no table"]);
         let allowed = [&copying[..], &["--yes", "--max-delete", "22", "--verify"]].concat();
         here.ends(&allowed, 0, &["2 extra entities deleted", "the extra table", "\nequal"]);
@@ -225,7 +225,7 @@ fn extra_tables_of_a_database_are_deleted_too() {
     };
     let source = with_tables(Site::sqlite(), &["Kept"]);
     let target = with_tables(Site::postgres(), &["Kept", "Gone"]);
-    let deleting = ["copy", &source.url, &target.url, "--delete-extra-tables", "--yes", "--verify"];
+    let deleting = ["copy", &source.url, &target.url, "--mirror", "--yes", "--verify"];
     let account = ["--from-account", &crate::support::server::account(1).name];
     source.ends(&[&deleting[..], &account].concat(), 0, &["the extra table Gone deleted", "\nequal"]);
 }
@@ -236,8 +236,7 @@ fn a_signature_of_a_range_of_keys_does_not_tell_what_is_absent() {
     for name in ["spk", "SRK", "epk", "erk"] {
         let ranged = format!("http://127.0.0.1:1/abc?sv=2019-02-02&tn=People&{name}=a&sig=x");
         for arguments in [
-            &["copy", &ranged, &site.url, "--delete-extra", "--yes"][..],
-            &["copy", &ranged, &site.url, "--delete-extra-tables", "--yes"],
+            &["copy", &ranged, &site.url, "--mirror", "--yes"][..],
             &["copy", &ranged, &site.url, "--verify"],
             &["verify", &ranged, &site.url],
             &["verify", &site.url, &ranged],
@@ -261,7 +260,7 @@ fn resuming_what_is_complete_or_was_never_begun_succeeds() {
     // What is deleted was not asked about before.
     here.write("extra.json", "{\"PartitionKey\":\"z\",\"RowKey\":\"1\"}\n");
     copy(here, "extra.json", "sqlite://d.db", &["--to-account", name, "--table", &table]);
-    let begun = ["--resume", "--state", "empty.state", "--to-account", name, "--delete-extra"];
+    let begun = ["--resume", "--state", "empty.state", "--to-account", name, "--mirror"];
     here.ends(&[&["copy", &from, "sqlite://d.db"][..], &begun].concat(), 2, &["delete 1 entities", "--yes"]);
     // A new beginning asks as any other.
     let asked = ["copy", &from, "sqlite://d.db", "--to-account", name, "--mode", "replace", "--resume"];

@@ -1,4 +1,4 @@
-//! `rowhouse copy --delete-extra` from sources that cannot be read as a whole.
+//! `rowhouse copy --mirror` from sources that cannot be read as a whole.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -28,11 +28,11 @@ fn target() -> Site {
 /// Demands that a copy deletes nothing, says why, and does not succeed.
 #[track_caller]
 fn deletes_nothing(site: &Site, from: &str, more: &[&str], status: i32) {
-    let deleting = ["--mode", "replace", "--delete-extra", "--yes"];
+    let deleting = ["--mode", "replace", "--mirror", "--yes"];
     let output = site.run(&[&["copy", from, &site.url][..], &deleting, more].concat());
     assert_eq!(output.status.code(), Some(status), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("--delete-extra") && said.contains("deleted"), "{said}");
+    assert!(said.contains("--mirror") && said.contains("deleted"), "{said}");
     assert_eq!(site.json(&["count", &site.url])["entities"], 3);
 }
 
@@ -68,7 +68,7 @@ fn nothing_is_extra_if_an_entity_of_a_file_or_dump_was_rejected() {
     deletes_nothing(&site, "People.json", &["--since", "2020-01-01"], 3);
     // What can be read as a whole is enough to delete by.
     dump(&site, "whole", &GOOD[..1]);
-    let deleting = ["copy", "dump:whole", &site.url, "--mode", "replace", "--delete-extra", "--yes"];
+    let deleting = ["copy", "dump:whole", &site.url, "--mode", "replace", "--mirror", "--yes"];
     site.ends(&deleting, 0, &[]);
     assert_eq!(site.json(&["count", &site.url])["entities"], 1);
 }
@@ -103,7 +103,7 @@ fn what_lies_in_a_folder_within_the_folder_is_neither_read_nor_taken_for_absent(
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("older: not read: ") && !said.contains("People.json"), "{said}");
     assert_eq!(site.json(&["count", "dump:out"])["entities"], 2);
-    for more in [&[][..], &["--delete-extra-tables"], &["--dry-run"]] {
+    for more in [&[][..], &["--mirror"], &["--dry-run"]] {
         deletes_nothing(&site, "in", more, 2);
     }
     for compared in [&["verify", "in", "dump:out"][..], &["copy", "in", "dump:other", "--verify"]] {
@@ -117,12 +117,13 @@ fn what_lies_in_a_folder_within_the_folder_is_neither_read_nor_taken_for_absent(
 #[test]
 fn a_table_is_deleted_only_if_the_source_says_that_it_lacks_it() {
     let site = target();
-    let deleting = ["--delete-extra-tables", "--yes", "--to-account", "devstoreaccount1"];
+    let deleting = ["--mirror", "--yes", "--to-account", "devstoreaccount1"];
     // The list is cut; the source answers for each table. Or it has got the table since the first look.
     for (is_new, status, told) in
         [(false, 1, "FROM has the table People, but does not list it"), (true, 0, "")]
     {
         let was_asked = AtomicBool::new(false);
+        let people = format!("{{\"value\":[{}]}}", GOOD.join(","));
         let from = connected(&scripted(move |request| {
             let asked = crate::support::scripted::target(request);
             if is_new && asked.contains("/People") && !was_asked.swap(true, Ordering::SeqCst) {
@@ -137,6 +138,7 @@ fn a_table_is_deleted_only_if_the_source_says_that_it_lacks_it() {
                     "{\"value\":[{\"TableName\":\"Cities\"},{\"TableName\":\"People\"}]}"
                 }
                 asked if asked.contains("/Tables") => "{\"value\":[{\"TableName\":\"Cities\"}]}",
+                asked if asked.contains("/People") => people.as_str(),
                 _ => "{\"value\":[]}",
             };
             Some(json_answer(body))

@@ -268,7 +268,7 @@ fn each_object_of_json_says_what_it_reports() {
     let site = Site::sqlite();
     site.write("People.json", "[{\"PartitionKey\":\"a\",\"RowKey\":\"1\"}]");
     let arguments =
-        ["copy", "People.json", "sqlite://to.db", "--json", "--verify", "--delete-extra", "--yes"];
+        ["copy", "People.json", "sqlite://to.db", "--json", "--verify", "--mirror", "--yes"];
     let output = site.ends(&arguments, 0, &[]);
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     let reports: Vec<Value> =

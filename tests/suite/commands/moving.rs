@@ -53,7 +53,7 @@ fn a_place_without_an_order_is_copied_compared_and_protected() {
         for partition in 0..20 {
             table.delete(&format!("p{partition:03}"), "only", Some("*")).expect(204);
         }
-        let deleting = ["--to-account", name, "--mode", "replace", "--delete-extra", "--max-delete"];
+        let deleting = ["--to-account", name, "--mode", "replace", "--mirror", "--max-delete"];
         let asked = [&["copy", &cosmos, "sqlite://sorted.db"][..], &deleting, &["20"]].concat();
         here.ends(&asked, 2, &["delete 20 entities", "--yes"]);
         let sure = [&["copy", &cosmos, "sqlite://sorted.db"][..], &deleting, &["20", "--yes"]].concat();

@@ -155,7 +155,7 @@ fn a_gateway_that_knows_no_such_page_does_not_make_an_entity_absent() {
         let is_look = request.starts_with("GET") && request.contains("(PartitionKey=");
         is_look.then(|| answer("404 Not Found\r\nContent-Type: text/html", "<html></html>"))
     });
-    let deleting = ["copy", &from, &target.connection_string(), "--delete-extra", "--yes"];
+    let deleting = ["copy", &from, &target.connection_string(), "--mirror", "--yes"];
     source.site.ends(&deleting, 1, &["404", "not an answer of a Table service"]);
     assert_eq!(Table::new(&there, &table).count(), 311);
 }

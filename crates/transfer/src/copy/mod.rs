@@ -228,8 +228,7 @@ impl CopyRun<'_> {
         let is_dropped = !self.source.has_table(table)?;
         if is_dropped {
             self.remark(format!(
-                "{table} was deleted in FROM; its copied entities stay in TO, unless --delete-extra-tables \
-                 is given"
+                "{table} was deleted in FROM; its copied entities stay in TO, unless --mirror is given"
             ));
         }
         Ok(is_dropped)

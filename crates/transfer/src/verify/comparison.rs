@@ -198,7 +198,7 @@ impl<'a> ComparisonRun<'a> {
         match self.found.lock().tables.values().map(|tally| tally.unreadable).sum::<u64>() {
             0 => Ok(()),
             unreadable => Err(failed!(
-                "--delete-extra: {unreadable} entities are not understood, and what seems extra may be a former \
+                "--mirror: {unreadable} entities are not understood, and what seems extra may be a former \
                  version of one; nothing more is deleted"
             )),
         }
@@ -233,7 +233,7 @@ impl<'a> ComparisonRun<'a> {
         match self.options.max_delete.filter(|most| deletions > *most) {
             None => Ok(()),
             Some(most) => Err(failed!(
-                "--delete-extra: more than the {most} entities that were counted are extra now; no more are \
+                "--mirror: more than the {most} entities that were counted are extra now; no more are \
                  deleted: start the copy again"
             )),
         }

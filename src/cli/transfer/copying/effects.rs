@@ -14,9 +14,9 @@ use crate::transfer::{
 pub(super) struct Effects {
     /// Entities that differ from the source.
     pub different: u64,
-    /// Entities that `--delete-extra` would delete.
+    /// Entities that `--mirror` would delete.
     pub deleted: u64,
-    /// Tables that `--delete-extra-tables` would delete, with their numbers of entities.
+    /// Tables that `--mirror` would delete, with their numbers of entities.
     pub deleted_tables: BTreeMap<String, u64>,
 }
 
@@ -60,17 +60,17 @@ impl CopyJob<'_> {
         let compared = compare(source)?;
         let different = compared.tables.values().map(|tally| tally.different).sum();
         let mut effects = Effects { different, ..Effects::default() };
-        if self.arguments.delete_extra {
+        if self.arguments.mirror {
             let whole = self.whole_source()?;
             // Entities that are unchanged since `--since` are not extra.
             let whole_compared = whole.as_ref().map(|whole| compare(whole.as_source()?)).transpose()?;
             let whole_compared = whole_compared.as_ref().unwrap_or(&compared);
             effects.deleted = whole_compared.tables.values().map(|tally| tally.extra).sum();
-        }
-        if self.arguments.delete_extra_tables && !compared.extra_tables.is_empty() {
-            let (include, name_case) = (compared.extra_tables, target.name_case());
-            let selection = Selection { include, name_case, ..Selection::default() };
-            effects.deleted_tables = self.session.walk(target, &selection, &progress).count()?;
+            if !compared.extra_tables.is_empty() {
+                let (include, name_case) = (compared.extra_tables, target.name_case());
+                let selection = Selection { include, name_case, ..Selection::default() };
+                effects.deleted_tables = self.session.walk(target, &selection, &progress).count()?;
+            }
         }
         Ok(effects)
     }
@@ -81,8 +81,7 @@ impl CopyJob<'_> {
         source: &dyn TransferSource,
     ) -> Result<Option<Effects>, TransferEnd> {
         let arguments = self.arguments;
-        let deletes = arguments.delete_extra || arguments.delete_extra_tables;
-        if arguments.mode == Mode::Insert && !deletes || matches!(self.to, DataLocation::Dump(_)) {
+        if arguments.mode == Mode::Insert && !arguments.mirror || matches!(self.to, DataLocation::Dump(_)) {
             return Ok(None);
         }
         let unfiltered = Selection::default();
@@ -102,9 +101,8 @@ impl CopyJob<'_> {
         written: &OpenLocation,
     ) -> Result<Option<Effects>, TransferEnd> {
         let arguments = self.arguments;
-        let deletes = arguments.delete_extra || arguments.delete_extra_tables;
         let (mut parts, mut counted) = (Vec::new(), None);
-        if deletes && (!arguments.yes || arguments.max_delete.is_some()) {
+        if arguments.mirror && (!arguments.yes || arguments.max_delete.is_some()) {
             let mut effects = self.count_effects(source, written.as_source()?)?;
             let deleted = effects.total_deleted();
             if let Some(most) = arguments.max_delete.filter(|most| deleted > *most) {
@@ -127,7 +125,7 @@ impl CopyJob<'_> {
             return Ok(counted);
         }
         // The first run has asked about changes, but possibly not about deletions.
-        if !self.resumes || deletes {
+        if !self.resumes || arguments.mirror {
             parts.extend(self.list_changes(source, written)?);
         }
         if !parts.is_empty() {

@@ -79,11 +79,10 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     }
     let rejected = job.copy(source, &written, &files, checkpoint)?;
     drop(written);
-    let is_to_delete = arguments.delete_extra || arguments.delete_extra_tables;
-    let deletes = is_to_delete && !rejected;
-    if is_to_delete && rejected {
+    let deletes = arguments.mirror && !rejected;
+    if arguments.mirror && rejected {
         warn(
-            "--delete-extra: entities were rejected, so nothing is deleted; an entity that seems extra may \
+            "--mirror: entities were rejected, so nothing is deleted; an entity that seems extra may \
              be an older version of a rejected one",
         );
     }
@@ -96,9 +95,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
 /// Returns the extra tables, each of which must have been `counted` before the copy.
 fn extra_tables(comparison: &Comparison<'_>, counted: Option<&Effects>) -> Result<Vec<String>, TransferEnd> {
     let failed = |reason: &str| {
-        Err(TransferEnd::Failed(format!(
-            "--delete-extra-tables: {reason}; nothing is deleted: start the copy again"
-        )))
+        Err(TransferEnd::Failed(format!("--mirror: {reason}; nothing is deleted: start the copy again")))
     };
     if comparison.source.tables()?.is_empty() {
         return failed("FROM has no table any more");
@@ -232,7 +229,7 @@ impl CopyJob<'_> {
             return Ok(());
         }
         let text = format!(
-            "--delete-extra-tables: {table} has more than the {most} entities that were counted; it and the \
+            "--mirror: {table} has more than the {most} entities that were counted; it and the \
              tables after it are not deleted: start the copy again"
         );
         Err(TransferEnd::Failed(text))
@@ -259,24 +256,16 @@ impl CopyJob<'_> {
         .map_err(|error| error.on("TO"))?;
         let progress = Progress::start(arguments.run.progress, "compared");
         let mut comparison = Comparison {
-            delete_extra: (deletes && arguments.delete_extra).then(|| opened.as_target()).transpose()?,
+            delete_extra: deletes.then(|| opened.as_target()).transpose()?,
             max_delete: counted.map(|counted| counted.deleted),
             recheck_delay: Duration::from_secs(2),
             ..session.comparison([source, opened.as_source()?], &names, selection, &progress)
         };
         if deletes {
-            if arguments.delete_extra_tables {
-                extra_tables(&comparison, counted)?;
-            }
-            let entities = match comparison.delete_extra {
-                Some(_) => comparison.run()?.tables.values().map(|tally| tally.deleted).sum(),
-                None => 0,
-            };
+            extra_tables(&comparison, counted)?;
+            let entities = comparison.run()?.tables.values().map(|tally| tally.deleted).sum();
             // FROM may have gained tables in the meantime.
-            let tables = match arguments.delete_extra_tables {
-                true => extra_tables(&comparison, counted)?,
-                false => Vec::new(),
-            };
+            let tables = extra_tables(&comparison, counted)?;
             for table in &tables {
                 comparison.check_stop()?;
                 self.refuse_growth(&comparison, table, counted)?;

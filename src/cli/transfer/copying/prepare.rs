@@ -47,13 +47,10 @@ pub(crate) struct CopyArguments {
     pub accounts: bool,
     #[command(flatten)]
     pub master_key: MasterKeySettings,
-    /// After the copy, delete entities that only the target has
+    /// After the copy, delete the entities and tables that only the target has
     #[arg(long, conflicts_with_all = ["filter", "rename"])]
-    pub delete_extra: bool,
-    /// After the copy, delete tables that only the target has
-    #[arg(long, conflicts_with_all = ["filter", "rename"])]
-    pub delete_extra_tables: bool,
-    /// Change nothing if more than N entities would be deleted
+    pub mirror: bool,
+    /// Change nothing if --mirror would delete more than N entities
     #[arg(long, value_name = "N")]
     pub max_delete: Option<u64>,
     #[command(flatten)]
@@ -99,9 +96,8 @@ impl CopyArguments {
 
     pub(super) fn refuse_without_effect(&self, from: &DataLocation) -> Result<(), TransferEnd> {
         self.files.refuse_without_files(&[from])?;
-        if self.max_delete.is_some() && !self.delete_extra && !self.delete_extra_tables {
-            let text = "--max-delete: nothing is deleted without --delete-extra or --delete-extra-tables";
-            return Err(TransferEnd::Usage(text.into()));
+        if self.max_delete.is_some() && !self.mirror {
+            return Err(TransferEnd::Usage("--max-delete: nothing is deleted without --mirror".into()));
         }
         if self.since.is_some_and(|since| since > Ticks::now()) {
             return Err(TransferEnd::Usage("--since: the time is in the future".into()));
@@ -115,15 +111,12 @@ impl CopyArguments {
         from: &DataLocation,
         to: &DataLocation,
     ) -> Result<(), TransferEnd> {
-        let deletions =
-            [(self.delete_extra, "--delete-extra"), (self.delete_extra_tables, "--delete-extra-tables")];
-        for (_, name) in deletions.into_iter().filter(|(is_given, _)| *is_given) {
-            refuse_ranged(name, &[from, to])?;
+        if self.mirror {
+            refuse_ranged("--mirror", &[from, to])?;
             if matches!(to, DataLocation::Dump(_)) {
-                return Err(TransferEnd::Usage(format!(
-                    "{name}: a dump begins in an empty folder, so nothing in it can be extra; leave the \
-                     option out"
-                )));
+                let text = "--mirror: a dump begins in an empty folder, so nothing in it can be extra; leave \
+                            the option out";
+                return Err(TransferEnd::Usage(text.into()));
             }
         }
         if self.verify { refuse_ranged("--verify", &[from, to]) } else { Ok(()) }
@@ -168,8 +161,8 @@ impl CopyJob<'_> {
         if !self.resumes {
             refuse_unknown_renames(&self.arguments.rename, source)?;
         }
-        if self.arguments.delete_extra_tables && tables.is_empty() {
-            return Err(TransferEnd::Usage("--delete-extra-tables: FROM has no table".into()));
+        if self.arguments.mirror && tables.is_empty() {
+            return Err(TransferEnd::Usage("--mirror: FROM has no table".into()));
         }
         if !self.selection.unmatched(&tables).0.is_empty() {
             tables.extend(self.target_tables());
@@ -181,11 +174,9 @@ impl CopyJob<'_> {
 
     /// Refuses to delete or compare if files were not read, because they may contain entities that seem extra.
     pub(super) fn refuse_left_out(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
-        let CopyArguments { delete_extra, delete_extra_tables, verify, .. } = self.arguments;
-        match (delete_extra, delete_extra_tables, verify) {
-            (true, _, _) => refuse_left_out("--delete-extra", source),
-            (_, true, _) => refuse_left_out("--delete-extra-tables", source),
-            (_, _, true) => refuse_left_out("--verify", source),
+        match (self.arguments.mirror, self.arguments.verify) {
+            (true, _) => refuse_left_out("--mirror", source),
+            (_, true) => refuse_left_out("--verify", source),
             _ => Ok(()),
         }
     }
@@ -198,7 +189,7 @@ impl CopyJob<'_> {
     }
 
     pub(super) fn settings_rule(&self) -> SettingsRule {
-        SettingsRule { mode: self.arguments.mode, delete_extra: self.arguments.delete_extra }
+        SettingsRule { mode: self.arguments.mode, delete_extra: self.arguments.mirror }
     }
 
     /// Opens the whole source, if the copy itself takes only changes.

@@ -148,5 +148,5 @@ test("a difference is found and deleted", async () => {
   assert.equal(differs.status, 4, differs.stderr);
   const kinds = JSON.parse(differs.stdout).differences.map(({ kind, RowKey }) => `${kind} ${RowKey}`);
   assert.deepEqual(kinds, ["extra one", "missing 3-7"]);
-  await succeeds("copy", rowhousePlace, azuritePlace, "--delete-extra", "--verify", "--yes");
+  await succeeds("copy", rowhousePlace, azuritePlace, "--mirror", "--verify", "--yes");
 });
