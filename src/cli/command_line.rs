@@ -68,7 +68,7 @@ pub(crate) enum Command {
     /// Check whether the server with these settings is ready; for containers
     #[command(after_help = "Example:\n  rowhouse healthcheck --listen 127.0.0.1:10002")]
     Healthcheck(HealthcheckArguments),
-    /// Copy tables between endpoints, databases and dumps; you can interrupt and resume a copy
+    /// Copy tables between endpoints, databases and dumps; an interrupted copy continues when it is run again
     #[command(after_help = COPY_EXAMPLES)]
     Copy(Box<CopyArguments>),
     /// Compare the tables of two places; exit with status 4 if they differ
@@ -134,7 +134,7 @@ const COPY_EXAMPLES: &str = "Examples:
   rowhouse copy dump:/backups/monday postgres://rowhouse@localhost/rowhouse --verify
 
 Exit status: 0 everything was copied; 1 failed; 2 wrong arguments; 3 some entities were rejected;
-4 --verify found differences; 130 interrupted. After 1 and 130, continue with --resume.";
+4 --verify found differences; 130 interrupted. After 1 and 130, the same command continues the copy.";
 const VERIFY_EXAMPLES: &str = "Example:
   rowhouse verify env:AZURE_CONNECTION_STRING env:ROWHOUSE_CONNECTION_STRING
 

@@ -38,9 +38,14 @@ pub(crate) fn written(result: io::Result<()>) -> Done {
     }
 }
 
+/// Prints a line on standard error.
+pub(crate) fn note(text: &str) {
+    // A failure to write it is not reported.
+    let _ = writeln!(std::io::stderr().lock(), "rowhouse: {}", printable(text));
+}
+
 pub(crate) fn warn(text: &str) {
-    // A failure to write a warning is not reported.
-    let _ = writeln!(std::io::stderr().lock(), "rowhouse: warning: {}", printable(text));
+    note(&format!("warning: {text}"));
 }
 
 /// Escapes control characters except tabs and line feeds, because a terminal would interpret control characters from a

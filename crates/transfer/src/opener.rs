@@ -135,6 +135,14 @@ impl OpenLocation {
         }
     }
 
+    /// Removes what an interrupted copy has written to a dump. Other places keep it.
+    pub fn clear(&self) -> TransferResult<()> {
+        match self {
+            OpenLocation::DumpTarget(dump) => dump.clear(),
+            _ => Ok(()),
+        }
+    }
+
     /// Copies the stored accounts of a database, with their limits and queries, to another one; returns their
     /// number. Existing accounts are not changed.
     pub fn copy_accounts(&self, to: &Self, master: &MasterKeys) -> TransferResult<u64> {

@@ -206,8 +206,7 @@ fn what_would_be_changed_and_deleted_is_counted_and_limited_before_anything_is_d
         // An empty place, or the wrong one, is no reason to delete all.
         let empty = Site::sqlite();
         empty.json(&["migrate"]);
-        let wrong =
-            ["copy", &empty.url, &to, "--mirror", "--yes", "--to-account", &target.account.name];
+        let wrong = ["copy", &empty.url, &to, "--mirror", "--yes", "--to-account", &target.account.name];
         here.ends(&wrong, 2, &["FROM has no table"]);
         let allowed = [&copying[..], &["--yes", "--max-delete", "22", "--verify"]].concat();
         here.ends(&allowed, 0, &["2 extra entities deleted", "the extra table", "\nequal"]);
@@ -247,23 +246,23 @@ fn a_signature_of_a_range_of_keys_does_not_tell_what_is_absent() {
 }
 
 #[test]
-fn resuming_what_is_complete_or_was_never_begun_succeeds() {
+fn a_copy_with_an_empty_state_was_never_begun() {
     let (source, table, from) = filled(Site::sqlite(), 300);
     let (here, name) = (&source.site, source.account.name.as_str());
     here.write("empty.state", "");
-    for to in ["dump:d", "sqlite://d.db"] {
-        let begun = ["--resume", "--state", "empty.state", "--to-account", name];
+    for (to, again) in [("dump:d", 2), ("sqlite://d.db", 0)] {
+        let begun = ["--state", "empty.state", "--to-account", name];
         assert_eq!(copy(here, &from, to, &begun)["copied"], 300);
-        here.ends(&[&["copy", &from, to][..], &begun].concat(), 0, &[]);
+        here.ends(&[&["copy", &from, to][..], &begun].concat(), again, &[]);
         here.ends(&[&["verify", &from, to][..], &["--to-account", name]].concat(), 0, &["300 equal"]);
     }
     // What is deleted was not asked about before.
     here.write("extra.json", "{\"PartitionKey\":\"z\",\"RowKey\":\"1\"}\n");
     copy(here, "extra.json", "sqlite://d.db", &["--to-account", name, "--table", &table]);
-    let begun = ["--resume", "--state", "empty.state", "--to-account", name, "--mirror"];
+    let begun = ["--state", "empty.state", "--to-account", name, "--mirror"];
     here.ends(&[&["copy", &from, "sqlite://d.db"][..], &begun].concat(), 2, &["delete 1 entities", "--yes"]);
     // A new beginning asks as any other.
-    let asked = ["copy", &from, "sqlite://d.db", "--to-account", name, "--mode", "replace", "--resume"];
+    let asked = ["copy", &from, "sqlite://d.db", "--to-account", name, "--mode", "replace"];
     here.ends(&asked, 2, &["--yes", &table]);
 }
 
@@ -282,10 +281,13 @@ fn an_interrupted_copy_tells_how_to_go_on_and_what_was_done() {
     let output = child.wait_with_output().expect("its end");
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(["interrupted", "--resume", "slow.state"].iter().all(|word| said.contains(word)), "{said}");
+    assert!(
+        ["interrupted", "the same command continues", "slow.state"].iter().all(|word| said.contains(word)),
+        "{said}"
+    );
     let so_far: Value = serde_json::from_slice(&output.stdout).expect("a summary");
     assert!(so_far["copied"].as_u64().is_some_and(|copied| copied < 2000), "{so_far}");
-    let resumed = copy(&source.site, &from, "sqlite://slow.db", &[&slow[2..], &["--resume"]].concat());
+    let resumed = copy(&source.site, &from, "sqlite://slow.db", &slow[2..]);
     assert_eq!(resumed["copied"], 2000, "{resumed}");
 }
 

@@ -36,8 +36,7 @@ fn a_dump_that_is_begun_again_without_its_state_keeps_nothing_of_the_interrupted
     table.delete("a", "000001", Some("*")).expect(204);
     table.replace("a", "000002", &json!({ "N": "new" }), None).expect(204);
     let folder = here.folder.join("d");
-    // The message tells what to remove; the state alone is not enough, and it does not matter where it is.
-    here.ends(&["copy", &from, "dump:d"], 2, &["--resume", "remove this file", "folder of a dump"]);
+    // Whoever removes the state alone is told what else to remove, wherever the next state is.
     let files = parts(&folder).into_iter().filter(|path| path.is_file());
     files.for_each(|path| std::fs::remove_file(path).expect("a file"));
     assert!(!folder.join("copy.state").exists());
@@ -45,12 +44,27 @@ fn a_dump_that_is_begun_again_without_its_state_keeps_nothing_of_the_interrupted
         let words = [name.as_str(), "parts of another copy", "remove them"];
         here.ends(&[&["copy", &from, "dump:d"], more].concat(), 2, &words);
     }
-    // Not even with the state of a copy that was refused.
-    here.ends(&["copy", &from, "dump:d", "--resume"], 2, &["parts of another copy"]);
+    here.ends(&["copy", &from, "dump:d", "--restart"], 2, &["there is no state"]);
     assert!(!folder.join("manifest.json").exists());
     std::fs::remove_dir_all(&folder).expect("a folder");
     assert_eq!(copy(here, &from, "dump:d", &[])["copied"], 2999);
     equal(here, &from, "dump:d", &[]);
+}
+
+#[test]
+fn a_dump_that_is_begun_again_removes_only_what_a_copy_has_written() {
+    let (source, name, from) = filled(Site::sqlite(), 3000);
+    let here = &source.site;
+    killed(here, &from, &name, &["--rate-limit", "50"]);
+    let own = format!("d/{name}/notes.txt");
+    here.write(&own, "mine");
+    Table::new(&source.client(), &name).delete("a", "000001", Some("*")).expect(204);
+    let changed = ["copy", &from, "dump:d", "--filter", "N ge 1000"];
+    here.ends(&changed, 2, &["a different --include, --exclude or --filter", "--restart"]);
+    assert!(here.folder.join("d/copy.state").exists());
+    here.ends(&[&changed[..], &["--restart"]].concat(), 0, &["2000 entities"]);
+    assert_eq!(here.json(&["count", "dump:d"])["entities"], 2000);
+    assert!(here.folder.join(own).exists() && !here.folder.join("d/copy.state").exists());
 }
 
 #[test]
@@ -72,11 +86,11 @@ fn a_resumed_dump_tells_what_a_power_failure_has_taken_from_its_finished_parts()
     // A page of it, and a part of a page.
     for (length, word) in [(first_frame, "entities in all"), (whole.len() - 1, "is damaged")] {
         std::fs::write(&part, &whole[..length]).expect("a file");
-        here.ends(&["copy", &from, "dump:d", "--resume"], 1, &[word, "as after a power failure"]);
+        here.ends(&["copy", &from, "dump:d"], 1, &[word, "as after a power failure"]);
         assert!(!here.folder.join("d/manifest.json").exists());
     }
     std::fs::write(&part, &whole).expect("a file");
-    assert_eq!(copy(here, &from, "dump:d", &["--resume"])["copied"], 4000);
+    assert_eq!(copy(here, &from, "dump:d", &[])["copied"], 4000);
     equal(here, &from, "dump:d", &["--timestamps"]);
 }
 

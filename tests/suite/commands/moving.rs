@@ -29,7 +29,7 @@ fn a_full_disk_ends_a_copy_that_goes_on_when_there_is_room() {
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains(named), "{output:?}");
         assert!(here.folder.join("full.state").exists(), "{output:?}");
-        assert_eq!(copy(here, &from, to, &[&more[..], &["--resume"]].concat())["rejected"], 0);
+        assert_eq!(copy(here, &from, to, &more)["rejected"], 0);
         equal(here, &from, to, &["--to-account", name]);
     }
 }

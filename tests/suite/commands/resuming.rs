@@ -28,8 +28,8 @@ fn interrupted(here: &Site, from: &str, to: &str, more: &[&str], is_last_page: i
 /// Demands that the copy is not resumed, for a reason with this word.
 #[track_caller]
 fn refused(source: &Served, to: &str, word: &str) {
-    let arguments = ["copy", &source.connection_string(), to, "--state", "s", "--resume"];
-    source.site.ends(&arguments, 2, &[word, "remove s, and start the copy again"]);
+    let arguments = ["copy", &source.connection_string(), to, "--state", "s"];
+    source.site.ends(&arguments, 2, &[word, "state is in s: begin again with --restart"]);
 }
 
 /// How far the marks in a database are.
@@ -67,7 +67,8 @@ fn a_copy_is_not_resumed_in_a_database_that_lacks_what_it_had_written() {
         refused(&source, to, "was deleted from TO");
         target.execute(&format!("UPDATE tables SET account = '{}'", source.account.name));
         // One table has no entities yet.
-        assert_eq!(copy(here, &from, to, &["--state", "s", "--resume"])["copied"], 3000);
+        let told = "rowhouse: continues the copy that was interrupted; the state is in s";
+        here.ends(&["copy", &from, to, "--state", "s"], 0, &[told, "3000 entities"]);
         equal(here, &from, to, &["--timestamps"]);
         // As in a backup that was made before the copy had begun to write.
         for (name, bytes) in ["s", "s-wal"].into_iter().zip(state) {
@@ -89,10 +90,10 @@ fn a_copy_of_a_place_without_an_order_is_not_resumed_in_a_backup_of_an_earlier_t
         let to = target.url.as_str();
         let to_account = ["--to-account", source.account.name.as_str()];
         interrupted(here, &from, to, &to_account, || marked(&target).as_str() >= "00000000000000000001");
-        let resume = [&["copy", &from, to, "--state", "s", "--resume"][..], &to_account].concat();
+        let resume = [&["copy", &from, to, "--state", "s"][..], &to_account].concat();
         // Before all pages: the copy may have been killed before its state had the last one.
         target.execute("UPDATE copy_marks SET rk = ' ' || rk");
-        here.ends(&resume, 2, &["backup", "remove s, and start the copy again"]);
+        here.ends(&resume, 2, &["backup", "begin again with --restart"]);
         target.execute("UPDATE copy_marks SET rk = substr(rk, 2)");
         here.ends(&resume, 0, &["2 tables copied", "0 rejected"]);
         equal(here, &source.connection_string(), to, &to_account);
@@ -114,27 +115,46 @@ fn a_copy_is_not_resumed_on_a_server_whose_table_was_deleted() {
     client.request("GET", "/Orders()").unchecked().send().expect(404);
     client.create_table("Orders").expect(201);
     refused(&source, &to, "Orders of TO was emptied");
-    forget(here);
-    assert_eq!(copy(here, &from, &to, &["--state", "s"])["copied"], 3000);
+    let restart = ["--state", "s", "--restart"];
+    assert_eq!(copy(here, &from, &to, &restart)["copied"], 3000);
     equal(here, &from, &to, &[]);
+    here.ends(&[&["copy", &from, &to][..], &restart].concat(), 2, &["--restart: there is no state in s"]);
 }
 
 #[test]
-fn a_complete_dump_of_another_copy_is_not_taken_for_that_of_this_one() {
+fn a_complete_dump_is_continued_only_by_its_own_copy_and_never_discarded() {
     let here = Site::sqlite();
-    for (file, row) in [("People.json", "1"), ("Others.json", "2")] {
-        let entity = format!("[{{\"PartitionKey\":\"a\",\"RowKey\":\"{row}\",\"N\":1}}]");
-        here.write(file, entity);
-    }
-    copy(&here, "People.json", "dump:out", &[]);
-    let again = ["copy", "People.json", "dump:out", "--resume"];
-    here.ends(&again, 0, &["is complete"]);
-    here.ends(&again[..3], 2, &["complete dump"]);
-    let words = ["complete dump of another copy"];
-    here.ends(&["copy", "Others.json", "dump:out", "--table", "People", "--resume"], 2, &words);
-    here.ends(&[&again[..], &["--type", "N=Int64"]].concat(), 2, &words);
+    let entity = |row: u32| format!("{{\"PartitionKey\":\"a\",\"RowKey\":\"{row}\",\"N\":1}}");
+    here.write("People.json", format!("[{}]", (1..=1500).map(entity).collect::<Vec<_>>().join(",")));
+    let (again, folder) = (["copy", "People.json", "dump:out"], here.folder.join("out"));
+    let mut begun = start(&here, "People.json", "dump:out", &["--rate-limit", "100"]);
+    let part = folder.join("People/000001-0001.ndjson.zst");
+    until("a page", || std::fs::metadata(&part).is_ok_and(|part| part.len() > 0));
+    begun.kill().expect("it runs");
+    begun.wait().expect("it ended");
+    let state = ["copy.state", "copy.state-wal"].map(|name| folder.join(name));
+    let kept = state.each_ref().map(|path| std::fs::read(path).expect("a state"));
+    here.ends(&again, 0, &["continues the copy"]);
+    // As if the command had been killed before it removed the state.
+    let killed = || {
+        state.iter().zip(&kept).for_each(|(path, bytes)| std::fs::write(path, bytes).expect("a file"));
+    };
+    killed();
+    here.ends(&again, 0, &["is complete already"]);
+    assert!(!state[0].exists());
+    // Without its state nothing is continued, and nothing of a complete dump is ever discarded.
+    here.ends(&again, 2, &["complete dump"]);
+    here.ends(&[&again[..], &["--restart"]].concat(), 2, &["no state"]);
+    killed();
+    here.ends(
+        &[&again[..], &["--type", "N=Int64"]].concat(),
+        2,
+        &["a different --format, --table or --type"],
+    );
+    here.ends(&[&again[..], &["--type", "N=Int64", "--restart"]].concat(), 2, &["complete dump"]);
     here.write("People.json", "[]");
-    here.ends(&again, 2, &words);
+    here.ends(&again, 2, &["a different content of FROM", "--restart"]);
+    assert_eq!(here.json(&["count", "dump:out"])["entities"], 1500);
 }
 
 #[test]
@@ -144,5 +164,5 @@ fn a_copy_that_reaches_nobody_leaves_no_state() {
     let nobody = "AccountName=a;AccountKey=AA==;TableEndpoint=http://127.0.0.1:1/a";
     let output = here.ends(&["copy", "People.json", nobody, "--state", "s"], 1, &[]);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!said.contains("--resume") && !here.folder.join("s").exists(), "{said}");
+    assert!(!said.contains("continues") && !here.folder.join("s").exists(), "{said}");
 }

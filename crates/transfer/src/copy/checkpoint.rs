@@ -4,13 +4,14 @@ use std::cmp::Ordering;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use rusqlite::{Connection, OptionalExtension as _, Row as SqliteRow, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Row as SqliteRow, params};
 use sha2::{Digest as _, Sha256};
 
 use crate::contract::Counts;
-use crate::error::{TransferError, TransferResult, usage};
+use crate::error::{TransferError, TransferResult, failed, usage};
 use crate::locations::dump::hex;
 use crate::protocol::model::{Key, Ticks};
 use crate::rows::range::{Lower, RowRange, order_in_both};
@@ -41,61 +42,47 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Whether a copy has been started. An empty file, such as a full disk leaves, does not count.
-    pub fn is_begun(file: &Path) -> bool {
-        std::fs::metadata(file).is_ok_and(|found| found.len() > 0)
-    }
-
-    /// Creates the state of a copy or, with `resume`, opens the state of an interrupted run if it exists. Fails if the
-    /// file has other content, or the state of a different copy.
-    pub fn open(file: &Path, fingerprint: &Fingerprint, resume: bool) -> TransferResult<Self> {
-        let is_begun = Self::is_begun(file);
-        if is_begun && !is_state(file)? {
-            return Err(usage!(
-                "{} is not the state of a copy; name another file with --state",
-                file.display()
-            ));
+    /// Opens the state of an earlier run; `None` if there is none. Fails if the file has other content, or the state of
+    /// another copy. The options of a state that is to be discarded may differ.
+    pub fn find(file: &Path, fingerprint: &Fingerprint, is_to_discard: bool) -> TransferResult<Option<Self>> {
+        // A full disk may have left an empty file.
+        if std::fs::metadata(file).map_or(true, |found| found.len() == 0) {
+            return Ok(None);
         }
-        if is_begun && !resume {
-            return Err(usage!(
-                "{} belongs to an interrupted copy; continue the copy with --resume, or remove this file \
-                 and, in the folder of a dump, all files beside it",
-                file.display()
-            ));
+        let shown = file.display();
+        if !is_state(file)? {
+            return Err(usage!("{shown} is not the state of a copy; name another file with --state"));
         }
-        let connection = Connection::open(file)?;
-        connection.busy_timeout(std::time::Duration::ZERO)?;
-        // SQLite may have rolled back the creation of the file, together with its mark.
-        let mark: u32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
-        if mark != APPLICATION_ID {
-            connection.pragma_update(None, "application_id", APPLICATION_ID)?;
-        }
-        // Only one process can open the file. If a power failure loses the record of a page, the page is copied again.
-        connection.execute_batch(
-            "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
-        )?;
-        connection.execute_batch(SCHEMA)?;
+        let connection = connect(file)?;
         let known: Option<(String, String)> = connection
             .query_row("SELECT fingerprint, name FROM copy", [], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
-        let copy = match known {
-            Some((known, copy)) if known == fingerprint.0 => copy,
-            Some((known, _)) => {
-                let other = Fingerprint::difference(&known, &fingerprint.0);
-                return Err(usage!(
-                    "{} belongs to a copy with a different {other}; repeat the earlier arguments, or remove \
-                     this file and start again",
-                    file.display()
-                ));
-            }
-            None => {
-                let copy = new_copy();
-                connection.execute("INSERT INTO copy VALUES (?1, ?2)", [&fingerprint.0, &copy])?;
-                copy
-            }
-        };
-        let fingerprint = fingerprint.clone();
-        Ok(Self { file: file.to_owned(), copy, fingerprint, connection: Mutex::new(connection) })
+        let Some((known, copy)) = known else { return Ok(None) };
+        match Fingerprint::difference(&known, &fingerprint.0) {
+            Some(place @ ("FROM" | "TO")) => Err(usage!(
+                "{shown} belongs to a copy with a different {place}; name another file with --state"
+            )),
+            Some(other) if !is_to_discard => Err(usage!(
+                "{shown} belongs to an interrupted copy with a different {other}; repeat the earlier \
+                 arguments, or begin again with --restart"
+            )),
+            _ => Ok(Some(Self::new(file, copy, fingerprint, connection))),
+        }
+    }
+
+    /// Creates the state of a new copy.
+    pub fn create(file: &Path, fingerprint: &Fingerprint) -> TransferResult<Self> {
+        let (connection, copy) = (connect(file)?, new_copy());
+        let insert = "INSERT INTO copy SELECT ?1, ?2 WHERE NOT EXISTS (SELECT 1 FROM copy)";
+        match connection.execute(insert, [&fingerprint.0, &copy])? {
+            0 => Err(failed!("{}: another copy has just begun with this state", file.display())),
+            _ => Ok(Self::new(file, copy, fingerprint, connection)),
+        }
+    }
+
+    fn new(file: &Path, copy: String, fingerprint: &Fingerprint, connection: Connection) -> Self {
+        let (file, fingerprint) = (file.to_owned(), fingerprint.clone());
+        Self { file, copy, fingerprint, connection: Mutex::new(connection) }
     }
 
     pub fn copy(&self) -> &str {
@@ -155,8 +142,9 @@ impl Checkpoint {
 
     pub(crate) fn cannot_resume(&self, reason: &str) -> TransferError {
         let state = self.file.display();
-        let text =
-            format!("{reason} since the copy was interrupted: remove {state}, and start the copy again");
+        let text = format!(
+            "{reason} since the copy was interrupted, whose state is in {state}: begin again with --restart"
+        );
         TransferError::Usage(text)
     }
 
@@ -271,7 +259,7 @@ impl Checkpoint {
     pub fn remove(self) {
         drop(self.connection);
         for suffix in ["", "-wal", "-shm"] {
-            // If this fails, the next run reports that the state file exists.
+            // If this fails, the next run finds the state.
             let _ = std::fs::remove_file(format!("{}{suffix}", self.file.display()));
         }
     }
@@ -296,6 +284,31 @@ impl Checkpoint {
         connection.execute_batch("PRAGMA synchronous=NORMAL")?;
         Ok(changed)
     }
+}
+
+/// Opens a file for this process alone, and creates its tables.
+fn connect(file: &Path) -> TransferResult<Connection> {
+    let open = || {
+        let connection = Connection::open(file)?;
+        connection.busy_timeout(Duration::ZERO)?;
+        // SQLite may have rolled back the creation of the file, together with its mark.
+        let mark: u32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+        if mark != APPLICATION_ID {
+            connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+        }
+        // If a power failure loses the record of a page, the page is copied again.
+        connection.execute_batch(
+            "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+        )?;
+        connection.execute_batch(SCHEMA)?;
+        Ok::<_, rusqlite::Error>(connection)
+    };
+    open().map_err(|error| match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy) => {
+            failed!("{}: another copy with this state still runs", file.display())
+        }
+        _ => error.into(),
+    })
 }
 
 /// Whether a file is the state of a copy. Opening it as a database might change it.
@@ -343,10 +356,11 @@ impl Fingerprint {
         hex(Sha256::new_with_prefix(&self.0))
     }
 
-    /// Returns the name of the first value that differs between two texts.
-    fn difference<'t>(known: &'t str, given: &'t str) -> &'t str {
-        let other = known.lines().zip(given.lines()).find(|(a, b)| a != b);
-        other.and_then(|(_, line)| line.split('\t').next()).unwrap_or("version of rowhouse")
+    /// Returns the name of the first value that differs between two texts; `None` if they are equal.
+    fn difference<'t>(known: &str, given: &'t str) -> Option<&'t str> {
+        let mut lines = known.lines().zip(given.lines());
+        let other = lines.find(|(a, b)| a != b).and_then(|(_, line)| line.split('\t').next());
+        (known != given).then(|| other.unwrap_or("version of rowhouse"))
     }
 }
 
@@ -358,16 +372,28 @@ mod tests {
     fn a_state_is_continued_only_by_the_same_copy() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("s");
-        let copy = |mode: &str| Fingerprint::default().with("FROM", "a").with("--mode", mode);
-        let begun = Checkpoint::open(&file, &copy("insert"), false).unwrap();
+        let copy = |from: &str, mode: &str| Fingerprint::default().with("FROM", from).with("--mode", mode);
+        let ours = copy("a", "insert");
+        assert!(Checkpoint::find(&file, &ours, false).unwrap().is_none());
+        let begun = Checkpoint::create(&file, &ours).unwrap();
         assert!(begun.is_untouched().unwrap());
         begun.begin_table("People", false).unwrap();
         assert!(!begun.is_untouched().unwrap());
+        let refused = |from, mode, is_to_discard| {
+            let found = Checkpoint::find(&file, &copy(from, mode), is_to_discard);
+            found.err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert!(refused("a", "insert", false).contains("still runs"));
         drop(begun);
-        let refused = |mode, resume| Checkpoint::open(&file, &copy(mode), resume).err().unwrap().to_string();
-        assert!(refused("insert", false).contains("--resume"));
-        assert!(refused("merge", true).contains("a different --mode"));
-        let again = Checkpoint::open(&file, &copy("insert"), true).unwrap();
+        assert!(Checkpoint::create(&file, &ours).is_err());
+        for word in ["a different --mode", "--restart"] {
+            assert!(refused("a", "merge", false).contains(word));
+        }
+        assert_eq!(refused("a", "merge", true), "");
+        for is_to_discard in [false, true] {
+            assert!(refused("b", "insert", is_to_discard).contains("a different FROM"));
+        }
+        let again = Checkpoint::find(&file, &ours, false).unwrap().unwrap();
         assert!(!again.is_untouched().unwrap());
     }
 
@@ -381,8 +407,8 @@ mod tests {
         let before = std::fs::read(&file).unwrap();
         for content in [&before[..], b"text"] {
             std::fs::write(&file, content).unwrap();
-            for resume in [false, true] {
-                let refused = Checkpoint::open(&file, &Fingerprint::default(), resume).err().unwrap();
+            for is_to_discard in [false, true] {
+                let refused = Checkpoint::find(&file, &Fingerprint::default(), is_to_discard).err().unwrap();
                 assert!(
                     matches!(&refused, TransferError::Usage(text) if text.contains("not the state of a copy"))
                 );
@@ -396,15 +422,16 @@ mod tests {
     fn a_state_that_was_killed_while_it_was_created_is_marked_again() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("copy.state");
-        drop(Checkpoint::open(&file, &Fingerprint::default(), false).unwrap());
+        drop(Checkpoint::create(&file, &Fingerprint::default()).unwrap());
         // The journal of the transaction that creates the file: its rollback leaves an empty file.
         let (records, nonce, pages_before, sector, page) = (0_u32, 0_u32, 0_u32, 512_u32, 4096_u32);
         let mut journal = vec![0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
         journal.extend([records, nonce, pages_before, sector, page].map(u32::to_be_bytes).concat());
         journal.resize(512, 0);
         std::fs::write(folder.path().join("copy.state-journal"), journal).unwrap();
-        drop(Checkpoint::open(&file, &Fingerprint::default(), true).unwrap());
-        assert!(is_state(&file).unwrap());
-        drop(Checkpoint::open(&file, &Fingerprint::default(), true).unwrap());
+        let find = || Checkpoint::find(&file, &Fingerprint::default(), false).unwrap();
+        assert!(find().is_none() && is_state(&file).unwrap());
+        drop(Checkpoint::create(&file, &Fingerprint::default()).unwrap());
+        assert!(find().is_some());
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::arguments::{TransferSession, parse_location};
 use super::rejected::{list_rejected, record_unread, warn_of_rejected};
 use super::verifying;
-use crate::cli::output::{TransferEnd, warn};
+use crate::cli::output::{TransferEnd, note, warn};
 use crate::protocol::auth::key_encryption::MasterKeys;
 use crate::transfer::{
     Checkpoint, Comparison, CopyOptions, CopySummary, DataLocation, OpenLocation, Progress, Rejects,
@@ -19,7 +19,7 @@ use crate::transfer::{
 use effects::Effects;
 pub(crate) use prepare::CopyArguments;
 use prepare::{CopyFiles, CopyJob, fingerprint};
-use report::with_resume_hint;
+use report::with_state_hint;
 
 pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     let (from, to) = (parse_location("FROM", &arguments.from)?, parse_location("TO", &arguments.to)?);
@@ -34,8 +34,6 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
     // The fingerprint precedes the first read of FROM, because writers may change FROM during the copy.
     let fingerprint = fingerprint(arguments, [&from, &to], [from_account, to_account])?;
-    let opened =
-        session.opener(&selection, from_account).open_source(&from).map_err(|error| error.on("FROM"))?;
     let session = &session;
     let mut job = CopyJob {
         arguments,
@@ -49,7 +47,17 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
         resumes: false,
     };
     let files = CopyFiles::for_job(&job);
-    job.resumes = arguments.resume && Checkpoint::is_begun(&files.state);
+    let begun = match arguments.dry_run {
+        true => None,
+        false => Checkpoint::find(&files.state, &job.fingerprint, arguments.restart)?,
+    };
+    if arguments.restart && begun.is_none() {
+        let text = format!("--restart: there is no state in {}; leave the option out", files.state.display());
+        return Err(TransferEnd::Usage(text));
+    }
+    job.resumes = begun.is_some() && !arguments.restart;
+    let opened =
+        session.opener(&job.selection, from_account).open_source(&from).map_err(|error| error.on("FROM"))?;
     job.check_names(opened.as_source()?)?;
     job.refuse_left_out(opened.as_source()?)?;
     let sorted = match (&to, opened.as_source()?.is_ordered()) {
@@ -63,8 +71,9 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
         return job.dry_run(source);
     }
     job.warn_of_files(source, false);
-    if arguments.resume && to.is_complete_dump() {
+    if job.resumes && to.is_complete_dump() {
         job.refuse_other_dump()?;
+        begun.map(Checkpoint::remove);
         warn(&format!("{} is complete already; nothing is copied", to.display()));
         return if arguments.verify { job.compare(source, false, None) } else { Ok(()) };
     }
@@ -73,7 +82,20 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     let unfiltered = Selection::default();
     let written = session.opener(&unfiltered, to_account).open_target(&to).map_err(|error| error.on("TO"))?;
     let counted = job.confirm(source, &written)?;
-    let mut checkpoint = Checkpoint::open(&files.state, &job.fingerprint, arguments.resume)?;
+    let mut checkpoint = match begun {
+        Some(begun) if job.resumes => {
+            let state = files.state.display();
+            note(&format!("continues the copy that was interrupted; the state is in {state}"));
+            begun
+        }
+        begun => {
+            if let Some(begun) = begun {
+                written.clear()?;
+                begun.remove();
+            }
+            Checkpoint::create(&files.state, &job.fingerprint)?
+        }
+    };
     if let Some(master) = master {
         checkpoint = job.copy_accounts(&opened, &written, &master, checkpoint)?;
     }
@@ -178,12 +200,12 @@ impl CopyJob<'_> {
             self.summarize(&so_far, elapsed, files)?;
         }
         let mut copied = match done {
-            // A copy without progress cannot be resumed.
+            // A copy without progress cannot be continued.
             Err(error) if !self.resumes && checkpoint.is_untouched()? => {
                 checkpoint.remove();
                 return Err(error.into());
             }
-            done => done.map_err(|error| with_resume_hint(error.into(), &files.state))?,
+            done => done.map_err(|error| with_state_hint(error.into(), &files.state))?,
         };
         copied.remarks.iter().for_each(|remark| warn(remark));
         for (table, rejected) in unread {
@@ -196,7 +218,7 @@ impl CopyJob<'_> {
         if copied.failed.is_empty() {
             return Ok(copied.sum().rejected > 0);
         }
-        Err(with_resume_hint(
+        Err(with_state_hint(
             TransferEnd::Failed("some tables could not be copied; the summary says why".into()),
             &files.state,
         ))

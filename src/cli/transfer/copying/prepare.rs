@@ -59,11 +59,10 @@ pub(crate) struct CopyArguments {
     /// that cannot be copied and the types that files do not state
     #[arg(long)]
     pub dry_run: bool,
-    /// Continue an interrupted copy
-    #[arg(long)]
-    pub resume: bool,
-    /// File for the state of the copy, which --resume needs [default: rowhouse-copy-….state, or copy.state in
-    /// the dump folder]
+    /// Begin again, and discard the state of the interrupted copy; without this option, the copy continues
+    #[arg(long, conflicts_with = "dry_run")]
+    pub restart: bool,
+    /// File for the state of the copy [default: rowhouse-copy-….state, or copy.state in the dump folder]
     #[arg(long)]
     pub state: Option<PathBuf>,
     /// File for the entities that cannot be copied, as JSON lines [default: beside the state]

@@ -129,9 +129,9 @@ impl CopyJob<'_> {
     }
 }
 
-/// Adds a hint how to resume an interrupted or failed copy.
-pub(super) fn with_resume_hint(ended: TransferEnd, state: &Path) -> TransferEnd {
-    let hint = format!("continue with --resume; the state is in {}", state.display());
+/// Adds a hint how to continue an interrupted or failed copy.
+pub(super) fn with_state_hint(ended: TransferEnd, state: &Path) -> TransferEnd {
+    let hint = format!("the same command continues the copy; the state is in {}", state.display());
     match ended {
         TransferEnd::Failed(text) => TransferEnd::Failed(format!("{text}\n{hint}")),
         TransferEnd::Interrupted(text) => TransferEnd::Interrupted(format!("{text}\n{hint}")),

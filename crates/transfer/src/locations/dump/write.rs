@@ -48,6 +48,25 @@ impl DumpTarget {
         Ok(Self { folder: folder.to_owned(), state: Mutex::default() })
     }
 
+    /// Removes the parts that an interrupted copy has written, and the folders that only had parts.
+    pub(crate) fn clear(&self) -> TransferResult<()> {
+        for entry in std::fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            if !entry.file_type()?.is_dir() {
+                continue;
+            }
+            for part in std::fs::read_dir(entry.path())? {
+                let part = part?;
+                if is_part_name(&part.file_name().to_string_lossy()) {
+                    std::fs::remove_file(part.path())?;
+                }
+            }
+            // A folder with other files stays.
+            let _ = std::fs::remove_dir(entry.path());
+        }
+        Ok(())
+    }
+
     /// Returns the part that a range is written to. After an interruption it keeps the entities before
     /// `next`; `resumed` is the number of entities that the range must then have.
     fn part(
@@ -91,8 +110,7 @@ impl DumpTarget {
             return Ok(());
         }
         Err(failed!(
-            "{} has {found} entities {what} and not {written}, as after a power failure; begin again in an empty \
-             folder",
+            "{} has {found} entities {what} and not {written}, as after a power failure; begin again with --restart",
             self.folder.display()
         ))
     }
@@ -225,6 +243,14 @@ fn from_protocol(error: Error) -> TransferError {
 
 fn part_name(table: &str, range: i64, number: u32) -> String {
     format!("{table}/{range:06}-{number:04}{EXTENSION}")
+}
+
+/// Whether a file has a name as [`part_name`] returns it, without the table.
+fn is_part_name(name: &str) -> bool {
+    let numbers = name.strip_suffix(EXTENSION).and_then(|stem| stem.split_once('-'));
+    let is_number =
+        |text: &str, digits| text.len() >= digits && text.bytes().all(|byte| byte.is_ascii_digit());
+    numbers.is_some_and(|(range, number)| is_number(range, 6) && is_number(number, 4))
 }
 
 fn has_parts(folder: &Path) -> TransferResult<bool> {
