@@ -14,6 +14,9 @@ pub enum TransferError {
     Usage(String),
     #[error("{0}")]
     Failed(String),
+    /// A place or a file of the copy fails as a whole, so every other table would fail too.
+    #[error("{0}")]
+    Fatal(String),
     /// An answer is longer than the limit.
     #[error("{0}")]
     TooLarge(String),
@@ -31,18 +34,30 @@ macro_rules! failed {
     ($($text:tt)*) => { $crate::error::TransferError::Failed(format!($($text)*)) };
 }
 
+macro_rules! fatal {
+    ($($text:tt)*) => { $crate::error::TransferError::Fatal(format!($($text)*)) };
+}
+
 macro_rules! usage {
     ($($text:tt)*) => { $crate::error::TransferError::Usage(format!($($text)*)) };
 }
 
-pub(crate) use {failed, usage};
+pub(crate) use {failed, fatal, usage};
 
 pub(crate) type TransferResult<T> = std::result::Result<T, TransferError>;
 
 impl TransferError {
-    /// Whether the work itself failed, as opposed to invalid arguments or an interruption.
-    pub(super) const fn is_failure(&self) -> bool {
-        !matches!(self, TransferError::Usage(_) | TransferError::Interrupted)
+    /// Whether only the work on one table failed, so that other tables can still be copied.
+    pub(super) const fn is_of_table(&self) -> bool {
+        !matches!(self, TransferError::Usage(_) | TransferError::Fatal(_) | TransferError::Interrupted)
+    }
+
+    /// Returns the failure of a table as a failure of its whole place.
+    pub(super) fn of_place(self) -> Self {
+        match self {
+            TransferError::Failed(text) => TransferError::Fatal(text),
+            other => other,
+        }
     }
 
     /// Prefixes the error with the side of a transfer, FROM or TO, unless its text begins with it.
@@ -52,9 +67,10 @@ impl TransferError {
         }
         match self {
             TransferError::Failed(text) => failed!("{side}: {text}"),
+            TransferError::Fatal(text) => fatal!("{side}: {text}"),
             TransferError::TooLarge(text) => TransferError::TooLarge(format!("{side}: {text}")),
             TransferError::NotAllowed(text) => TransferError::NotAllowed(format!("{side}: {text}")),
-            TransferError::NoTable(_) => TransferError::Failed(format!("{side}: {self}")),
+            TransferError::NoTable(_) => failed!("{side}: {self}"),
             TransferError::Usage(_) | TransferError::Interrupted => self,
         }
     }
@@ -63,9 +79,7 @@ impl TransferError {
     pub(super) fn at(self, path: &Path) -> Self {
         let path = path.display().to_string();
         match self {
-            TransferError::Failed(text) if !text.contains(&path) => {
-                TransferError::Failed(format!("{path}: {text}"))
-            }
+            TransferError::Failed(text) if !text.contains(&path) => failed!("{path}: {text}"),
             other => other,
         }
     }
@@ -90,12 +104,12 @@ pub(crate) fn pause(pause: Duration, stop: &AtomicBool) -> TransferResult<()> {
 
 impl From<rusqlite::Error> for TransferError {
     fn from(error: rusqlite::Error) -> Self {
-        TransferError::Failed(format!("the state file: {error}"))
+        fatal!("the state file: {error}")
     }
 }
 
 impl From<std::io::Error> for TransferError {
     fn from(error: std::io::Error) -> Self {
-        TransferError::Failed(error.to_string())
+        failed!("{error}")
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::contract::Rejected;
-use crate::error::{TransferResult, failed, usage};
+use crate::error::{TransferResult, failed, fatal, usage};
 
 const BEGINNING: &[u8] = b"{\"entity\":";
 
@@ -41,7 +41,7 @@ impl Rejects {
             return Ok(());
         }
         let mut file = self.file.lock();
-        let wrong = |error| failed!("{}: {error}", self.path.display());
+        let wrong = |error| fatal!("{}: {error}", self.path.display());
         let file = match &mut *file {
             Some(file) => file,
             none => {

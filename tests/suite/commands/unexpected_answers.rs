@@ -200,6 +200,40 @@ fn a_table_that_is_deleted_while_it_is_copied_does_not_end_the_copy() {
 }
 
 #[test]
+fn a_table_that_fails_does_not_keep_the_others_from_being_copied() {
+    let source = Served::new(Site::sqlite());
+    let client = source.client();
+    for name in ["Abad", "Bgood", "Cbad"] {
+        client.create_table(name).expect(201);
+        batch_rows(&Table::new(&client, name), "a", 10);
+    }
+    let from = gateway(&source, |request, _| {
+        let line = request.lines().next().unwrap_or_default();
+        line.contains("bad()").then(|| answer("400 Bad Request\r\nContent-Type: text/html", "<html></html>"))
+    });
+    let target = Served::new(Site::sqlite());
+    let copying = ["copy", &from, &target.connection_string(), "--state", "s"];
+    let words = ["Abad: FROM: ", "1 other tables failed too", "Cbad: failed: FROM: ", "continues the copy"];
+    source.site.ends(&copying, 1, &words);
+    let there = target.client();
+    let count = |name| Table::new(&there, name).count();
+    assert_eq!(["Abad", "Bgood", "Cbad"].map(count), [0, 10, 0]);
+    // What failed is tried again, and the rest is not copied again.
+    let output = source.site.ends(&[&copying[..], &["--json"]].concat(), 1, &[]);
+    let failed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(failed["failed"].as_object().map(serde_json::Map::len), Some(2), "{failed}");
+    assert_eq!(failed["tables"]["Bgood"]["copied"], 10, "{failed}");
+    // Credentials that are refused fail for every table, so the first refusal ends the copy.
+    let refusing = gateway(&source, |request, _| {
+        let body = "<error><code>AuthenticationFailed</code><message>No.</message></error>";
+        let line = request.lines().next().unwrap_or_default();
+        line.contains("bad()").then(|| answer("403 Forbidden\r\nContent-Type: application/xml", body))
+    });
+    let output = source.site.ends(&["copy", &refusing, "dump:none"], 1, &["403 AuthenticationFailed"]);
+    assert!(output.stdout.is_empty(), "{output:?}");
+}
+
+#[test]
 fn policies_that_are_not_read_are_neither_copied_without_a_word_nor_equal() {
     let (source, ..) = source();
     let refusing = |code: &'static str| {

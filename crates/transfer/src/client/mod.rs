@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
-use crate::error::{TransferError, failed};
+use crate::error::TransferError;
 use crate::protocol::codec::uri::escape;
 use crate::protocol::codec::xml;
 use crate::protocol::model::Ticks;
@@ -184,15 +184,14 @@ impl std::fmt::Display for ServiceError {
 
 impl From<ServiceError> for TransferError {
     fn from(refused: ServiceError) -> Self {
-        let advice = refused.advice().unwrap_or_default();
-        failed!("{}: {refused}{advice}", refused.request)
+        let text = format!("{}: {refused}{}", refused.request, refused.advice().unwrap_or_default());
+        if refused.is_of_account() { TransferError::Fatal(text) } else { TransferError::Failed(text) }
     }
 }
 
 impl ServiceError {
-    /// Returns advice on a refusal that concerns all requests.
+    /// Returns advice on a refusal of credentials or of an account.
     fn advice(&self) -> Option<&'static str> {
-        let is_of_account = self.code == "ResourceNotFound" && self.request.contains("/Tables");
         match self.code.as_str() {
             "AuthenticationFailed" | "AuthorizationFailure" | "InvalidAuthenticationInfo" => {
                 Some("; see that the key or the signature is right, has not expired, and allows this")
@@ -200,9 +199,18 @@ impl ServiceError {
             "AuthorizationPermissionMismatch" | "AuthorizationResourceTypeMismatch" => {
                 Some("; use a signature with more permissions")
             }
-            _ if is_of_account => Some("; see that the name of the account is right"),
+            "ResourceNotFound" if self.request.contains("/Tables") => {
+                Some("; see that the name of the account is right")
+            }
             _ => None,
         }
+    }
+
+    /// Whether every other request would be refused too.
+    fn is_of_account(&self) -> bool {
+        let is_account_absent = self.code == "ResourceNotFound" && self.request.contains("/Tables");
+        let codes = ["AuthenticationFailed", "InvalidAuthenticationInfo", "AccountIsDisabled"];
+        is_account_absent || codes.contains(&self.code.as_str())
     }
 
     /// Whether the resource does not exist. Only an error in the format of Azure proves that.

@@ -12,7 +12,7 @@ use ureq::{Agent, Proxy};
 use crate::client::address::Address;
 use crate::client::change_set::ChangeSetBody;
 use crate::client::{ClientAnswer, ClientCall, ServiceError};
-use crate::error::{TransferError, TransferResult, failed, pause};
+use crate::error::{TransferError, TransferResult, failed, fatal, pause};
 use crate::protocol::model::Ticks;
 
 /// Timeout of one request until its whole answer has arrived. No page takes longer.
@@ -75,7 +75,7 @@ impl Received {
                 // The query string may have a signature.
                 let location = location.split(['?', '#']).next().unwrap_or_default();
                 // Following the redirect would alter the request, and send it elsewhere.
-                Err(failed!(
+                Err(fatal!(
                     "{request}: {status}, a redirect to {location}, which is not followed; give the address \
                      of the endpoint itself"
                 ))
@@ -173,8 +173,9 @@ impl Client {
         let with_request = |refused| ServiceError { request: request.clone(), ..refused };
         loop {
             attempt += 1;
-            let (problem, retry_after) = match self.attempt(call) {
-                Err(Unanswered::Lost(problem)) => (problem, None),
+            // A server that is away, or refuses work, does so for every table.
+            let (problem, is_away, retry_after) = match self.attempt(call) {
+                Err(Unanswered::Lost(problem)) => (problem, true, None),
                 Err(Unanswered::TooLarge) => {
                     let text = format!("{request}: the answer has more than {MAX_ANSWER_BYTES} bytes");
                     return Err(TransferError::TooLarge(text));
@@ -189,19 +190,21 @@ impl Client {
                             return Ok(Err(with_request(refused)));
                         }
                         self.note_refusal(&refused);
-                        (refused.to_string(), received.retry_after)
+                        (refused.to_string(), refused.status != 500, received.retry_after)
                     }
                     Ok(done) => {
                         self.has_answered.store(true, Ordering::Relaxed);
                         self.gate.succeeded();
                         return Ok(done.map_err(with_request));
                     }
-                    Err(problem) => (problem, received.retry_after),
+                    Err(problem) => (problem, false, received.retry_after),
                 },
             };
-            let most = if self.has_answered.load(Ordering::Relaxed) { ATTEMPTS } else { FIRST_ATTEMPTS };
+            let has_answered = self.has_answered.load(Ordering::Relaxed);
+            let most = if has_answered { ATTEMPTS } else { FIRST_ATTEMPTS };
             if attempt >= most {
-                return Err(failed!("{request}: {problem}{}", hint(&problem)));
+                let failed = failed!("{request}: {problem}{}", hint(&problem));
+                return Err(if is_away || !has_answered { failed.of_place() } else { failed });
             }
             self.retried.fetch_add(1, Ordering::Relaxed);
             pause(retry_after.unwrap_or_else(|| back_off(attempt)), &self.stop)?;

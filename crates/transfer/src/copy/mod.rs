@@ -26,8 +26,6 @@ pub struct CopyOptions<'a> {
     pub mode: Mode,
     /// Maximum pages in progress at once.
     pub concurrency: usize,
-    /// Whether to continue with the other tables if one fails.
-    pub keep_going: bool,
     /// The target as a source of its settings; `None` for a new dump.
     pub existing: Option<&'a dyn TransferSource>,
     /// The source with all its entities in a copy of changes, for tables that the target lacks.
@@ -81,7 +79,8 @@ struct CopyRun<'a> {
     due: Mutex<Instant>,
 }
 
-/// Copies the selected tables. A run that is interrupted or fails can be resumed with its checkpoint.
+/// Copies the selected tables; one that fails does not keep the others from being copied. A run that is interrupted or
+/// fails can be resumed with its checkpoint.
 pub fn copy(
     source: &dyn TransferSource,
     target: &dyn TransferTarget,
@@ -152,9 +151,7 @@ impl CopyRun<'_> {
             check_stop(self.options.stop)?;
             match self.prepare_table(&table, prepared.contains(&table)) {
                 Err(TransferError::NoTable(_)) if self.is_dropped(&table)? => {}
-                Err(error) if self.options.keep_going && error.is_failure() => {
-                    self.fail(&table, error.to_string());
-                }
+                Err(error) if error.is_of_table() => self.fail(&table, &error),
                 done => done?,
             }
         }
@@ -328,21 +325,21 @@ impl CopyRun<'_> {
         let _ = pause(until.saturating_duration_since(Instant::now()), self.options.stop);
     }
 
-    fn fail(&self, table: &str, reason: String) {
-        self.failed.lock().insert(table.to_owned(), reason);
+    fn fail(&self, table: &str, reason: &TransferError) {
+        self.failed.lock().insert(table.to_owned(), reason.to_string());
     }
 
     fn work(&self) -> TransferResult<()> {
         let splits = self.source.is_ordered().then_some(self.source);
         let worker = || -> TransferResult<()> {
             while let Some(task) = self.queue.take(splits, &|id, behind| self.checkpoint.cut(id, behind))? {
-                match self.copy_range(&task) {
-                    Ok(true) => self.checkpoint.finish(task.id)?,
-                    Ok(false) => return Ok(()),
-                    Err(error) if self.options.keep_going && error.is_failure() => {
-                        self.fail(&task.table, error.to_string());
+                if !self.failed.lock().contains_key(&task.table) {
+                    match self.copy_range(&task) {
+                        Ok(true) => self.checkpoint.finish(task.id)?,
+                        Ok(false) => return Ok(()),
+                        Err(error) if error.is_of_table() => self.fail(&task.table, &error),
+                        Err(error) => return Err(error),
                     }
-                    Err(error) => return Err(error),
                 }
                 self.queue.finish(task.id);
             }

@@ -19,7 +19,7 @@ use crate::transfer::{
 use effects::Effects;
 pub(crate) use prepare::CopyArguments;
 use prepare::{CopyFiles, CopyJob, fingerprint};
-use report::with_state_hint;
+use report::{failure_of, with_state_hint};
 
 pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     let (from, to) = (parse_location("FROM", &arguments.from)?, parse_location("TO", &arguments.to)?);
@@ -182,7 +182,6 @@ impl CopyJob<'_> {
             selection: &self.selection,
             mode: arguments.mode,
             concurrency: self.session.concurrency,
-            keep_going: arguments.keep_going,
             existing: written.as_source().ok(),
             whole: whole.as_ref().map(OpenLocation::as_source).transpose()?,
             settings: self.settings_rule(),
@@ -211,17 +210,17 @@ impl CopyJob<'_> {
         for (table, rejected) in unread {
             copied.tables.entry(table).or_default().rejected += rejected;
         }
-        if copied.failed.is_empty() {
+        let failed = failure_of(&copied);
+        let has_state = failed.is_some() && (self.resumes || !checkpoint.is_untouched()?);
+        if !has_state {
             checkpoint.remove();
         }
         self.summarize(&copied, elapsed, files)?;
-        if copied.failed.is_empty() {
-            return Ok(copied.sum().rejected > 0);
+        match failed {
+            None => Ok(copied.sum().rejected > 0),
+            Some(failed) if has_state => Err(with_state_hint(failed, &files.state)),
+            Some(failed) => Err(failed),
         }
-        Err(with_state_hint(
-            TransferEnd::Failed("some tables could not be copied; the summary says why".into()),
-            &files.state,
-        ))
     }
 
     /// Counts what would be copied, changed and deleted, without changing anything.

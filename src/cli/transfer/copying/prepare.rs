@@ -68,9 +68,6 @@ pub(crate) struct CopyArguments {
     /// File for the entities that cannot be copied, as JSON lines [default: beside the state]
     #[arg(long)]
     pub rejects: Option<PathBuf>,
-    /// Continue with the other tables if one fails
-    #[arg(long)]
-    pub keep_going: bool,
     /// Compare FROM and TO after the copy
     #[arg(long)]
     pub verify: bool,

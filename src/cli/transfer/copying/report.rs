@@ -129,6 +129,16 @@ impl CopyJob<'_> {
     }
 }
 
+/// Returns the failure of a copy of which some tables failed.
+pub(super) fn failure_of(copied: &CopySummary) -> Option<TransferEnd> {
+    let (table, reason) = copied.failed.first_key_value()?;
+    let others = match copied.failed.len() - 1 {
+        0 => String::new(),
+        others => format!("; {others} other tables failed too, and the summary says why"),
+    };
+    Some(TransferEnd::Failed(format!("{table}: {reason}{others}")))
+}
+
 /// Adds a hint how to continue an interrupted or failed copy.
 pub(super) fn with_state_hint(ended: TransferEnd, state: &Path) -> TransferEnd {
     let hint = format!("the same command continues the copy; the state is in {}", state.display());

@@ -13,7 +13,7 @@ use rowhouse_operator::totals::{self, CountPace};
 use tokio::runtime::Runtime;
 
 use crate::contract::{OpenedRange, Page, RowReader, TransferSource};
-use crate::error::{TransferError, TransferResult, failed, usage};
+use crate::error::{TransferError, TransferResult, failed, fatal, usage};
 use crate::protocol::auth::key_encryption::MasterKeys;
 use crate::protocol::codec::policies::{self, Policy};
 use crate::protocol::codec::properties::{self, ServiceProperties};
@@ -248,7 +248,10 @@ fn describe(subject: &str, failure: Failure) -> TransferError {
             TransferError::NoTable(subject.to_owned())
         }
         Failure::Refused(error) => failed!("{subject}: {}", error_text(&error)),
-        Failure::Fault(fault) => failed!("{subject}: the database failed ({fault:?})"),
+        Failure::Fault(fault @ (Fault::Other | Fault::Serialization)) => {
+            failed!("{subject}: the database failed ({fault:?})")
+        }
+        Failure::Fault(fault) => fatal!("{subject}: the database failed ({fault:?})"),
     }
 }
 

@@ -150,7 +150,8 @@ impl TransferTarget for DumpTarget {
     }
 
     fn write(&self, page: WritePage<'_>) -> TransferResult<Counts> {
-        self.write_page(&page).map_err(|error| error.at(&self.folder))
+        // The disk may be full or have lost data.
+        self.write_page(&page).map_err(|error| error.at(&self.folder).of_place())
     }
 
     fn set_policies(&self, table: &str, policies: &[Policy]) -> TransferResult<()> {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::{Endpoint, INSERTED, is_forbidden};
 use crate::client::{ChangeSetBody, ClientCall, MAX_BODY_BYTES, MAX_OPERATIONS, ServiceError, SetVerb};
 use crate::contract::{Counts, Mode, TransferTarget, WritePage};
-use crate::error::{TransferError, TransferResult, failed};
+use crate::error::{TransferError, TransferResult, fatal};
 use crate::locations::PageOutcome;
 use crate::protocol::codec::policies::{self, Policy};
 use crate::protocol::codec::properties::{self, Layout, ServiceProperties};
@@ -213,7 +213,7 @@ impl SetWriter<'_, '_> {
         let address = entity_address(self.outcome.page.table, &row.key.partition, &row.key.row);
         let reason = format!("{address}: {refused}");
         if self.endpoint.failures.fetch_add(1, Ordering::Relaxed) >= MAX_FAILURES {
-            return Err(failed!("the server fails for each entity: {reason}"));
+            return Err(fatal!("the server fails for each entity: {reason}"));
         }
         self.outcome.reject(row, reason)
     }
