@@ -27,7 +27,7 @@ impl Rejects {
             File::open(path)?.take(BEGINNING.len() as u64).read_to_end(&mut beginning)?;
             if !BEGINNING.starts_with(&beginning) {
                 let text = format!("{} contains something other than rejected entities", path.display());
-                return Err(usage!("{text}; name another file with --rejects"));
+                return Err(usage!("{text}; name another state with --state"));
             }
             if !is_continued {
                 std::fs::remove_file(path)?;

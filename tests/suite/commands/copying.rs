@@ -288,8 +288,8 @@ fn differences_are_found_and_extra_entities_deleted() {
             json!({ "equal": 1498, "missing": 1, "extra": 2, "different": 1, "unreadable": 0 })
         );
         // An insert refuses what differs, tells why, and changes nothing.
-        source.site.ends(&["copy", &from, &to, "--json", "--rejects", "rejects.jsonl"], 3, &[]);
-        let rejects = source.site.read("rejects.jsonl");
+        source.site.ends(&["copy", &from, &to, "--json", "--state", "s"], 3, &[]);
+        let rejects = source.site.read("s.rejects.jsonl");
         assert_eq!(rejects.lines().count(), 1);
         assert!(rejects.contains("001499") && rejects.contains("another entity"), "{rejects}");
         assert_eq!(theirs.entity("a", "001499")["More"], 1);

@@ -29,7 +29,7 @@ fn told(file: &str, content: &str, words: &[&str]) -> Vec<Value> {
 /// The reasons of rejected entities, and how many were copied.
 #[track_caller]
 fn rejected(file: &str, content: &str) -> (Vec<String>, usize) {
-    let (output, site) = copied(file, content.as_bytes(), &["--rejects", "rejects.jsonl", "--json"]);
+    let (output, site) = copied(file, content.as_bytes(), &["--state", "s", "--json"]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     let reasons = reasons(&site);
     let summary: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -39,7 +39,7 @@ fn rejected(file: &str, content: &str) -> (Vec<String>, usize) {
 
 fn reasons(site: &Site) -> Vec<String> {
     let line = |line: &str| serde_json::from_str::<Value>(line).expect("JSON");
-    let text = site.read("rejects.jsonl");
+    let text = site.read("s.rejects.jsonl");
     text.lines().map(|text| line(text)["reason"].as_str().expect("text").to_owned()).collect()
 }
 
@@ -221,13 +221,13 @@ fn what_is_rejected_on_reading_is_counted_with_its_property_and_value() {
         entity("6/7", ""),
     ];
     site.write("People.json", file.concat());
-    let arguments = ["copy", "People.json", "dump:out", "--rejects", "rejects.jsonl", "--json"];
+    let arguments = ["copy", "People.json", "dump:out", "--state", "s", "--json"];
     for dump in ["dump:out", "dump:again"] {
         let output = site.ends(&[&arguments[..2], &[dump], &arguments[3..]].concat(), 3, &[]);
         let summary: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         assert_eq!((&summary["rejected"], &summary["report"]), (&json!(5), &json!("copy")));
         assert_eq!(summary["tables"]["People"], json!({ "copied": 1, "unchanged": 0, "rejected": 5 }));
-        assert_eq!(summary["rejects"], "rejects.jsonl");
+        assert_eq!(summary["rejects"], "s.rejects.jsonl");
         // Each run begins the file anew.
         let reasons = reasons(&site);
         let starts = [
@@ -240,13 +240,14 @@ fn what_is_rejected_on_reading_is_counted_with_its_property_and_value() {
         assert_eq!(reasons.len(), starts.len(), "{reasons:?}");
         assert!(reasons.iter().zip(starts).all(|(reason, start)| reason.starts_with(start)), "{reasons:?}");
     }
-    let text = site.read("rejects.jsonl");
+    let text = site.read("s.rejects.jsonl");
     assert!(text.contains("24.580338977940386"), "{text}");
     let words = ["1 entities of 1 tables copied, 0 already there, 5 rejected"];
     site.ends(&["copy", "People.json", "dump:third"], 3, &words);
     // A file of something else stays.
-    site.ends(&["copy", "People.json", "dump:fourth", "--rejects", "People.json"], 2, &[]);
-    assert_eq!(site.read("People.json"), file.concat());
+    site.write("other.rejects.jsonl", "[]");
+    site.ends(&["copy", "People.json", "dump:fourth", "--state", "other"], 2, &["other.rejects.jsonl"]);
+    assert_eq!(site.read("other.rejects.jsonl"), "[]");
 }
 
 #[test]
@@ -267,14 +268,13 @@ fn each_copy_with_a_state_has_a_file_of_rejected_entities_of_its_own() {
 fn each_object_of_json_says_what_it_reports() {
     let site = Site::sqlite();
     site.write("People.json", "[{\"PartitionKey\":\"a\",\"RowKey\":\"1\"}]");
-    let arguments =
-        ["copy", "People.json", "sqlite://to.db", "--json", "--verify", "--mirror", "--yes"];
+    let arguments = ["copy", "People.json", "sqlite://to.db", "--json", "--verify", "--mirror", "--yes"];
     let output = site.ends(&arguments, 0, &[]);
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     let reports: Vec<Value> =
         serde_json::Deserializer::from_str(&text).into_iter().map(|value| value.expect("JSON")).collect();
     let names: Vec<&Value> = reports.iter().map(|report| &report["report"]).collect();
-    assert_eq!(names, ["copy", "deleteExtra", "verify"]);
+    assert_eq!(names, ["copy", "mirror", "verify"]);
 }
 
 #[test]

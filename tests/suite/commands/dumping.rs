@@ -40,7 +40,7 @@ fn a_dump_that_is_begun_again_without_its_state_keeps_nothing_of_the_interrupted
     let files = parts(&folder).into_iter().filter(|path| path.is_file());
     files.for_each(|path| std::fs::remove_file(path).expect("a file"));
     assert!(!folder.join("copy.state").exists());
-    for more in [&[][..], &["--state", "other.state"], &["--state", "third.state", "--rejects", "r"]] {
+    for more in [&[][..], &["--state", "other.state"]] {
         let words = [name.as_str(), "parts of another copy", "remove them"];
         here.ends(&[&["copy", &from, "dump:d"], more].concat(), 2, &words);
     }
@@ -110,9 +110,9 @@ fn a_timestamp_in_the_future_is_rejected_by_databases_whatever_the_mode() {
         ];
         dump(&site, "dump", &lines.each_ref().map(String::as_str));
         for mode in ["insert", "skip", "merge", "replace"] {
-            let arguments = ["copy", "dump:dump", &site.url, "--yes", "--mode", mode, "--rejects", "r"];
+            let arguments = ["copy", "dump:dump", &site.url, "--yes", "--mode", mode, "--state", "s"];
             site.ends(&arguments, 3, &[]);
-            let rejects = site.read("r");
+            let rejects = site.read("s.rejects.jsonl");
             assert!(rejects.contains("its Timestamp lies in the future"), "{rejects}");
             assert_eq!(site.json(&["count", &site.url])["entities"], 1);
         }

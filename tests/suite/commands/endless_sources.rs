@@ -143,12 +143,14 @@ fn blank_lines_of_a_dump_are_no_entities_and_other_lines_without_keys_are_few() 
     let site = Site::sqlite();
     let entity = r#"{"PartitionKey":"p","RowKey":"1","N":1}"#;
     dump(&site, "blank", &[&vec![""; 100_000][..], &[entity], &vec!["  "; 100_000][..]].concat());
-    site.ends(&["copy", "dump:blank", &site.url, "--rejects", "r"], 0, &[]);
-    assert!(!site.folder.join("r").exists());
+    site.ends(&["copy", "dump:blank", &site.url, "--state", "s"], 0, &[]);
+    assert!(!site.folder.join("s.rejects.jsonl").exists());
     assert_eq!(site.json(&["count", "dump:blank"])["entities"], 1);
     dump(&site, "other", &[&vec!["x"; 1_000_000][..], &[entity]].concat());
-    site.ends(&["copy", "dump:other", &site.url, "--rejects", "r"], 1, &["People", "no entities"]);
-    assert!(std::fs::metadata(site.folder.join("r")).is_ok_and(|rejects| rejects.len() < 1 << 20));
+    site.ends(&["copy", "dump:other", &site.url, "--state", "s"], 1, &["People", "no entities"]);
+    assert!(
+        std::fs::metadata(site.folder.join("s.rejects.jsonl")).is_ok_and(|rejects| rejects.len() < 1 << 20)
+    );
     site.ends(&["verify", "dump:other", &site.url], 1, &["People", "no entities"]);
 }
 

@@ -262,7 +262,7 @@ fn memory_does_not_grow_with_what_a_file_has_rejected_or_not() {
     }
     drop(file);
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_rowhouse"));
-    command.args(["copy", "People.json", "dump:out", "--rejects", "rejects.jsonl", "--json"]);
+    command.args(["copy", "People.json", "dump:out", "--state", "s", "--json"]);
     let said = site.folder.join("said.txt");
     command.current_dir(&site.folder).stdout(std::process::Stdio::null());
     command.stderr(std::fs::File::create(&said).expect("a file"));
@@ -271,7 +271,7 @@ fn memory_does_not_grow_with_what_a_file_has_rejected_or_not() {
     assert_eq!(child.wait().expect("its end").code(), Some(3));
     println!("at most {most} bytes");
     assert!(most > 1 << 20 && most < 64 << 20, "{most} bytes");
-    let rejects = site.read("rejects.jsonl");
+    let rejects = site.read("s.rejects.jsonl");
     assert_eq!(rejects.lines().count(), 1260);
     let said = std::fs::read_to_string(said).expect("text");
     assert!(said.lines().any(|line| line.contains("and 1240 more")), "{} bytes", said.len());

@@ -23,7 +23,7 @@ fn a_full_disk_ends_a_copy_that_goes_on_when_there_is_room() {
     let name = source.account.name.as_str();
     let here = &source.site;
     for (to, named) in [("dump:full", "rowhouse: TO: full: "), ("sqlite://full.db", "")] {
-        let more = ["--to-account", name, "--state", "full.state", "--rejects", "full.rejects"];
+        let more = ["--to-account", name, "--state", "full.state"];
         let copying = [&["copy", &from, to, "--concurrency", "1"][..], &more].concat();
         let output = without_room(&here.folder, 300, &copying).output().expect("a shell");
         assert_eq!(output.status.code(), Some(1), "{output:?}");

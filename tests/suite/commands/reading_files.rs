@@ -104,8 +104,8 @@ fn a_file_of_something_else_than_entities_is_refused_before_it_fills_the_disk() 
         ("Endless.csv", format!("PartitionKey,RowKey,S\na,1,\"{endless}\"\n"), "more than 33554432 bytes"),
     ] {
         site.write(file, content);
-        site.ends(&["copy", file, "dump:out", "--rejects", "rejects.jsonl"], 1, &[told]);
-        assert!(!site.folder.join("rejects.jsonl").exists(), "{file}");
+        site.ends(&["copy", file, "dump:out", "--state", "s"], 1, &[told]);
+        assert!(!site.folder.join("s.rejects.jsonl").exists(), "{file}");
     }
 }
 

@@ -128,10 +128,10 @@ fn an_entity_that_the_server_fails_for_is_rejected_by_its_name_and_the_others_ar
         let is_write = !request.starts_with("GET") && request.contains("000123");
         is_write.then(failure)
     });
-    let output = source.site.ends(&["copy", &place, &to, "--json", "--rejects", "r.jsonl"], 3, &[]);
+    let output = source.site.ends(&["copy", &place, &to, "--json", "--state", "s"], 3, &[]);
     let done: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!((&done["copied"], &done["rejected"]), (&json!(309), &json!(1)), "{done}");
-    let rejects = source.site.read("r.jsonl");
+    let rejects = source.site.read("s.rejects.jsonl");
     let named = format!("{table}(PartitionKey='a',RowKey='000123'): 500");
     assert!(rejects.lines().count() == 1 && rejects.contains(&named), "{rejects}");
     // A server that fails for all of them is at fault itself.
@@ -141,7 +141,7 @@ fn an_entity_that_the_server_fails_for_is_rejected_by_its_name_and_the_others_ar
         is_write.then(failure)
     });
     let words = ["fails for each entity", "500"];
-    source.site.ends(&["copy", &place, &to, "--rejects", "all.jsonl"], 1, &words);
+    source.site.ends(&["copy", &place, &to, "--state", "all"], 1, &words);
 }
 
 #[test]

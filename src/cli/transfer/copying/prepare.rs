@@ -62,12 +62,10 @@ pub(crate) struct CopyArguments {
     /// Begin again, and discard the state of the interrupted copy; without this option, the copy continues
     #[arg(long, conflicts_with = "dry_run")]
     pub restart: bool,
-    /// File for the state of the copy [default: rowhouse-copy-….state, or copy.state in the dump folder]
+    /// File for the state of the copy [default: rowhouse-copy-….state, or copy.state in the dump folder]; entities
+    /// that cannot be copied go to STATE.rejects.jsonl
     #[arg(long)]
     pub state: Option<PathBuf>,
-    /// File for the entities that cannot be copied, as JSON lines [default: beside the state]
-    #[arg(long)]
-    pub rejects: Option<PathBuf>,
     /// Compare FROM and TO after the copy
     #[arg(long)]
     pub verify: bool,
@@ -266,18 +264,11 @@ impl CopyFiles {
     pub(super) fn for_job(job: &CopyJob<'_>) -> Self {
         let mut hasher = DefaultHasher::new();
         (job.from.display(), job.to.display(), job.from_account, job.to_account).hash(&mut hasher);
-        let stem = format!("rowhouse-copy-{:08x}", hasher.finish() >> 32);
-        let state = match job.to {
-            DataLocation::Dump(folder) => folder.join("copy.state"),
-            _ => format!("{stem}.state").into(),
+        let state = match (&job.arguments.state, job.to) {
+            (Some(state), _) => state.clone(),
+            (None, DataLocation::Dump(folder)) => folder.join("copy.state"),
+            _ => format!("rowhouse-copy-{:08x}.state", hasher.finish() >> 32).into(),
         };
-        let rejects = match &job.arguments.state {
-            Some(state) => state.with_added_extension("rejects.jsonl"),
-            None => format!("{stem}.rejects.jsonl").into(),
-        };
-        Self {
-            state: job.arguments.state.clone().unwrap_or(state),
-            rejects: job.arguments.rejects.clone().unwrap_or(rejects),
-        }
+        Self { rejects: state.with_added_extension("rejects.jsonl"), state }
     }
 }
