@@ -129,7 +129,7 @@ const COMPLETIONS_EXAMPLES: &str = "Examples:
   rowhouse completions zsh > ~/.zfunc/_rowhouse
   rowhouse completions fish > ~/.config/fish/completions/rowhouse.fish";
 const COPY_EXAMPLES: &str = "Examples:
-  rowhouse copy env:AZURE_CONNECTION_STRING sqlite://rowhouse.db --to-account myaccount
+  rowhouse copy env:AZURE_CONNECTION_STRING sqlite://rowhouse.db#myaccount
   rowhouse copy 'UseDevelopmentStorage=true' dump:/backups/monday --progress plain
   rowhouse copy dump:/backups/monday postgres://rowhouse@localhost/rowhouse --verify
 

@@ -27,8 +27,6 @@ pub struct Opener<'a> {
     pub concurrency: usize,
     pub stop: Arc<AtomicBool>,
     pub runtime: Arc<Runtime>,
-    /// The account, if the place is a database.
-    pub account: Option<&'a str>,
     pub files: FileOptions,
     pub progress: ProgressForm,
 }
@@ -45,17 +43,17 @@ impl Opener<'_> {
     pub fn open_source(&self, place: &DataLocation) -> TransferResult<OpenLocation> {
         match place {
             DataLocation::Endpoint(address) => self.endpoint(address),
-            DataLocation::Database(options) => {
+            DataLocation::Database(options, account) => {
                 let store = self.runtime.block_on(database::open_to_read(options));
-                let database = self.database(store, None)?;
+                let database = self.database(store, account.as_deref(), None)?;
                 database.refuse_other_accounts().map_err(|error| error.on(&place.display()))?;
                 Ok(OpenLocation::Database(Box::new(database)))
             }
             DataLocation::Dump(path) if !path.is_file() => {
                 Ok(OpenLocation::DumpSource(DumpSource::open(path, self.predicate()?)?))
             }
-            DataLocation::Dump(path) | DataLocation::File(path) => {
-                let staged = stage(path, &self.files, self.staging(self.predicate()?))?;
+            DataLocation::Dump(path) | DataLocation::File(path, _) => {
+                let staged = stage(path, &self.files, self.staging(self.predicate()?, place.account()))?;
                 Ok(OpenLocation::Files(Box::new(staged)))
             }
         }
@@ -65,13 +63,13 @@ impl Opener<'_> {
     pub fn open_target(&self, place: &DataLocation) -> TransferResult<OpenLocation> {
         match place {
             DataLocation::Endpoint(address) => self.endpoint(address),
-            DataLocation::Database(options) => {
+            DataLocation::Database(options, account) => {
                 let lock = database::lock(options).map_err(|error| failed!("{error}"))?;
                 let store = self.runtime.block_on(database::open_primary(options));
-                Ok(OpenLocation::Database(Box::new(self.database(store, lock)?)))
+                Ok(OpenLocation::Database(Box::new(self.database(store, account.as_deref(), lock)?)))
             }
             DataLocation::Dump(path) => Ok(OpenLocation::DumpTarget(DumpTarget::open(path)?)),
-            DataLocation::File(_) => Err(usage!(
+            DataLocation::File(..) => Err(usage!(
                 "TO: files of other programs can only be read; give a database, an endpoint or dump:FOLDER"
             )),
         }
@@ -79,13 +77,13 @@ impl Opener<'_> {
 
     /// Reads a source without an order into a temporary database, which sorts it.
     pub fn open_sorted(&self, source: &dyn TransferSource) -> TransferResult<OpenLocation> {
-        let staged = stage_source(source, self.selection, self.staging(None))?;
+        let staged = stage_source(source, self.selection, self.staging(None, None))?;
         Ok(OpenLocation::Files(Box::new(staged)))
     }
 
-    fn staging(&self, filter: Option<Predicate>) -> StagingOptions {
+    fn staging(&self, filter: Option<Predicate>, account: Option<&str>) -> StagingOptions {
         StagingOptions {
-            account: self.account.map(str::to_owned),
+            account: account.map(str::to_owned),
             runtime: self.runtime.clone(),
             filter,
             progress: self.progress,
@@ -101,10 +99,11 @@ impl Opener<'_> {
     fn database(
         &self,
         store: Result<Store, DatabaseError>,
+        account: Option<&str>,
         lock: Option<ServerLock>,
     ) -> TransferResult<LocalDatabase> {
         let store = store.map_err(|error| failed!("{error}"))?;
-        let account = self.account.unwrap_or(DEVELOPMENT_ACCOUNT).to_owned();
+        let account = account.unwrap_or(DEVELOPMENT_ACCOUNT).to_owned();
         Ok(LocalDatabase::new(store, account, self.runtime.clone(), self.predicate()?, lock))
     }
 

@@ -88,30 +88,6 @@ impl FileArguments {
     }
 }
 
-/// The accounts of databases.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Accounts")]
-pub(crate) struct LocationAccounts {
-    /// The account in FROM, if FROM is a database [default: the account of TO, or devstoreaccount1]
-    #[arg(long)]
-    from_account: Option<String>,
-    /// The account in TO, if TO is a database [default: the account of FROM, or devstoreaccount1]
-    #[arg(long)]
-    to_account: Option<String>,
-}
-
-impl LocationAccounts {
-    /// Returns the accounts in FROM and TO.
-    pub(super) fn resolve<'a>(
-        &'a self,
-        from: &'a DataLocation,
-        to: &'a DataLocation,
-    ) -> [Option<&'a str>; 2] {
-        let (given_from, given_to) = (self.from_account.as_deref(), self.to_account.as_deref());
-        [given_from.or(to.account()).or(given_to), given_to.or(from.account()).or(given_from)]
-    }
-}
-
 /// The concurrency of a run, and the form of its progress.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Progress")]
@@ -264,13 +240,12 @@ impl TransferSession {
         }
     }
 
-    pub(super) fn opener<'a>(&self, selection: &'a Selection, account: Option<&'a str>) -> Opener<'a> {
+    pub(super) fn opener<'a>(&self, selection: &'a Selection) -> Opener<'a> {
         Opener {
             selection,
             concurrency: self.concurrency,
             stop: self.stop.clone(),
             runtime: self.runtime.clone(),
-            account,
             files: self.files.clone(),
             progress: self.progress,
         }
@@ -279,6 +254,16 @@ impl TransferSession {
 
 pub(super) fn parse_location(name: &str, text: &str) -> Result<DataLocation, TransferEnd> {
     DataLocation::parse(text).map_err(|error| TransferEnd::Usage(format!("{name}: {error}")))
+}
+
+/// Parses two different places.
+pub(super) fn parse_places(from: &str, to: &str) -> Result<[DataLocation; 2], TransferEnd> {
+    let (mut from, mut to) = (parse_location("FROM", from)?, parse_location("TO", to)?);
+    DataLocation::share_accounts(&mut from, &mut to);
+    match from.is_same(&to) {
+        true => Err(TransferEnd::Usage("FROM and TO are the same".into())),
+        false => Ok([from, to]),
+    }
 }
 
 /// Refuses a place with unread files for an argument that needs all entities.

@@ -19,9 +19,6 @@ pub(crate) struct CountArguments {
     place: String,
     #[command(flatten)]
     selection: SelectionArguments,
-    /// The account, if the place is a database [default: devstoreaccount1]
-    #[arg(long)]
-    account: Option<String>,
     #[command(flatten)]
     files: FileArguments,
     #[command(flatten)]
@@ -39,9 +36,6 @@ pub(crate) struct DeleteArguments {
     table: String,
     /// The $filter that selects the entities to delete
     filter: String,
-    /// The account, if the place is a database [default: devstoreaccount1]
-    #[arg(long)]
-    account: Option<String>,
     /// Count the entities that would be deleted, and delete nothing
     #[arg(long)]
     dry_run: bool,
@@ -59,7 +53,7 @@ pub(crate) fn count(arguments: &CountArguments) -> Result<(), TransferEnd> {
     let selection = arguments.selection.selection(&[&location], None)?;
     arguments.files.refuse_without_files(&[&location])?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
-    let opened = session.opener(&selection, arguments.account.as_deref()).open_source(&location)?;
+    let opened = session.opener(&selection).open_source(&location)?;
     check_matches(&selection, &opened.as_source()?.tables()?)?;
     let progress = Progress::start(arguments.run.progress, "counted");
     let counts = session.walk(opened.as_source()?, &selection, &progress).count()?;
@@ -79,7 +73,7 @@ pub(crate) fn delete_where(arguments: &DeleteArguments) -> Result<(), TransferEn
     };
     let selection = check_filter("FILTER", selection)?;
     let session = TransferSession::start(&arguments.run, &FileArguments::default())?;
-    let opener = session.opener(&selection, arguments.account.as_deref());
+    let opener = session.opener(&selection);
     let opened =
         if arguments.dry_run { opener.open_source(&location)? } else { opener.open_target(&location)? };
     let source = opened.as_source()?;

@@ -6,8 +6,8 @@ use clap::Args;
 use serde_json::json;
 
 use super::arguments::{
-    FileArguments, LocationAccounts, RunArguments, SelectionArguments, TransferSession, check_matches,
-    parse_location, parse_rename, refuse_left_out, refuse_ranged, refuse_unknown_renames,
+    FileArguments, RunArguments, SelectionArguments, TransferSession, check_matches, parse_places,
+    parse_rename, refuse_left_out, refuse_ranged, refuse_unknown_renames,
 };
 use super::rejected::warn_of_remarks;
 use crate::cli::output::{OutputForm, TransferEnd};
@@ -25,8 +25,6 @@ pub(crate) struct VerifyArguments {
     to: String,
     #[command(flatten)]
     selection: SelectionArguments,
-    #[command(flatten)]
-    accounts: LocationAccounts,
     /// New names of tables in TO, such as People=People2, separated by ','
     #[arg(long, value_name = "TABLE=NAME", value_delimiter = ',', value_parser = parse_rename)]
     rename: Vec<(String, String)>,
@@ -45,18 +43,13 @@ pub(crate) struct VerifyArguments {
 }
 
 pub(crate) fn run(arguments: &VerifyArguments) -> Result<(), TransferEnd> {
-    let (from, to) = (parse_location("FROM", &arguments.from)?, parse_location("TO", &arguments.to)?);
+    let [from, to] = parse_places(&arguments.from, &arguments.to)?;
     let selection = arguments.selection.selection(&[&from, &to], None)?;
     refuse_ranged("verify", &[&from, &to])?;
     arguments.files.refuse_without_files(&[&from, &to])?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
-    let [from_account, to_account] = arguments.accounts.resolve(&from, &to);
-    if from.is_same(&to) && from_account == to_account {
-        return Err(TransferEnd::Usage("FROM and TO are the same".into()));
-    }
-    let source =
-        session.opener(&selection, from_account).open_source(&from).map_err(|error| error.on("FROM"))?;
-    let target = session.opener(&selection, to_account).open_source(&to).map_err(|error| error.on("TO"))?;
+    let source = session.opener(&selection).open_source(&from).map_err(|error| error.on("FROM"))?;
+    let target = session.opener(&selection).open_source(&to).map_err(|error| error.on("TO"))?;
     let (source, target) = (source.as_source()?, target.as_source()?);
     for place in [source, target] {
         warn_of_remarks(place.inferences().map_or(&[][..], Inferences::remarks));

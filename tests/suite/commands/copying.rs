@@ -144,13 +144,13 @@ fn copies_are_equal_in_every_direction() {
     equal(here, &from, &dump, &["--timestamps"]);
     let target = Site::postgres();
     let name = account(1).name;
-    let to_account = ["--to-account", &name];
-    let done = copy(here, &dump, &target.url, &to_account);
+    let to = format!("{}#{name}", target.url);
+    let done = copy(here, &dump, &to, &[]);
     assert_eq!(done["copied"], 2540, "{done}");
-    equal(here, &dump, &target.url, &[&to_account[..], &["--timestamps"]].concat());
+    equal(here, &dump, &to, &["--timestamps"]);
     // On to SQLite by the direct path, with all settings; what is served there is what was there.
     let last = Site::sqlite();
-    let done = here.run(&["copy", &target.url, &last.url, "--from-account", &name, "--verify"]);
+    let done = here.run(&["copy", &to, &last.url, "--verify"]);
     assert!(done.status.success() && done.stdout.ends_with(b"\nequal\n"), "{done:?}");
     let last = Served::new(last);
     let there = last.client();
@@ -216,14 +216,13 @@ fn a_killed_copy_is_resumed_without_loss() {
         batch_rows(&tables[1], &format!("p{partition}"), 700);
     }
     let from = source.connection_string();
-    let name = &source.account.name;
     let remote = Served::new(Site::postgres());
     let (direct, lite) = (Site::postgres(), Site::sqlite());
     let dump = format!("dump:{}", source.site.folder.join("d").display());
     for to in [remote.connection_string(), direct.url.clone(), lite.url.clone(), dump] {
-        let to_account = ["--to-account", name.as_str(), "--concurrency", "3"];
+        let several = ["--concurrency", "3"];
         // It does not end before it is killed.
-        let mut more = [&to_account[..], &["--rate-limit", "2000"]].concat();
+        let mut more = [&several[..], &["--rate-limit", "2000"]].concat();
         let (mut kills, mut is_done) = (0, false);
         let mut chance = Chance::of("killed copies").fork(to.len());
         for longest in [120, 240, 360, 480, 600] {
@@ -245,7 +244,7 @@ fn a_killed_copy_is_resumed_without_loss() {
                 break;
             }
             // Killed before there was a state it begins anew.
-            more = to_account.to_vec();
+            more = several.to_vec();
         }
         if !is_done {
             let output = start(&source.site, &from, &to, &more).wait_with_output().expect("it ends");
@@ -255,7 +254,7 @@ fn a_killed_copy_is_resumed_without_loss() {
         }
         assert!(kills > 0, "nothing was killed: {to}");
         let timestamps: &[&str] = if to.contains("TableEndpoint") { &[] } else { &["--timestamps"] };
-        let found = equal(&source.site, &from, &to, &[&to_account[..2], timestamps].concat());
+        let found = equal(&source.site, &from, &to, timestamps);
         let equal = tables.each_ref().map(|table| found["tables"][&table.name]["equal"].clone());
         assert_eq!(equal, [6000, 4200]);
     }
@@ -358,10 +357,11 @@ fn counting_and_deleting_follow_the_filter() {
         assert_eq!(here.json(&["delete-where", &place, name, "N ge 1000", "--yes"])["entities"], 200);
         here.ends(&["delete-where", &place, "Nosuchtable", "N ge 1", "--yes"], 2, &["Nosuchtable"]);
         let (site, account) = source.close();
-        let direct = ["--account", account.name.as_str()];
-        let delete = [&["delete-where", &site.url, name, "N lt 990", "--yes"][..], &direct].concat();
-        assert_eq!(site.json(&delete)["entities"], 990);
-        assert_eq!(site.json(&[&["count", &site.url][..], &direct].concat())["entities"], 10);
+        let place = format!("{}#{}", site.url, account.name);
+        assert_eq!(site.json(&["delete-where", &place, name, "N lt 990", "--yes"])["entities"], 990);
+        assert_eq!(site.json(&["count", &place])["entities"], 10);
+        let words = ["devstoreaccount1 has no tables", &format!("as in #{}", account.name)];
+        site.ends(&["count", &site.url], 1, &words);
     }
 }
 
@@ -484,6 +484,9 @@ fn mistakes_are_told_before_anything_is_written() {
         (&["copy", url, "dump:"], &["TO", "dump:"]),
         (&["copy", "People.json", url, "--rename", "People=Abc,People=Xyz"], &["--rename", "two names"]),
         (&["verify", url, url], &["same"]),
+        (&["verify", url, &format!("{url}#devstoreaccount1")], &["same"]),
+        (&["copy", url, "sqlite://to.db#My_Account"], &["TO", "#My_Account does not name an account"]),
+        (&["count", "People.json#devstoreaccount1"], &["PLACE", "not a file of Azurite"]),
         (&["verify", "People.json", "./People.json"], &["same"]),
         (&["verify", "http://localhost:1/a?sig=x", "http://127.0.0.1:1/a?sig=y"], &["same"]),
     ] {

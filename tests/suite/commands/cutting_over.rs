@@ -206,7 +206,7 @@ fn what_would_be_changed_and_deleted_is_counted_and_limited_before_anything_is_d
         // An empty place, or the wrong one, is no reason to delete all.
         let empty = Site::sqlite();
         empty.json(&["migrate"]);
-        let wrong = ["copy", &empty.url, &to, "--mirror", "--yes", "--to-account", &target.account.name];
+        let wrong = ["copy", &empty.url, &to, "--mirror", "--yes"];
         here.ends(&wrong, 2, &["FROM has no table"]);
         let allowed = [&copying[..], &["--yes", "--max-delete", "22", "--verify"]].concat();
         here.ends(&allowed, 0, &["2 extra entities deleted", "the extra table", "\nequal"]);
@@ -224,9 +224,9 @@ fn extra_tables_of_a_database_are_deleted_too() {
     };
     let source = with_tables(Site::sqlite(), &["Kept"]);
     let target = with_tables(Site::postgres(), &["Kept", "Gone"]);
-    let deleting = ["copy", &source.url, &target.url, "--mirror", "--yes", "--verify"];
-    let account = ["--from-account", &crate::support::server::account(1).name];
-    source.ends(&[&deleting[..], &account].concat(), 0, &["the extra table Gone deleted", "\nequal"]);
+    let from = format!("{}#{}", source.url, crate::support::server::account(1).name);
+    let deleting = ["copy", &from, &target.url, "--mirror", "--yes", "--verify"];
+    source.ends(&deleting, 0, &["the extra table Gone deleted", "\nequal"]);
 }
 
 #[test]
@@ -248,28 +248,28 @@ fn a_signature_of_a_range_of_keys_does_not_tell_what_is_absent() {
 #[test]
 fn a_copy_with_an_empty_state_was_never_begun() {
     let (source, table, from) = filled(Site::sqlite(), 300);
-    let (here, name) = (&source.site, source.account.name.as_str());
+    let here = &source.site;
     here.write("empty.state", "");
     for (to, again) in [("dump:d", 2), ("sqlite://d.db", 0)] {
-        let begun = ["--state", "empty.state", "--to-account", name];
+        let begun = ["--state", "empty.state"];
         assert_eq!(copy(here, &from, to, &begun)["copied"], 300);
         here.ends(&[&["copy", &from, to][..], &begun].concat(), again, &[]);
-        here.ends(&[&["verify", &from, to][..], &["--to-account", name]].concat(), 0, &["300 equal"]);
+        here.ends(&["verify", &from, to], 0, &["300 equal"]);
     }
     // What is deleted was not asked about before.
     here.write("extra.json", "{\"PartitionKey\":\"z\",\"RowKey\":\"1\"}\n");
-    copy(here, "extra.json", "sqlite://d.db", &["--to-account", name, "--table", &table]);
-    let begun = ["--state", "empty.state", "--to-account", name, "--mirror"];
+    copy(here, "extra.json", &format!("sqlite://d.db#{}", source.account.name), &["--table", &table]);
+    let begun = ["--state", "empty.state", "--mirror"];
     here.ends(&[&["copy", &from, "sqlite://d.db"][..], &begun].concat(), 2, &["delete 1 entities", "--yes"]);
     // A new beginning asks as any other.
-    let asked = ["copy", &from, "sqlite://d.db", "--to-account", name, "--mode", "replace"];
+    let asked = ["copy", &from, "sqlite://d.db", "--mode", "replace"];
     here.ends(&asked, 2, &["--yes", &table]);
 }
 
 #[test]
 fn an_interrupted_copy_tells_how_to_go_on_and_what_was_done() {
     let (source, _, from) = filled(Site::sqlite(), 2000);
-    let slow = ["--rate-limit", "200", "--state", "slow.state", "--to-account", source.account.name.as_str()];
+    let slow = ["--rate-limit", "200", "--state", "slow.state"];
     let child = start(&source.site, &from, "sqlite://slow.db", &slow);
     let database = source.site.folder.join("slow.db");
     until("some entities are there", || {

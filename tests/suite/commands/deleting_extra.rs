@@ -29,7 +29,8 @@ fn target() -> Site {
 #[track_caller]
 fn deletes_nothing(site: &Site, from: &str, more: &[&str], status: i32) {
     let deleting = ["--mode", "replace", "--mirror", "--yes"];
-    let output = site.run(&[&["copy", from, &site.url][..], &deleting, more].concat());
+    let to = format!("{}#devstoreaccount1", site.url);
+    let output = site.run(&[&["copy", from, &to][..], &deleting, more].concat());
     assert_eq!(output.status.code(), Some(status), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("--mirror") && said.contains("deleted"), "{said}");
@@ -81,7 +82,7 @@ fn nothing_is_extra_if_an_endpoint_sends_what_is_not_understood_while_places_are
         let rows = if target.contains("Timestamp%20ge") { "" } else { r#"{"PartitionKey":"p"}"# };
         (String::new(), format!("{{\"value\":[{rows}]}}").into_bytes())
     });
-    deletes_nothing(&site, &from, &["--since", "2020-01-01", "--to-account", "devstoreaccount1"], 1);
+    deletes_nothing(&site, &from, &["--since", "2020-01-01"], 1);
 }
 
 #[test]
@@ -117,7 +118,7 @@ fn what_lies_in_a_folder_within_the_folder_is_neither_read_nor_taken_for_absent(
 #[test]
 fn a_table_is_deleted_only_if_the_source_says_that_it_lacks_it() {
     let site = target();
-    let deleting = ["--mirror", "--yes", "--to-account", "devstoreaccount1"];
+    let to = format!("{}#devstoreaccount1", site.url);
     // The list is cut; the source answers for each table. Or it has got the table since the first look.
     for (is_new, status, told) in
         [(false, 1, "FROM has the table People, but does not list it"), (true, 0, "")]
@@ -143,7 +144,7 @@ fn a_table_is_deleted_only_if_the_source_says_that_it_lacks_it() {
             };
             Some(json_answer(body))
         }));
-        site.ends(&[&["copy", &from, &site.url][..], &deleting].concat(), status, &[told]);
+        site.ends(&["copy", &from, &to, "--mirror", "--yes"], status, &[told]);
         assert_eq!(site.json(&["count", &site.url])["entities"], 3);
     }
 }

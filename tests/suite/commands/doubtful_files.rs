@@ -76,9 +76,10 @@ fn what_is_no_whole_file_is_refused() {
         words.iter().for_each(|word| assert!(said(&output).contains(word), "{word} in {output:?}"));
         assert!(!site.folder.join("out/manifest.json").exists());
     }
-    let (output, _) = copied(azurite, workspace("").as_bytes(), &["--from-account", "other"]);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(said(&output).contains("devstoreaccount1"), "{output:?}");
+    let site = Site::sqlite();
+    site.write(azurite, workspace(""));
+    let words = ["the account other has no tables", "json#devstoreaccount1"];
+    site.ends(&["copy", &format!("{azurite}#other"), "dump:out"], 2, &words);
 }
 
 #[test]

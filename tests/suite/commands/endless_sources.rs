@@ -61,9 +61,9 @@ fn counter() -> impl Fn() -> usize {
 fn reading_fails(from: &str, words: &[&str]) {
     let site = Site::sqlite();
     let words = &[&["People"], words].concat();
-    let to = [site.url.as_str(), "--to-account", "devstoreaccount1"];
-    site.ends(&[&["copy", from], &to[..]].concat(), 1, words);
-    site.ends(&[&["verify", from], &to[..]].concat(), 1, words);
+    let to = format!("{}#devstoreaccount1", site.url);
+    site.ends(&["copy", from, &to], 1, words);
+    site.ends(&["verify", from, &to], 1, words);
     site.ends(&["count", from], 1, words);
 }
 
@@ -117,10 +117,11 @@ fn a_list_of_tables_without_end_is_an_error() {
 #[test]
 fn a_page_of_things_that_are_no_entities_takes_no_more_memory_than_its_text() {
     let site = Site::sqlite();
+    let to = format!("{}#devstoreaccount1", site.url);
     let body = format!("{{\"value\":[{}{{}}]}}", "{},".repeat(10_000_000)).into_bytes();
     let from = scripted_people(move |_| (String::new(), body.clone()));
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_rowhouse"));
-    command.args(["copy", &from, &site.url, "--to-account", "devstoreaccount1", "--progress", "plain"]);
+    command.args(["copy", &from, &to, "--progress", "plain"]);
     let mut child =
         command.current_dir(&site.folder).stderr(std::process::Stdio::piped()).spawn().expect("it runs");
     let most = most_memory(&mut child);
@@ -134,8 +135,7 @@ fn a_page_of_things_that_are_no_entities_takes_no_more_memory_than_its_text() {
         let token = tokens(&format!("n{}", next()));
         (token, b"{\"value\":[{},1,{}]}".to_vec())
     });
-    let to = ["--to-account", "devstoreaccount1"];
-    site.ends(&[&["copy", &from, &site.url], &to[..]].concat(), 1, &["People", "no entities"]);
+    site.ends(&["copy", &from, &to], 1, &["People", "no entities"]);
 }
 
 #[test]
@@ -187,7 +187,8 @@ fn a_page_of_any_size_is_read_by_asking_for_fewer_entities() {
         };
         (token, format!("{{\"value\":[{body}]}}").into_bytes())
     });
-    assert_eq!(copy(&site, &from, &site.url, &["--to-account", "devstoreaccount1"])["copied"], ENTITIES);
+    let to = format!("{}#devstoreaccount1", site.url);
+    assert_eq!(copy(&site, &from, &to, &[])["copied"], ENTITIES);
 }
 
 /// What stands in single quotes behind some words of a target.
@@ -213,7 +214,8 @@ fn a_full_page_without_a_token_is_no_end() {
         let rows: Vec<String> = rows.take(rows_asked(target)).collect();
         (String::new(), page(&rows.iter().map(String::as_str).collect::<Vec<_>>()))
     });
-    assert_eq!(copy(&site, &from, &site.url, &["--to-account", "devstoreaccount1"])["copied"], ENTITIES);
+    let to = format!("{}#devstoreaccount1", site.url);
+    assert_eq!(copy(&site, &from, &to, &[])["copied"], ENTITIES);
     assert_eq!(site.json(&["count", &from])["entities"], ENTITIES);
     // Tables are listed to their end as well.
     let from = source(|target| {

@@ -205,9 +205,8 @@ fn a_rule_goes_into_backups_but_not_into_copies() {
     assert_eq!(listed[0]["after"], "30d");
     drop(server);
     let target = Site::sqlite();
-    let accounts = ["--from-account", "acct0001", "--to-account", "acct0001"];
-    let copied =
-        target.run(&[&["copy", &site.url, &target.url, "--progress", "json"], &accounts[..]].concat());
+    let from = format!("{}#acct0001", site.url);
+    let copied = target.run(&["copy", &from, &target.url, "--progress", "json"]);
     assert!(copied.status.success(), "{copied:?}");
     assert_eq!(rules(&target), Vec::<Value>::new());
 }

@@ -20,17 +20,16 @@ fn a_full_disk_ends_a_copy_that_goes_on_when_there_is_room() {
     let mut text = || (0..20).map(|_| format!("{:016x}", chance.next())).collect::<String>();
     table.seed_many((0..4000).map(|row| with_keys("a", &format!("{row:06}"), json!({ "S": text() }))));
     let from = source.connection_string();
-    let name = source.account.name.as_str();
     let here = &source.site;
     for (to, named) in [("dump:full", "rowhouse: TO: full: "), ("sqlite://full.db", "")] {
-        let more = ["--to-account", name, "--state", "full.state"];
+        let more = ["--state", "full.state"];
         let copying = [&["copy", &from, to, "--concurrency", "1"][..], &more].concat();
         let output = without_room(&here.folder, 300, &copying).output().expect("a shell");
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains(named), "{output:?}");
         assert!(here.folder.join("full.state").exists(), "{output:?}");
         assert_eq!(copy(here, &from, to, &more)["rejected"], 0);
-        equal(here, &from, to, &["--to-account", name]);
+        equal(here, &from, to, &[]);
     }
 }
 
@@ -42,27 +41,27 @@ fn a_place_without_an_order_is_copied_compared_and_protected() {
     for partition in 0..20 {
         table.seed(with_keys(&format!("p{partition:03}"), "only", json!({ "N": partition })));
     }
-    let (here, name) = (&source.site, source.account.name.as_str());
+    let here = &source.site;
     as_cosmos(source.server.address(), || {
         let cosmos = connection_string(COSMOS, &source.account);
         for to in ["dump:sorted", "sqlite://sorted.db"] {
-            assert_eq!(copy(here, &cosmos, to, &["--to-account", name])["copied"], 1320);
-            equal(here, &ordered, to, &["--to-account", name]);
+            assert_eq!(copy(here, &cosmos, to, &[])["copied"], 1320);
+            equal(here, &ordered, to, &[]);
         }
-        equal(here, &cosmos, "sqlite://sorted.db", &["--to-account", name]);
+        equal(here, &cosmos, "sqlite://sorted.db", &[]);
         for partition in 0..20 {
             table.delete(&format!("p{partition:03}"), "only", Some("*")).expect(204);
         }
-        let deleting = ["--to-account", name, "--mode", "replace", "--mirror", "--max-delete"];
+        let deleting = ["--mode", "replace", "--mirror", "--max-delete"];
         let asked = [&["copy", &cosmos, "sqlite://sorted.db"][..], &deleting, &["20"]].concat();
         here.ends(&asked, 2, &["delete 20 entities", "--yes"]);
         let sure = [&["copy", &cosmos, "sqlite://sorted.db"][..], &deleting, &["20", "--yes"]].concat();
         here.ends(&sure, 0, &["20 extra entities deleted"]);
-        equal(here, &ordered, "sqlite://sorted.db", &["--to-account", name]);
+        equal(here, &ordered, "sqlite://sorted.db", &[]);
         // And the other way: what only Cosmos DB has.
         table.seed(with_keys("q", "extra", json!({ "N": 1 })));
-        let back = ["copy", "sqlite://sorted.db", &cosmos, "--from-account", name];
-        here.ends(&[&back[..], &deleting[2..], &["1", "--yes"]].concat(), 0, &["1 extra entities deleted"]);
+        let back = ["copy", "sqlite://sorted.db", &cosmos];
+        here.ends(&[&back[..], &deleting, &["1", "--yes"]].concat(), 0, &["1 extra entities deleted"]);
         table.get("q", "extra").expect(404);
         here.ends(&["copy", &cosmos, "dump:x", "--since", "2020-01-01"], 2, &["--since", "Cosmos"]);
         // What Cosmos DB does not take is told before anything is written.

@@ -16,9 +16,9 @@ fn source() -> Served {
 }
 
 /// Kills a copy in its last page.
-fn interrupted(here: &Site, from: &str, to: &str, more: &[&str], is_last_page: impl Fn() -> bool) {
+fn interrupted(here: &Site, from: &str, to: &str, is_last_page: impl Fn() -> bool) {
     let slow = ["--state", "s", "--concurrency", "1", "--rate-limit", "100"];
-    let mut child = start(here, from, to, &[&slow[..], more].concat());
+    let mut child = start(here, from, to, &slow);
     until("two pages", is_last_page);
     child.kill().expect("it runs");
     child.wait().expect("it ended");
@@ -58,7 +58,7 @@ fn a_copy_is_not_resumed_in_a_database_that_lacks_what_it_had_written() {
     for target in Site::both() {
         target.json(&["migrate"]);
         let (here, from, to) = (&source.site, source.connection_string(), target.url.as_str());
-        interrupted(here, &from, to, &[], || marked(&target).as_str() >= "001999");
+        interrupted(here, &from, to, || marked(&target).as_str() >= "001999");
         let state = ["s", "s-wal"].map(|name| std::fs::read(here.folder.join(name)).expect("a state"));
         // As in a backup of an earlier time.
         target.execute("UPDATE copy_marks SET rk = '0' || rk");
@@ -88,15 +88,14 @@ fn a_copy_of_a_place_without_an_order_is_not_resumed_in_a_backup_of_an_earlier_t
         let target = Site::postgres();
         target.json(&["migrate"]);
         let to = target.url.as_str();
-        let to_account = ["--to-account", source.account.name.as_str()];
-        interrupted(here, &from, to, &to_account, || marked(&target).as_str() >= "00000000000000000001");
-        let resume = [&["copy", &from, to, "--state", "s"][..], &to_account].concat();
+        interrupted(here, &from, to, || marked(&target).as_str() >= "00000000000000000001");
+        let resume = ["copy", &from, to, "--state", "s"];
         // Before all pages: the copy may have been killed before its state had the last one.
         target.execute("UPDATE copy_marks SET rk = ' ' || rk");
         here.ends(&resume, 2, &["backup", "begin again with --restart"]);
         target.execute("UPDATE copy_marks SET rk = substr(rk, 2)");
         here.ends(&resume, 0, &["2 tables copied", "0 rejected"]);
-        equal(here, &source.connection_string(), to, &to_account);
+        equal(here, &source.connection_string(), to, &[]);
     });
 }
 
@@ -109,7 +108,7 @@ fn a_copy_is_not_resumed_on_a_server_whose_table_was_deleted() {
         let path = format!("/Orders(PartitionKey='a',RowKey='{row}')");
         client.request("GET", &path).unchecked().send().status == 200
     };
-    interrupted(here, &from, &to, &[], || is_there("001999"));
+    interrupted(here, &from, &to, || is_there("001999"));
     client.request("DELETE", "/Tables('Orders')").send().expect(204);
     refused(&source, &to, "Orders was deleted from TO");
     client.request("GET", "/Orders()").unchecked().send().expect(404);

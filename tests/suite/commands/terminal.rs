@@ -133,9 +133,7 @@ fn a_copy_at_a_terminal_shows_a_bar_for_each_table() {
     there.create_table(&tables[0].name).expect(201);
     Table::new(&there, &tables[0].name).seed(with_keys("a", "000000", json!({ "N": -1 })));
     let (to, from) = (target.connection_string(), source.site.url.clone());
-    let account = ["--from-account", source.account.name.as_str()];
-    let arguments =
-        [&["copy", &from, &to, "--rate-limit", "1000", "--concurrency", "2"], &account[..]].concat();
+    let arguments = ["copy", &from, &to, "--rate-limit", "1000", "--concurrency", "2"];
     let mut command = AtTerminal::start(&source.site, &arguments);
     let [first, second] = [&tables[0].name, &tables[1].name].map(String::as_str);
     until("the bars", || {

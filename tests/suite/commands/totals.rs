@@ -59,7 +59,8 @@ fn large_tables_are_estimated_and_counted_exactly_on_request() {
     refused(&call(&admin, "GET", &format!("{path}?from={former}"), ""), 409, "TableRespread");
     // The command counts beside the server.
     let count = |more: &[&str]| {
-        let place = ["count", &site.url, "--account", "acct0001", "--include", &large.name];
+        let place = format!("{}#acct0001", site.url);
+        let place = ["count", &place, "--include", &large.name];
         let output = site.ends(&[&place[..], &["--json", "--progress", "json"], more].concat(), 0, &[]);
         let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         printed["tables"][&large.name].clone()

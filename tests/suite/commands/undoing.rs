@@ -31,9 +31,7 @@ impl Mistaken {
         client.create_table("Orders").expect(201);
         Table::new(&client, "Orders").seed(with_keys("2026", "1", json!({ "N": 5 })));
         drop(server);
-        this.shell(
-            "rowhouse backup copy.db && rowhouse copy \"$DATABASE_URL\" dump:dumped --from-account myaccount",
-        );
+        this.shell("rowhouse backup copy.db && rowhouse copy \"$DATABASE_URL#myaccount\" dump:dumped");
         this
     }
 

@@ -142,12 +142,14 @@ impl Workspace<'_> {
             ));
         }
         if self.tables.is_empty() && !self.others.is_empty() {
-            let others = Vec::from_iter(self.others).join(", ");
-            let text = format!(
-                "the account {} has no tables; give --from-account with one of: {others}",
-                self.account
-            );
-            return Err(usage!("{}: {text}", path.display()));
+            let others = Vec::from_iter(self.others);
+            let (path, account) = (path.display(), self.account);
+            return Err(usage!(
+                "{path}: the account {account} has no tables; accounts with tables are {}: name one in the \
+                 place, as in {path}#{}",
+                others.join(", "),
+                others[0]
+            ));
         }
         Ok(())
     }

@@ -176,13 +176,13 @@ const HASHED_BYTES: u64 = 1 << 20;
 /// Returns a hash that changes with the files of a place; empty for an endpoint or a database.
 pub fn content_of(place: &DataLocation) -> TransferResult<String> {
     let files = match place {
-        DataLocation::Endpoint(_) | DataLocation::Database(_) => return Ok(String::new()),
+        DataLocation::Endpoint(_) | DataLocation::Database(..) => return Ok(String::new()),
         DataLocation::Dump(folder) if !folder.is_file() => {
             let path = folder.join(MANIFEST);
             let mut file = File::open(&path).map_err(|error| file_error(&path, &error))?;
             return Ok(hex(digest(&mut file)?));
         }
-        DataLocation::Dump(path) | DataLocation::File(path) => files_of(path)?,
+        DataLocation::Dump(path) | DataLocation::File(path, _) => files_of(path)?,
     };
     let mut all = Sha256::new();
     for path in files {
@@ -235,7 +235,7 @@ mod tests {
     fn a_change_of_any_file_that_is_read_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("People.csv");
-        let content = |path: &Path| content_of(&DataLocation::File(path.to_owned())).unwrap();
+        let content = |path: &Path| content_of(&DataLocation::File(path.to_owned(), None)).unwrap();
         let text = "PartitionKey,RowKey\n".to_owned() + &"a,1\n".repeat(1 << 20);
         std::fs::write(&path, &text).unwrap();
         let time = std::fs::metadata(&path).unwrap().modified().unwrap();

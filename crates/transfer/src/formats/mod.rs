@@ -21,6 +21,11 @@ use staging::{Staging, with_staging};
 /// The reason why a file of a folder is not read.
 const NO_EXTENSION: &str = "its name has no extension of a known format";
 
+/// Whether a path is a workspace file of Azurite, which has accounts.
+pub(super) fn is_azurite_file(path: &Path) -> TransferResult<bool> {
+    Ok(path.is_file() && recognize(path)? == FileFormat::Azurite)
+}
+
 /// Reads files into a temporary database.
 pub(super) fn stage(path: &Path, files: &FileOptions, options: StagingOptions) -> TransferResult<Staged> {
     with_staging(options, |staging| {

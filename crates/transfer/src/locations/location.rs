@@ -1,10 +1,14 @@
 //! The FROM and TO of the command line.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use super::dump::{self, MANIFEST};
 use crate::client::Address;
 use crate::error::{TransferResult, usage};
+use crate::formats::is_azurite_file;
+use crate::protocol::auth::accounts::{DEVELOPMENT_ACCOUNT, is_account_name};
+use crate::protocol::codec::uri::percent_decode;
 use crate::rows::selection::NameCase;
 use crate::store::database::{Database, DatabaseOptions};
 use crate::store::sqlite::{Location, SqliteOptions};
@@ -15,11 +19,13 @@ const MAX_SECRET_BYTES: u64 = 64 << 10;
 #[derive(Debug, Clone)]
 pub enum DataLocation {
     Endpoint(Box<Address>),
-    Database(Box<Database>),
+    /// A database, and an account in it.
+    Database(Box<Database>, Option<String>),
     /// A folder with a dump or, read-only, one part of a dump.
     Dump(PathBuf),
-    /// A file of another program, or a folder of such files, which can only be read.
-    File(PathBuf),
+    /// A file of another program, or a folder of such files, which can only be read, and an account in a file of
+    /// Azurite.
+    File(PathBuf, Option<String>),
 }
 
 const UNKNOWN: &str = "is neither a connection string, an https:// address with a signature, a sqlite: or postgres: URL, \
@@ -54,10 +60,7 @@ impl DataLocation {
             return Ok(DataLocation::Dump(path.into()));
         }
         if ["sqlite:", "postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
-            // SQLite does not map the file into memory, because a copy reads everything only once.
-            let options = DatabaseOptions { sqlite_map_mib: 0, ..DatabaseOptions::default() };
-            let database = Database::of_url(text, options).map_err(|error| usage!("{error}"))?;
-            return Ok(DataLocation::Database(Box::new(database)));
+            return Self::parse_database(text);
         }
         if text.starts_with("http://") || text.starts_with("https://") || text.contains('=') {
             return Ok(DataLocation::Endpoint(Box::new(Address::parse(text)?)));
@@ -66,20 +69,60 @@ impl DataLocation {
         if path.join(MANIFEST).is_file() {
             return Ok(DataLocation::Dump(path.to_owned()));
         }
-        if path.exists() { Ok(DataLocation::File(path.to_owned())) } else { Err(usage!("{UNKNOWN}")) }
+        if path.exists() {
+            return Ok(DataLocation::File(path.to_owned(), None));
+        }
+        match text.rsplit_once('#').map(|(path, account)| (Path::new(path), account)) {
+            Some((path, account)) if path.exists() && is_azurite_file(path)? => {
+                Ok(DataLocation::File(path.to_owned(), Some(parse_account(account)?)))
+            }
+            Some((path, account)) if path.exists() => {
+                Err(usage!("{} is not a file of Azurite, so it has no account {account}", path.display()))
+            }
+            _ => Err(usage!("{UNKNOWN}")),
+        }
+    }
+
+    /// Parses the URL of a database, with the account after `#`. A SQLite file that exists may have `#` in its name.
+    fn parse_database(text: &str) -> TransferResult<Self> {
+        let parse = |url| {
+            // SQLite does not map the file into memory, because a copy reads everything only once.
+            let options = DatabaseOptions { sqlite_map_mib: 0, ..DatabaseOptions::default() };
+            Database::of_url(url, options).map_err(|error| usage!("{error}"))
+        };
+        let is_file = text.starts_with("sqlite:") && parse(text)?.missing_file().is_none();
+        let (url, account) = match text.rsplit_once('#').filter(|_| !is_file) {
+            Some((_, rest)) if rest.contains('@') => {
+                return Err(usage!("the text after # is not an account; write %23 for # in a password"));
+            }
+            Some((url, account)) => (url, Some(parse_account(account)?)),
+            None => (text, None),
+        };
+        Ok(DataLocation::Database(Box::new(parse(url)?), account))
+    }
+
+    /// Gives each place that has no account of its own the account of the other place.
+    pub fn share_accounts(from: &mut Self, to: &mut Self) {
+        let [ours, theirs] = [&*from, &*to].map(|place| place.account().map(str::to_owned));
+        for (place, other) in [(from, theirs), (to, ours)] {
+            if let DataLocation::Database(_, account) | DataLocation::File(_, account) = place {
+                *account = account.take().or(other);
+            }
+        }
     }
 
     /// Returns the place without secrets, for messages and fingerprints.
     pub fn display(&self) -> String {
         match self {
             DataLocation::Endpoint(address) => address.tables.clone(),
-            DataLocation::Database(database) => database.display(),
+            DataLocation::Database(database, Some(account)) => format!("{}#{account}", database.display()),
+            DataLocation::Database(database, None) => database.display(),
             DataLocation::Dump(path) => format!("dump:{}", path.display()),
-            DataLocation::File(path) => path.display().to_string(),
+            DataLocation::File(path, _) => path.display().to_string(),
         }
     }
 
-    /// Whether both name the same place. Accounts of a database are not compared.
+    /// Whether both name the same place and the same account.
     pub fn is_same(&self, other: &Self) -> bool {
         self.identity() == other.identity()
     }
@@ -89,22 +132,23 @@ impl DataLocation {
             let found = std::fs::canonicalize(path);
             found.unwrap_or_else(|_| path.to_owned()).display().to_string()
         };
-        match self {
-            DataLocation::Endpoint(address) => address.identity(),
-            DataLocation::Database(database) => match &**database {
+        let place = match self {
+            DataLocation::Endpoint(address) => return address.identity(),
+            DataLocation::Database(database, _) => match &**database {
                 Database::Sqlite(SqliteOptions { location: Location::File(path), .. }) => canonical(path),
                 database => database.display(),
             },
-            DataLocation::Dump(path) | DataLocation::File(path) => canonical(path),
-        }
+            DataLocation::Dump(path) | DataLocation::File(path, _) => canonical(path),
+        };
+        format!("{place}#{}", self.account().unwrap_or(DEVELOPMENT_ACCOUNT))
     }
 
     /// Whether the place is read like files of other programs, as parts of dumps are.
     pub fn is_read_as_files(&self) -> bool {
         match self {
-            DataLocation::File(_) => true,
+            DataLocation::File(..) => true,
             DataLocation::Dump(path) => path.is_file(),
-            DataLocation::Endpoint(_) | DataLocation::Database(_) => false,
+            DataLocation::Endpoint(_) | DataLocation::Database(..) => false,
         }
     }
 
@@ -133,11 +177,78 @@ impl DataLocation {
         matches!(self, DataLocation::Endpoint(address) if address.is_ranged())
     }
 
-    /// Returns the account of an address, which is also the default for a database on the other side.
     pub fn account(&self) -> Option<&str> {
         match self {
             DataLocation::Endpoint(address) => Some(&address.account),
-            _ => None,
+            DataLocation::Database(_, account) | DataLocation::File(_, account) => account.as_deref(),
+            DataLocation::Dump(_) => None,
         }
+    }
+}
+
+/// Parses the percent-encoded name of an account.
+fn parse_account(text: &str) -> TransferResult<String> {
+    let name = percent_decode(text).filter(|name| is_account_name(name)).map(Cow::into_owned);
+    name.ok_or_else(|| {
+        usage!("#{text} does not name an account; its name has 3 to 24 lower-case letters and digits")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_is_part_of_a_place() {
+        let parse = |text: &str| DataLocation::parse(text).unwrap();
+        for (text, account, shown) in [
+            ("sqlite://none.db", None, "sqlite://none.db"),
+            ("sqlite://none.db#my%61ccount", Some("myaccount"), "sqlite://none.db#myaccount"),
+            ("postgres://u:p@h/db#abc", Some("abc"), "postgres://u@h/db#abc"),
+        ] {
+            let place = parse(text);
+            assert_eq!((place.account(), place.display().as_str()), (account, shown));
+        }
+        for (text, word) in [
+            ("sqlite://none.db#", "# does not name an account"),
+            ("sqlite://none.db#A", "#A does not name an account"),
+            ("postgres://u:p#word@h/db", "%23"),
+        ] {
+            let refused = DataLocation::parse(text).unwrap_err().to_string();
+            assert!(refused.contains(word) && !refused.contains("word@"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_exists_has_its_whole_text_as_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        for (name, content) in
+            [("a.json#abc", "[]"), ("a.json", "[]"), ("t.db#abc", ""), ("w.json", "{\"databaseVersion\":1}")]
+        {
+            std::fs::write(path(name), content).unwrap();
+        }
+        let account = |text: &str| DataLocation::parse(text).map(|place| place.account().map(str::to_owned));
+        assert_eq!(account(&path("a.json#abc")).unwrap(), None);
+        assert_eq!(account(&format!("sqlite://{}", path("t.db#abc"))).unwrap(), None);
+        assert_eq!(account(&path("w.json#abc")).unwrap().as_deref(), Some("abc"));
+        let refused = account(&path("a.json#def")).unwrap_err().to_string();
+        assert!(refused.contains("is not a file of Azurite"), "{refused}");
+    }
+
+    #[test]
+    fn a_place_without_an_account_has_that_of_the_other_place() {
+        let shared = |from: &str, to: &str| {
+            let [mut from, mut to] = [from, to].map(|text| DataLocation::parse(text).unwrap());
+            DataLocation::share_accounts(&mut from, &mut to);
+            let account = |place: &DataLocation| place.account().map(str::to_owned);
+            ([account(&from), account(&to)], from.is_same(&to))
+        };
+        let names = |from: &str, to: &str| [from, to].map(|name| Some(name.to_owned()));
+        assert_eq!(shared("sqlite://a#abc", "sqlite://b"), (names("abc", "abc"), false));
+        assert_eq!(shared("sqlite://a", "http://h/def?sig=x"), (names("def", "def"), false));
+        assert_eq!(shared("sqlite://a#abc", "sqlite://a#def"), (names("abc", "def"), false));
+        assert_eq!(shared("sqlite://a#abc", "sqlite://a"), (names("abc", "abc"), true));
+        assert_eq!(shared("sqlite://a", "sqlite://a"), ([None, None], true));
     }
 }

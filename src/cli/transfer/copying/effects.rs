@@ -85,11 +85,7 @@ impl CopyJob<'_> {
             return Ok(None);
         }
         let unfiltered = Selection::default();
-        let target = self
-            .session
-            .opener(&unfiltered, self.to_account)
-            .open_source(self.to)
-            .map_err(|error| error.on("TO"))?;
+        let target = self.session.opener(&unfiltered).open_source(self.to).map_err(|error| error.on("TO"))?;
         self.count_effects(source, target.as_source()?).map(Some)
     }
 

@@ -6,7 +6,7 @@ mod report;
 
 use std::time::{Duration, Instant};
 
-use super::arguments::{TransferSession, parse_location};
+use super::arguments::{TransferSession, parse_places};
 use super::rejected::{list_rejected, record_unread, warn_of_rejected};
 use super::verifying;
 use crate::cli::output::{TransferEnd, note, warn};
@@ -22,30 +22,17 @@ use prepare::{CopyFiles, CopyJob, fingerprint};
 use report::{failure_of, with_state_hint};
 
 pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
-    let (from, to) = (parse_location("FROM", &arguments.from)?, parse_location("TO", &arguments.to)?);
-    let [from_account, to_account] = arguments.account.resolve(&from, &to);
-    if from.is_same(&to) && from_account == to_account {
-        return Err(TransferEnd::Usage("FROM and TO are the same".into()));
-    }
+    let [from, to] = parse_places(&arguments.from, &arguments.to)?;
     let selection = arguments.selection.selection(&[&from, &to], arguments.since)?;
     let master = arguments.accounts.then(|| arguments.master_keys()).transpose()?;
     arguments.refuse_without_effect(&from)?;
     arguments.refuse_unsuited_places(&from, &to)?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
     // The fingerprint precedes the first read of FROM, because writers may change FROM during the copy.
-    let fingerprint = fingerprint(arguments, [&from, &to], [from_account, to_account])?;
+    let fingerprint = fingerprint(arguments, [&from, &to])?;
     let session = &session;
-    let mut job = CopyJob {
-        arguments,
-        from: &from,
-        to: &to,
-        from_account,
-        to_account,
-        selection,
-        session,
-        fingerprint,
-        resumes: false,
-    };
+    let mut job =
+        CopyJob { arguments, from: &from, to: &to, selection, session, fingerprint, resumes: false };
     let files = CopyFiles::for_job(&job);
     let begun = match arguments.dry_run {
         true => None,
@@ -56,13 +43,12 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
         return Err(TransferEnd::Usage(text));
     }
     job.resumes = begun.is_some() && !arguments.restart;
-    let opened =
-        session.opener(&job.selection, from_account).open_source(&from).map_err(|error| error.on("FROM"))?;
+    let opened = session.opener(&job.selection).open_source(&from).map_err(|error| error.on("FROM"))?;
     job.check_names(opened.as_source()?)?;
     job.refuse_left_out(opened.as_source()?)?;
     let sorted = match (&to, opened.as_source()?.is_ordered()) {
         (DataLocation::Dump(_), false) => {
-            Some(session.opener(&job.selection, None).open_sorted(opened.as_source()?)?)
+            Some(session.opener(&job.selection).open_sorted(opened.as_source()?)?)
         }
         _ => None,
     };
@@ -80,7 +66,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     job.refuse_what_cosmos_lacks(source)?;
     // The contents of the target do not depend on the selection.
     let unfiltered = Selection::default();
-    let written = session.opener(&unfiltered, to_account).open_target(&to).map_err(|error| error.on("TO"))?;
+    let written = session.opener(&unfiltered).open_target(&to).map_err(|error| error.on("TO"))?;
     let counted = job.confirm(source, &written)?;
     let mut checkpoint = match begun {
         Some(begun) if job.resumes => {
@@ -269,7 +255,7 @@ impl CopyJob<'_> {
         let names = self.names(source)?;
         let whole = self.whole_source()?;
         let source = whole.as_ref().map_or(Ok(source), |whole| whole.as_source())?;
-        let opener = session.opener(selection, self.to_account);
+        let opener = session.opener(selection);
         let opened = match self.to {
             DataLocation::Dump(_) => opener.open_source(self.to),
             _ => opener.open_target(self.to),

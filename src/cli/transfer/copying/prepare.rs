@@ -7,8 +7,8 @@ use clap::Args;
 
 use crate::cli::output::{OutputForm, TransferEnd, warn};
 use crate::cli::transfer::arguments::{
-    FileArguments, LocationAccounts, RunArguments, SelectionArguments, TransferSession, check_matches,
-    parse_rename, refuse_left_out, refuse_ranged, refuse_unknown_renames, require_confirmation,
+    FileArguments, RunArguments, SelectionArguments, TransferSession, check_matches, parse_rename,
+    refuse_left_out, refuse_ranged, refuse_unknown_renames, require_confirmation,
 };
 use crate::cli::transfer::rejected::{list_rejected, warn_of_remarks};
 use crate::protocol::auth::key_encryption::MasterKeys;
@@ -24,7 +24,8 @@ use crate::transfer::{
 pub(crate) struct CopyArguments {
     /// Source: a connection string, an https:// address with a signature, a sqlite: or postgres: URL,
     /// dump:FOLDER, or a file of Azurite or another program; env:NAME and file:PATH read it from a variable or
-    /// a file
+    /// a file. #ACCOUNT at the end names the account in a database or a file of Azurite [default: the account
+    /// of TO, or devstoreaccount1]
     pub from: String,
     /// Target, in the same form as FROM, but no file of another program
     pub to: String,
@@ -53,8 +54,6 @@ pub(crate) struct CopyArguments {
     /// Change nothing if --mirror would delete more than N entities
     #[arg(long, value_name = "N")]
     pub max_delete: Option<u64>,
-    #[command(flatten)]
-    pub account: LocationAccounts,
     /// Change nothing; count the entities that would be copied, changed and deleted, and list the entities
     /// that cannot be copied and the types that files do not state
     #[arg(long)]
@@ -125,8 +124,6 @@ pub(super) struct CopyJob<'a> {
     pub arguments: &'a CopyArguments,
     pub from: &'a DataLocation,
     pub to: &'a DataLocation,
-    pub from_account: Option<&'a str>,
-    pub to_account: Option<&'a str>,
     pub selection: Selection,
     pub session: &'a TransferSession,
     /// The properties that an earlier run must share with this one.
@@ -178,7 +175,7 @@ impl CopyJob<'_> {
     /// Returns the tables of TO, or none if it cannot be read, because it may not exist yet.
     fn target_tables(&self) -> Vec<String> {
         let unfiltered = Selection::default();
-        let opened = self.session.opener(&unfiltered, self.to_account).open_source(self.to);
+        let opened = self.session.opener(&unfiltered).open_source(self.to);
         opened.and_then(|opened| opened.as_source()?.tables()).unwrap_or_default()
     }
 
@@ -189,7 +186,7 @@ impl CopyJob<'_> {
     /// Opens the whole source, if the copy itself takes only changes.
     pub(super) fn whole_source(&self) -> Result<Option<OpenLocation>, TransferEnd> {
         let selection = &Selection { since: None, ..self.selection.clone() };
-        let open = || self.session.opener(selection, self.from_account).open_source(self.from);
+        let open = || self.session.opener(selection).open_source(self.from);
         Ok(self.arguments.since.map(|_| open()).transpose()?)
     }
 
@@ -241,12 +238,10 @@ impl CopyJob<'_> {
 pub(super) fn fingerprint(
     arguments: &CopyArguments,
     [from, to]: [&DataLocation; 2],
-    accounts: [Option<&str>; 2],
 ) -> Result<Fingerprint, TransferEnd> {
     Ok(Fingerprint::default()
-        .with("FROM", from.display())
-        .with("TO", to.display())
-        .with("account", accounts)
+        .with("FROM", (from.display(), from.account()))
+        .with("TO", (to.display(), to.account()))
         .with("content of FROM", content_of(from)?)
         .with("--include, --exclude or --filter", &arguments.selection)
         .with("--since", arguments.since)
@@ -263,7 +258,7 @@ pub(super) struct CopyFiles {
 impl CopyFiles {
     pub(super) fn for_job(job: &CopyJob<'_>) -> Self {
         let mut hasher = DefaultHasher::new();
-        (job.from.display(), job.to.display(), job.from_account, job.to_account).hash(&mut hasher);
+        [job.from, job.to].map(|place| (place.display(), place.account())).hash(&mut hasher);
         let state = match (&job.arguments.state, job.to) {
             (Some(state), _) => state.clone(),
             (None, DataLocation::Dump(folder)) => folder.join("copy.state"),

@@ -125,17 +125,17 @@ test("entities of every type go to Azurite and come back", async () => {
   const there = await succeeds("copy", rowhousePlace, azuritePlace, "--verify");
   assert.match(there, /2301 equal, 0 missing, 0 extra, 0 different\nequal\n$/);
   await succeeds("copy", azuritePlace, "sqlite://back.db", "--verify");
-  await succeeds("verify", rowhousePlace, "sqlite://back.db", "--to-account", NAME);
+  await succeeds("verify", rowhousePlace, `sqlite://back.db#${NAME}`);
   const again = JSON.parse(await succeeds("copy", azuritePlace, rowhousePlace, "--json"));
   assert.deepEqual([again.copied, again.unchanged, again.rejected], [0, 2301, 0]);
 });
 
 test("what Azurite answers and its file are equal", async () => {
   const file = path.join(folder, "__azurite_db_table__.json");
-  const equal = () => rowhouse("verify", file, azuritePlace, "--from-account", NAME, "--recheck-delay", "0");
+  const equal = () => rowhouse("verify", file, azuritePlace, "--recheck-delay", "0");
   // Azurite writes the file every five seconds.
   await until("saving the file", async () => existsSync(file) && (await equal()).status === 0);
-  await succeeds("copy", file, "dump:dump", "--from-account", NAME);
+  await succeeds("copy", `${file}#${NAME}`, "dump:dump");
   await succeeds("verify", "dump:dump", azuritePlace);
 });
 

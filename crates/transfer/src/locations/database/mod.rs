@@ -146,10 +146,11 @@ impl LocalDatabase {
         let more = if accounts.len() > usize::from(LISTED_ACCOUNTS) { " and others" } else { "" };
         accounts.truncate(LISTED_ACCOUNTS.into());
         Err(failed!(
-            "the account {} has no tables there; accounts with tables are {}{more}: give one with \
-             --account, --from-account or --to-account",
+            "the account {} has no tables there; accounts with tables are {}{more}: name one at the end of the \
+             place, as in #{}",
             self.account,
-            accounts.join(", ")
+            accounts.join(", "),
+            accounts[0]
         ))
     }
 
