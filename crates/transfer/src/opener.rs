@@ -43,11 +43,12 @@ impl Opener<'_> {
     pub fn open_source(&self, place: &DataLocation) -> TransferResult<OpenLocation> {
         match place {
             DataLocation::Endpoint(address) => self.endpoint(address),
-            DataLocation::Database(options, account) => {
-                let store = self.runtime.block_on(database::open_to_read(options));
-                let database = self.database(store, account.as_deref(), None)?;
-                database.refuse_other_accounts().map_err(|error| error.on(&place.display()))?;
-                Ok(OpenLocation::Database(Box::new(database)))
+            DataLocation::Database(..) => {
+                let opened = self.open_accounts(place)?;
+                if let OpenLocation::Database(database) = &opened {
+                    database.refuse_other_accounts().map_err(|error| error.on(&place.display()))?;
+                }
+                Ok(opened)
             }
             DataLocation::Dump(path) if !path.is_file() => {
                 Ok(OpenLocation::DumpSource(DumpSource::open(path, self.predicate()?)?))
@@ -57,6 +58,15 @@ impl Opener<'_> {
                 Ok(OpenLocation::Files(Box::new(staged)))
             }
         }
+    }
+
+    /// Opens a database for reading, whether or not its account has tables.
+    pub fn open_accounts(&self, place: &DataLocation) -> TransferResult<OpenLocation> {
+        let DataLocation::Database(options, account) = place else {
+            return Err(usage!("{} is not a database", place.display()));
+        };
+        let store = self.runtime.block_on(database::open_to_read(options));
+        Ok(OpenLocation::Database(Box::new(self.database(store, account.as_deref(), None)?)))
     }
 
     /// Opens a place for writing. A database is created if it does not exist.
@@ -147,7 +157,15 @@ impl OpenLocation {
     pub fn copy_accounts(&self, to: &Self, master: &MasterKeys) -> TransferResult<u64> {
         match (self, to) {
             (OpenLocation::Database(from), OpenLocation::Database(to)) => from.copy_accounts(to, master),
-            _ => Err(usage!("--accounts: FROM and TO must be databases")),
+            _ => Err(usage!("FROM and TO must be databases")),
+        }
+    }
+
+    /// Returns the accounts of a database that have tables.
+    pub fn accounts_with_tables(&self) -> TransferResult<Vec<String>> {
+        match self {
+            OpenLocation::Database(database) => database.accounts_with_tables(),
+            _ => Err(usage!("only a database has several accounts")),
         }
     }
 }

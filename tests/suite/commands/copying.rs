@@ -366,96 +366,24 @@ fn counting_and_deleting_follow_the_filter() {
 }
 
 #[test]
-fn a_table_is_restored_under_another_name_at_a_limited_rate_with_accounts() {
+fn a_table_is_restored_under_another_name_at_a_limited_rate() {
     for (from, to) in Site::both().into_iter().zip([Site::postgres(), Site::sqlite()]) {
-        let added = account_of(&from.json(&["account", "add", "mine"]));
-        from.json(&["account", "queries", "mine", "extended"]);
-        let server = from.server(&[]);
-        let client = Client::path_style(server.address(), added.clone());
+        let source = Served::new(from);
+        let client = source.client();
         let [table, other] = [client.table(), client.table()];
         batch_rows(&table, "a", 300);
         batch_rows(&other, "a", 200);
-        drop(server);
+        let (from, account) = source.close();
         let begun = std::time::Instant::now();
         let rename = format!("{}=Restored", table.name);
-        let more = ["--from-account", "mine", "--rename", &rename, "--rate-limit", "1000", "--accounts"];
-        let done = copy(&from, &from.url, &to.url, &more);
+        let place = format!("{}#{}", from.url, account.name);
+        let done = copy(&from, &place, &to.url, &["--rename", &rename, "--rate-limit", "1000"]);
         assert_eq!(done["copied"], 500, "{done}");
         assert!(begun.elapsed() >= Duration::from_millis(100), "500 entities at 1000 a second");
-        assert_eq!(to.json(&["account", "list"])[0]["extendedQueries"], true);
-        let server = to.server(&[]);
-        let client = Client::path_style(server.address(), added);
+        let target = Served::new(to);
+        let client = target.client();
         assert_eq!(Table::new(&client, "Restored").count(), 300);
         assert_eq!(Table::new(&client, other.name.as_str()).count(), 200);
-        let http = connection_string(server.address(), &client.account);
-        from.ends(&["copy", &from.url, &http, "--accounts"], 2, &["--accounts", "databases"]);
-    }
-}
-
-#[test]
-fn accounts_are_copied_only_if_the_master_key_opens_those_of_both_places() {
-    for (from, to) in Site::both().into_iter().zip([Site::postgres(), Site::sqlite()]) {
-        from.json(&["account", "add", "mine"]);
-        to.json(&["account", "add", "theirs"]);
-        let other = [("ROWHOUSE_MASTER_KEY", OTHER_MASTER)];
-        let accounts = ["copy", &from.url, &to.url, "--accounts"];
-        for (key, word) in [(&[][..], "--master-key"), (&other, "FROM")] {
-            let output = from.run_with(&accounts, key);
-            assert_eq!(output.status.code(), Some(2), "{output:?}");
-            assert!(String::from_utf8_lossy(&output.stderr).contains(word), "{output:?}");
-        }
-        // One that was stored under another master key, on either side.
-        let foreign = Site::sqlite();
-        printed(&foreign.run_with(&["account", "add", "foreign", "--json"], &other));
-        for (from, to, word) in [(&foreign, &to, "FROM"), (&to, &foreign, "TO")] {
-            let words = ["--accounts", word, "does not open the keys"];
-            from.ends(&["copy", &from.url, &to.url, "--accounts"], 2, &words);
-        }
-        let accounts = || to.json(&["account", "list"]).as_array().map(Vec::len);
-        assert_eq!(accounts(), Some(1));
-        copy(&from, &from.url, &to.url, &["--accounts"]);
-        assert_eq!(accounts(), Some(2));
-        drop(to.server(&[]));
-    }
-}
-
-#[test]
-fn accounts_are_copied_after_the_question_and_those_of_the_target_keep_their_options() {
-    for (from, to) in Site::both().into_iter().zip([Site::postgres(), Site::sqlite()]) {
-        for (name, limits) in [("mine", ["7", ""]), ("shared", ["500", "5"]), ("unstored", ["9", "3"])] {
-            for (site, limit) in [&from, &to].into_iter().zip(limits) {
-                if name != "unstored" && !limit.is_empty() {
-                    site.json(&["account", "add", name]);
-                }
-                if !limit.is_empty() {
-                    site.json(&["account", "limit", name, "--requests-per-second", limit]);
-                }
-            }
-            from.json(&["account", "queries", name, "extended"]);
-        }
-        for (site, row) in [(&from, "1"), (&to, "2")] {
-            site.write("People.json", format!("[{{\"PartitionKey\":\"p\",\"RowKey\":\"{row}\"}}]"));
-            copy(site, "People.json", &site.url, &[]);
-        }
-        let arguments = ["copy", &from.url, &to.url, "--accounts", "--mode", "replace", "--mirror"];
-        from.ends(&arguments, 2, &["--yes"]);
-        let limited = [&arguments[..], &["--yes", "--max-delete", "0"]].concat();
-        from.ends(&limited, 2, &["--max-delete"]);
-        let options = |name: &str| {
-            let listed = to.json(&["account", "list"]);
-            let found = listed.as_array().expect("a list").iter().find(|account| account["name"] == name);
-            let of =
-                |account: &Value| ["requestsPerSecond", "extendedQueries"].map(|name| account[name].clone());
-            found.map(of)
-        };
-        assert_eq!(options("mine"), None);
-        from.ends(&[&arguments[..], &["--yes"]].concat(), 0, &["1 accounts copied"]);
-        assert_eq!(options("mine"), Some([json!(7), json!(true)]));
-        let [limit, queries] = options("shared").expect("an account");
-        assert!(limit == 5 && queries != true, "{limit} {queries}");
-        // Of an account of the settings, too, what is chosen there stays.
-        to.json(&["account", "add", "unstored"]);
-        assert_eq!(options("unstored"), Some([json!(3), json!(true)]));
     }
 }
 

@@ -1,6 +1,7 @@
 //! The commands besides `serve`, as an operator runs them.
 
 mod accounts;
+mod all_accounts;
 mod asking;
 mod backing_up;
 mod checking;

@@ -152,6 +152,20 @@ impl DataLocation {
         }
     }
 
+    pub fn is_database(&self) -> bool {
+        matches!(self, DataLocation::Database(..))
+    }
+
+    /// Returns another account of the same database.
+    pub fn with_account(&self, account: &str) -> Self {
+        match self {
+            DataLocation::Database(database, _) => {
+                DataLocation::Database(database.clone(), Some(account.to_owned()))
+            }
+            other => other.clone(),
+        }
+    }
+
     pub fn is_complete_dump(&self) -> bool {
         matches!(self, DataLocation::Dump(path) if path.join(MANIFEST).is_file())
     }

@@ -1,5 +1,6 @@
 //! `rowhouse copy`.
 
+mod all_accounts;
 mod effects;
 mod prepare;
 mod report;
@@ -10,7 +11,6 @@ use super::arguments::{TransferSession, parse_places};
 use super::rejected::{list_rejected, record_unread, warn_of_rejected};
 use super::verifying;
 use crate::cli::output::{TransferEnd, note, warn};
-use crate::protocol::auth::key_encryption::MasterKeys;
 use crate::transfer::{
     Checkpoint, Comparison, CopyOptions, CopySummary, DataLocation, OpenLocation, Progress, Rejects,
     Selection, TransferError, TransferSource, copy,
@@ -23,30 +23,40 @@ use report::{failure_of, with_state_hint};
 
 pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     let [from, to] = parse_places(&arguments.from, &arguments.to)?;
-    let selection = arguments.selection.selection(&[&from, &to], arguments.since)?;
-    let master = arguments.accounts.then(|| arguments.master_keys()).transpose()?;
     arguments.refuse_without_effect(&from)?;
     arguments.refuse_unsuited_places(&from, &to)?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
+    match arguments.all_accounts {
+        true => all_accounts::run(arguments, [&from, &to], &session),
+        false => copy_place(arguments, [&from, &to], &session),
+    }
+}
+
+/// Copies the tables of one account.
+fn copy_place(
+    arguments: &CopyArguments,
+    [from, to]: [&DataLocation; 2],
+    session: &TransferSession,
+) -> Result<(), TransferEnd> {
+    let selection = arguments.selection.selection(&[from, to], arguments.since)?;
     // The fingerprint precedes the first read of FROM, because writers may change FROM during the copy.
-    let fingerprint = fingerprint(arguments, [&from, &to])?;
-    let session = &session;
-    let mut job =
-        CopyJob { arguments, from: &from, to: &to, selection, session, fingerprint, resumes: false };
+    let fingerprint = fingerprint(arguments, [from, to])?;
+    let mut job = CopyJob { arguments, from, to, selection, session, fingerprint, resumes: false };
     let files = CopyFiles::for_job(&job);
     let begun = match arguments.dry_run {
         true => None,
         false => Checkpoint::find(&files.state, &job.fingerprint, arguments.restart)?,
     };
-    if arguments.restart && begun.is_none() {
+    // Of several accounts, some may be complete.
+    if arguments.restart && begun.is_none() && !arguments.all_accounts {
         let text = format!("--restart: there is no state in {}; leave the option out", files.state.display());
         return Err(TransferEnd::Usage(text));
     }
     job.resumes = begun.is_some() && !arguments.restart;
-    let opened = session.opener(&job.selection).open_source(&from).map_err(|error| error.on("FROM"))?;
+    let opened = session.opener(&job.selection).open_source(from).map_err(|error| error.on("FROM"))?;
     job.check_names(opened.as_source()?)?;
     job.refuse_left_out(opened.as_source()?)?;
-    let sorted = match (&to, opened.as_source()?.is_ordered()) {
+    let sorted = match (to, opened.as_source()?.is_ordered()) {
         (DataLocation::Dump(_), false) => {
             Some(session.opener(&job.selection).open_sorted(opened.as_source()?)?)
         }
@@ -66,9 +76,9 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     job.refuse_what_cosmos_lacks(source)?;
     // The contents of the target do not depend on the selection.
     let unfiltered = Selection::default();
-    let written = session.opener(&unfiltered).open_target(&to).map_err(|error| error.on("TO"))?;
+    let written = session.opener(&unfiltered).open_target(to).map_err(|error| error.on("TO"))?;
     let counted = job.confirm(source, &written)?;
-    let mut checkpoint = match begun {
+    let checkpoint = match begun {
         Some(begun) if job.resumes => {
             let state = files.state.display();
             note(&format!("continues the copy that was interrupted; the state is in {state}"));
@@ -82,9 +92,6 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
             Checkpoint::create(&files.state, &job.fingerprint)?
         }
     };
-    if let Some(master) = master {
-        checkpoint = job.copy_accounts(&opened, &written, &master, checkpoint)?;
-    }
     let rejected = job.copy(source, &written, &files, checkpoint)?;
     drop(written);
     let deletes = arguments.mirror && !rejected;
@@ -123,28 +130,6 @@ fn extra_tables(comparison: &Comparison<'_>, counted: Option<&Effects>) -> Resul
 }
 
 impl CopyJob<'_> {
-    /// Copies the accounts. Returns the state of the copy, or removes the state if a new copy fails here.
-    fn copy_accounts(
-        &self,
-        opened: &OpenLocation,
-        written: &OpenLocation,
-        master: &MasterKeys,
-        checkpoint: Checkpoint,
-    ) -> Result<Checkpoint, TransferEnd> {
-        match opened.copy_accounts(written, master) {
-            Ok(copied) => {
-                warn(&format!("{copied} accounts copied; existing accounts were not changed"));
-                Ok(checkpoint)
-            }
-            Err(error) => {
-                if !self.resumes {
-                    checkpoint.remove();
-                }
-                Err(error.into())
-            }
-        }
-    }
-
     /// Copies the tables. Returns whether entities were rejected.
     fn copy(
         &self,

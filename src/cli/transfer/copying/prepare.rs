@@ -43,9 +43,10 @@ pub(crate) struct CopyArguments {
     /// Maximum entities per second
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub rate_limit: Option<u32>,
-    /// Copy the accounts with their encrypted keys too; both databases need the same master key
-    #[arg(long)]
-    pub accounts: bool,
+    /// Copy every account of a database, with its encrypted keys, limits, queries and tables; both databases
+    /// need the same master key
+    #[arg(long, conflicts_with_all = ["include", "exclude", "rename", "state"])]
+    pub all_accounts: bool,
     #[command(flatten)]
     pub master_key: MasterKeySettings,
     /// After the copy, delete the entities and tables that only the target has
@@ -82,8 +83,8 @@ pub(crate) struct CopyArguments {
 impl CopyArguments {
     pub(super) fn master_keys(&self) -> Result<MasterKeys, TransferEnd> {
         let read = self.master_key.read().map_err(|error| TransferEnd::Usage(error.to_string()))?;
-        let needed = "--accounts: --master-key or --master-key-file is required, with the master key of the \
-             servers";
+        let needed = "--all-accounts: --master-key or --master-key-file is required, with the master key of \
+                      the servers";
         read.ok_or_else(|| TransferEnd::Usage(needed.into()))
     }
 
@@ -104,6 +105,13 @@ impl CopyArguments {
         from: &DataLocation,
         to: &DataLocation,
     ) -> Result<(), TransferEnd> {
+        if self.all_accounts && !(from.is_database() && to.is_database()) {
+            return Err(TransferEnd::Usage("--all-accounts: FROM and TO must be databases".into()));
+        }
+        if let Some(account) = from.account().filter(|_| self.all_accounts) {
+            let text = format!("--all-accounts: copies every account, so leave #{account} out");
+            return Err(TransferEnd::Usage(text));
+        }
         if self.mirror {
             refuse_ranged("--mirror", &[from, to])?;
             if matches!(to, DataLocation::Dump(_)) {

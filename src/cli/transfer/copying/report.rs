@@ -124,7 +124,9 @@ impl CopyJob<'_> {
     ) -> Result<(), TransferEnd> {
         let text = text_of(copied, elapsed, &files.rejects);
         let text = format!("{} -> {}\n{text}", self.from.display(), self.to.display());
-        self.arguments.form.print(&text, &json_of(copied, elapsed, &files.rejects))?;
+        let mut value = json_of(copied, elapsed, &files.rejects);
+        (value["from"], value["to"]) = (self.from.display().into(), self.to.display().into());
+        self.arguments.form.print(&text, &value)?;
         Ok(())
     }
 }

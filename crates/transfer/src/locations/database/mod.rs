@@ -40,6 +40,7 @@ const LISTED_ACCOUNTS: u16 = 20;
 
 /// The subjects of errors about an account.
 const TABLE_LIST: &str = "the list of tables";
+const ACCOUNT_LIST: &str = "the list of accounts";
 const SERVICE_PROPERTIES: &str = "the service properties";
 
 /// The versions of writes in flight. Concurrent writes may share a statement that identifies them by version, so two of
@@ -113,7 +114,7 @@ impl LocalDatabase {
         let theirs = to.run(ACCOUNTS, async |store| store.accounts().await)?;
         for (place, stored) in [("FROM", &ours), ("TO", &theirs)] {
             accounts::check_master_key(master, stored)
-                .map_err(|error| usage!("--accounts: {place}: {error}"))?;
+                .map_err(|error| usage!("--all-accounts: {place}: {error}"))?;
         }
         let is_new = |name: &str| theirs.iter().all(|there| there.name != name);
         let chosen = to.run(ACCOUNTS, async |store| store.account_options().await)?;
@@ -131,6 +132,16 @@ impl LocalDatabase {
         Ok(copied)
     }
 
+    /// Returns the accounts that have tables, with and without a stored record.
+    pub(crate) fn accounts_with_tables(&self) -> TransferResult<Vec<String>> {
+        let with_tables = async |store: &Store| store.accounts_with_tables(u16::MAX).await;
+        let accounts = self.run(ACCOUNT_LIST, with_tables)?;
+        match accounts.len() < usize::from(u16::MAX) {
+            true => Ok(accounts),
+            false => Err(failed!("{ACCOUNT_LIST}: {} or more accounts have tables", u16::MAX)),
+        }
+    }
+
     /// Refuses an account without tables if other accounts in the database have tables, because the name may be wrong.
     pub(crate) fn refuse_other_accounts(&self) -> TransferResult<()> {
         let first = TableScan { spans: vec![Span::everything()], residual: None, rows: 1, time: PAGE_TIME };
@@ -139,7 +150,7 @@ impl LocalDatabase {
             return Ok(());
         }
         let with_tables = async |store: &Store| store.accounts_with_tables(LISTED_ACCOUNTS + 1).await;
-        let mut accounts = self.run("the list of accounts", with_tables)?;
+        let mut accounts = self.run(ACCOUNT_LIST, with_tables)?;
         if accounts.is_empty() {
             return Ok(());
         }
