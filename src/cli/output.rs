@@ -21,10 +21,22 @@ pub(crate) struct OutputForm {
 impl OutputForm {
     /// Prints the text, or the value on one line with `--json`.
     pub(crate) fn print(self, text: &str, value: &impl Serialize) -> Done {
-        let printed = if self.json { serde_json::to_string(value)?.into() } else { printable(text) };
+        let printed = self.printed(text, value)?;
         let mut out = std::io::stdout().lock();
         let written = writeln!(out, "{printed}");
         self::written(written.and_then(|()| out.flush()))
+    }
+
+    /// Same as [`print`](Self::print), on standard error, if standard output has the data.
+    pub(crate) fn print_beside_data(self, text: &str, value: &impl Serialize) -> Done {
+        let printed = self.printed(text, value)?;
+        // A failure to write it is not reported.
+        let _ = writeln!(std::io::stderr().lock(), "{printed}");
+        Ok(())
+    }
+
+    fn printed<'t>(self, text: &'t str, value: &impl Serialize) -> Done<Cow<'t, str>> {
+        Ok(if self.json { serde_json::to_string(value)?.into() } else { printable(text) })
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The interval at which a pause checks whether to stop.
-const STOP_CHECK: Duration = Duration::from_millis(50);
+pub(crate) const STOP_CHECK: Duration = Duration::from_millis(50);
 
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {

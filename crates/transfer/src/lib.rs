@@ -25,7 +25,7 @@ pub use copy::checkpoint::{Checkpoint, Fingerprint};
 pub use copy::settings::{SettingsRule, SettingsStep, readable};
 pub use copy::{CopyOptions, CopySummary, copy};
 pub use error::TransferError;
-pub use formats::{FileFormat, FileOptions, content_of};
+pub use formats::{FileFormat, FileOptions, content_of, refuse_unused_account};
 pub use locations::location::DataLocation;
 pub use opener::{OpenLocation, Opener};
 pub use rejects::Rejects;

@@ -8,10 +8,11 @@ use tokio::runtime::Runtime;
 use crate::client::{Address, Client};
 use crate::contract::{TransferSource, TransferTarget};
 use crate::error::{TransferResult, failed, usage};
-use crate::formats::{FileOptions, Staged, StagingOptions, stage, stage_source};
+use crate::formats::{FileOptions, Staged, StagingOptions, stage, stage_input, stage_source};
 use crate::locations::database::LocalDatabase;
 use crate::locations::dump::{DumpSource, DumpTarget};
 use crate::locations::endpoint::Endpoint;
+use crate::locations::lines::LineTarget;
 use crate::locations::location::DataLocation;
 use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
 use crate::protocol::auth::key_encryption::MasterKeys;
@@ -37,6 +38,7 @@ pub enum OpenLocation {
     DumpSource(DumpSource),
     DumpTarget(DumpTarget),
     Files(Box<Staged>),
+    Lines(LineTarget),
 }
 
 impl Opener<'_> {
@@ -52,6 +54,10 @@ impl Opener<'_> {
             }
             DataLocation::Dump(path) if !path.is_file() => {
                 Ok(OpenLocation::DumpSource(DumpSource::open(path, self.predicate()?)?))
+            }
+            DataLocation::Standard => {
+                let staged = stage_input(&self.files, self.staging(self.predicate()?, None))?;
+                Ok(OpenLocation::Files(Box::new(staged)))
             }
             DataLocation::Dump(path) | DataLocation::File(path, _) => {
                 let staged = stage(path, &self.files, self.staging(self.predicate()?, place.account()))?;
@@ -79,6 +85,7 @@ impl Opener<'_> {
                 Ok(OpenLocation::Database(Box::new(self.database(store, account.as_deref(), lock)?)))
             }
             DataLocation::Dump(path) => Ok(OpenLocation::DumpTarget(DumpTarget::open(path)?)),
+            DataLocation::Standard => Ok(OpenLocation::Lines(LineTarget)),
             DataLocation::File(..) => Err(usage!(
                 "TO: files of other programs can only be read; give a database, an endpoint or dump:FOLDER"
             )),
@@ -130,6 +137,7 @@ impl OpenLocation {
             OpenLocation::DumpSource(dump) => Ok(dump),
             OpenLocation::Files(staged) => Ok(&**staged),
             OpenLocation::DumpTarget(_) => Err(usage!("a dump cannot be compared while it is written")),
+            OpenLocation::Lines(_) => Err(usage!("standard output can only be written")),
         }
     }
 
@@ -138,6 +146,7 @@ impl OpenLocation {
             OpenLocation::Endpoint(remote) => Ok(&**remote),
             OpenLocation::Database(database) => Ok(&**database),
             OpenLocation::DumpTarget(dump) => Ok(dump),
+            OpenLocation::Lines(lines) => Ok(lines),
             OpenLocation::DumpSource(_) | OpenLocation::Files(_) => {
                 Err(usage!("a dump or file cannot be changed"))
             }

@@ -13,7 +13,7 @@ use crate::cli::output::{TransferEnd, interruption, printable, warn};
 use crate::protocol::model::{EdmType, TableName, Ticks};
 use crate::transfer::{
     Comparison, DataLocation, FileFormat, FileOptions, NameCase, Opener, PageWalk, Progress, ProgressForm,
-    Selection, TransferSource,
+    Selection, TransferSource, refuse_unused_account,
 };
 
 /// The default number of pages in flight. More pages would use more than 100 MiB of memory, with little gain on one
@@ -253,7 +253,8 @@ impl TransferSession {
 }
 
 pub(super) fn parse_location(name: &str, text: &str) -> Result<DataLocation, TransferEnd> {
-    DataLocation::parse(text).map_err(|error| TransferEnd::Usage(format!("{name}: {error}")))
+    let parsed = DataLocation::parse(text).and_then(|place| refuse_unused_account(&place).map(|()| place));
+    parsed.map_err(|error| TransferEnd::Usage(format!("{name}: {error}")))
 }
 
 /// Parses two different places.

@@ -26,6 +26,7 @@ mod least_privileges;
 mod locking;
 mod messages;
 mod moving;
+mod piping;
 mod read_only;
 mod reading_files;
 mod resealing;

@@ -85,6 +85,10 @@ impl Checkpoint {
         Self { file, copy, fingerprint, connection: Mutex::new(connection) }
     }
 
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
     pub fn copy(&self) -> &str {
         &self.copy
     }

@@ -173,10 +173,12 @@ pub(super) fn read_beginning(path: &Path) -> TransferResult<String> {
 /// Bytes of the beginning and of the end of a file that are hashed.
 const HASHED_BYTES: u64 = 1 << 20;
 
-/// Returns a hash that changes with the files of a place; empty for an endpoint or a database.
+/// Returns a hash that changes with the files of a place; empty for other places.
 pub fn content_of(place: &DataLocation) -> TransferResult<String> {
     let files = match place {
-        DataLocation::Endpoint(_) | DataLocation::Database(..) => return Ok(String::new()),
+        DataLocation::Endpoint(_) | DataLocation::Database(..) | DataLocation::Standard => {
+            return Ok(String::new());
+        }
         DataLocation::Dump(folder) if !folder.is_file() => {
             let path = folder.join(MANIFEST);
             let mut file = File::open(&path).map_err(|error| file_error(&path, &error))?;

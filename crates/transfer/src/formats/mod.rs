@@ -12,6 +12,7 @@ mod staging;
 use std::path::Path;
 
 use crate::error::{TransferResult, usage};
+use crate::locations::location::DataLocation;
 use crate::protocol::model::TableName;
 use files::{AzCopyManifest, folder_of, has_known_extension, recognize};
 pub use files::{FileFormat, FileOptions, content_of};
@@ -21,8 +22,17 @@ use staging::{Staging, with_staging};
 /// The reason why a file of a folder is not read.
 const NO_EXTENSION: &str = "its name has no extension of a known format";
 
-/// Whether a path is a workspace file of Azurite, which has accounts.
-pub(super) fn is_azurite_file(path: &Path) -> TransferResult<bool> {
+/// Refuses an account in a file of another program than Azurite.
+pub fn refuse_unused_account(place: &DataLocation) -> TransferResult<()> {
+    match place {
+        DataLocation::File(path, Some(account)) if !is_azurite_file(path)? => {
+            Err(usage!("{} is not a file of Azurite, so it has no account {account}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_azurite_file(path: &Path) -> TransferResult<bool> {
     Ok(path.is_file() && recognize(path)? == FileFormat::Azurite)
 }
 
@@ -30,6 +40,14 @@ pub(super) fn is_azurite_file(path: &Path) -> TransferResult<bool> {
 pub(super) fn stage(path: &Path, files: &FileOptions, options: StagingOptions) -> TransferResult<Staged> {
     with_staging(options, |staging| {
         import(path, files, staging)?;
+        staging.refuse_unused(&files.types)
+    })
+}
+
+/// Reads standard input into a temporary database. Files are read more than once, so it becomes a file first.
+pub(super) fn stage_input(files: &FileOptions, options: StagingOptions) -> TransferResult<Staged> {
+    with_staging(options, |staging| {
+        import_file(&staging.spool_input()?, files, None, staging)?;
         staging.refuse_unused(&files.types)
     })
 }

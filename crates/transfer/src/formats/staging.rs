@@ -5,13 +5,14 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{self, RecvTimeoutError};
 
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
 use crate::contract::{Counts, Mode, OpenedRange, Rejected, TransferSource, TransferTarget, WritePage};
-use crate::error::{TransferError, TransferResult, check_stop, failed, usage};
+use crate::error::{STOP_CHECK, TransferError, TransferResult, check_stop, failed, usage};
 use crate::locations::NonEntities;
 use crate::locations::database::LocalDatabase;
 use crate::protocol::codec::policies::Policy;
@@ -64,6 +65,23 @@ pub(super) struct Staging {
 impl Staging {
     pub(super) fn notes(&mut self) -> TableNotes<'_> {
         self.staged.inferences.of(&self.table)
+    }
+
+    /// Writes standard input to a file beside the database.
+    pub(super) fn spool_input(&self) -> TransferResult<PathBuf> {
+        let path = self.staged.folder.path.join("standard input");
+        let mut file = File::create(&path).map_err(|error| self.staged.folder.failed(&error))?;
+        let (sender, receiver) = mpsc::channel();
+        // A signal does not end a read, so the thread may live as long as the process.
+        std::thread::spawn(move || sender.send(std::io::copy(&mut std::io::stdin().lock(), &mut file)));
+        loop {
+            check_stop(&self.stop)?;
+            match receiver.recv_timeout(STOP_CHECK) {
+                Ok(copied) => return copied.map(|_| path).map_err(|error| self.staged.folder.failed(&error)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(failed!("standard input was not read")),
+            }
+        }
     }
 
     /// Records a remark on the files, which is reported before anything is written.

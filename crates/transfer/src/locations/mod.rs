@@ -3,6 +3,7 @@
 pub(super) mod database;
 pub(super) mod dump;
 pub(super) mod endpoint;
+pub(super) mod lines;
 pub(super) mod location;
 
 use std::collections::HashMap;
@@ -33,6 +34,26 @@ impl<'a, 'p> PageOutcome<'a, 'p> {
     fn reject(&mut self, row: &Row, reason: impl Into<String>) -> TransferResult<()> {
         self.counts.rejected += 1;
         (self.page.reject)(Rejected { entity: row.to_json(), reason: reason.into() })
+    }
+
+    /// Appends each row as a line of JSON with annotations, and passes it to `pushed`. Rejects rows that JSON cannot
+    /// express.
+    fn push_lines(&mut self, text: &mut String, mut pushed: impl FnMut(&'a Row)) -> TransferResult<()> {
+        let page = self.page;
+        for row in &page.rows {
+            let end = text.len();
+            match row.push_json(text, true) {
+                Ok(()) => {
+                    text.push('\n');
+                    pushed(row);
+                }
+                Err(reason) => {
+                    text.truncate(end);
+                    self.reject(row, reason)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Removes the writes of entities whose keys exist in the target, because an earlier attempt or another writer may

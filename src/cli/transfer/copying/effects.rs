@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::prepare::CopyJob;
 use crate::cli::output::TransferEnd;
 use crate::cli::transfer::arguments::require_confirmation;
-use crate::transfer::{
-    DataLocation, Mode, OpenLocation, Progress, Selection, SettingsStep, TransferSource, readable,
-};
+use crate::transfer::{Mode, OpenLocation, Progress, Selection, SettingsStep, TransferSource, readable};
 
 /// The number of target entities that a copy would change or delete.
 #[derive(Debug, Default)]
@@ -81,7 +79,7 @@ impl CopyJob<'_> {
         source: &dyn TransferSource,
     ) -> Result<Option<Effects>, TransferEnd> {
         let arguments = self.arguments;
-        if arguments.mode == Mode::Insert && !arguments.mirror || matches!(self.to, DataLocation::Dump(_)) {
+        if arguments.mode == Mode::Insert && !arguments.mirror || self.to.begins_empty() {
             return Ok(None);
         }
         let unfiltered = Selection::default();

@@ -5,6 +5,7 @@ mod effects;
 mod prepare;
 mod report;
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::arguments::{TransferSession, parse_places};
@@ -43,15 +44,10 @@ fn copy_place(
     let fingerprint = fingerprint(arguments, [from, to])?;
     let mut job = CopyJob { arguments, from, to, selection, session, fingerprint, resumes: false };
     let files = CopyFiles::for_job(&job);
-    let begun = match arguments.dry_run {
-        true => None,
-        false => Checkpoint::find(&files.state, &job.fingerprint, arguments.restart)?,
+    let begun = match &files.state {
+        Some(state) if !arguments.dry_run => job.find_state(state)?,
+        _ => None,
     };
-    // Of several accounts, some may be complete.
-    if arguments.restart && begun.is_none() && !arguments.all_accounts {
-        let text = format!("--restart: there is no state in {}; leave the option out", files.state.display());
-        return Err(TransferEnd::Usage(text));
-    }
     job.resumes = begun.is_some() && !arguments.restart;
     let opened = session.opener(&job.selection).open_source(from).map_err(|error| error.on("FROM"))?;
     job.check_names(opened.as_source()?)?;
@@ -69,7 +65,9 @@ fn copy_place(
     job.warn_of_files(source, false);
     if job.resumes && to.is_complete_dump() {
         job.refuse_other_dump()?;
-        begun.map(Checkpoint::remove);
+        if let Some(begun) = begun {
+            begun.remove();
+        }
         warn(&format!("{} is complete already; nothing is copied", to.display()));
         return if arguments.verify { job.compare(source, false, None) } else { Ok(()) };
     }
@@ -80,7 +78,7 @@ fn copy_place(
     let counted = job.confirm(source, &written)?;
     let checkpoint = match begun {
         Some(begun) if job.resumes => {
-            let state = files.state.display();
+            let state = begun.file().display();
             note(&format!("continues the copy that was interrupted; the state is in {state}"));
             begun
         }
@@ -89,7 +87,8 @@ fn copy_place(
                 written.clear()?;
                 begun.remove();
             }
-            Checkpoint::create(&files.state, &job.fingerprint)?
+            let in_memory = Path::new(":memory:");
+            Checkpoint::create(files.state.as_deref().unwrap_or(in_memory), &job.fingerprint)?
         }
     };
     let rejected = job.copy(source, &written, &files, checkpoint)?;
@@ -130,6 +129,18 @@ fn extra_tables(comparison: &Comparison<'_>, counted: Option<&Effects>) -> Resul
 }
 
 impl CopyJob<'_> {
+    /// Returns the state of an earlier run, which --restart requires.
+    fn find_state(&self, state: &Path) -> Result<Option<Checkpoint>, TransferEnd> {
+        let arguments = self.arguments;
+        let begun = Checkpoint::find(state, &self.fingerprint, arguments.restart)?;
+        // Of several accounts, some may be complete.
+        if arguments.restart && begun.is_none() && !arguments.all_accounts {
+            let text = format!("--restart: there is no state in {}; leave the option out", state.display());
+            return Err(TransferEnd::Usage(text));
+        }
+        Ok(begun)
+    }
+
     /// Copies the tables. Returns whether entities were rejected.
     fn copy(
         &self,
@@ -146,7 +157,7 @@ impl CopyJob<'_> {
         let unread = record_unread(source, &self.selection, &rejects, has_begun)?;
         let renames = self.names(source)?;
         let whole = match self.to {
-            DataLocation::Dump(_) => None,
+            place if place.begins_empty() => None,
             _ => self.whole_source()?,
         };
         let options = CopyOptions {
@@ -175,7 +186,7 @@ impl CopyJob<'_> {
                 checkpoint.remove();
                 return Err(error.into());
             }
-            done => done.map_err(|error| with_state_hint(error.into(), &files.state))?,
+            done => done.map_err(|error| with_state_hint(error.into(), files))?,
         };
         copied.remarks.iter().for_each(|remark| warn(remark));
         for (table, rejected) in unread {
@@ -189,7 +200,7 @@ impl CopyJob<'_> {
         self.summarize(&copied, elapsed, files)?;
         match failed {
             None => Ok(copied.sum().rejected > 0),
-            Some(failed) if has_state => Err(with_state_hint(failed, &files.state)),
+            Some(failed) if has_state => Err(with_state_hint(failed, files)),
             Some(failed) => Err(failed),
         }
     }

@@ -23,11 +23,11 @@ use crate::transfer::{
 #[derive(Debug, Args)]
 pub(crate) struct CopyArguments {
     /// Source: a connection string, an https:// address with a signature, a sqlite: or postgres: URL,
-    /// dump:FOLDER, or a file of Azurite or another program; env:NAME and file:PATH read it from a variable or
+    /// dump:FOLDER, a file of Azurite or another program, or - for one on standard input; env:NAME and file:PATH read it from a variable or
     /// a file. #ACCOUNT at the end names the account in a database or a file of Azurite [default: the account
     /// of TO, or devstoreaccount1]
     pub from: String,
-    /// Target, in the same form as FROM, but no file of another program
+    /// Target, in the same form as FROM, but no file of another program; - writes one table to standard output
     pub to: String,
     #[command(flatten)]
     pub selection: SelectionArguments,
@@ -112,11 +112,19 @@ impl CopyArguments {
             let text = format!("--all-accounts: copies every account, so leave #{account} out");
             return Err(TransferEnd::Usage(text));
         }
+        let standard = [
+            (from.is_standard() && self.since.is_some(), "--since: standard input can be read only once"),
+            (to.is_standard() && self.verify, "--verify: standard output cannot be read"),
+            (from.is_standard() && self.restart, "--restart: a copy from standard input has no state"),
+            (to.is_standard() && self.restart, "--restart: a copy to standard output has no state"),
+        ];
+        if let Some((_, text)) = standard.into_iter().find(|(is_wrong, _)| *is_wrong) {
+            return Err(TransferEnd::Usage(text.into()));
+        }
         if self.mirror {
             refuse_ranged("--mirror", &[from, to])?;
-            if matches!(to, DataLocation::Dump(_)) {
-                let text = "--mirror: a dump begins in an empty folder, so nothing in it can be extra; leave \
-                            the option out";
+            if to.begins_empty() {
+                let text = "--mirror: TO begins empty, so nothing in it can be extra; leave the option out";
                 return Err(TransferEnd::Usage(text.into()));
             }
         }
@@ -167,7 +175,13 @@ impl CopyJob<'_> {
             tables.extend(self.target_tables());
         }
         check_matches(&self.selection, &tables)?;
-        let problems = name_problems(&self.names(source)?, self.to.is_cosmos());
+        let names = self.names(source)?;
+        if self.to.is_standard() && names.len() != 1 {
+            let text = "TO: standard output takes the entities of one table";
+            let text = format!("{text}, but {} are selected; name one with --include", names.len());
+            return Err(TransferEnd::Usage(text));
+        }
+        let problems = name_problems(&names, self.to.is_cosmos());
         if problems.is_empty() { Ok(()) } else { Err(TransferEnd::Usage(problems.join("\n"))) }
     }
 
@@ -259,7 +273,8 @@ pub(super) fn fingerprint(
 }
 
 pub(super) struct CopyFiles {
-    pub state: PathBuf,
+    /// `None` if the copy cannot be continued.
+    pub state: Option<PathBuf>,
     pub rejects: PathBuf,
 }
 
@@ -272,6 +287,8 @@ impl CopyFiles {
             (None, DataLocation::Dump(folder)) => folder.join("copy.state"),
             _ => format!("rowhouse-copy-{:08x}.state", hasher.finish() >> 32).into(),
         };
-        Self { rejects: state.with_added_extension("rejects.jsonl"), state }
+        let rejects = state.with_added_extension("rejects.jsonl");
+        let is_lasting = !job.from.is_standard() && !job.to.is_standard();
+        Self { rejects, state: is_lasting.then_some(state) }
     }
 }

@@ -126,7 +126,10 @@ impl CopyJob<'_> {
         let text = format!("{} -> {}\n{text}", self.from.display(), self.to.display());
         let mut value = json_of(copied, elapsed, &files.rejects);
         (value["from"], value["to"]) = (self.from.display().into(), self.to.display().into());
-        self.arguments.form.print(&text, &value)?;
+        match self.to.is_standard() {
+            true => self.arguments.form.print_beside_data(&text, &value)?,
+            false => self.arguments.form.print(&text, &value)?,
+        }
         Ok(())
     }
 }
@@ -142,7 +145,8 @@ pub(super) fn failure_of(copied: &CopySummary) -> Option<TransferEnd> {
 }
 
 /// Adds a hint how to continue an interrupted or failed copy.
-pub(super) fn with_state_hint(ended: TransferEnd, state: &Path) -> TransferEnd {
+pub(super) fn with_state_hint(ended: TransferEnd, files: &CopyFiles) -> TransferEnd {
+    let Some(state) = &files.state else { return ended };
     let hint = format!("the same command continues the copy; the state is in {}", state.display());
     match ended {
         TransferEnd::Failed(text) => TransferEnd::Failed(format!("{text}\n{hint}")),

@@ -174,20 +174,10 @@ impl DumpTarget {
     fn write_page(&self, page: &WritePage<'_>) -> TransferResult<Counts> {
         let (mut outcome, mut text) = (PageOutcome::new(page), String::new());
         let (mut first, mut keys) = (None, None);
-        for row in &page.rows {
-            let end = text.len();
-            match row.push_json(&mut text, true) {
-                Ok(()) => {
-                    text.push('\n');
-                    first.get_or_insert(&row.key);
-                    PageKeys::add(&mut keys, row.key.clone());
-                }
-                Err(reason) => {
-                    text.truncate(end);
-                    outcome.reject(row, reason)?;
-                }
-            }
-        }
+        outcome.push_lines(&mut text, |row| {
+            first.get_or_insert(&row.key);
+            PageKeys::add(&mut keys, row.key.clone());
+        })?;
         let (Some(next), Some(keys)) = (first, keys) else { return Ok(outcome.counts) };
         let frame = zstd::bulk::compress(text.as_bytes(), LEVEL)?;
         let part = self.part(page.table, page.range, next, page.resumed)?;
