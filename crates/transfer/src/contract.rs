@@ -202,8 +202,8 @@ pub trait TransferTarget: Send + Sync {
         Ok(None)
     }
 
-    /// Creates a table, unless it exists.
-    fn create(&self, table: &str) -> TransferResult<()>;
+    /// Creates a table, unless it exists. Returns `false` if it exists, which may be due to a repeated request.
+    fn create(&self, table: &str) -> TransferResult<bool>;
 
     /// Deletes a table with all its entities, if it exists.
     fn delete_table(&self, _table: &str) -> TransferResult<()> {

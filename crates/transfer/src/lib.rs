@@ -33,6 +33,7 @@ pub use rows::selection::{NameCase, Selection};
 pub use rows::type_inference::Inferences;
 pub use survey::{PageWalk, Survey, name_problems};
 pub use verify::{Compared, Comparison, renamed_tables};
+pub use work::in_parallel;
 pub use work::progress::{Progress, ProgressForm};
 
 pub(crate) use rowhouse_protocol as protocol;

@@ -11,6 +11,7 @@ use crate::protocol::codec::stored;
 use crate::protocol::model::TableName;
 use crate::rows::Row;
 use crate::rows::selection::Selection;
+use crate::work::in_parallel;
 use crate::work::progress::Progress;
 use crate::work::work_queue::{Task, WorkQueue};
 
@@ -41,14 +42,14 @@ pub struct Survey {
 
 impl PageWalk<'_> {
     pub fn count(&self) -> TransferResult<BTreeMap<String, u64>> {
-        let mut sums = BTreeMap::new();
-        for table in self.source.selected_tables(self.selection)? {
-            let Some(entities) = self.count_inside(&table)? else {
-                return self.sum(true, &|table, page| Ok(parsed_rows(table, page)?.len() as u64));
-            };
-            sums.insert(table, entities);
+        let tables = self.source.selected_tables(self.selection)?;
+        let counted = in_parallel(self.concurrency, tables, |table| {
+            Ok(self.count_inside(&table)?.map(|entities| (table, entities)))
+        })?;
+        match counted.into_iter().collect() {
+            Some(counts) => Ok(counts),
+            None => self.sum(true, &|table, page| Ok(parsed_rows(table, page)?.len() as u64)),
         }
-        Ok(sums)
     }
 
     /// Counts a table inside the source, if it can.

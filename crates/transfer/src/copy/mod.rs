@@ -3,7 +3,7 @@
 pub(super) mod checkpoint;
 pub(super) mod settings;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,10 +16,14 @@ use crate::rejects::Rejects;
 use crate::rows::Row;
 use crate::rows::range::RowRange;
 use crate::rows::selection::Selection;
+use crate::work::in_parallel;
 use crate::work::progress::Progress;
 use crate::work::work_queue::{Task, WorkQueue};
 use checkpoint::Checkpoint;
 use settings::{SettingsRule, SettingsStep, readable};
+
+/// Tables from which on a list of the target's tables takes fewer requests than a request for each table.
+const MIN_LISTED: usize = 10;
 
 pub struct CopyOptions<'a> {
     pub selection: &'a Selection,
@@ -147,15 +151,25 @@ impl CopyRun<'_> {
         if self.options.selection.is_everything() {
             self.copy_properties()?;
         }
-        for table in tables {
+        let listed = self.list_target(tables.len());
+        in_parallel(self.options.concurrency, tables, |table| {
             check_stop(self.options.stop)?;
-            match self.prepare_table(&table, prepared.contains(&table)) {
+            match self.prepare_table(&table, prepared.contains(&table), listed.as_ref()) {
                 Err(TransferError::NoTable(_)) if self.is_dropped(&table)? => {}
                 Err(error) if error.is_of_table() => self.fail(&table, &error),
                 done => done?,
             }
-        }
-        Ok(())
+            Ok(())
+        })
+        .map(drop)
+    }
+
+    /// Returns the folded names of the tables of the target. `None` if the list may cost more requests than it saves, or
+    /// if the credentials do not allow it.
+    fn list_target(&self, tables: usize) -> Option<HashSet<String>> {
+        let existing = self.options.existing.filter(|_| tables >= MIN_LISTED)?;
+        let case = existing.name_case();
+        Some(existing.tables().ok()?.iter().map(|name| case.fold(name).into_owned()).collect())
     }
 
     /// Copies the service properties; an account that has neither tables nor CORS rules is new.
@@ -269,22 +283,19 @@ impl CopyRun<'_> {
         Ok(())
     }
 
-    fn prepare_table(&self, table: &str, is_prepared: bool) -> TransferResult<()> {
-        let named = self.options.target_table(table);
+    fn prepare_table(
+        &self,
+        table: &str,
+        is_prepared: bool,
+        listed: Option<&HashSet<String>>,
+    ) -> TransferResult<()> {
         if is_prepared {
             self.check_prepared(table)?;
         }
-        let is_new = self.options.existing.is_none()
-            || self.checkpoint.has_begun(table)?
-            || (!is_prepared && self.target.has_entities(named)?.is_none());
-        if is_new && !is_prepared {
-            self.begin_table(table)?;
-        }
-        let created = self.target.create(named).map_err(|error| error.on("TO"));
-        if let (Err(TransferError::NotAllowed(_)), true) = (&created, is_new && !is_prepared) {
-            self.checkpoint.withdraw_table(table)?;
-        }
-        created?;
+        let is_new = match self.options.existing {
+            Some(_) if is_prepared => false,
+            existing => self.create_table(table, existing, listed)?,
+        };
         self.copy_policies(table, is_new)?;
         let source = self.source_of(table);
         self.progress.expect(table, source.expected(table)?);
@@ -293,6 +304,42 @@ impl CopyRun<'_> {
             self.checkpoint.add_table(table, ranges)?.into_iter().for_each(|task| self.queue.add(task));
         }
         Ok(())
+    }
+
+    /// Creates a table in the target, unless it is there. Returns whether the table is new.
+    fn create_table(
+        &self,
+        table: &str,
+        existing: Option<&dyn TransferSource>,
+        listed: Option<&HashSet<String>>,
+    ) -> TransferResult<bool> {
+        let named = self.options.target_table(table);
+        let is_begun = self.checkpoint.has_begun(table)?;
+        let is_there = match (existing, listed) {
+            (None, _) => false,
+            _ if is_begun => false,
+            (Some(existing), Some(listed)) => listed.contains(&*existing.name_case().fold(named)),
+            (Some(_), None) => self.target.has_entities(named)?.is_some(),
+        };
+        if is_there && listed.is_some() {
+            return Ok(false);
+        }
+        if !is_there {
+            self.begin_table(table)?;
+        }
+        let created = self.target.create(named).map_err(|error| error.on("TO"));
+        let is_wrong = match &created {
+            Err(TransferError::NotAllowed(_)) => true,
+            // The list of tables may be incomplete. A new table for which the request was repeated has no entities yet.
+            Ok(false) if !is_begun && listed.is_some() => self.target.has_entities(named)? == Some(true),
+            _ => false,
+        };
+        if is_wrong && !is_there {
+            self.checkpoint.withdraw_table(table)?;
+            self.whole_tables.lock().remove(table);
+        }
+        created?;
+        Ok(!is_there && !is_wrong)
     }
 
     /// Counts tables to estimate the remaining time, if the source can count them cheaply. Counting the matches of a

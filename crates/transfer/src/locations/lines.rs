@@ -12,8 +12,8 @@ use crate::protocol::codec::properties::ServiceProperties;
 pub struct LineTarget;
 
 impl TransferTarget for LineTarget {
-    fn create(&self, _table: &str) -> TransferResult<()> {
-        Ok(())
+    fn create(&self, _table: &str) -> TransferResult<bool> {
+        Ok(true)
     }
 
     fn write(&self, page: WritePage<'_>) -> TransferResult<Counts> {

@@ -25,7 +25,7 @@ impl NameCase {
     }
 
     /// Returns a name or pattern as it is compared.
-    fn fold(self, name: &str) -> Cow<'_, str> {
+    pub(crate) fn fold(self, name: &str) -> Cow<'_, str> {
         match self {
             NameCase::Ignored => name.to_ascii_lowercase().into(),
             NameCase::Distinguished => name.into(),

@@ -7,7 +7,7 @@ mod reordered;
 
 use crate::contract::{Counts, TransferSource};
 use crate::copy::settings::{readable, same_policies, same_properties};
-use crate::error::{TransferResult, pause};
+use crate::error::{TransferError, TransferResult, pause};
 use crate::rows::range::RowRange;
 use crate::rows::{Row, Version};
 use crate::work::in_parallel;
@@ -135,8 +135,14 @@ impl Comparison<'_> {
     }
 
     fn compare_settings(&self, tables: &[String], compared: &mut Compared) -> TransferResult<()> {
-        for table in tables {
-            let policies = (self.source.policies(table), self.target.policies(self.in_target(table)));
+        let read = in_parallel(self.concurrency, tables.iter().collect(), |table| {
+            self.check_stop()?;
+            Ok((
+                with_refusal(self.source.policies(table))?,
+                with_refusal(self.target.policies(self.in_target(table)))?,
+            ))
+        })?;
+        for (table, policies) in tables.iter().zip(read) {
             let policies = compared.settings_of_both("policies", policies)?;
             if policies.is_some_and(|(ours, theirs)| !same_policies(&ours, &theirs)) {
                 compared.settings.push(format!("policies of {table}"));
@@ -150,6 +156,14 @@ impl Comparison<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Returns a refusal of credentials as a result. Other errors end the comparison.
+fn with_refusal<T>(read: TransferResult<T>) -> TransferResult<TransferResult<T>> {
+    match read {
+        Err(refused @ TransferError::NotAllowed(_)) => Ok(Err(refused)),
+        read => read.map(Ok),
     }
 }
 
@@ -243,7 +257,6 @@ mod tests {
 
     use super::*;
     use crate::contract::{TransferTarget, WritePage};
-    use crate::error::TransferError;
     use crate::protocol::codec::policies::Policy;
     use crate::protocol::codec::properties::ServiceProperties;
     use crate::protocol::model::{Key, Ticks};
@@ -326,8 +339,8 @@ mod tests {
     struct Deleted(Mutex<Vec<Key>>);
 
     impl TransferTarget for Deleted {
-        fn create(&self, _: &str) -> TransferResult<()> {
-            Ok(())
+        fn create(&self, _: &str) -> TransferResult<bool> {
+            Ok(true)
         }
 
         fn write(&self, _: WritePage<'_>) -> TransferResult<Counts> {

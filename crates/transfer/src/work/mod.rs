@@ -14,7 +14,7 @@ use crate::error::{TransferError, TransferResult, failed};
 
 /// Calls `work` with each of `items`, on several threads, until the first failure. Returns the results in the
 /// order of the items.
-pub(crate) fn in_parallel<I: Send, O: Send>(
+pub fn in_parallel<I: Send, O: Send>(
     threads: usize,
     items: Vec<I>,
     work: impl Fn(I) -> TransferResult<O> + Sync,

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::prepare::CopyJob;
 use crate::cli::output::TransferEnd;
 use crate::cli::transfer::arguments::require_confirmation;
-use crate::transfer::{Mode, OpenLocation, Progress, Selection, SettingsStep, TransferSource, readable};
+use crate::transfer::{
+    Mode, OpenLocation, Progress, Selection, SettingsStep, TransferSource, in_parallel, readable,
+};
 
 /// The number of target entities that a copy would change or delete.
 #[derive(Debug, Default)]
@@ -141,14 +143,20 @@ impl CopyJob<'_> {
         if !changes && !rule.delete_extra {
             return Ok(Vec::new());
         }
+        let target = written.as_target()?;
         // The copy itself reports policies that it may not read.
+        let read = |place: &dyn TransferSource, table: &str| {
+            readable(place.policies(table), "", &mut BTreeSet::new())
+        };
+        let found = in_parallel(self.session.concurrency, self.names(source)?, |(table, named)| {
+            let Some(has_entities) = target.has_entities(&named)? else { return Ok(None) };
+            let (ours, theirs) = (read(source, &table)?, read(there, &named)?);
+            let step = ours.zip(theirs).map(|(ours, theirs)| rule.step_for_policies(&ours, &theirs, false));
+            Ok(Some((named, has_entities, step == Some(SettingsStep::Set))))
+        })?;
         let (mut tables, mut parts, unread) = (Vec::new(), Vec::new(), &mut BTreeSet::new());
-        for (table, named) in self.names(source)? {
-            let Some(has_entities) = written.as_target()?.has_entities(&named)? else { continue };
-            let ours = readable(source.policies(&table), "", unread)?;
-            if let (Some(ours), Some(theirs)) = (ours, readable(there.policies(&named), "", unread)?)
-                && rule.step_for_policies(&ours, &theirs, false) == SettingsStep::Set
-            {
+        for (named, has_entities, changes_policies) in found.into_iter().flatten() {
+            if changes_policies {
                 parts.push(format!("change the policies of {named}"));
             }
             if has_entities {

@@ -48,10 +48,11 @@ impl TransferTarget for LocalDatabase {
         })
     }
 
-    fn create(&self, table: &str) -> TransferResult<()> {
+    fn create(&self, table: &str) -> TransferResult<bool> {
         let now = Ticks::now();
-        self.run_on(table, async |store, table| {
-            ignore(store.create_table(table, now).await, &[Code::TableAlreadyExists])
+        self.run_on(table, async |store, table| match store.create_table(table, now).await {
+            Err(Failure::Refused(error)) if error.code == Code::TableAlreadyExists => Ok(false),
+            created => created.map(|()| true),
         })
     }
 

@@ -144,9 +144,9 @@ impl TransferTarget for DumpTarget {
         Ok(())
     }
 
-    fn create(&self, table: &str) -> TransferResult<()> {
+    fn create(&self, table: &str) -> TransferResult<bool> {
         self.state.lock().tables.entry(table.to_owned()).or_default();
-        Ok(())
+        Ok(true)
     }
 
     fn write(&self, page: WritePage<'_>) -> TransferResult<Counts> {

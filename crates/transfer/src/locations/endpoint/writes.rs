@@ -41,19 +41,19 @@ impl TransferTarget for Endpoint {
         }
     }
 
-    fn create(&self, table: &str) -> TransferResult<()> {
+    fn create(&self, table: &str) -> TransferResult<bool> {
         let body = serde_json::json!({ "TableName": table }).to_string().into_bytes();
         let call = ClientCall::with_body("POST", "/Tables", "application/json", body);
         let call = call.header("Prefer", "return-no-content").succeeds_with(INSERTED);
         match self.client.send(&call)? {
-            Err(refused) if refused.code == "TableAlreadyExists" => Ok(()),
+            Err(refused) if refused.code == "TableAlreadyExists" => Ok(false),
             // A SAS for one table cannot create it, but the table may exist.
             Err(refused) if is_forbidden(&refused) => {
                 let found = self.first_page(table)?;
-                found.map(drop).map_err(|_| not_allowed(&refused))
+                found.map(|_| false).map_err(|_| not_allowed(&refused))
             }
             Err(refused) if matches!(refused.status, 401 | 403 | 404) => Err(not_allowed(&refused)),
-            created => Ok(created?),
+            created => Ok(created.map(|()| true)?),
         }
     }
 
