@@ -26,6 +26,9 @@ pub enum TransferError {
     /// The place reports that the credentials do not allow the operation.
     #[error("{0}")]
     NotAllowed(String),
+    /// The place does not accept the credentials or does not have the account, so it refuses everything.
+    #[error("{0}")]
+    NoAccess(String),
     #[error("interrupted")]
     Interrupted,
 }
@@ -49,7 +52,8 @@ pub(crate) type TransferResult<T> = std::result::Result<T, TransferError>;
 impl TransferError {
     /// Whether only the work on one table failed, so that other tables can still be copied.
     pub(super) const fn is_of_table(&self) -> bool {
-        !matches!(self, TransferError::Usage(_) | TransferError::Fatal(_) | TransferError::Interrupted)
+        use TransferError::{Failed, NoTable, NotAllowed, TooLarge};
+        matches!(self, Failed(_) | TooLarge(_) | NoTable(_) | NotAllowed(_))
     }
 
     /// Returns the failure of a table as a failure of its whole place.
@@ -70,6 +74,7 @@ impl TransferError {
             TransferError::Fatal(text) => fatal!("{side}: {text}"),
             TransferError::TooLarge(text) => TransferError::TooLarge(format!("{side}: {text}")),
             TransferError::NotAllowed(text) => TransferError::NotAllowed(format!("{side}: {text}")),
+            TransferError::NoAccess(text) => TransferError::NoAccess(format!("{side}: {text}")),
             TransferError::NoTable(_) => failed!("{side}: {self}"),
             TransferError::Usage(_) | TransferError::Interrupted => self,
         }

@@ -104,7 +104,7 @@ fn what_lies_in_a_folder_within_the_folder_is_neither_read_nor_taken_for_absent(
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("older: not read: ") && !said.contains("People.json"), "{said}");
     assert_eq!(site.json(&["count", "dump:out"])["entities"], 2);
-    for more in [&[][..], &["--mirror"], &["--dry-run"]] {
+    for more in [&[][..], &["--dry-run"]] {
         deletes_nothing(&site, "in", more, 2);
     }
     for compared in [&["verify", "in", "dump:out"][..], &["copy", "in", "dump:other", "--verify"]] {

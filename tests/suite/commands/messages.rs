@@ -98,8 +98,7 @@ fn a_copy_that_fails_names_the_side_the_place_and_what_to_do() {
     let counted = ["count", local];
     served
         .site
-        .fails(&counted, &["sqlite://", "devstoreaccount1 has no tables", &account(1).name, "--account"]);
-    let account = account(1);
-    let named = [&counted[..], &["--account", &account.name]].concat();
-    assert_eq!(served.site.json(&named)["tables"]["People"], 0);
+        .fails(&counted, &["sqlite://", "devstoreaccount1 has no tables", &account(1).name, "as in #"]);
+    let place = format!("{local}#{}", account(1).name);
+    assert_eq!(served.site.json(&["count", &place])["tables"]["People"], 0);
 }

@@ -185,7 +185,7 @@ impl std::fmt::Display for ServiceError {
 impl From<ServiceError> for TransferError {
     fn from(refused: ServiceError) -> Self {
         let text = format!("{}: {refused}{}", refused.request, refused.advice().unwrap_or_default());
-        if refused.is_of_account() { TransferError::Fatal(text) } else { TransferError::Failed(text) }
+        if refused.is_of_account() { TransferError::NoAccess(text) } else { TransferError::Failed(text) }
     }
 }
 
@@ -207,7 +207,7 @@ impl ServiceError {
     }
 
     /// Whether every other request would be refused too.
-    fn is_of_account(&self) -> bool {
+    pub(crate) fn is_of_account(&self) -> bool {
         let is_account_absent = self.code == "ResourceNotFound" && self.request.contains("/Tables");
         let codes = ["AuthenticationFailed", "InvalidAuthenticationInfo", "AccountIsDisabled"];
         is_account_absent || codes.contains(&self.code.as_str())

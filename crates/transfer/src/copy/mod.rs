@@ -329,7 +329,7 @@ impl CopyRun<'_> {
         }
         let created = self.target.create(named).map_err(|error| error.on("TO"));
         let is_wrong = match &created {
-            Err(TransferError::NotAllowed(_)) => true,
+            Err(TransferError::NotAllowed(_) | TransferError::NoAccess(_)) => true,
             // The list of tables may be incomplete. A new table for which the request was repeated has no entities yet.
             Ok(false) if !is_begun && listed.is_some() => self.target.has_entities(named)? == Some(true),
             _ => false,

@@ -52,7 +52,9 @@ impl TransferTarget for Endpoint {
                 let found = self.first_page(table)?;
                 found.map(|_| false).map_err(|_| not_allowed(&refused))
             }
-            Err(refused) if matches!(refused.status, 401 | 403 | 404) => Err(not_allowed(&refused)),
+            Err(refused) if !refused.is_of_account() && matches!(refused.status, 401 | 403 | 404) => {
+                Err(not_allowed(&refused))
+            }
             created => Ok(created.map(|()| true)?),
         }
     }
