@@ -1,23 +1,23 @@
 //! `rowhouse copy --all-accounts`.
 
-use super::CopyArguments;
-use super::copy_place;
+use super::prepare::CopyArguments;
 use crate::cli::output::{TransferEnd, note};
 use crate::cli::transfer::arguments::TransferSession;
 use crate::transfer::{DataLocation, Selection};
 
-/// Copies the accounts of a database, and then the tables of each account, one account after the other. Returns the
-/// worst end. A mistake or an interruption ends the command.
+/// Copies the accounts of a database, and then the tables of each account with `copy`, one account after the other.
+/// Returns the worst end. A mistake or an interruption ends the command.
 pub(super) fn run(
     arguments: &CopyArguments,
     [from, to]: [&DataLocation; 2],
     session: &TransferSession,
+    copy: impl Fn([&DataLocation; 2]) -> Result<(), TransferEnd>,
 ) -> Result<(), TransferEnd> {
     let mut worst = Ok(());
     for account in copy_accounts(arguments, [from, to], session)? {
         let [from, to] = [from, to].map(|place| place.with_account(&account));
         let in_account = |text| format!("account {account}: {text}");
-        let ended = match copy_place(arguments, [&from, &to], session) {
+        let ended = match copy([&from, &to]) {
             Err(TransferEnd::Usage(text)) => return Err(TransferEnd::Usage(in_account(text))),
             Err(TransferEnd::Interrupted(text)) => return Err(TransferEnd::Interrupted(in_account(text))),
             Err(TransferEnd::Failed(text)) => {

@@ -27,9 +27,10 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     arguments.refuse_without_effect(&from)?;
     arguments.refuse_unsuited_places(&from, &to)?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
+    let copy = |places: [&DataLocation; 2]| copy_place(arguments, places, &session);
     match arguments.all_accounts {
-        true => all_accounts::run(arguments, [&from, &to], &session),
-        false => copy_place(arguments, [&from, &to], &session),
+        true => all_accounts::run(arguments, [&from, &to], &session, copy),
+        false => copy([&from, &to]),
     }
 }
 
