@@ -34,7 +34,7 @@ impl CopyRun<'_> {
         if self.options.selection.is_everything() {
             self.copy_properties()?;
         }
-        let listed = self.list_target(tables.len());
+        let listed = self.list_target(tables.len())?;
         in_parallel(self.options.concurrency, tables, |table| {
             check_stop(self.options.stop)?;
             match self.prepare_table(&table, prepared.contains(&table), listed.as_ref()) {
@@ -49,10 +49,16 @@ impl CopyRun<'_> {
 
     /// Returns the folded names of the tables of the target. `None` if the list may cost more requests than it saves, or
     /// if the credentials do not allow it.
-    fn list_target(&self, tables: usize) -> Option<HashSet<String>> {
-        let existing = self.options.existing.filter(|_| tables >= MIN_LISTED)?;
-        let case = existing.name_case();
-        Some(existing.tables().ok()?.iter().map(|name| case.fold(name).into_owned()).collect())
+    fn list_target(&self, tables: usize) -> TransferResult<Option<HashSet<String>>> {
+        let Some(existing) = self.options.existing.filter(|_| tables >= MIN_LISTED) else { return Ok(None) };
+        match existing.tables() {
+            Ok(names) => {
+                let case = existing.name_case();
+                Ok(Some(names.iter().map(|name| case.fold(name).into_owned()).collect()))
+            }
+            Err(error) if error.is_of_table() => Ok(None),
+            Err(error) => Err(error.on("TO")),
+        }
     }
 
     /// Copies the service properties; an account that has neither tables nor CORS rules is new.
