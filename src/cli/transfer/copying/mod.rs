@@ -77,21 +77,7 @@ fn copy_place(
     let unfiltered = Selection::default();
     let written = session.opener(&unfiltered).open_target(to).map_err(|error| error.on("TO"))?;
     let counted = job.confirm(source, &written)?;
-    let checkpoint = match begun {
-        Some(begun) if job.resumes => {
-            let state = begun.file().display();
-            note(&format!("continues the copy that was interrupted; the state is in {state}"));
-            begun
-        }
-        begun => {
-            if let Some(begun) = begun {
-                written.clear()?;
-                begun.remove();
-            }
-            let in_memory = Path::new(":memory:");
-            Checkpoint::create(files.state.as_deref().unwrap_or(in_memory), &job.fingerprint)?
-        }
-    };
+    let checkpoint = job.checkpoint(begun, &written, &files)?;
     let rejected = job.copy(source, &written, &files, checkpoint)?;
     drop(written);
     let deletes = arguments.mirror && !rejected;
@@ -140,6 +126,27 @@ impl CopyJob<'_> {
             return Err(TransferEnd::Usage(text));
         }
         Ok(begun)
+    }
+
+    /// Returns the state to continue, or a new one. Discards the state of an earlier run, and what it has written to a
+    /// dump, if the copy begins again.
+    fn checkpoint(
+        &self,
+        begun: Option<Checkpoint>,
+        written: &OpenLocation,
+        files: &CopyFiles,
+    ) -> Result<Checkpoint, TransferEnd> {
+        if let Some(begun) = begun {
+            if self.resumes {
+                let state = begun.file().display();
+                note(&format!("continues the copy that was interrupted; the state is in {state}"));
+                return Ok(begun);
+            }
+            written.clear()?;
+            begun.remove();
+        }
+        let in_memory = Path::new(":memory:");
+        Ok(Checkpoint::create(files.state.as_deref().unwrap_or(in_memory), &self.fingerprint)?)
     }
 
     /// Copies the tables. Returns whether entities were rejected.
