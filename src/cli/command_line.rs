@@ -86,7 +86,7 @@ pub(crate) enum Command {
     /// Print the statements that create SQL views of tables, with typed columns
     #[command(subcommand)]
     View(Box<ViewCommand>),
-    /// Restore or purge deleted tables, or change the number of buckets of a table
+    /// Restore or purge deleted tables, or change into how many buckets PostgreSQL divides a table
     #[command(subcommand)]
     Table(Box<TableCommand>),
     /// Print the version
@@ -152,7 +152,7 @@ const SERVE_EXAMPLES: &str = "Examples:
   DATABASE_URL=postgres://rowhouse@localhost/rowhouse rowhouse serve --master-key-file master.key";
 
 impl Arguments {
-    /// Returns mistakes in the settings of a server that clap does not detect.
+    /// Returns the mistakes in a server's settings that clap does not detect.
     pub(crate) fn mistakes(&self) -> Option<String> {
         let settings = match &self.command {
             None => &self.settings,
@@ -198,7 +198,7 @@ pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Arguments, Refused> 
                 command = without_variable(command, &flag);
                 left_out.push(flag);
             }
-            // The missing argument was removed, because its value is invalid.
+            // The argument is missing only because this loop left it out. Its invalid value is in `mistakes` already.
             _ if error.kind() == ErrorKind::MissingRequiredArgument && !mistakes.is_empty() => {
                 return Err(Refused::Values(mistakes.join("\n")));
             }
@@ -250,8 +250,8 @@ fn variable_of(command: &clap::Command, flag: &str) -> Option<String> {
     own.or_else(|| command.get_subcommands().find_map(|inner| variable_of(inner, flag)))
 }
 
-/// Parses the command line and the environment. A flag takes precedence over environment variables for an
-/// alternative of the same setting; the command then ignores these variables.
+/// Parses the command line and the environment. If a flag gives a setting, `command` ignores environment variables
+/// that give the setting in another way (see [`alternatives`]).
 pub(crate) fn parse_by_precedence(
     command: &mut clap::Command,
     arguments: &[OsString],
@@ -324,7 +324,7 @@ fn without(arguments: Vec<OsString>, flag: &str) -> Vec<OsString> {
     kept
 }
 
-/// Returns the command with an option that ignores its environment variable.
+/// Returns the command with this option changed: it ignores its environment variable and is not required.
 fn without_variable(command: clap::Command, flag: &str) -> clap::Command {
     let name = flag.trim_start_matches('-');
     let command = command.mut_args(|argument| {

@@ -51,7 +51,7 @@ const UNITS: [(char, i64); 5] = [
 /// The longest duration: 1000 years of 365 days.
 const MAX_TICKS: i64 = 365_000 * 86_400 * TICKS_PER_SECOND;
 
-/// Parses a whole number of seconds, minutes, hours, days or weeks, such as `90s` or `30d`. Returns ticks.
+/// Parses a whole number of seconds, minutes, hours, days or weeks, such as `90s` or `30d`, into ticks.
 pub fn parse(text: &str) -> Result<i64, OperatorError> {
     let read = || {
         let unit = text.chars().last()?;
@@ -63,12 +63,12 @@ pub fn parse(text: &str) -> Result<i64, OperatorError> {
     };
     read().ok_or_else(|| {
         OperatorError::Argument(format!(
-            "{text}: not a whole number of seconds, minutes, hours, days or weeks, such as 90s, 15m, 12h, 30d or 4w"
+            "{text}: not a whole number of seconds, minutes, hours, days or weeks up to 365000d, such as 90s, 12h or 4w"
         ))
     })
 }
 
-/// Prints ticks in the largest unit that expresses them exactly.
+/// Prints a whole number of seconds, given in ticks, in the largest unit that expresses it exactly.
 pub fn display(ticks: i64) -> String {
     let exact = UNITS.into_iter().find(|(_, unit)| ticks != 0 && ticks % unit == 0);
     let (unit, ticks_per_unit) = exact.unwrap_or(('s', TICKS_PER_SECOND));

@@ -1,5 +1,5 @@
-//! Accepts Azurite's command line, for tools that start its image: the same program names, flags and output
-//! lines.
+//! Stands in for Azurite in tools that start its Docker image: accepts its program names and flags, and prints
+//! its output lines.
 
 mod placeholder;
 
@@ -20,7 +20,7 @@ use crate::store::sqlite::obstacle;
 
 /// Serve tables with Azurite's command line. For blobs and queues, a placeholder answers with an empty list.
 ///
-/// Flags for blobs, queues or leniency are accepted and ignored: Rowhouse is as strict as Azure.
+/// Azurite's other flags are accepted and ignored, even those for leniency: Rowhouse is as strict as Azure.
 #[derive(Debug, Parser)]
 #[command(name = "azurite", version, disable_version_flag = true, rename_all = "camelCase")]
 struct AzuriteArguments {
@@ -51,7 +51,7 @@ struct AzuriteArguments {
     /// PEM file with the certificate's key
     #[arg(long, requires = "cert", group = "secret")]
     key: Option<PathBuf>,
-    /// Password of a PFX file, which is refused with the command that converts the file to PEM
+    /// Password of a PFX file. The server refuses PFX files, with a message that has the command to convert them
     #[arg(long, requires = "cert", group = "secret", hide = true)]
     pwd: Option<String>,
     /// Keep the data in memory only
@@ -64,7 +64,7 @@ struct AzuriteArguments {
     ignored: Ignored,
 }
 
-/// Flags that are accepted and ignored.
+/// Flags of Azurite that have no effect.
 #[derive(Debug, clap::Args)]
 #[command(rename_all = "camelCase")]
 struct Ignored {
@@ -93,7 +93,7 @@ struct Ignored {
     extent_memory_limit: Option<f64>,
 }
 
-/// The name under which the program was started, which determines the services.
+/// The name under which the program was started. It determines the services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProgramName {
     /// All three services.
@@ -113,7 +113,7 @@ impl ProgramName {
     }
 }
 
-/// Parses the settings of Rowhouse, to which the flags of Azurite are translated.
+/// The settings of Rowhouse into which the flags of Azurite are translated.
 #[derive(Debug, Parser)]
 struct TranslatedSettings {
     #[command(flatten)]

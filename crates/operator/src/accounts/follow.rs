@@ -1,6 +1,6 @@
 //! Keeps a snapshot of the accounts (keys, state and options) and of the property indexes that a server uses. The
-//! server polls change counters in the database, and reloads the snapshot when a counter has changed. The read replica
-//! has its own snapshot, because it may lag behind.
+//! server polls change counters in the database, and reloads the snapshot when a counter has changed. A read replica
+//! has its own snapshot, because the replica may lag behind.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -30,9 +30,9 @@ pub fn check_master_key(master: &MasterKeys, stored: &[StoredAccount]) -> Result
     undecryptable.map_or(Ok(()), |account| Err(OperatorError::MasterKeyOfServer(account.name.clone())))
 }
 
-/// Accounts, their options and indexes are reloaded after this time even if no counter has changed, because older
-/// servers on the same database do not count changes of service properties, and a failover may lose a change with its
-/// count.
+/// Accounts, their options and indexes are reloaded after this time even if no counter has changed. Older servers on
+/// the same database do not count changes of service properties. After a failover that lost a change and its count,
+/// the next change may bring the counter back to the known value.
 const MAX_AGE: Duration = Duration::from_secs(60);
 /// How long a request waits for this server to load the change that it made.
 const FOLLOW_TIMEOUT: Duration = Duration::from_secs(5);
@@ -42,8 +42,8 @@ const FOLLOW_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Follower {
     /// Without master keys, the server serves only the accounts in the settings.
     master: Option<MasterKeys>,
-    /// The accounts in the settings, which override stored accounts of the same name. `None` for a replica, which
-    /// serves only options: CORS rules, limits and queries.
+    /// The accounts in the settings, which override stored accounts of the same name. `None` for the read
+    /// replica, whose snapshot has only options: CORS rules, request limits and extended queries.
     configured: Option<AccountSet>,
     /// The current snapshot. A request keeps the snapshot that it began with.
     served: ArcSwap<AccountSet>,
@@ -109,7 +109,7 @@ impl Follower {
         Self { master, configured, served, indexes: ArcSwap::default(), last: Mutex::default() }
     }
 
-    /// The accounts as last read.
+    /// Returns the current snapshot.
     pub fn accounts(&self) -> Arc<AccountSet> {
         self.served.load_full()
     }
@@ -151,8 +151,7 @@ impl Follower {
         Ok(seen.is_some_and(|seen| changes != seen))
     }
 
-    /// Loads a change that this server has made. If that fails, the next poll loads it: the change
-    /// itself is already stored.
+    /// Loads a change that this server has stored. If loading fails, the next poll loads the change.
     pub async fn follow_own_change(&self, store: &Store) {
         if !matches!(timeout(FOLLOW_TIMEOUT, self.follow(store)).await, Ok(Ok(_))) {
             tracing::warn!(
@@ -182,7 +181,7 @@ impl Follower {
     }
 }
 
-/// Returns the CORS rules of an account; none if its properties cannot be parsed.
+/// Returns the CORS rules of an account, or none if its properties cannot be parsed.
 fn cors_rules(account: &AccountOptions) -> Arc<[CorsRule]> {
     let read = account.properties.as_ref().and_then(|text| properties::from_stored(text).ok());
     read.and_then(|read| read.cors).unwrap_or_default().into()
@@ -192,9 +191,8 @@ fn decrypt_all(master: &MasterKeys, known: &KnownAccounts, stored: &[StoredAccou
     stored.iter().map(|account| (account.name.clone(), decrypt_or_keep(master, known, account))).collect()
 }
 
-/// Decrypts the keys of an account. If a key cannot be decrypted, because it was resealed under a
-/// master key that this server does not have yet, its last known value stays in use, unless the key
-/// was rotated since.
+/// Decrypts the keys of an account. If a key cannot be decrypted, its last known value stays in use, unless the key
+/// was rotated since. For example, the key may be resealed with a master key that this server does not have yet.
 fn decrypt_or_keep(master: &MasterKeys, known: &KnownAccounts, account: &StoredAccount) -> DecryptedKeys {
     let before = known.get(&account.name).filter(|opened| opened.created == account.created);
     let keys = KeySlot::BOTH.map(|slot| {

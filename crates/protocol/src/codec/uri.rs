@@ -1,15 +1,14 @@
-//! Prints the addresses of entities (protocol §2.2, Location encoding).
+//! Percent-encodes the addresses of entities (protocol §2.2, Location encoding) and other text, and decodes text.
 
 use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// Escapes everything but the unreserved characters of RFC 3986, as recorded. Quotes are doubled instead of
-/// escaped.
+/// Escapes everything but quotes and the unreserved characters of RFC 3986, as recorded answers of Azure do.
 const ESCAPED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'\'');
 
-/// Also escapes quotes, for text in which quotes are not part of the syntax.
+/// Also escapes quotes, which [`push_literal`] doubles instead.
 const ESCAPED_WITH_QUOTES: &AsciiSet = &ESCAPED.add(b'\'');
 
 /// Characters that are invalid in an address.

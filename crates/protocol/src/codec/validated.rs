@@ -1,4 +1,4 @@
-//! Custom properties of a body, converted to stored form as soon as they are validated.
+//! Custom properties of a body, validated and then converted to stored form.
 
 use std::borrow::Cow;
 
@@ -13,6 +13,7 @@ use crate::model::names::ordinal;
 pub enum Given<'a> {
     /// A string that needs no escapes in JSON.
     Plain(&'a str),
+    /// A value of any type, which may be a string that needs escapes.
     Read(EdmValue),
 }
 
@@ -37,8 +38,8 @@ impl From<Given<'_>> for EdmValue {
     }
 }
 
-/// Custom properties that satisfy every rule that needs no stored state (protocol §5.7). They are kept as one text in
-/// stored form, which takes less memory than their values.
+/// Custom properties that satisfy every rule that can be checked without the database (protocol §5.7). They are kept
+/// as one text in stored form, which takes less memory than their values.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ValidatedProperties {
     stored: StoredProperties,
@@ -47,8 +48,8 @@ pub struct ValidatedProperties {
 }
 
 impl ValidatedProperties {
-    /// Checks properties and encodes them. `deferred_error` is the error that the parser deferred; `keys` is the size
-    /// of the entity's keys.
+    /// Checks properties and encodes them. `keys` is the size of the entity's keys. `deferred_error` is an error of
+    /// the parser that comes after errors of names.
     ///
     /// # Errors
     /// In the order of protocol §5.9: those of [`entity::check_names`], the deferred error, those of
@@ -62,7 +63,7 @@ impl ValidatedProperties {
         Ok(Self::of(properties, size))
     }
 
-    /// Checks and encodes like [`ValidatedProperties::new`], but orders the properties by name.
+    /// Does the same as [`ValidatedProperties::new`], but orders the properties by name.
     pub(crate) fn in_ordinal_order<N: AsRef<str>, V: Value>(
         keys: usize,
         properties: &mut [(N, V)],

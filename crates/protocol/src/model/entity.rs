@@ -8,8 +8,8 @@ use crate::error::{Code, Result};
 /// Custom properties in the order in which they were given, with unique names.
 pub type Properties = Vec<(String, EdmValue)>;
 
-/// The key of an entity in its table. Keys are ordered like pages: by PartitionKey, then RowKey, each by code
-/// point (UNVERIFIED 15).
+/// The key of an entity in its table. Keys compare in the order in which pages list entities: by PartitionKey, then
+/// RowKey, each by code point (UNVERIFIED 15).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     pub partition: String,
@@ -27,7 +27,7 @@ impl Key {
     }
 }
 
-/// Returns the size of keys, see [`Entity::counted_size`].
+/// Returns the size of an entity with these keys and no properties, see [`Entity::counted_size`].
 pub(crate) fn counted_keys(partition: &str, row: &str) -> usize {
     4 + 2 * (utf16_len(partition) + utf16_len(row))
 }
@@ -48,8 +48,8 @@ pub struct Entity {
 }
 
 impl Entity {
-    /// Returns the size that counts against [`MAX_ENTITY`] (protocol §5.7): 4 bytes, 2 bytes for each
-    /// character of the keys, and for each property 8 bytes, 2 bytes for each character of its name, and its
+    /// Returns the size that counts against [`MAX_ENTITY`] (protocol §5.7): 4 bytes, 2 bytes for each UTF-16
+    /// unit of the keys, and for each property 8 bytes, 2 bytes for each UTF-16 unit of its name, and the size of its
     /// value.
     pub fn counted_size(&self) -> usize {
         self.key.counted_size() + counted_by(&self.properties, utf16_len)
@@ -120,8 +120,8 @@ pub(crate) fn check_size(keys: usize, properties: usize) -> Result<()> {
     if keys + properties <= MAX_ENTITY { Ok(()) } else { Err(Code::EntityTooLarge.into()) }
 }
 
-/// Returns the size of properties, see [`Entity::counted_size`]. A result up to a quarter of [`MAX_ENTITY`] may be too
-/// large, because it counts the bytes of strings instead of their UTF-16 units. A larger result is exact.
+/// Returns the size of properties, see [`Entity::counted_size`]. To save time, a result up to
+/// a quarter of [`MAX_ENTITY`] counts bytes instead of UTF-16 units, so it may be too large. A larger one is exact.
 pub(crate) fn counted<N: AsRef<str>, V: Value>(properties: &[(N, V)]) -> usize {
     match counted_by(properties, str::len) {
         few if few <= MAX_ENTITY / 4 => few,

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::contract::Counts;
 
-/// Pause between two lines without a terminal.
+/// Pause between two lines of [`ProgressForm::Plain`] and [`ProgressForm::Json`].
 const LINE_PAUSE: Duration = Duration::from_secs(10);
 /// The interval at which bars are redrawn and the end is checked.
 const TICK: Duration = Duration::from_millis(100);

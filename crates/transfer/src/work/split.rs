@@ -1,4 +1,4 @@
-//! Finds split points in the unread rest of a range, after the common prefix of its keys.
+//! Finds keys that split the unread rest of a range. They differ in the characters after the rest's common prefix.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::rows::range::{Lower, RowRange};
 use crate::work::in_parallel;
 
 const MIN_CHAR: char = ' ';
-/// The search in a partition ends at this key, because servers sort later keys differently.
+/// The search in a partition ends at this RowKey, because servers disagree on the order of characters above U+D7FF.
 const MAX_ROW_KEY: &str = "\u{d7ff}";
 /// Characters of a split point after the common prefix.
 const DIGITS: i32 = 6;
@@ -28,20 +28,20 @@ pub(crate) struct Remainder<'a> {
     pub reached: &'a (dyn Fn() -> Option<Key> + Sync),
 }
 
-/// A prefix of a key, followed by a greater character.
+/// A text greater than a given text: a prefix of the given text, and one more character.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     kept: usize,
     then: char,
 }
 
-/// The approximate end of the keys.
+/// The approximate end of the keys in a range: between `last` and `next`.
 struct KeysEnd {
-    /// The greatest candidate before existing keys.
+    /// The greatest candidate with keys at or after it.
     last: String,
-    /// The next candidate, after which there are no keys.
+    /// The next candidate, with no keys at or after it. `None` if `last` is the greatest of all candidates.
     next: Option<String>,
-    /// The first key after the last candidate.
+    /// A key at or after `last`.
     key: String,
 }
 
@@ -84,7 +84,7 @@ impl Remainder<'_> {
         Ok(points.into_iter().map(|point| Key::new(partition.as_str(), point)).collect())
     }
 
-    /// Finds the approximate end of the keys after a text, as exactly as the number of parts requires.
+    /// Finds the end of the keys after a text, precisely enough to place `width` split points before it.
     fn find_end(
         &self,
         text: &str,
@@ -131,7 +131,7 @@ impl Remainder<'_> {
         Ok(found)
     }
 
-    /// Returns evenly spaced texts between the reached and the last one.
+    /// Returns up to `width` evenly spaced texts between `reached` and `last`, or only `key` if there are none.
     fn spread(&self, KeysEnd { last, key, .. }: KeysEnd, reached: Option<String>) -> Vec<String> {
         let Some(reached) = reached.filter(|reached| *reached < last) else { return vec![key] };
         let tails = Tails::between(&reached, &last);
@@ -143,7 +143,7 @@ impl Remainder<'_> {
     }
 }
 
-/// Two texts as fractions: their parts after the common prefix, in digits of an alphabet.
+/// Two texts as fractions. The characters after their common prefix are digits of `alphabet`, in base `base`.
 struct Tails<'a> {
     common: &'a str,
     alphabet: Vec<char>,
@@ -153,7 +153,7 @@ struct Tails<'a> {
 }
 
 impl<'a> Tails<'a> {
-    /// `high` is the prefix of a key, so half of its last digit is added.
+    /// `high` is a prefix of unknown keys, so half a unit of its last digit is added, as the middle of these keys.
     fn between(low: &'a str, high: &str) -> Self {
         let alike = low.char_indices().zip(high.chars()).find(|((_, a), b)| a != b);
         let common = &low[..alike.map_or(low.len().min(high.len()), |((at, _), _)| at)];
@@ -179,7 +179,7 @@ impl<'a> Tails<'a> {
     }
 }
 
-/// Returns greater texts before `end` in ascending order, each with a different prefix of the text.
+/// Returns greater texts before `end` in ascending order: a prefix of `text`, the longest first, and one character.
 fn candidates(text: &str, end: Option<&str>) -> Vec<Candidate> {
     let alphabet = alphabet(text);
     let mut all = vec![Candidate { kept: text.len(), then: MIN_CHAR }];
@@ -204,7 +204,7 @@ fn alphabet(text: &str) -> Vec<char> {
             'A'..='F' => all.extend('A'..='F'),
             'g'..='z' => all.extend('a'..='z'),
             'G'..='Z' => all.extend('A'..='Z'),
-            // Keys in other scripts may have near and distant characters.
+            // In other scripts, the next character may be near or distant: distances are powers of two.
             c if !c.is_ascii() => {
                 let further = (0..16).filter_map(|bits| char::from_u32(u32::from(c) + (1 << bits)));
                 all.extend(further.filter(|c| *c < '\u{e000}' && !c.is_control()));
@@ -218,7 +218,7 @@ fn alphabet(text: &str) -> Vec<char> {
     all.into_iter().collect()
 }
 
-/// Returns evenly spaced numbers of a range, with the first one if the range begins with 0.
+/// Returns up to `count` evenly spaced numbers in a range. If the range begins with 0, the first of them is 0.
 fn spaced(from: usize, to: usize, count: usize) -> Vec<usize> {
     let mut all: Vec<usize> = (1..=count).map(|number| from + (to - from) * number / (count + 1)).collect();
     if from == 0

@@ -48,7 +48,7 @@ pub enum RespreadError {
     )]
     Differs(String, String),
     #[error(
-        "the table keeps its buckets, but the records of its changes stay until the table is respread again \
+        "the respread was cancelled, but its records of changed keys remain until the table is respread again \
          or purged: {0}"
     )]
     ChangesLeft(Box<RespreadError>),
@@ -78,7 +78,7 @@ pub enum RespreadEvent {
 /// Result of a respread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RespreadSummary {
-    /// Whether the table already had this spread.
+    /// Whether the table already had the requested number of buckets, so that the call did nothing.
     pub was_there: bool,
     /// Entities that this call copied.
     pub copied: u64,
