@@ -4,7 +4,7 @@
 //! all.
 
 /// Defines a trait of the contract, and methods of [`Store`](crate::Store) that forward to the actual store. A method
-/// is implemented in `catalogue` for both stores, or in each store.
+/// is implemented once for both stores in `catalog`, or in each store.
 macro_rules! store_trait {
     (
         $(#[$about:meta])*
