@@ -16,8 +16,8 @@ const STEP: i64 = 64;
 const SET_BACK_TICKS: i64 = 10_000_000;
 
 /// Number of ticks by which the offset within the steps changes when the clock is set back. It is odd, so that all 64
-/// offsets occur before one repeats, and large, so that a few consecutive writes that take the next tick do not reach
-/// the next offset.
+/// offsets occur before one repeats. It is large, so that a few consecutive writes that take the next tick do not
+/// reach the next offset.
 const TURN: i64 = 27;
 
 /// A clock that does not repeat a tick until the system clock has been set back 64 times, so that two writes of this

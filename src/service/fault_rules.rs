@@ -124,7 +124,7 @@ pub struct FaultRule {
     pub(crate) operation: Option<String>,
     /// The name of a table, in any case.
     pub(crate) table: Option<String>,
-    /// An error of the service by its code, such as `ServerBusy`. Nothing is done.
+    /// An error of the service by its code, such as `ServerBusy`. The operation is not performed.
     pub(crate) error: Option<String>,
     /// Milliseconds to wait before the operation; 1 to 30 000.
     #[schemars(range(min = 1, max = 30_000))]
@@ -156,9 +156,9 @@ pub(crate) struct FaultSubject<'a> {
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub(crate) enum Moment {
-    /// Nothing is done.
+    /// Before the operation, which is not performed.
     Before,
-    /// The operation is done: what it writes is stored.
+    /// After the operation, whose changes are stored.
     After,
 }
 
@@ -171,35 +171,35 @@ impl Default for FaultRule {
 
 #[cfg(feature = "testing")]
 impl FaultRule {
-    /// An error by its code, such as `ServerBusy`. Nothing is done.
+    /// Answers with an error, by its code, such as `ServerBusy`. The operation is not performed.
     pub fn error(code: impl Into<String>) -> Self {
         Self { error: Some(code.into()), ..Self::default() }
     }
 
-    /// A delay of 1 ms to 30 s before the operation. Further rules apply after it.
+    /// Delays the operation by 1 ms to 30 s. Further rules apply after the delay.
     pub fn delay(time: Duration) -> Self {
         Self { delay: Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)), ..Self::default() }
     }
 
-    /// A connection that ends without an answer. Nothing is done.
+    /// Ends the connection without an answer. The operation is not performed.
     pub fn disconnect_before() -> Self {
         Self { disconnect: Some(Moment::Before), ..Self::default() }
     }
 
-    /// A connection that ends without an answer when the operation is done, so that its outcome is
-    /// stored, but not known.
+    /// Ends the connection without an answer after the operation. Its changes are stored, but the client does not
+    /// learn the outcome.
     pub fn disconnect_after() -> Self {
         Self { disconnect: Some(Moment::After), ..Self::default() }
     }
 
-    /// A short page: the answer to a query has at most `most` entities or tables, 1 to 1000, and a
-    /// continuation token if there are more. Further rules apply to it.
+    /// Limits the answer to a query to `most` entities or tables, 1 to 1000. If there are more, the answer has a
+    /// continuation token. Further rules apply to the query.
     pub fn page(most: usize) -> Self {
         Self { page: Some(most), ..Self::default() }
     }
 
-    /// Selects an operation by its name in metrics, such as `InsertEntity`; inside transactions too.
-    /// `EntityGroupTransaction` is a transaction as a whole.
+    /// Selects an operation by its name in metrics, such as `InsertEntity`, also inside transactions.
+    /// `EntityGroupTransaction` selects whole transactions.
     pub fn operation(self, name: impl Into<String>) -> Self {
         Self { operation: Some(name.into()), ..self }
     }
@@ -348,8 +348,8 @@ impl Injection {
     }
 }
 
-/// Returns whether the error of an operation becomes that of its whole batch. This applies to errors for which clients
-/// retry the request, because they do not look inside the batch, and to errors of senders without any permission.
+/// Returns whether the error of an operation becomes the error of its whole batch: an error that clients retry, because
+/// they look for such errors only outside the batch, or an error of the sender's credentials or account.
 const fn ends_batch(code: Code) -> bool {
     matches!(
         code,

@@ -36,8 +36,8 @@ pub(crate) struct Issuer {
 }
 
 /// The cache of the issuer's keys. At most one fetch runs at a time, in the background. A token with a known key
-/// does not wait for the fetch of an unknown key, because anyone can name one. After a failed fetch, it does not
-/// wait for the next fetch either. The result of a fetch is kept even if the request that started it has ended.
+/// does not wait for the fetch of an unknown key, because anyone can name an unknown key. After a failed fetch, such
+/// a token does not wait for the next fetch either. The result of a fetch is kept even if its request has ended.
 #[derive(Default)]
 struct Keys {
     fetched: Mutex<Fetched>,

@@ -78,7 +78,7 @@ struct Pipeline<'a> {
     head: &'a Head<'a>,
     /// The query parameters that could be decoded.
     options: Options<'a>,
-    /// The error of those that could not be decoded, which is reported after authentication.
+    /// The error of the other query parameters, which is reported after authentication.
     deferred_error: Option<Error>,
     error_context: ErrorContext<'a>,
     /// The identity of the sender, if it is an operator.

@@ -14,7 +14,7 @@ use crate::observe::metrics::METRICS;
 use crate::protocol::auth::AccountSet;
 use crate::protocol::request::Target;
 
-/// How far the end of an account's requests may lie ahead of the clock: by the requests of one second.
+/// The time in which an empty bucket fills: one second. A bucket's `busy_until` is at most this far ahead of the clock.
 const BURST_NANOS: u64 = 1_000_000_000;
 
 impl Service {

@@ -41,12 +41,12 @@ struct RunningServer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot(String);
 
-/// What a [`FaultRule`] has counted.
+/// The counts of a [`FaultRule`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FaultCount {
     /// Requests, and operations in batches, that matched.
     pub matched: u64,
-    /// How many of them met the fault.
+    /// The number of these that met the fault.
     pub hits: u64,
 }
 
@@ -138,7 +138,7 @@ impl Server {
         connection_string(&format!("http://{}", self.address), &account.name, &account.key)
     }
 
-    /// Deletes all data of all accounts, and removes all faults.
+    /// Deletes all data of all accounts, and removes all fault rules.
     ///
     /// This method, and those for snapshots, block the calling thread for about a millisecond and
     /// need no async runtime. Concurrent requests see the state before or after.
@@ -149,7 +149,7 @@ impl Server {
         self.ask(async |listening| Ok(listening.service.reset(None).await?))
     }
 
-    /// Deletes all data of one account, and removes the faults that name it.
+    /// Deletes all data of one account. Fault rules stay in force.
     ///
     /// # Errors
     /// As [`Server::reset`], and [`ServerError::NoSuchAccount`].
@@ -202,8 +202,7 @@ impl Server {
         dropped?.then_some(()).ok_or(ServerError::NoSuchSnapshot)
     }
 
-    /// Orders faults in place of all that were ordered before; none for an empty list. A reset of all
-    /// accounts removes them, too.
+    /// Replaces all fault rules. An empty list removes them, and so does [`Server::reset`].
     ///
     /// ```
     /// use rowhouse::testing::{FaultCount, FaultRule, Server};
@@ -223,8 +222,7 @@ impl Server {
     ///
     /// # Errors
     /// Returns [`ServerError::Faults`] for names that the server does not know, for errors of malformed
-    /// requests, for numbers out of their limits, and for more than 100 rules. The rules then stay as
-    /// they were.
+    /// requests, for numbers out of their limits, and for more than 100 rules. The existing rules then stay.
     pub fn set_faults(&self, rules: impl IntoIterator<Item = FaultRule>) -> Result<(), ServerError> {
         let rules = self.service()?.fault_rules.replace(rules.into_iter().collect());
         rules.map_err(|error| ServerError::Faults(error.into()))
@@ -262,8 +260,8 @@ impl Server {
         Ok(&running.listening.service)
     }
 
-    /// Runs work on the server's runtime, and blocks until it is done. A caller inside another
-    /// runtime could not use `block_on`.
+    /// Runs work on the server's runtime, and blocks until the work is done. `block_on` would panic in a caller that
+    /// is inside another runtime.
     fn ask<T, F>(&self, work: impl FnOnce(ListeningServer) -> F) -> Result<T, ServerError>
     where
         T: Send + 'static,
@@ -292,15 +290,15 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// Serves until `stopped` is sent or dropped. Sends to `ready` once: that the server is ready, or why
-/// it could not start.
+/// Serves until the sender of `stopped` sends or is dropped. Sends one message to `ready`: the started server, or the
+/// error that prevented the start.
 fn serve(
     config: &Config,
     stopped: oneshot::Receiver<()>,
     ready: &SyncSender<Result<(ListeningServer, Handle), ServerError>>,
 ) {
     let stop = async move {
-        // A dropped sender means the same.
+        // A dropped sender also stops the server.
         let _ = stopped.await;
     };
     let announce = |listening: &ListeningServer| {
@@ -308,7 +306,7 @@ fn serve(
     };
     if let Err(error) = start::run_until(config, stop, announce) {
         tracing::error!(%error, "a test server failed");
-        // If the server had started, this is not received.
+        // After a successful start, the receiver no longer exists.
         let _ = ready.try_send(Err(ServerError::Start(error.into())));
     }
 }

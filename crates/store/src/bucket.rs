@@ -6,7 +6,6 @@ use uuid::Uuid;
 /// partition's share in the lower 16.
 ///
 /// `table_no` has at most 47 bits. `spread` is the table's number of buckets.
-/// table was created with.
 pub(crate) fn bucket(table_no: i64, spread: u16, partition: &str) -> i64 {
     let share = if spread <= 1 { 0 } else { hash(partition) % u64::from(spread) };
     // The share is below 2^16.

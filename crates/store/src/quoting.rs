@@ -1,10 +1,8 @@
-//! Names and texts in definitions, which cannot have parameters. Nothing else may put text from
-//! outside into a statement.
+//! Quotes names and texts in statements that cannot have parameters, except those of property indexes.
 
 use std::fmt::Write as _;
 
-/// Returns a name as an identifier of SQL, in double quotes. The only character that no database
-/// takes there is U+0000, which is left out.
+/// Returns a name as an SQL identifier in double quotes. U+0000, which no database accepts, is left out.
 pub fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('\u{0}', "").replace('"', "\"\""))
 }
@@ -14,8 +12,7 @@ pub fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\u{0}', "").replace('\'', "''"))
 }
 
-/// Returns a text as a literal of PostgreSQL that reads the same whatever
-/// `standard_conforming_strings` says. U+0000 is left out.
+/// Returns a text as a PostgreSQL literal that does not depend on `standard_conforming_strings`. U+0000 is left out.
 pub(crate) fn escaped_literal(text: &str) -> String {
     if text.contains('\\') {
         return format!("E{}", literal(&text.replace('\\', "\\\\")));
@@ -23,9 +20,8 @@ pub(crate) fn escaped_literal(text: &str) -> String {
     literal(text)
 }
 
-/// Gives names that a view can have as columns, in the same order: at most `max_bytes` bytes, no two
-/// equal if case is ignored, none equal to those in `taken`. A name that has to change is cut and
-/// numbered.
+/// Returns column names of a view for the wanted names, in the same order. Each has at most `max_bytes` bytes, and
+/// differs from the others and from `taken`, ignoring case. Names are cut and numbered where necessary.
 pub fn column_names(wanted: &[&str], taken: &[&str], max_bytes: usize) -> Vec<String> {
     let mut used: std::collections::HashSet<String> = taken.iter().map(|name| name.to_lowercase()).collect();
     let mut names = Vec::with_capacity(wanted.len());
@@ -43,7 +39,7 @@ pub fn column_names(wanted: &[&str], taken: &[&str], max_bytes: usize) -> Vec<St
     names
 }
 
-/// Cuts a text to a number of bytes, at the end of a character.
+/// Cuts a text to at most this many bytes, at the end of a character.
 fn cut(text: &str, max_bytes: usize) -> &str {
     let mut end = text.len().min(max_bytes);
     while !text.is_char_boundary(end) {

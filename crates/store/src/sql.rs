@@ -14,14 +14,14 @@ use crate::{Fault, StoreResult};
 pub(crate) struct SqlText {
     pub postgres: &'static str,
     pub sqlite: &'static str,
-    /// What SQLite runs after a change, with the same values. PostgreSQL does it in the statement itself.
+    /// Statements that SQLite runs after a change, with the same values. PostgreSQL's text includes them.
     pub then: &'static [&'static str],
 }
 
 /// SQLite's names of the parameters.
 const PARAMETERS: [&str; 10] = ["$1", "$2", "$3", "$4", "$5", "$6", "$7", "$8", "$9", "$10"];
 
-/// A change that also counts itself in a table.
+/// A change that also increments a counter in a table.
 macro_rules! counted_change {
     ($counter:literal, $change:literal) => {
         $crate::sql::counted_change!($counter, $change, $change)
@@ -71,7 +71,7 @@ impl From<&'static str> for Sql {
     }
 }
 
-/// A statement that values are bound to.
+/// Returns a statement without values.
 pub(crate) fn sql(text: impl Into<Sql>) -> Sql {
     text.into()
 }
@@ -107,7 +107,7 @@ impl Sql {
     fn run_text(&self, db: &Connection, text: &str) -> rusqlite::Result<Vec<SqlRow>> {
         let mut statement = db.prepare_cached(text)?;
         for (name, value) in PARAMETERS.iter().zip(&self.values) {
-            // The text for SQLite may do without a parameter.
+            // The text for SQLite may omit a parameter.
             if let Some(parameter) = statement.parameter_index(name)? {
                 statement.raw_bind_parameter(parameter, value)?;
             }
@@ -126,7 +126,7 @@ pub(crate) enum SqlValue {
     Text(Option<String>),
     Blob(Vec<u8>),
     Integers(Vec<i64>),
-    /// Only texts for PostgreSQL have parameters of this type and the next.
+    /// Only texts for PostgreSQL have parameters of this type and of `Blobs`.
     Texts(Vec<String>),
     Blobs(Vec<Vec<u8>>),
 }

@@ -125,7 +125,7 @@ fn use_of_nodes() -> ClusterUse {
 pub(crate) struct SessionReport {
     version: &'static str,
     database: DatabaseKind,
-    /// Whether nothing can be changed from a browser.
+    /// Whether browsers cannot change anything.
     read_only: bool,
     test_mode: bool,
     /// Scheme, host and port by which this machine reaches the Tables port.

@@ -116,8 +116,8 @@ impl History {
         push(&mut table.points, SizePoint { time, entities, bytes, complete });
     }
 
-    /// Forgets deleted tables of an account: those between `from` and `to`, or the end, that `names`, a list
-    /// of all tables in this range, does not contain. Names are in lower case.
+    /// Forgets the deleted tables of an account between `from` and `to` (`None` for the end). `names` are all existing
+    /// tables in this range. Names are in lower case.
     pub(crate) fn listed(&self, account: &str, from: &str, to: Option<&str>, names: &HashSet<String>) {
         self.sizes.lock().retain(|(owner, table), _| {
             let table = table.to_ascii_lowercase();

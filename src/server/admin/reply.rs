@@ -29,7 +29,7 @@ pub(crate) struct Refusal {
     pub message: String,
 }
 
-/// An answer that only says how the server or the work is.
+/// The status of the server or of the requested work.
 #[derive(Serialize, JsonSchema)]
 #[schemars(inline)]
 pub(crate) struct Status {
@@ -54,7 +54,7 @@ struct ErrorContent {
 /// The result of a call, for a handler that makes its own response.
 pub(crate) type Outcome = CallResult<Reply>;
 
-/// The result of a call, of a type that is serialized, or of a part of a call.
+/// The result of a call before it is serialized, or of a part of a call.
 pub(crate) type CallResult<T> = Result<T, Refusal>;
 
 const JSON: &str = "application/json";

@@ -154,7 +154,7 @@ pub(super) struct CountReport {
     entities: u64,
     /// Whether the table was counted to its end.
     complete: bool,
-    /// The from of the call that counts on; null at the end.
+    /// The value of `from` for the call that continues the count; null at the end.
     next: Option<String>,
 }
 
@@ -276,7 +276,7 @@ fn position(text: &str) -> CallResult<CountPosition> {
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub(super) struct UndeleteRequest {
-    /// A free name, if the table is not to have its last one.
+    /// A free name for the table; by default its last name.
     #[serde(rename = "as")]
     name: Option<String>,
 }
@@ -285,7 +285,7 @@ pub(super) struct UndeleteRequest {
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub(super) struct DeletedTablesReport {
-    /// How long this server keeps tables that are deleted now: 7d for example, 0s for not at all.
+    /// How long this server keeps tables that are deleted from now on, such as 7d; 0s if it keeps none.
     keep_deleted: String,
     tables: Vec<DeletedTableReport>,
     /// Whether there are more deleted tables.

@@ -80,7 +80,7 @@ pub(super) struct Snapshots {
 #[schemars(rename = "Snapshot")]
 struct SnapshotReport {
     name: String,
-    /// The account whose state it is; null for all accounts.
+    /// The account whose state the snapshot has; null for all accounts.
     account: Option<String>,
     taken: Time,
 }

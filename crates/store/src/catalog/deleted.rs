@@ -39,7 +39,7 @@ macro_rules! keep {
 }
 
 const KEEP: SqlText = SqlText::each(keep!("$6::jsonb"), keep!("$6"));
-/// Moves the rule with the table, because the removal of deleted tables' rules must not race with a restore.
+/// Moves the rule into the records of the table: the removal of deleted tables' rules must not race with a restore.
 const FORGET_EXPIRY: &str = "DELETE FROM expiry WHERE table_no = $1";
 /// $1 account, $2 name, $3 number; null matches any.
 const LIST: &str = "SELECT table_no, account, name, created, deleted_at, kept_until \

@@ -61,8 +61,8 @@ const FORGET_STALE_MARKS: &str = "DELETE FROM copy_marks WHERE copy < $1 AND sub
 const IS_ANY_STALE: &str = "SELECT 1 WHERE EXISTS (SELECT 1 FROM expiry WHERE table_no NOT IN (SELECT table_no FROM tables)) \
      OR EXISTS (SELECT 1 FROM copy_marks WHERE copy < $1 AND substr(copy, 13, 1) = $2)";
 
-/// $1 holder, $2 now, $3 the end of the lease. The clocks of two servers may differ by the duration of a lease. A clock
-/// even further ahead has recorded any later end, which the statement replaces.
+/// $1 holder, $2 now, $3 the end of the lease. The clocks of two servers may differ by the duration of a lease. If
+/// the recorded end is even later, a clock was further ahead, and the statement replaces that end.
 const LEAD: &str = "INSERT INTO upkeep_lease AS l (id, holder, until) VALUES (1, $1, $3) \
      ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, until = excluded.until \
      WHERE l.holder = excluded.holder OR l.until <= $2 OR l.until > $3 + ($3 - $2) RETURNING id";

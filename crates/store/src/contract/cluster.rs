@@ -109,11 +109,11 @@ pub enum TablePlacement {
     Other,
 }
 
-/// Tables that are colocated by the hash of [`DISTRIBUTION_COLUMN`]. The others follow the first one.
+/// Tables that are colocated by the hash of [`DISTRIBUTION_COLUMN`]. The others follow `entities`.
 pub(crate) const COLOCATED: [&str; 3] = ["entities", "buckets", "respread_changes"];
 /// The column by which these tables are distributed.
 pub(crate) const DISTRIBUTION_COLUMN: &str = "bucket";
-/// Reference tables, which every node has a copy of: they are small and seldom written.
+/// Reference tables: small, seldom written tables of which every node has a copy.
 pub(crate) const REFERENCE: [&str; 16] = [
     "tables",
     "doomed",

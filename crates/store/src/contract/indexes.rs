@@ -192,7 +192,7 @@ impl BestChoice {
 const LOOKED: Duration = Duration::from_secs(5);
 /// Time for which a filter with too many entries is remembered.
 const REMEMBERED: Duration = Duration::from_secs(60);
-/// Capacity of each memory. A full memory is cleared.
+/// Maximum number of findings in each map.
 const MAX_REMEMBERED: usize = 4096;
 
 /// Findings by key, with their time. A full map is cleared.
@@ -319,7 +319,7 @@ pub(crate) struct NarrowingMemory {
     pub uses: IndexUses,
 }
 
-/// Hashes a table number and a filter. After a collision, two filters merely share a performance memory.
+/// Hashes a table number and a filter. After a collision, one filter may be read as slowly as the other.
 pub(crate) fn filter_number(table_no: i64, scan: &Scan) -> u64 {
     let mut hashed = HashedText(DefaultHasher::new());
     // Hashing cannot fail.

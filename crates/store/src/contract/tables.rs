@@ -18,9 +18,8 @@ pub struct TableSize {
 store_trait! {
 /// The tables of accounts. Names that differ only in case are equal.
 pub trait Tables {
-    ///
     /// # Errors
-    /// [`Code::TableAlreadyExists`]; names that differ only in case are equal.
+    /// [`Code::TableAlreadyExists`], also for a name that differs only in case.
     async fn create_table(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()>;
 
     /// Removes a table and its policies, and later its entities.
@@ -42,6 +41,7 @@ pub trait Tables {
     /// [`Code::TableNotFound`].
     async fn policies(&self, table: TableRef<'_>) -> StoreResult<Option<String>>;
 
+    /// Replaces the table's stored access policies, given as JSON.
     ///
     /// # Errors
     /// [`Code::TableNotFound`].

@@ -28,9 +28,9 @@ pub(crate) struct Writer {
     timeout: Duration,
 }
 
-/// A write and the channel for its answer. A job is atomic, and can run again after a rollback. It is dropped after
-/// its requester has gone away. The write must not run after the client received a timeout, nor keep the client's
-/// data in memory.
+/// A write and the channel for its answer. A job is atomic, and can run again after a rollback. Its work
+/// is dropped when the requester goes away, so that no write runs after its client has received a timeout, or keeps
+/// the client's data in memory.
 trait WriteJob: Send {
     fn run(&mut self, db: &mut Connection) -> rusqlite::Result<()>;
     /// Answers with the result of the last run, or with the reason why it is not durable.

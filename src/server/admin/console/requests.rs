@@ -53,7 +53,7 @@ pub(crate) const ROUTES: &[Route] = &[
 #[schemars(inline)]
 pub(crate) struct RequestsReport {
     requests: Vec<RequestReport>,
-    /// The after of the next call.
+    /// The value of `after` for the next call.
     last: u64,
     /// The number of requests that the server keeps.
     kept: usize,

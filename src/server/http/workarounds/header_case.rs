@@ -43,8 +43,8 @@ const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// Placeholder for `Content-Length` in a response whose length actix would remove.
 pub(crate) const LENGTH_PLACEHOLDER: &str = "no-body-length";
 
-/// Returns whether the response to this method has capital letters, which tell [`HeaderCase`] that the
-/// announced body follows.
+/// Returns whether the names in the response to this method have capital letters, from which [`HeaderCase`] infers that
+/// the announced body follows.
 pub(crate) fn has_capital_names(method: &str) -> bool {
     method != "HEAD"
 }

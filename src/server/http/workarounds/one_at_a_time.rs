@@ -70,7 +70,7 @@ impl RequestState {
         Answering(self)
     }
 
-    /// Waits for a piece of the body, of which `left` bytes are missing, or `None` if the body is chunked.
+    /// Waits for a piece of the body. `left` is the number of missing bytes; `None` if the body is chunked.
     pub(crate) async fn receive<T>(&self, left: Option<u64>, piece: impl Future<Output = T>) -> T {
         self.want(left.unwrap_or(UNKNOWN_LENGTH));
         let piece = piece.await;

@@ -28,7 +28,7 @@ use crate::protocol::plan::{GuardedWrite, WriteKind};
 
 /// Maximum writes of one statement.
 const MAX_ROUND: usize = 128;
-/// Size limit of a statement: it takes no further writes once their properties exceed this.
+/// Bytes of properties beyond which a statement takes no further writes.
 const MAX_BYTES: usize = 2 * 1024 * 1024;
 /// The SQL/JSON path of all members of an object.
 const ALL_MEMBERS: &str = "$.*";

@@ -67,8 +67,8 @@ impl ShardMap {
     }
 }
 
-/// Computes PostgreSQL's hash of a bigint, on which indexes and partitions on disk rely: the last step of Bob Jenkins'
-/// lookup3 over both halves, folded.
+/// Computes PostgreSQL's hash of a bigint: the last step of Bob Jenkins' lookup3 over both halves, folded. Indexes and
+/// partitions on disk rely on this hash, so it does not change.
 fn hash_of(value: i64) -> i32 {
     let high = (value >> 32) as u32;
     let folded = value as u32 ^ if value >= 0 { high } else { !high };

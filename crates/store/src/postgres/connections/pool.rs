@@ -19,8 +19,8 @@ use crate::postgres::connections::lease::{Lease, SessionPermit};
 use crate::postgres::connections::sessions::{LockWait, Owner, Session};
 use crate::postgres::fault::{StatementError, is_limit};
 
-/// A connection that was idle for this long is checked before use, because a failed write cannot tell whether its
-/// connection was lost before the write was sent. A restart of the database takes longer than this.
+/// A connection that was idle for this long is checked before use, because a failed write does not show whether
+/// its connection was lost before the write was sent. A restart of the database takes longer than this.
 const RESTED: Duration = Duration::from_millis(250);
 /// A connection that does not open within this fraction of the timeout counts as queued by a pooler, provided that
 /// other sessions exist.

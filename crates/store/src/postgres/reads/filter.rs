@@ -303,7 +303,7 @@ const fn operator(op: CompareOp) -> &'static str {
 }
 
 /// Returns the SQL of a filter and its number of parameters. The outer `None` means that PostgreSQL does not evaluate
-/// the filter, the inner one that SQL cannot express it. For fuzz targets only.
+/// the filter; the inner `None`, that SQL cannot express the filter. For fuzz targets only.
 #[cfg(fuzzing)]
 pub fn sql_of(predicate: &Predicate) -> Option<Option<(String, usize)>> {
     let mut binds = Binds::default();

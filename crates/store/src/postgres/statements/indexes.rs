@@ -221,7 +221,7 @@ impl OrderedRows<'_> {
                 None => (SHORT_KEYS.to_owned(), short),
             };
             let _ = write!(text, " AND ({columns}) {operator} ({values})");
-            // This condition finds the place in the index. Among long keys, the exact row is still to be found.
+            // This condition finds the place in the index. Keys longer than the prefix need an exact condition too.
             if !is_short {
                 let _ = write!(text, " AND ({columns}, pk, rk) {operator} ({values}, {pk}, {rk})");
             }

@@ -150,8 +150,8 @@ pub(crate) const CURRENT_SCHEMA: &str = "SELECT current_schema()::text AS name";
 pub(crate) fn first_row(table: &str) -> String {
     format!("SELECT 1 FROM {table} LIMIT 1")
 }
-/// The version of the schema, of a database that was migrated.
 pub(crate) const ENCODING: &str = "SELECT pg_encoding_to_char(encoding)::text AS encoding FROM pg_database WHERE datname = current_database()";
+/// The schema version of a migrated database.
 pub(crate) const SCHEMA_VERSION: &str = "SELECT max(version) AS version FROM _sqlx_migrations WHERE success";
 pub(crate) const CITUS_TABLES: &str = "pg_dist_partition";
 

@@ -125,7 +125,7 @@ impl DerefMut for Transaction<'_> {
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        // A commit has ended the transaction, or SQLite itself, for example because the disk is full.
+        // A commit has ended the transaction, or SQLite has rolled it back, for example because the disk is full.
         if self.0.is_autocommit() {
             return;
         }

@@ -148,7 +148,7 @@ impl RespreadSession {
         Ok(copied)
     }
 
-    /// Copies changes until few new ones arrive in the process; returns the number of copied keys.
+    /// Copies changes in rounds until a round has few of them; returns the number of copied keys.
     async fn catch_up(
         &mut self,
         state: &mut RespreadState,

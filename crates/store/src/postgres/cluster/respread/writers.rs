@@ -11,7 +11,7 @@ use crate::postgres::connections::placement::Placement;
 use crate::postgres::fault::is_cancellation;
 use crate::postgres::statements::respread as texts;
 
-/// Pause between two looks.
+/// Pause between two checks.
 const LOOK: Duration = Duration::from_millis(20);
 /// Maximum wait, which is longer than any statement or transaction of a server may take.
 const LIMIT: Duration = Duration::from_secs(120);

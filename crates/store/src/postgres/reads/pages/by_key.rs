@@ -22,7 +22,7 @@ const LARGEST: usize = 65_536;
 const LARGEST_LOCAL: usize = 4096;
 /// Maximum rows of an exact window. Larger windows of small rows have an approximate size.
 const LARGEST_EXACT: usize = 2048;
-/// Ratio of the matches that the next window has room for to the matches of the last window.
+/// A window has room for this many times the matches of the last window.
 const MORE_MATCHES: usize = 4;
 
 impl PartScan<'_> {
