@@ -68,7 +68,7 @@ struct SeenProperties {
 impl SeenProperties {
     fn add(&mut self, stored: &str) {
         self.entities += 1;
-        // Rowhouse did not write text that is not in stored form, so that text has no columns.
+        // Text that is not in stored form was not written by Rowhouse, and has no columns.
         for field in stored::fields(stored).unwrap_or_default() {
             let types = match self.properties.get_mut(field.name.as_ref()) {
                 Some(types) => types,

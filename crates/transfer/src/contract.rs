@@ -165,7 +165,7 @@ pub trait TransferSource: Send + Sync {
 
     fn properties(&self) -> TransferResult<Option<ServiceProperties>>;
 
-    /// Passes the entities that were rejected when the source was opened to the callback, with their tables.
+    /// Calls the callback with each entity that was rejected when the source was opened, and with its table.
     fn each_rejected(
         &self,
         _take: &mut dyn FnMut(&str, Rejected) -> TransferResult<()>,

@@ -57,7 +57,7 @@ pub struct Ending {
     pub status: u16,
     /// The error, if the request was refused; for a batch, the error of its operations.
     pub refusal: Option<Code>,
-    /// The time from the head of the request to its answer, and the time of it that was spent waiting for the database.
+    /// The time from the head of the request to its answer, and the part of that time spent waiting for the database.
     pub duration: Duration,
     pub database: Duration,
     /// Bytes of the request body and of the response body.

@@ -113,7 +113,7 @@ impl SasQuestion {
         resolve_inner(path, &outer)
     }
 
-    /// Returns whether the SAS allows a request, or `None` if its fields are not sufficient to tell.
+    /// Returns whether the SAS allows a request, or `None` if its fields are not sufficient to decide.
     fn action(
         &self,
         identity: Option<&Identity>,

@@ -42,7 +42,7 @@ impl WriteKind {
     }
 }
 
-/// One write of one entity. The keys and properties have passed every check that needs no stored state.
+/// One write of one entity. The keys and properties have passed every check that can be made without the database.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {
     pub kind: WriteKind,

@@ -34,7 +34,7 @@ use crate::model::{IfMatch, IfNoneMatch, Key, TableName};
 use crate::request::{OperationLabel, Prefer};
 
 /// The work for the store, with everything that is needed to run it and to print its outcome. Names, keys and
-/// properties have passed every check that needs no stored state.
+/// properties have passed every check that can be made without the database.
 #[derive(Debug, Clone)]
 pub enum Plan {
     QueryTables {

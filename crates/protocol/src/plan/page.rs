@@ -1,5 +1,5 @@
-//! Continuation tokens (protocol §7.3, §7.4). A token names the next row, so changes of the data between pages make
-//! a client neither see a row twice nor miss one.
+//! Continuation tokens (protocol §7.3, §7.4). A token names the next row, so a client neither sees a row
+//! twice nor misses a row if the data changes between pages.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

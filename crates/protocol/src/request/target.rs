@@ -73,7 +73,7 @@ fn unknown_account(name: &str) -> Error {
 /// # Errors
 /// [`Code::HostInformationNotPresent`] without a Host header,
 /// [`Code::InvalidHeaderValue`] for several Host headers or one that is too long,
-/// [`Code::ResourceNotFound`] for an unknown account in path style,
+/// [`Code::ResourceNotFound`] for an unknown account,
 /// [`Code::QuerySyntax`] for an invalid path,
 /// [`Code::KeyCountMismatch`] for key predicates that are not keys.
 pub fn resolve(head: &Head, accounts: &impl Accounts) -> Result<Target> {

@@ -11,7 +11,7 @@ use crate::work::in_parallel;
 use crate::work::progress::Progress;
 use crate::work::split::Remainder;
 
-/// Rows that must be read from a range before it is split, because small ranges are not worth the requests.
+/// Rows that must be read from a range before it is split, because splitting a small range costs more than it saves.
 const ROWS_BEFORE_SPLIT: usize = 1000;
 /// Rows that must be read for each part of a split.
 const ROWS_OF_PART: usize = 250;
@@ -63,7 +63,7 @@ pub(crate) struct WorkQueue {
     changed: Condvar,
 }
 
-/// Records that a range, by its number, was cut, with the new range after it.
+/// Records a cut of the range with this number. The task is the new range after the cut.
 type RecordCut<'a> = &'a dyn Fn(i64, &Task) -> TransferResult<()>;
 
 impl WorkQueue {

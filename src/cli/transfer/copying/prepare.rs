@@ -212,7 +212,7 @@ impl CopyJob<'_> {
         Ok(self.arguments.since.map(|_| open()).transpose()?)
     }
 
-    /// Lists the assumptions about files before anything is written: all of them, or only the doubtful ones.
+    /// Lists the assumptions about files before anything is written: all of them, or only possible mistakes.
     pub(super) fn warn_of_files(&self, source: &dyn TransferSource, all: bool) {
         let Some(inferences) = source.inferences() else { return };
         warn_of_remarks(inferences.remarks());

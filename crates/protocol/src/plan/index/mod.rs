@@ -64,8 +64,8 @@ impl FromStr for IndexKind {
 
 /// An index on one property of one table, or on Timestamp.
 ///
-/// The index has one entry for every entity with the property. The entry is the value. For a value of a different
-/// type, it is an entry below all values, because other types sort below (protocol §6.4). NaN has no entry, because
+/// The index has one entry for every entity with the property. The entry is the value. A value of a different type
+/// has an entry below all values, because other types sort below (protocol §6.4). NaN has no entry, because
 /// only `ne` matches it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PropertyIndex {
