@@ -21,7 +21,7 @@ const RESPREAD_EXAMPLES: &str = "Examples:
   rowhouse table respread Events 8 --cancel --database-url postgres://rowhouse@coordinator/rowhouse
 
 Servers read and write the table meanwhile; writes are slower. At the end, writes wait for less than a
-second. All servers must run this version. After an interruption or a crash, run the command again to go on.
+second. All servers must run this version. After an interruption or a crash, run the command again to continue.
 
 Exit status: 0 done; 1 failed; 2 wrong arguments; 130 interrupted.";
 const UNDELETE_EXAMPLES: &str = "Examples:

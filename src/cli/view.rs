@@ -47,7 +47,7 @@ pub(crate) fn run(command: &ViewCommand) -> Done {
     let mut text = printed.script.sql.clone();
     if printed.left_out > 0 {
         text.push_str(&format!(
-            "\n-- {} properties have no column, because a view cannot have so many columns.",
+            "\n-- {} properties have no column, because a view cannot have more columns.",
             printed.left_out
         ));
     }

@@ -84,7 +84,7 @@ fn version(call: &Call<'_>) -> CallResult<VersionReport> {
 
 async fn ready(call: &Call<'_>) -> CallResult<Status> {
     if call.admin.is_stopping() {
-        return Err(Refusal::new(503, "Stopping", "The server finishes what it has begun and stops."));
+        return Err(Refusal::new(503, "Stopping", "The server is stopping."));
     }
     match timeout(DATABASE_TIMEOUT, call.store().answers()).await {
         Ok(Ok(())) => Ok(Status { status: "ready" }),

@@ -46,7 +46,7 @@ impl<'a> Call<'a> {
             if key == name {
                 let spaced = value.replace('+', " ");
                 let text = percent_decode(&spaced).filter(|text| !text.contains('\0'));
-                let broken = || Refusal::bad_request(format!("{name}: broken escapes"));
+                let broken = || Refusal::bad_request(format!("{name}: invalid percent-encoding"));
                 return text.map(|text| Some(text.into_owned())).ok_or_else(broken);
             }
         }

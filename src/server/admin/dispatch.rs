@@ -111,7 +111,7 @@ fn route_of(admin: &Admin, http: &HttpRequest) -> Result<(&'static Route, Parame
         matching.into_iter().find(|(route, _)| answers(route, http.method().as_str()))
     else {
         return Err(match known {
-            true => Refusal::new(405, "MethodNotAllowed", "That is not a method of this resource."),
+            true => Refusal::new(405, "MethodNotAllowed", "This resource does not support the method."),
             false => Refusal::new(404, "NotFound", "There is no such resource; see /openapi.json."),
         });
     };

@@ -82,7 +82,7 @@ impl Guard {
         match sent {
             Some(text) if self.token.is(text) && is_own_page(request) => Ok(Admission::Token),
             Some(text) if self.token.is(text) => {
-                Err(Refusal::new(403, "Forbidden", "A page of another site may not ask this server."))
+                Err(Refusal::new(403, "Forbidden", "Pages of other sites may not use this listener."))
             }
             None if self.is_open_locally && request.authorization.is_none() => admit_locally(request),
             _ => Err(token_needed()),

@@ -268,7 +268,7 @@ fn position(text: &str) -> CallResult<CountPosition> {
     let read = read.and_then(|bytes| serde_json::from_slice::<CountToken>(&bytes).ok());
     let token = read.filter(|token| !token.2.contains('\u{0}') && !token.3.contains('\u{0}'));
     let CountToken(layout, share, partition, row) =
-        token.ok_or_else(|| Refusal::bad_request("from: must be the next of an earlier answer"))?;
+        token.ok_or_else(|| Refusal::bad_request("from: must be `next` of an earlier answer"))?;
     Ok(CountPosition { layout, share, key: Key { partition, row } })
 }
 

@@ -132,7 +132,7 @@ fn account(call: &Call<'_>) -> CallResult<Option<String>> {
     let mut parameters = call.query.split('&').filter(|pair| !pair.is_empty());
     let is_known = |pair: &str| pair == "account" || pair.starts_with("account=");
     if parameters.next().is_some_and(|pair| !is_known(pair)) || parameters.next().is_some() {
-        return Err(Refusal::bad_request("account is the only parameter, given once at most"));
+        return Err(Refusal::bad_request("account is the only parameter, and may be given once"));
     }
     call.queried_account()
 }
@@ -151,7 +151,7 @@ async fn uncancelled<T: 'static, W: Future<Output = Result<T>> + 'static>(
     work: impl FnOnce(Arc<Service>) -> W,
 ) -> CallResult<T> {
     let done = actix_web::rt::spawn(work(call.admin.service.clone())).await;
-    let done = done.map_err(|_| Refusal::new(500, "InternalError", "The work did not come to its end."))?;
+    let done = done.map_err(|_| Refusal::new(500, "InternalError", "The server could not finish the work."))?;
     Ok(done?)
 }
 

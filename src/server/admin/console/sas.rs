@@ -162,7 +162,7 @@ async fn inspect(call: &Call<'_>) -> CallResult<SasReport> {
         _ => return Err(Refusal::bad_request("url, token: give one of the two")),
     };
     let question = SasQuestion::new(text, asked.account.as_deref(), |name| accounts.exists(name));
-    let mut question = question.ok_or_else(|| Refusal::bad_request("account: it is not in the url"))?;
+    let mut question = question.ok_or_else(|| Refusal::bad_request("account: required, as url has none"))?;
     let keys = accounts.keys(&question.account).ok_or_else(Refusal::no_account)?;
     question.method = asked.method;
     question.resource = asked.resource.unwrap_or(question.resource);
