@@ -151,7 +151,7 @@ async fn uncancelled<T: 'static, W: Future<Output = Result<T>> + 'static>(
     work: impl FnOnce(Arc<Service>) -> W,
 ) -> CallResult<T> {
     let done = actix_web::rt::spawn(work(call.admin.service.clone())).await;
-    let done = done.map_err(|_| Refusal::new(500, "InternalError", "The server could not finish the work."))?;
+    let done = done.map_err(|_| Refusal::new(500, "InternalError", "The request was not completed."))?;
     Ok(done?)
 }
 
