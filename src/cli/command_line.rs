@@ -19,7 +19,7 @@ use super::maintenance::{BackupArguments, DistributeArguments, MigrateArguments}
 use super::output::OutputForm;
 use super::sas::SasCommand;
 use super::table::TableCommand;
-use super::transfer::{CopyArguments, CountArguments, DeleteArguments, VerifyArguments};
+use super::transfer::{CopyArguments, CountArguments, DeleteArguments, FollowArguments, VerifyArguments};
 use super::view::ViewCommand;
 use crate::server::config::Settings;
 
@@ -71,6 +71,9 @@ pub(crate) enum Command {
     /// Copy tables between endpoints, databases and dumps; an interrupted copy continues when it is run again
     #[command(after_help = COPY_EXAMPLES)]
     Copy(Box<CopyArguments>),
+    /// Copy tables and then what changes in them, until the users of FROM move to TO
+    #[command(after_help = FOLLOW_EXAMPLES)]
+    Follow(Box<FollowArguments>),
     /// Compare the tables of two places; exit with status 4 if they differ
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(Box<VerifyArguments>),
@@ -135,6 +138,13 @@ const COPY_EXAMPLES: &str = "Examples:
 
 Exit status: 0 everything was copied; 1 failed; 2 wrong arguments; 3 some entities were rejected;
 4 --verify found differences; 130 interrupted. After 1 and 130, the same command continues the copy.";
+const FOLLOW_EXAMPLES: &str = "Examples:
+  rowhouse follow env:AZURE_CONNECTION_STRING env:ROWHOUSE_CONNECTION_STRING
+  rowhouse follow env:AZURE_CONNECTION_STRING env:ROWHOUSE_CONNECTION_STRING --finish
+
+After all writers of FROM have stopped, SIGUSR1 or the Enter key requests the last round, as --finish does.
+Exit status: 0 FROM and TO are proved to be equal; 1 failed; 2 wrong arguments; 3 TO did not accept some
+entities; 4 not proved equal; 130 interrupted. After 1 and 130, the same command continues.";
 const VERIFY_EXAMPLES: &str = "Example:
   rowhouse verify env:AZURE_CONNECTION_STRING env:ROWHOUSE_CONNECTION_STRING
 

@@ -74,6 +74,7 @@ fn execute(line: &Arguments) -> Result<(), TransferEnd> {
         Some(Command::Explain(arguments)) => explain::run(arguments)?,
         Some(Command::Healthcheck(arguments)) => healthcheck::run(arguments)?,
         Some(Command::Copy(arguments)) => transfer::copy(arguments)?,
+        Some(Command::Follow(arguments)) => transfer::follow(arguments)?,
         Some(Command::Verify(arguments)) => transfer::verify(arguments)?,
         Some(Command::Count(arguments)) => transfer::count(arguments)?,
         Some(Command::DeleteWhere(arguments)) => transfer::delete_where(arguments)?,
@@ -99,7 +100,7 @@ fn execute(line: &Arguments) -> Result<(), TransferEnd> {
 /// Returns the exit status for invalid arguments, which transfer commands distinguish from failures.
 fn usage_status(status: ExitCode) -> ExitCode {
     let is_transfer = |command: std::ffi::OsString| {
-        ["copy", "verify", "count", "delete-where", "table"].iter().any(|name| command == *name)
+        ["copy", "follow", "verify", "count", "delete-where", "table"].iter().any(|name| command == *name)
     };
     match std::env::args_os().nth(1).is_some_and(is_transfer) && status == ExitCode::FAILURE {
         true => ExitCode::from(2),

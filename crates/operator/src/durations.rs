@@ -63,7 +63,7 @@ pub fn parse(text: &str) -> Result<i64, OperatorError> {
     };
     read().ok_or_else(|| {
         OperatorError::Argument(format!(
-            "{text}: not a whole number of seconds, minutes, hours, days or weeks up to 365000d, such as 90s, 12h or 4w"
+            "{text}: not a whole number of seconds, minutes, hours, days or weeks up to 365000d, such as 90s, 12h or 30d"
         ))
     })
 }

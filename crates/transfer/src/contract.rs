@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{TransferResult, usage};
 use crate::protocol::codec::policies::Policy;
 use crate::protocol::codec::properties::ServiceProperties;
-use crate::protocol::model::Key;
+use crate::protocol::model::{Key, Ticks};
 use crate::rows::range::RowRange;
 use crate::rows::selection::{NameCase, Selection};
 use crate::rows::type_inference::Inferences;
@@ -150,6 +150,16 @@ pub trait TransferSource: Send + Sync {
         _counted: &mut dyn FnMut(u64) -> TransferResult<()>,
     ) -> TransferResult<Option<u64>> {
         Ok(None)
+    }
+
+    /// Reads the clock of the place. `None` if the place has no clock.
+    fn time(&self) -> TransferResult<Option<Ticks>> {
+        Ok(None)
+    }
+
+    /// Returns the same place with only the entities that changed at this time or later.
+    fn changed_since(&self, _since: Ticks) -> TransferResult<Box<dyn TransferSource + '_>> {
+        Err(usage!("dumps and files do not change, so they cannot be followed"))
     }
 
     /// Opens a range of a table. With `keys_only`, properties are not needed.

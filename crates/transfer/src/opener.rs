@@ -110,7 +110,7 @@ impl Opener<'_> {
 
     fn endpoint(&self, address: &Address) -> TransferResult<OpenLocation> {
         let client = Client::new(address.clone(), self.concurrency, self.stop.clone());
-        Ok(OpenLocation::Endpoint(Box::new(Endpoint::new(client, self.selection)?)))
+        Ok(OpenLocation::Endpoint(Box::new(Endpoint::new(Arc::new(client), self.selection)?)))
     }
 
     fn database(

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::cli::output::{TransferEnd, interruption, printable, warn};
@@ -22,16 +23,36 @@ const DEFAULT_CONCURRENCY: u16 = 4;
 /// Maximum number of comparisons in a filter.
 const MAX_COMPARISONS: usize = 1000;
 
-/// Which tables and entities a command applies to.
+/// Which tables a command applies to.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What is taken")]
-pub(crate) struct SelectionArguments {
+pub(crate) struct TablePatterns {
     /// Tables to include: names or patterns with * and ?, separated by ',' [default: all]
     #[arg(long, value_delimiter = ',')]
     include: Vec<String>,
     /// Tables to exclude: names or patterns with * and ?, separated by ','
     #[arg(long, value_delimiter = ',')]
     exclude: Vec<String>,
+}
+
+impl TablePatterns {
+    pub(super) fn selection(&self, name_case: NameCase) -> Selection {
+        Selection {
+            include: self.include.clone(),
+            exclude: self.exclude.clone(),
+            name_case,
+            max_comparisons: MAX_COMPARISONS,
+            ..Selection::default()
+        }
+    }
+}
+
+/// Which tables and entities a command applies to.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What is taken")]
+pub(crate) struct SelectionArguments {
+    #[command(flatten)]
+    tables: TablePatterns,
     /// Include only entities that match this $filter
     #[arg(long)]
     filter: Option<String>,
@@ -107,15 +128,9 @@ impl SelectionArguments {
         since: Option<Ticks>,
     ) -> Result<Selection, TransferEnd> {
         let is_exact = places.iter().any(|place| place.name_case() == NameCase::Distinguished);
-        let selection = Selection {
-            include: self.include.clone(),
-            exclude: self.exclude.clone(),
-            name_case: if is_exact { NameCase::Distinguished } else { NameCase::Ignored },
-            filter: self.filter.clone(),
-            since,
-            max_comparisons: MAX_COMPARISONS,
-        };
-        check_filter("--filter", selection)
+        let name_case = if is_exact { NameCase::Distinguished } else { NameCase::Ignored };
+        let selection = self.tables.selection(name_case);
+        check_filter("--filter", Selection { filter: self.filter.clone(), since, ..selection })
     }
 }
 
@@ -208,6 +223,18 @@ impl TransferSession {
         })
     }
 
+    /// Sets a flag on a signal.
+    pub(super) fn set_on_signal(&self, kind: SignalKind, flag: Arc<AtomicBool>) -> Result<(), TransferEnd> {
+        let _guard = self.runtime.enter();
+        let mut signal = signal(kind)?;
+        self.runtime.spawn(async move {
+            while signal.recv().await.is_some() {
+                flag.store(true, Ordering::Relaxed);
+            }
+        });
+        Ok(())
+    }
+
     pub(super) fn walk<'a>(
         &'a self,
         source: &'a dyn TransferSource,
@@ -233,6 +260,7 @@ impl TransferSession {
             with_timestamps: false,
             delete_extra: None,
             max_delete: None,
+            repair: None,
             concurrency: self.concurrency,
             recheck_delay: Duration::ZERO,
             progress,

@@ -36,6 +36,7 @@ const ORDERS: [(&str, &[&str]); 6] = [
             "opener",
             "copy",
             "verify",
+            "follow",
             "survey",
         ],
     ),

@@ -1,4 +1,4 @@
-//! The cut-over of docs/how-to/migrate.md with its settings, and what a copy may change and delete.
+//! Copies of changes with their settings, and what a copy may change and delete.
 
 use serde_json::json;
 
@@ -28,7 +28,7 @@ fn cors(origin: &str) -> String {
 }
 
 #[test]
-fn the_documented_cut_over_carries_policies_and_cors_rules_that_change_meanwhile() {
+fn copies_of_changes_carry_policies_and_cors_rules_that_change_meanwhile() {
     for site in Site::both() {
         let source = Served::new(site);
         let client = source.client();

@@ -20,6 +20,7 @@ mod expiring;
 mod explaining;
 mod faulty_proxy;
 mod files;
+mod following;
 mod index_builds;
 pub mod indexing;
 mod least_privileges;

@@ -69,6 +69,11 @@ impl Ticks {
         utc.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
     }
 
+    /// Parses an HTTP date.
+    pub fn parse_http_date(text: &str) -> Option<Self> {
+        DateTime::parse_from_rfc2822(text).ok().map(|at| Self::from_utc(at.to_utc()))
+    }
+
     /// Returns whole seconds since 1970, for comparison with HTTP dates.
     pub const fn unix_seconds(self) -> i64 {
         (self.0 - UNIX_EPOCH_TICKS).div_euclid(TICKS_PER_SECOND)

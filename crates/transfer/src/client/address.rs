@@ -103,6 +103,21 @@ impl Address {
         names.any(|name| ["spk", "srk", "epk", "erk"].contains(&name.as_str()))
     }
 
+    /// Whether the endpoint is a secondary region, whose changes arrive late.
+    pub(crate) fn is_secondary(&self) -> bool {
+        let (_, authority, path) = self.parts();
+        let host = authority.split('.').next().unwrap_or_default();
+        [host, path].iter().any(|part| part.ends_with(SECONDARY))
+    }
+
+    /// Returns the time until which the SAS is valid.
+    pub(crate) fn signature_expiry(&self) -> Option<String> {
+        let EndpointCredentials::Sas(sas) = &self.credentials else { return None };
+        let mut pairs = sas.split('&').filter_map(|pair| pair.split_once('='));
+        let expiry = pairs.find(|(name, _)| name.eq_ignore_ascii_case("se"))?.1;
+        Some(expiry.replace("%3A", ":").replace("%3a", ":"))
+    }
+
     /// Whether the endpoint is Cosmos DB for Table, which has no order of rows and no Timestamp
     /// filters.
     pub(crate) fn is_cosmos(&self) -> bool {

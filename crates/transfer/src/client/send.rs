@@ -95,6 +95,10 @@ pub(crate) struct Client {
     throttled: AtomicU64,
     retried: AtomicU64,
     has_answered: AtomicBool,
+    /// The `Date` of the last answer.
+    date: Mutex<Option<Ticks>>,
+    /// Whether an answer had a continuation token, so that nothing on the way removes tokens.
+    has_sent_token: AtomicBool,
 }
 
 impl Client {
@@ -126,6 +130,8 @@ impl Client {
             throttled: AtomicU64::new(0),
             retried: AtomicU64::new(0),
             has_answered: AtomicBool::new(false),
+            date: Mutex::default(),
+            has_sent_token: AtomicBool::new(false),
         }
     }
 
@@ -136,6 +142,15 @@ impl Client {
     /// Returns the number of throttled answers and of retried requests.
     pub(crate) fn retries(&self) -> (u64, u64) {
         (self.throttled.load(Ordering::Relaxed), self.retried.load(Ordering::Relaxed))
+    }
+
+    /// Returns the time that the last answer states.
+    pub(crate) fn date(&self) -> Option<Ticks> {
+        *self.date.lock()
+    }
+
+    pub(crate) fn has_sent_token(&self) -> bool {
+        self.has_sent_token.load(Ordering::Relaxed)
     }
 
     /// Sends a write, and reads only the status of its answer.
@@ -237,6 +252,8 @@ impl Client {
             |name: &str| response.headers().get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
         let location = header("location");
         let continuation = continuation(response.headers()).ok_or(Unanswered::HalfToken)?;
+        self.has_sent_token.fetch_or(!continuation.is_empty(), Ordering::Relaxed);
+        *self.date.lock() = header("date").and_then(|date| Ticks::parse_http_date(&date));
         let mut answer = ClientAnswer {
             status: response.status().as_u16(),
             continuation,

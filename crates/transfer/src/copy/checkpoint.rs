@@ -28,7 +28,8 @@ const SCHEMA: &str = "
         pk TEXT NOT NULL, rk TEXT NOT NULL, is_after INTEGER NOT NULL, upper_pk TEXT, upper_rk TEXT,
         done INTEGER NOT NULL DEFAULT 0,
         written INTEGER NOT NULL DEFAULT 0, unchanged INTEGER NOT NULL DEFAULT 0,
-        rejected INTEGER NOT NULL DEFAULT 0);";
+        rejected INTEGER NOT NULL DEFAULT 0, newest INTEGER);
+    CREATE TABLE IF NOT EXISTS follow (state TEXT NOT NULL);";
 
 /// The SQLite application id of state files, and its offset in the header of the file.
 const APPLICATION_ID: u32 = 0x5248_6370;
@@ -116,7 +117,7 @@ impl Checkpoint {
         }
         for LoadMark { range, reached, counts: [written, unchanged, rejected], .. } in marks {
             if open.iter().any(|task| task.id == range && !task.range.lower.is_beyond(&reached)) {
-                self.advance(range, Some(&reached), Counts { written, unchanged, rejected })?;
+                self.advance(range, Some(&reached), None, Counts { written, unchanged, rejected })?;
             }
         }
         Ok(())
@@ -232,18 +233,46 @@ impl Checkpoint {
         )
     }
 
-    /// Records a page that was written, up to and including `last`.
-    pub(crate) fn advance(&self, id: i64, last: Option<&Key>, counts: Counts) -> TransferResult<()> {
+    /// Records a page that was written, up to and including `last`, with the latest Timestamp of its entities.
+    pub(crate) fn advance(
+        &self,
+        id: i64,
+        last: Option<&Key>,
+        newest: Option<Ticks>,
+        counts: Counts,
+    ) -> TransferResult<()> {
         let [written, unchanged, rejected] =
             [counts.written, counts.unchanged, counts.rejected].map(|n| i64::try_from(n).unwrap_or(i64::MAX));
         let connection = self.connection.lock();
         let mut statement = connection.prepare_cached(
             "UPDATE ranges SET pk = coalesce(?2, pk), rk = coalesce(?3, rk), is_after = is_after OR ?2 IS NOT NULL,
-                 written = written + ?4, unchanged = unchanged + ?5, rejected = rejected + ?6 WHERE id = ?1",
+                 written = written + ?4, unchanged = unchanged + ?5, rejected = rejected + ?6,
+                 newest = max(coalesce(newest, ?7), coalesce(?7, newest)) WHERE id = ?1",
         )?;
         let (pk, rk) = (last.map(|key| &key.partition), last.map(|key| &key.row));
-        statement.execute(params![id, pk, rk, written, unchanged, rejected])?;
+        statement.execute(params![id, pk, rk, written, unchanged, rejected, newest.map(Ticks::raw)])?;
         Ok(())
+    }
+
+    /// Returns the latest Timestamp of the entities that were read.
+    pub(crate) fn newest(&self) -> TransferResult<Option<Ticks>> {
+        let select = "SELECT max(newest) FROM ranges";
+        let newest: Option<i64> = self.connection.lock().query_row(select, [], |row| row.get(0))?;
+        Ok(newest.and_then(Ticks::from_raw))
+    }
+
+    /// Returns the state of a follower; `None` before the first.
+    pub(crate) fn follow_state(&self) -> TransferResult<Option<String>> {
+        let select = "SELECT state FROM follow";
+        Ok(self.connection.lock().query_row(select, [], |row| row.get(0)).optional()?)
+    }
+
+    pub(crate) fn set_follow_state(&self, state: &str) -> TransferResult<()> {
+        self.change(|connection| {
+            connection.execute("DELETE FROM follow", [])?;
+            connection.execute("INSERT INTO follow VALUES (?1)", [state])?;
+            Ok(())
+        })
     }
 
     pub(crate) fn cut(&self, id: i64, behind: &Task) -> TransferResult<()> {
@@ -309,7 +338,7 @@ fn connect(file: &Path) -> TransferResult<Connection> {
     };
     open().map_err(|error| match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy) => {
-            failed!("{}: another copy with this state still runs", file.display())
+            failed!("{}: another command with this state still runs", file.display())
         }
         _ => error.into(),
     })

@@ -6,17 +6,17 @@ pub(super) mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use crate::contract::{Counts, Mode, Page, TransferSource, TransferTarget, WritePage};
-use crate::error::{TransferError, TransferResult, check_stop, pause};
+use crate::error::{TransferError, TransferResult, check_stop};
 use crate::protocol::model::Key;
 use crate::rejects::Rejects;
 use crate::rows::Row;
 use crate::rows::selection::Selection;
 use crate::work::progress::Progress;
+use crate::work::rate_limit::RateLimit;
 use crate::work::work_queue::{Task, WorkQueue};
 use checkpoint::Checkpoint;
 use settings::SettingsRule;
@@ -75,8 +75,7 @@ struct CopyRun<'a> {
     remarks: Mutex<BTreeSet<String>>,
     /// Tables that are copied completely, and not only their changes.
     whole_tables: Mutex<BTreeSet<String>>,
-    /// The time when the rate limit allows the next entity.
-    due: Mutex<Instant>,
+    rate_limit: Option<RateLimit>,
 }
 
 /// Copies the selected tables; one that fails does not keep the others from being copied. A run that is interrupted or
@@ -100,7 +99,7 @@ pub fn copy(
         failed: Mutex::default(),
         remarks: Mutex::default(),
         whole_tables: Mutex::new(checkpoint.whole_tables()?.into_iter().collect()),
-        due: Mutex::new(Instant::now()),
+        rate_limit: options.rate_limit.map(RateLimit::new),
     };
     run.prepare()?;
     for (table, counts) in checkpoint.counts()? {
@@ -164,18 +163,6 @@ impl CopyRun<'_> {
         }
     }
 
-    /// Waits until the rate limit allows this number of entities. A stop ends the wait.
-    fn wait_for_rate(&self, entities: usize) {
-        let Some(limit) = self.options.rate_limit else { return };
-        let now = Instant::now();
-        let mut due = self.due.lock();
-        let until = (*due).max(now);
-        *due = until + Duration::from_secs_f64(entities as f64 / f64::from(limit));
-        drop(due);
-        // The reader of the next page notices the stop.
-        let _ = pause(until.saturating_duration_since(Instant::now()), self.options.stop);
-    }
-
     fn fail(&self, table: &str, reason: &TransferError) {
         self.failed.lock().insert(table.to_owned(), reason.to_string());
     }
@@ -236,10 +223,13 @@ impl CopyRun<'_> {
             false => Key::new("", format!("{pages:020}")),
         };
         let last = page.rows.last().map(position_of);
+        let newest = page.rows.iter().filter_map(|row| row.modified).max();
         let mut counts = Counts { rejected: page.rejected.len() as u64, ..Counts::default() };
         self.rejects.add(&task.table, &page.rejected)?;
         if !page.rows.is_empty() {
-            self.wait_for_rate(page.rows.len());
+            if let Some(limit) = &self.rate_limit {
+                limit.wait(page.rows.len(), self.options.stop);
+            }
             let written = self.target.write(WritePage {
                 table: self.options.target_table(&task.table),
                 range: task.id,
@@ -253,7 +243,7 @@ impl CopyRun<'_> {
             });
             counts += written.map_err(|error| error.on("TO"))?;
         }
-        self.checkpoint.advance(task.id, last.as_ref(), counts)?;
+        self.checkpoint.advance(task.id, last.as_ref(), newest, counts)?;
         self.progress.add(&task.table, counts);
         self.progress.throttled(self.source.retries().0 + self.target.retries().0);
         Ok(())

@@ -190,6 +190,19 @@ impl DataLocation {
         }
     }
 
+    /// Returns the time until which a signature is valid, as the signature states it.
+    pub fn signature_expiry(&self) -> Option<String> {
+        match self {
+            DataLocation::Endpoint(address) => address.signature_expiry(),
+            _ => None,
+        }
+    }
+
+    /// Whether the place lags behind another one, so that its last changes are unknown.
+    pub fn is_secondary(&self) -> bool {
+        matches!(self, DataLocation::Endpoint(address) if address.is_secondary())
+    }
+
     pub fn is_cosmos(&self) -> bool {
         matches!(self, DataLocation::Endpoint(address) if address.is_cosmos())
     }

@@ -16,9 +16,14 @@ use crate::error::{TransferResult, failed};
 use crate::protocol::model::Key;
 use crate::rows::Row;
 use crate::rows::range::{Lower, RowRange, sorts_alike};
+use crate::work::in_parallel;
 
 /// Maximum pages to read before entities are read singly, because the target may have many other entities between them.
 const MAX_PAGES: usize = 3;
+/// Number of keys up to which entities are read singly.
+const FEW_KEYS: usize = 4;
+/// Maximum entities of a page to read singly at once. An endpoint limits its requests in flight too.
+const MAX_LOOKUPS: usize = 16;
 
 /// A page that is being written, and the outcome for its entities so far.
 struct PageOutcome<'a, 'p> {
@@ -80,36 +85,45 @@ impl<'a, 'p> PageOutcome<'a, 'p> {
     }
 }
 
-/// Reads the entities with the keys of `rows` from a target without a filter.
-fn find_existing<'a>(
-    target: &dyn TransferSource,
+/// Reads the entities with the keys of `rows` from a place without a filter.
+pub(super) fn find_existing<'a>(
+    place: &dyn TransferSource,
     table: &str,
     rows: impl Iterator<Item = &'a Row> + Clone,
 ) -> TransferResult<HashMap<Key, Row>> {
+    let keys: Vec<&Key> = rows.map(|row| &row.key).collect();
+    let (mut found, is_complete) = match keys.len() {
+        ..=FEW_KEYS => (HashMap::new(), false),
+        _ => read_range_of(place, table, &keys)?,
+    };
+    if !is_complete {
+        let unread: Vec<&Key> = keys.into_iter().filter(|key| !found.contains_key(*key)).collect();
+        let read = in_parallel(MAX_LOOKUPS, unread, |key| place.get(table, key))?;
+        found.extend(read.into_iter().flatten().map(|row| (row.key.clone(), row)));
+    }
+    Ok(found)
+}
+
+/// Reads the first pages of the range of some keys. Returns whether they contain all keys that exist.
+fn read_range_of(
+    place: &dyn TransferSource,
+    table: &str,
+    keys: &[&Key],
+) -> TransferResult<(HashMap<Key, Row>, bool)> {
     let mut found = HashMap::new();
-    let keys = || rows.clone().map(|row| &row.key);
-    let (Some(first), Some(last)) = (keys().min(), keys().max()) else { return Ok(found) };
+    let (Some(first), Some(last)) = (keys.iter().min(), keys.iter().max()) else { return Ok((found, true)) };
     let upper = Key::new(last.partition.as_str(), format!("{}!", last.row));
-    let range = RowRange { lower: Lower::From(first.clone()), upper: Some(upper) };
-    let mut reader = target.open(table, &range, false)?;
-    let mut is_complete = false;
-    // The target may sort other keys differently.
-    let alike = keys().all(sorts_alike);
+    let range = RowRange { lower: Lower::From((*first).clone()), upper: Some(upper) };
+    let mut reader = place.open(table, &range, false)?;
     for _ in 0..MAX_PAGES {
         let Some(page) = reader.next()? else {
-            is_complete = target.is_ordered() && alike;
-            break;
+            // The place may sort other keys differently.
+            let is_complete = place.is_ordered() && keys.iter().all(|key| sorts_alike(key));
+            return Ok((found, is_complete));
         };
         found.extend(page.rows.into_iter().map(|row| (row.key.clone(), row)));
     }
-    for key in keys().filter(|_| !is_complete) {
-        if !found.contains_key(key)
-            && let Some(row) = target.get(table, key)?
-        {
-            found.insert(key.clone(), row);
-        }
-    }
-    Ok(found)
+    Ok((found, false))
 }
 
 /// Maximum documents that are not entities, each of which is kept as text.

@@ -8,10 +8,12 @@ use parking_lot::Mutex;
 
 use crate::contract::{Rejected, TransferSource, TransferTarget};
 use crate::error::{TransferResult, check_stop, failed};
-use crate::protocol::model::Key;
+use crate::protocol::model::{Key, Ticks};
 use crate::rows::selection::Selection;
 use crate::rows::{Row, Version};
+use crate::work::in_parallel;
 use crate::work::progress::Progress;
+use crate::work::rate_limit::RateLimit;
 
 /// Maximum differences that are checked again and listed; further ones are only counted.
 const MAX_LISTED: usize = 1000;
@@ -115,6 +117,16 @@ impl Compared {
     }
 }
 
+/// Copies the entities whose keys a comparison of keys has found to differ.
+#[derive(Clone, Copy)]
+pub struct Repair<'a> {
+    /// Entities that changed at this time or later count as different.
+    pub(crate) changed_since: Option<Ticks>,
+    /// Copies entities of a table, given by their keys and Timestamps.
+    pub(crate) copy: &'a (dyn Fn(&str, Vec<Row>) -> TransferResult<()> + Sync),
+    pub(crate) rate_limit: Option<&'a RateLimit>,
+}
+
 pub struct Comparison<'a> {
     pub source: &'a dyn TransferSource,
     pub target: &'a dyn TransferSource,
@@ -125,6 +137,8 @@ pub struct Comparison<'a> {
     /// The target to delete extra entities from. They are then not reported, and properties are not compared.
     pub delete_extra: Option<&'a dyn TransferTarget>,
     pub max_delete: Option<u64>,
+    /// With `delete_extra`: copies the entities that the target lacks.
+    pub repair: Option<Repair<'a>>,
     pub concurrency: usize,
     /// The delay before differences are checked again, because a writer may be active.
     pub recheck_delay: Duration,
@@ -207,24 +221,34 @@ impl<'a> ComparisonRun<'a> {
     /// Deletes extra entities, except entities that the source has by now or that have changed since.
     pub(super) fn delete_extra(&self, table: &str, extra: Vec<Row>) -> TransferResult<()> {
         let Comparison { source, delete_extra: Some(target), .. } = self.options else { return Ok(()) };
-        let mut to_delete = Vec::new();
         if !extra.is_empty() {
             self.refuse_unreadable()?;
         }
-        for row in extra {
+        let checked = in_parallel(self.options.concurrency, extra, |row| {
             self.options.check_stop()?;
-            if !source.can_change() || source.get(table, &row.key)?.is_none() {
-                let version = row.version();
-                to_delete.push((row.key, version));
-            }
-        }
+            let is_extra = !source.can_change() || source.get(table, &row.key)?.is_none();
+            let version = row.version();
+            Ok(is_extra.then_some((row.key, version)))
+        })?;
+        let to_delete: Vec<_> = checked.into_iter().flatten().collect();
         if to_delete.is_empty() {
             return Ok(());
         }
         self.allow_deletions(to_delete.len() as u64)?;
         let deleted = target.delete(self.options.in_target(table), &to_delete)?;
-        self.found.lock().tally(table).deleted += deleted;
+        let mut found = self.found.lock();
+        let tally = found.tally(table);
+        tally.deleted += deleted;
+        tally.extra += (to_delete.len() as u64).saturating_sub(deleted);
         Ok(())
+    }
+
+    /// Copies entities that the target lacks or that have changed.
+    pub(super) fn repair(&self, table: &str, rows: Vec<Row>) -> TransferResult<()> {
+        match self.options.repair {
+            Some(repair) if !rows.is_empty() => (repair.copy)(table, rows),
+            _ => Ok(()),
+        }
     }
 
     /// Refuses to delete more entities than were counted, because more may have become extra since.

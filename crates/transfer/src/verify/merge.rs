@@ -12,6 +12,8 @@ use crate::rows::Row;
 use crate::rows::range::order_in_both;
 use crate::work::work_queue::{Task, WorkQueue};
 
+/// The number of keys that a page counts as at least for the rate limit.
+const ROWS_OF_REQUEST: usize = 1000;
 /// Maximum number of entities to delete at once.
 const MAX_DELETED: usize = 500;
 
@@ -26,6 +28,8 @@ pub(super) struct Merge<'a> {
     /// Rows whose positions differ between code-point and UTF-16 order.
     held: ReorderedRows,
     extra: Vec<Row>,
+    /// Rows of the source that the target lacks or that have changed, to be copied.
+    stale: Vec<Row>,
 }
 
 impl<'a> Merge<'a> {
@@ -38,14 +42,16 @@ impl<'a> Merge<'a> {
         let keys_only = options.delete_extra.is_some();
         let ours = options.source.open(&task.table, &task.range, keys_only)?;
         let reader = Some(options.target.open(options.in_target(&task.table), &task.range, keys_only)?);
-        let (theirs, held, extra) = (VecDeque::new(), ReorderedRows::default(), Vec::new());
-        Self { run, queue, task, reader, theirs, held, extra }.merge_all(ours)
+        let (theirs, held) = (VecDeque::new(), ReorderedRows::default());
+        let (extra, stale) = (Vec::new(), Vec::new());
+        Self { run, queue, task, reader, theirs, held, extra, stale }.merge_all(ours)
     }
 
     fn merge_all(mut self, mut ours: Box<dyn RowReader + 'a>) -> TransferResult<()> {
         'pages: while let Some(page) = ours.next().map_err(|error| error.on("FROM"))? {
             self.run.options.check_stop()?;
             self.run.add_unreadable(&self.task.table, page.rejected);
+            self.wait_for_rate(page.rows.len());
             let end = page.rows.last().map(|row| row.key.clone());
             let upper = self.queue.claim(self.task.id, end.as_ref(), page.rows.len());
             let (mut equal, mut read) = (0, 0);
@@ -58,13 +64,23 @@ impl<'a> Merge<'a> {
                 equal += self.merge(row)?;
             }
             self.count(equal, read);
+            self.repair()?;
         }
         let upper = self.queue.close(self.task.id);
         while let Some(row) = self.next_before(upper.as_ref())? {
             self.pass_by_source(row)?;
         }
         self.finish_held()?;
+        self.repair()?;
         self.delete_extra()
+    }
+
+    /// Waits until the rate limit allows a page. A page costs a request, so even a small one counts as full.
+    fn wait_for_rate(&self, rows: usize) {
+        let options = self.run.options;
+        if let Some(limit) = options.repair.and_then(|repair| repair.rate_limit) {
+            limit.wait(rows.max(ROWS_OF_REQUEST), options.stop);
+        }
     }
 
     /// Returns the next row of the target.
@@ -145,14 +161,26 @@ impl<'a> Merge<'a> {
     }
 
     /// Compares a row with the target's; returns 1 if they are equal.
-    fn compare_pair(&self, row: &Row, there: Option<&Row>) -> u64 {
-        let ignores = self.run.options.delete_extra.is_some();
+    fn compare_pair(&mut self, row: &Row, there: Option<&Row>) -> u64 {
+        let options = self.run.options;
+        if let Some(repair) = options.repair {
+            let has_changed = repair.changed_since.is_some_and(|since| row.modified >= Some(since));
+            if there.is_none() || has_changed {
+                self.stale.push(row.clone());
+            }
+            return 1;
+        }
+        let ignores = options.delete_extra.is_some();
         match there {
-            Some(there) if ignores || self.run.options.is_same(row, there) => return 1,
+            Some(there) if ignores || options.is_same(row, there) => return 1,
             _ if ignores => {}
             _ => self.run.add_difference(&self.task.table, Some(row), there),
         }
         0
+    }
+
+    fn repair(&mut self) -> TransferResult<()> {
+        self.run.repair(&self.task.table, std::mem::take(&mut self.stale))
     }
 
     fn count(&self, equal: u64, read: u64) {

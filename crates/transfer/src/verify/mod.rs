@@ -13,6 +13,7 @@ use crate::rows::{Row, Version};
 use crate::work::in_parallel;
 use crate::work::work_queue::WorkQueue;
 use comparison::ComparisonRun;
+pub(crate) use comparison::Repair;
 pub use comparison::{Compared, Comparison};
 pub(crate) use comparison::{Difference, DifferenceKind, Tally};
 use merge::Merge;
@@ -292,6 +293,7 @@ mod tests {
             with_timestamps: false,
             delete_extra,
             max_delete,
+            repair: None,
             concurrency: 1,
             recheck_delay: Duration::ZERO,
             progress: &Progress::start(ProgressForm::Plain, "compared"),

@@ -1,6 +1,7 @@
 //! Work that several threads share, and its progress.
 
 pub(super) mod progress;
+pub(super) mod rate_limit;
 #[cfg(test)]
 pub(super) mod sorted_source;
 pub(super) mod split;

@@ -31,6 +31,8 @@ pub enum ProgressForm {
     Plain,
     /// A line of JSON every ten seconds
     Json,
+    /// Nothing
+    Off,
 }
 
 #[derive(Debug, Default)]
@@ -78,8 +80,8 @@ impl Progress {
             is_over: AtomicBool::new(false),
         });
         let own = shared.clone();
-        let thread = std::thread::spawn(move || own.show());
-        Self { shared, thread: Some(thread) }
+        let thread = (form != ProgressForm::Off).then(|| std::thread::spawn(move || own.show()));
+        Self { shared, thread }
     }
 
     pub(crate) fn add(&self, table: &str, counts: Counts) {
@@ -127,6 +129,7 @@ impl ProgressState {
             std::thread::park_timeout(TICK);
             match self.form {
                 ProgressForm::Bar | ProgressForm::Auto => self.draw(),
+                ProgressForm::Off => {}
                 ProgressForm::Plain | ProgressForm::Json => {
                     if Instant::now() >= next_line {
                         next_line += LINE_PAUSE;

@@ -19,6 +19,7 @@ use crate::transfer::{
 
 use effects::Effects;
 pub(crate) use prepare::CopyArguments;
+pub(super) use prepare::default_state;
 use prepare::{CopyFiles, CopyJob, fingerprint};
 use report::{failure_of, with_state_hint};
 

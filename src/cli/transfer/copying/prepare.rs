@@ -280,15 +280,20 @@ pub(super) struct CopyFiles {
 
 impl CopyFiles {
     pub(super) fn for_job(job: &CopyJob<'_>) -> Self {
-        let mut hasher = DefaultHasher::new();
-        [job.from, job.to].map(|place| (place.display(), place.account())).hash(&mut hasher);
         let state = match (&job.arguments.state, job.to) {
             (Some(state), _) => state.clone(),
             (None, DataLocation::Dump(folder)) => folder.join("copy.state"),
-            _ => format!("rowhouse-copy-{:08x}.state", hasher.finish() >> 32).into(),
+            _ => default_state("copy", [job.from, job.to]),
         };
         let rejects = state.with_added_extension("rejects.jsonl");
         let is_lasting = !job.from.is_standard() && !job.to.is_standard();
         Self { rejects, state: is_lasting.then_some(state) }
     }
+}
+
+/// Returns the file for the state of a command without `--state`.
+pub(in crate::cli::transfer) fn default_state(command: &str, places: [&DataLocation; 2]) -> PathBuf {
+    let mut hasher = DefaultHasher::new();
+    places.map(|place| (place.display(), place.account())).hash(&mut hasher);
+    format!("rowhouse-{command}-{:08x}.state", hasher.finish() >> 32).into()
 }

@@ -150,3 +150,32 @@ test("a difference is found and deleted", async () => {
   assert.deepEqual(kinds, ["extra one", "missing 3-7"]);
   await succeeds("copy", rowhousePlace, azuritePlace, "--mirror", "--verify", "--yes");
 });
+
+test("a table of Azurite is followed until its users move", async () => {
+  const endpoint = azuritePlace.split("TableEndpoint=")[1];
+  await client(endpoint, NAME, KEY).createTable("Moving");
+  const table = client(endpoint, NAME, KEY, "Moving");
+  for (let row = 0; row < 20; row++) await table.createEntity({ partitionKey: "kept", rowKey: String(row), row });
+  const args = ["follow", azuritePlace, "sqlite://moved.db", "--include", "Moving", "--interval", "1", "--json"];
+  const env = { PATH: process.env.PATH };
+  const follower = spawn(BINARY, args, { cwd: folder, env, stdio: ["ignore", "pipe", "inherit"] });
+  const ended = new Promise((resolve) => follower.on("exit", resolve));
+  let printed = "";
+  follower.stdout.on("data", (data) => (printed += data));
+  const reports = () => printed.split("\n").slice(0, -1).map((line) => JSON.parse(line));
+  await until("the first round", () => reports().length > 0);
+  let isOver = false;
+  const writer = (async () => {
+    for (let number = 0; !isOver; number++) {
+      await table.upsertEntity({ partitionKey: "live", rowKey: String(number % 30), number }, "Replace");
+    }
+  })();
+  await table.deleteEntity("kept", "7");
+  await until("a copied change", () => reports().some((report) => report.tables?.Moving?.written > 0));
+  isOver = true;
+  await writer;
+  follower.kill("SIGUSR1");
+  assert.equal(await ended, 0, printed);
+  assert.equal(reports().at(-1).equal, true);
+  await succeeds("verify", azuritePlace, `sqlite://moved.db#${NAME}`, "--include", "Moving", "--recheck-delay", "0");
+});

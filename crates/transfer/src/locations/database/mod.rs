@@ -23,6 +23,7 @@ use crate::protocol::plan::predicate::Predicate;
 use crate::protocol::plan::{Projection, Scan, Span, TableScan};
 use crate::rows::Row;
 use crate::rows::range::{Lower, RowRange};
+use crate::rows::selection::Selection;
 use crate::store::sqlite::{ServerLock, SqliteStore};
 use crate::store::{
     AccountChange, AccountOptions, CountPosition, CountedPart, Failure, Fault, Store, StoreResult,
@@ -63,20 +64,34 @@ impl Versions {
 
 /// One account in a database.
 pub struct LocalDatabase {
-    store: Store,
+    store: Arc<OpenStore>,
     account: String,
     runtime: Arc<Runtime>,
     filter: Option<Predicate>,
     versions: Versions,
     /// Whether the database holds entities only temporarily. It then accepts Timestamps in the future.
     is_temporary: bool,
+}
+
+/// A store that is closed when it is dropped.
+struct OpenStore {
+    store: Store,
+    runtime: Arc<Runtime>,
     /// Held while the database is open for writing.
     _lock: Option<ServerLock>,
 }
 
-impl Drop for LocalDatabase {
+impl Drop for OpenStore {
     fn drop(&mut self) {
         self.runtime.block_on(self.store.close());
+    }
+}
+
+impl std::ops::Deref for OpenStore {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        &self.store
     }
 }
 
@@ -89,8 +104,8 @@ impl LocalDatabase {
         filter: Option<Predicate>,
         lock: Option<ServerLock>,
     ) -> Self {
-        let (versions, is_temporary) = (Versions::default(), false);
-        Self { store, account, runtime, filter, versions, is_temporary, _lock: lock }
+        let store = Arc::new(OpenStore { store, runtime: runtime.clone(), _lock: lock });
+        Self { store, account, runtime, filter, versions: Versions::default(), is_temporary: false }
     }
 
     /// Returns an empty database that holds entities temporarily.
@@ -354,6 +369,30 @@ impl TransferSource for LocalDatabase {
                 .map_err(|failure| describe(table, failure)),
         };
         sum_parts(&mut part, counted).map(Some)
+    }
+
+    fn time(&self) -> TransferResult<Option<Ticks>> {
+        const CLOCK: &str = "the clock of the database";
+        let clock = self.run(CLOCK, async |store| store.clock().await)?;
+        let now = clock.unwrap_or_else(Ticks::now);
+        // A replica lacks the last changes.
+        match self.run(CLOCK, async |store| store.current_until(now).await)? {
+            Some(until) if until == now => Ok(Some(now)),
+            _ => Err(usage!("the database is a read replica, whose changes arrive late; give the primary")),
+        }
+    }
+
+    fn changed_since(&self, since: Ticks) -> TransferResult<Box<dyn TransferSource + '_>> {
+        let since = Selection { since: Some(since), ..Selection::default() };
+        let filter = since.predicate().map_err(|reason| failed!("the filter on Timestamp: {reason}"))?;
+        Ok(Box::new(Self {
+            store: self.store.clone(),
+            account: self.account.clone(),
+            runtime: self.runtime.clone(),
+            filter,
+            versions: Versions::default(),
+            is_temporary: false,
+        }))
     }
 
     fn open<'a>(&'a self, table: &str, range: &RowRange, keys_only: bool) -> OpenedRange<'a> {

@@ -182,7 +182,7 @@ impl LoadWriter<'_, '_> {
 
     /// Returns the properties in the order in which the database stores them: display order in SQLite.
     fn properties_of(&self, row: &Row) -> Result<StoredProperties, Failure> {
-        let keeps_order = matches!(self.database.store, Store::Sqlite(_));
+        let keeps_order = matches!(self.database.store.store, Store::Sqlite(_));
         match row.properties.order() {
             PropertyOrder::Ordinal if keeps_order => Ok(stored::encode(&row.properties_in_order()?)),
             _ => Ok(row.properties.clone()),

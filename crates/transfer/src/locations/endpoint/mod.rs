@@ -4,6 +4,7 @@ mod pages;
 mod writes;
 
 use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use crate::client::{Client, ClientAnswer, ClientCall, ServiceError};
 use crate::error::{TransferError, TransferResult, failed, usage};
 use crate::protocol::codec::uri::escape;
 use crate::protocol::codec::xml;
+use crate::protocol::model::Ticks;
 use crate::protocol::plan::Predicate;
 use crate::rows::range::quoted;
 use crate::rows::selection::Selection;
@@ -41,7 +43,7 @@ fn list_tables_after(name: &str) -> ClientCall {
 const INSERTED: &[u16] = &[201, 204];
 
 pub struct Endpoint {
-    client: Client,
+    client: Arc<Client>,
     filter: Option<String>,
     /// The same filter, to check the answers of the endpoint.
     predicate: Option<Predicate>,
@@ -69,7 +71,7 @@ impl Endpoint {
     /// Returns the endpoint of a client. Reads return the entities that the selection's filter selects.
     /// Refuses `since` on Cosmos DB, which returns no rows for such a filter, and filters that Azure does not
     /// support.
-    pub(crate) fn new(client: Client, selection: &Selection) -> TransferResult<Self> {
+    pub(crate) fn new(client: Arc<Client>, selection: &Selection) -> TransferResult<Self> {
         if client.address.is_cosmos() && selection.since.is_some() {
             let text = "--since: Cosmos DB returns no rows for filters on Timestamp; copy without --since";
             return Err(TransferError::Usage(text.into()));
@@ -81,6 +83,13 @@ impl Endpoint {
         let named = selection.include.iter().filter(is_name).cloned().collect();
         let (failures, helping) = (AtomicU32::new(0), AtomicUsize::new(0));
         Ok(Self { client, filter: selection.filter_text(), predicate, named, failures, helping })
+    }
+
+    /// Returns the endpoint with only the entities that changed at this time or later.
+    fn with_changes_since(&self, since: Ticks) -> TransferResult<Self> {
+        let since = Selection { since: Some(since), ..Selection::default() };
+        let changes = Self::new(self.client.clone(), &since)?;
+        Ok(Self { named: self.named.clone(), ..changes })
     }
 
     /// Reserves the idle threads for a write. The limit on requests is their maximum number.

@@ -9,7 +9,7 @@ use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::{Continuation, Endpoint, MAX_PAGE_ROWS, next};
+use super::{Continuation, Endpoint, MAX_PAGE_ROWS, is_forbidden, next};
 use crate::client::{ClientAnswer, ClientCall, MAX_ANSWER_BYTES, ServiceError};
 use crate::contract::{OpenedRange, Page, Rejected, RowReader, TransferSource};
 use crate::error::{TransferError, TransferResult, failed};
@@ -17,7 +17,7 @@ use crate::locations::NonEntities;
 use crate::protocol::codec::policies::{self, Policy};
 use crate::protocol::codec::properties::{self, Layout, ServiceProperties};
 use crate::protocol::codec::uri::{entity_address, escape};
-use crate::protocol::model::Key;
+use crate::protocol::model::{Key, Ticks};
 use crate::protocol::plan::predicate::{Predicate, Prepared};
 use crate::rows::Row;
 use crate::rows::range::{Lower, RowRange, may_follow, order_in_both};
@@ -251,7 +251,8 @@ impl RowReader for EndpointPages<'_> {
         let rows = page.rows.len() + page.rejected.len();
         self.check(&page)?;
         self.check_filter(&page)?;
-        let is_cut = following.is_none() && (rows >= asked || bytes >= FULL_BYTES);
+        let may_lack_token = following.is_none() && !self.remote.client.has_sent_token();
+        let is_cut = may_lack_token && (rows >= asked || bytes >= FULL_BYTES);
         self.pages.follow(following, page.rows.is_empty())?;
         if is_cut {
             self.calls_after(&page).into_iter().rev().for_each(|call| self.pages.calls.push_front(call));
@@ -312,6 +313,19 @@ impl TransferSource for Endpoint {
 
     fn is_ordered(&self) -> bool {
         !self.client.address.is_cosmos()
+    }
+
+    fn time(&self) -> TransferResult<Option<Ticks>> {
+        let call = ClientCall::get("/Tables").query("$top", "1");
+        match self.client.read(&call, json)? {
+            Err(refused) if !is_forbidden(&refused) => Err(refused.into()),
+            // A refusal has a date too.
+            _ => Ok(self.client.date()),
+        }
+    }
+
+    fn changed_since(&self, since: Ticks) -> TransferResult<Box<dyn TransferSource + '_>> {
+        Ok(Box::new(self.with_changes_since(since)?))
     }
 
     fn open<'a>(&'a self, table: &str, range: &RowRange, keys_only: bool) -> OpenedRange<'a> {

@@ -1,0 +1,283 @@
+//! Follows a source: copies what has changed, round after round, until the users of the source move to the target.
+//!
+//! A round reads the entities that changed since the last one by their Timestamps. Deleted entities have none, so a
+//! second thread compares the keys of one table after the other. The threads do not write the same entity: the second
+//! one deletes entities, and leaves missing ones to the next round.
+
+mod keys;
+mod rounds;
+mod state;
+mod versions;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::contract::{Counts, Mode, TransferSource, TransferTarget};
+use crate::copy::checkpoint::Checkpoint;
+use crate::copy::settings::SettingsRule;
+use crate::copy::{CopyOptions, copy};
+use crate::error::{TransferError, TransferResult, check_stop, failed, pause};
+use crate::protocol::model::Ticks;
+use crate::rejects::Rejects;
+use crate::rows::Row;
+use crate::rows::selection::Selection;
+use crate::work::progress::{Progress, ProgressForm};
+use crate::work::rate_limit::RateLimit;
+use state::{FollowState, FollowedTable};
+use writer::ChangeWriter;
+
+pub struct FollowOptions<'a> {
+    /// The tables; a filter would hide deleted entities.
+    pub selection: &'a Selection,
+    /// Maximum pages in progress at once.
+    pub concurrency: usize,
+    /// Maximum keys per second that are compared between rounds.
+    pub rate_limit: u32,
+    /// The time from the beginning of a round to the beginning of the next.
+    pub interval: Duration,
+    /// Whether both places keep Timestamps.
+    pub keeps_timestamps: bool,
+    pub progress: ProgressForm,
+    /// Set to end with the state that is reached.
+    pub stop: &'a AtomicBool,
+    /// Set to end with a last round and a proof.
+    pub finish: &'a AtomicBool,
+}
+
+/// The places of a follower.
+#[derive(Clone, Copy)]
+pub struct FollowPlaces<'a> {
+    pub source: &'a dyn TransferSource,
+    /// The target, to read from.
+    pub existing: &'a dyn TransferSource,
+    pub target: &'a dyn TransferTarget,
+}
+
+/// What a round did in a table, and how current the table is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FollowedCounts {
+    pub counts: Counts,
+    /// Entities that were deleted since the last round.
+    pub deleted: u64,
+    /// Seconds since the last complete reading of the table's changes began.
+    pub lag: f64,
+    /// The time of the source when the last complete comparison of the table's keys began.
+    pub keys_compared: Option<Ticks>,
+}
+
+/// The report of a round.
+#[derive(Debug, Default)]
+pub struct FollowRound {
+    /// The time of the source when the round began.
+    pub time: Option<Ticks>,
+    pub tables: BTreeMap<String, FollowedCounts>,
+    /// Tables that were created in and deleted from the target, and settings that were changed there.
+    pub remarks: Vec<String>,
+    pub seconds: f64,
+    /// Throttled answers of both places since the start.
+    pub throttled: u64,
+}
+
+impl FollowRound {
+    /// Returns the longest lag of a table, in seconds.
+    pub fn lag(&self) -> f64 {
+        self.tables.values().map(|table| table.lag).fold(0.0, f64::max)
+    }
+
+    pub fn sum(&self) -> (Counts, u64) {
+        let counts = self.tables.values().map(|table| table.counts).sum();
+        (counts, self.tables.values().map(|table| table.deleted).sum())
+    }
+
+    /// Returns the time when the keys of all tables had been compared; `None` if some keys were never compared.
+    pub fn keys_compared(&self) -> Option<Ticks> {
+        self.tables.values().map(|table| table.keys_compared).min().flatten()
+    }
+}
+
+/// The end of a follower.
+#[derive(Debug)]
+pub struct FollowProof {
+    pub round: FollowRound,
+    /// The number of tables whose keys were compared in the last round.
+    pub compared_tables: usize,
+    /// Entities that the target did not accept since the start.
+    pub rejected: u64,
+    /// Tables whose keys still differ, because something else writes to the target.
+    pub differing: Vec<String>,
+    /// Settings that could not be compared, with the reasons.
+    pub unread: Vec<String>,
+    /// The time of the source when the oldest comparison of policies began.
+    pub policies_compared: Option<Ticks>,
+    /// Tables of the target that the source does not have.
+    pub extra_tables: Vec<String>,
+}
+
+impl FollowProof {
+    /// Whether the entities and settings of the followed tables are proved to be equal.
+    pub fn is_equal(&self) -> bool {
+        self.rejected == 0 && self.differing.is_empty() && self.unread.is_empty()
+    }
+}
+
+pub struct Follow<'a> {
+    places: FollowPlaces<'a>,
+    options: &'a FollowOptions<'a>,
+    checkpoint: &'a Checkpoint,
+    rejects: &'a Rejects,
+    writer: ChangeWriter<'a>,
+    state: Mutex<FollowState>,
+    /// When the last reading of the changes of a table began.
+    read_begun: Mutex<BTreeMap<String, Instant>>,
+    /// Entities that were deleted since the last round.
+    deleted: Mutex<BTreeMap<String, u64>>,
+    /// Entities that the target lacks, by their keys, for the next round.
+    missing: Mutex<Vec<(String, Row)>>,
+    remarks: Mutex<Vec<String>>,
+    /// Set when the comparison of keys is to end.
+    rounds_end: AtomicBool,
+    limit: RateLimit,
+}
+
+impl<'a> Follow<'a> {
+    /// Continues from the state in the checkpoint, if it has one.
+    pub fn new(
+        places: FollowPlaces<'a>,
+        options: &'a FollowOptions<'a>,
+        checkpoint: &'a Checkpoint,
+        rejects: &'a Rejects,
+    ) -> TransferResult<Self> {
+        let FollowPlaces { source, existing, target } = places;
+        Ok(Self {
+            places,
+            options,
+            checkpoint,
+            rejects,
+            writer: ChangeWriter::new(source, (existing, target), rejects, options.keeps_timestamps),
+            state: Mutex::new(FollowState::load(checkpoint)?),
+            read_begun: Mutex::default(),
+            deleted: Mutex::default(),
+            missing: Mutex::default(),
+            remarks: Mutex::default(),
+            rounds_end: AtomicBool::new(false),
+            limit: RateLimit::new(options.rate_limit),
+        })
+    }
+
+    /// Whether the initial copy is complete.
+    pub fn is_copied(&self) -> bool {
+        self.state.lock().is_copied
+    }
+
+    /// Copies everything for the first time, as `rowhouse copy` does. An interrupted copy continues. If the target
+    /// already has entities, the first round compares them instead.
+    pub fn copy_initially(&self) -> TransferResult<()> {
+        if self.checkpoint.is_untouched()? && self.target_has_entities()? {
+            self.state.lock().is_copied = true;
+            return Ok(());
+        }
+        if self.state.lock().read_at.is_none() {
+            // The first round reads the entities that change during the copy.
+            let mut state = self.state.lock();
+            state.read_at = Some(self.time()?.raw());
+            state.save(self.checkpoint)?;
+        }
+        let progress = Progress::start(self.options.progress, "copied");
+        let options = CopyOptions {
+            selection: self.options.selection,
+            mode: Mode::Replace,
+            concurrency: self.options.concurrency,
+            existing: Some(self.places.existing),
+            whole: None,
+            settings: SettingsRule { mode: Mode::Replace, delete_extra: true },
+            rate_limit: None,
+            renames: &[],
+            stop: self.options.stop,
+        };
+        let FollowPlaces { source, target, .. } = self.places;
+        let copied = copy(source, target, &options, self.checkpoint, self.rejects, &progress)?;
+        if let Some((table, reason)) = copied.failed.first_key_value() {
+            return Err(failed!("{table}: {reason}; {} tables could not be copied", copied.failed.len()));
+        }
+        let mut state = self.state.lock();
+        state.newest = self.checkpoint.newest()?.map(Ticks::raw);
+        state.rejected = copied.sum().rejected;
+        // The copy compares the policies unless it may not read them, of which it then remarks.
+        let policies_compared = state.read_at.filter(|_| copied.remarks.is_empty());
+        let followed = |(table, counts): (String, Counts)| {
+            let entities = Some(counts.written + counts.unchanged);
+            (table, FollowedTable { entities, policies_compared, ..FollowedTable::default() })
+        };
+        state.tables = copied.tables.into_iter().map(followed).collect();
+        state.is_copied = true;
+        state.save(self.checkpoint)
+    }
+
+    fn target_has_entities(&self) -> TransferResult<bool> {
+        let FollowPlaces { existing, target, .. } = self.places;
+        for table in existing.selected_tables(self.options.selection).map_err(|error| error.on("TO"))? {
+            if target.has_entities(&table).map_err(|error| error.on("TO"))? == Some(true) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Reads changes, round after round, until `stop` or `finish` is set. Passes each round to `report`.
+    pub fn run_rounds(
+        &self,
+        report: &mut dyn FnMut(&FollowRound) -> TransferResult<()>,
+    ) -> TransferResult<()> {
+        std::thread::scope(|scope| {
+            scope.spawn(|| self.compare_keys_in_turn());
+            let ended = self.repeat_rounds(report);
+            self.rounds_end.store(true, Ordering::Relaxed);
+            ended
+        })
+    }
+
+    fn repeat_rounds(
+        &self,
+        report: &mut dyn FnMut(&FollowRound) -> TransferResult<()>,
+    ) -> TransferResult<()> {
+        loop {
+            let begun = Instant::now();
+            match self.run_round() {
+                Err(TransferError::Interrupted) if self.is_finishing() => return Ok(()),
+                round => report(&round?)?,
+            }
+            while begun.elapsed() < self.options.interval {
+                if self.is_finishing() {
+                    return Ok(());
+                }
+                pause(SIGNAL_CHECK, self.options.stop)?;
+            }
+        }
+    }
+
+    fn is_finishing(&self) -> bool {
+        self.options.finish.load(Ordering::Relaxed)
+    }
+
+    /// Reads the clock of the source.
+    fn time(&self) -> TransferResult<Ticks> {
+        let time = self.places.source.time().map_err(|error| error.on("FROM"))?;
+        time.ok_or_else(|| failed!("FROM: its answers have no Date, so no round knows which changes are new"))
+    }
+
+    /// Returns [`Interrupted`](TransferError::Interrupted) if the work is to stop.
+    fn check_stop(&self) -> TransferResult<()> {
+        check_stop(self.options.stop)
+    }
+
+    fn remark(&self, text: String) {
+        self.remarks.lock().push(text);
+    }
+}
+
+/// The interval at which a pause between rounds checks for the end.
+const SIGNAL_CHECK: Duration = Duration::from_millis(50);

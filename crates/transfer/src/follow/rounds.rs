@@ -1,0 +1,275 @@
+//! A round: new and deleted tables, and changed entities.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use super::state::{FollowedTable, Since};
+use super::{Follow, FollowPlaces, FollowProof, FollowRound, FollowedCounts};
+use crate::contract::TransferSource;
+use crate::error::{TransferError, TransferResult, failed};
+use crate::protocol::model::Ticks;
+use crate::work::in_parallel;
+use crate::work::progress::{Progress, ProgressForm};
+use crate::work::work_queue::{Task, WorkQueue};
+
+/// The tables of a round, as the source spells them.
+struct RoundTables {
+    /// Tables that were copied before.
+    known: Vec<String>,
+    /// Tables that are copied completely.
+    new: Vec<String>,
+    /// Tables that only the target has, and that were never followed.
+    extra: Vec<String>,
+}
+
+/// Returns names in the form in which servers compare them.
+fn fold_names(names: &[String]) -> BTreeSet<String> {
+    names.iter().map(|name| name.to_ascii_lowercase()).collect()
+}
+
+impl Follow<'_> {
+    /// Copies what has changed since the last round.
+    pub(super) fn run_round(&self) -> TransferResult<FollowRound> {
+        let (begun, time) = (Instant::now(), self.time()?);
+        let since = self.state.lock().since(time);
+        self.begin_round()?;
+        let tables = self.prepare_tables(time)?;
+        self.copy_missing()?;
+        self.read_changes(since, &tables.known, false)?;
+        self.read_changes(Since::Beginning, &tables.new, false)?;
+        self.copy_properties()?;
+        self.end_round(begun, time)
+    }
+
+    /// Reads the last changes, and proves that the places are equal. Nothing may write to the source any more.
+    pub fn finish(&self) -> TransferResult<FollowProof> {
+        let (begun, time) = (Instant::now(), self.time()?);
+        let since = self.state.lock().since(time);
+        self.begin_round()?;
+        let RoundTables { mut known, new, extra } = self.prepare_tables(time)?;
+        let listed: Vec<String> = known.iter().chain(&new).cloned().collect();
+        self.copy_missing()?;
+        // The comparison of keys reads all Timestamps of a small table, so its changes need no request of their own.
+        let small = self.take_small_tables(since, &mut known);
+        self.read_changes(since, &known, true)?;
+        self.read_changes(Since::Beginning, &new, true)?;
+        self.copy_properties()?;
+        let large = self.tables_to_compare(known.into_iter().chain(new));
+        let compared_tables = small.len() + large.len();
+        let mut differing = self.compare_all_keys(&small, since)?;
+        differing.extend(self.compare_all_keys(&large, Since::Beginning)?);
+        // Another writer may have changed an entity before its deletion.
+        let differing = self.compare_all_keys(&differing, Since::Beginning)?;
+        self.compare_unseen_policies(time)?;
+        let state = self.state.lock().clone();
+        if let Some(lost) = listed.iter().find(|table| !state.tables.contains_key(*table)) {
+            return Err(failed!(
+                "FROM has lost the table {lost} during the last round: stop all writers, and run the command again"
+            ));
+        }
+        let policies = state.tables.values().map(|table| table.policies_compared).min().flatten();
+        let round = self.end_round(begun, time)?;
+        Ok(FollowProof {
+            round,
+            compared_tables,
+            rejected: self.state.lock().rejected,
+            differing,
+            unread: state.unread.into_values().collect(),
+            policies_compared: policies.and_then(Ticks::from_raw),
+            extra_tables: extra,
+        })
+    }
+
+    /// Removes the tables that one request reads completely; returns them.
+    fn take_small_tables(&self, since: Since, known: &mut Vec<String>) -> Vec<String> {
+        let state = self.state.lock();
+        let is_small = |table: &String| state.tables.get(table).is_some_and(FollowedTable::is_small);
+        match since {
+            Since::Time(_) => known.extract_if(.., |table| is_small(table)).collect(),
+            Since::Beginning => Vec::new(),
+        }
+    }
+
+    /// Returns the tables in which deleted entities may have remained. This round may have changed them too.
+    fn tables_to_compare(&self, tables: impl Iterator<Item = String>) -> Vec<String> {
+        let state = self.state.lock();
+        let is_due = |table: &String| {
+            let needs_keys = state.tables.get(table).is_some_and(FollowedTable::needs_keys);
+            needs_keys || self.writer.has_written(table)
+        };
+        tables.filter(is_due).collect()
+    }
+
+    /// Creates new tables in the target, and deletes the tables there that the source has lost.
+    fn prepare_tables(&self, time: Ticks) -> TransferResult<RoundTables> {
+        let FollowPlaces { source, existing, target } = self.places;
+        let listed = source.selected_tables(self.options.selection).map_err(|error| error.on("FROM"))?;
+        let theirs = existing.tables().map_err(|error| error.on("TO"))?;
+        let followed: Vec<String> = self.state.lock().tables.keys().cloned().collect();
+        if listed.is_empty() && !followed.is_empty() {
+            return Err(failed!(
+                "FROM lists no table any more, and TO has {} tables; nothing is deleted: see that the account is \
+                 right, or delete the tables of TO yourself",
+                followed.len()
+            ));
+        }
+        let [ours, theirs_folded, before] = [&listed, &theirs, &followed].map(|names| fold_names(names));
+        let is_in = |names: &BTreeSet<String>, name: &str| names.contains(&name.to_ascii_lowercase());
+        let lost = followed.iter().filter(|name| !is_in(&ours, name)).cloned().collect();
+        self.delete_lost_tables(lost)?;
+        let is_extra = |name: &String| {
+            self.options.selection.has_table(name) && !is_in(&ours, name) && !is_in(&before, name)
+        };
+        let extra = theirs.into_iter().filter(is_extra).collect();
+        let followed: BTreeSet<String> = self.state.lock().tables.keys().cloned().collect();
+        let is_known = |name: &String| followed.contains(name) && is_in(&theirs_folded, name);
+        let (known, new): (Vec<String>, Vec<String>) = listed.into_iter().partition(is_known);
+        in_parallel(self.options.concurrency, new.iter().collect(), |table: &String| {
+            self.check_stop()?;
+            target.create(table).map_err(|error| error.on("TO"))?;
+            self.compare_policies(table, time)?;
+            self.remark(format!("{table} is new, and is read completely"));
+            Ok(())
+        })?;
+        Ok(RoundTables { known, new, extra })
+    }
+
+    /// Deletes tables from the target that the source does not have, after asking the source for each of them.
+    fn delete_lost_tables(&self, tables: Vec<String>) -> TransferResult<()> {
+        let FollowPlaces { source, target, .. } = self.places;
+        in_parallel(self.options.concurrency, tables, |table| {
+            self.check_stop()?;
+            if source.has_table(&table).map_err(|error| error.on("FROM"))? {
+                return Ok(());
+            }
+            target.delete_table(&table).map_err(|error| error.on("TO"))?;
+            self.remark(format!("FROM has lost {table}, which was deleted from TO"));
+            self.state.lock().tables.remove(&table);
+            Ok(())
+        })
+        .map(drop)
+    }
+
+    /// Reads the entities of tables that have changed, and writes those that the target does not have. A request for the
+    /// last round cuts off all rounds but the last.
+    fn read_changes(&self, since: Since, tables: &[String], is_last: bool) -> TransferResult<()> {
+        let source = self.places.source;
+        let changed = match since {
+            Since::Time(since) => Some(source.changed_since(since)?),
+            Since::Beginning => None,
+        };
+        let view = changed.as_deref().unwrap_or(source);
+        let progress = Progress::start(ProgressForm::Off, "read");
+        let queue = WorkQueue::for_tables(view, tables, &progress)?;
+        let (round, lost) = (Instant::now(), Mutex::new(BTreeSet::new()));
+        queue.each(view, self.options.concurrency, |task| {
+            self.note_reading(&task.table, round);
+            if !self.read_range(view, &queue, task, is_last)? {
+                lost.lock().insert(task.table.clone());
+            }
+            Ok(())
+        })?;
+        let lost = lost.into_inner();
+        let mut state = self.state.lock();
+        for table in tables {
+            if lost.contains(table) {
+                // If the source has the table again, the next round copies it completely.
+                state.tables.remove(table);
+            } else {
+                state.tables.entry(table.clone()).or_default();
+            }
+        }
+        drop(state);
+        self.delete_lost_tables(lost.into_iter().collect())
+    }
+
+    /// Records when the first range of a table in a round was opened.
+    pub(super) fn note_reading(&self, table: &str, round: Instant) {
+        let mut read = self.read_begun.lock();
+        if read.get(table).is_none_or(|begun| *begun < round) {
+            read.insert(table.to_owned(), Instant::now());
+        }
+    }
+
+    /// Copies the changes in a range. Returns `false` if the source has lost the table.
+    fn read_range(
+        &self,
+        view: &dyn TransferSource,
+        queue: &WorkQueue,
+        task: &Task,
+        is_last: bool,
+    ) -> TransferResult<bool> {
+        let mut reader = view.open(&task.table, &task.range, false)?;
+        loop {
+            self.check_stop()?;
+            if self.is_finishing() && !is_last {
+                return Err(TransferError::Interrupted);
+            }
+            let page = match reader.next() {
+                Err(TransferError::NoTable(_)) => return Ok(false),
+                page => page.map_err(|error| error.on("FROM"))?,
+            };
+            let Some(mut page) = page else { return Ok(true) };
+            let is_end = queue.keep_own(task, &mut page, true);
+            self.writer.write(&task.table, page.rows, &page.rejected)?;
+            if is_end {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Copies the entities that a comparison of keys has found missing.
+    fn copy_missing(&self) -> TransferResult<()> {
+        let mut missing = std::mem::take(&mut *self.missing.lock());
+        missing.sort_by(|(a, _), (b, _)| a.cmp(b));
+        for part in missing.chunk_by(|(a, _), (b, _)| a == b) {
+            let table = part.first().map(|(table, _)| table.as_str()).unwrap_or_default();
+            if self.state.lock().tables.contains_key(table) {
+                self.writer.copy(table, part.iter().map(|(_, row)| row.clone()).collect())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_round(&self) -> TransferResult<()> {
+        let mut state = self.state.lock();
+        state.is_in_round = true;
+        state.save(self.checkpoint)
+    }
+
+    /// Records that everything was read that the source had at `time`.
+    fn end_round(&self, begun: Instant, time: Ticks) -> TransferResult<FollowRound> {
+        let (mut counts, newest) = self.writer.end_round();
+        let mut deleted = std::mem::take(&mut *self.deleted.lock());
+        let mut state = self.state.lock();
+        for (table, counts) in &counts {
+            state.rejected += counts.rejected;
+            if let Some(table) = state.tables.get_mut(table) {
+                table.has_changed |= counts.written > 0;
+            }
+        }
+        state.newest = state.newest.max(newest);
+        state.read_at = Some(time.raw());
+        state.is_in_round = false;
+        state.save(self.checkpoint)?;
+        let read = self.read_begun.lock();
+        let followed = |(name, table): (&String, &FollowedTable)| {
+            let counts = FollowedCounts {
+                counts: counts.remove(name).unwrap_or_default(),
+                deleted: deleted.remove(name).unwrap_or_default(),
+                lag: read.get(name).map_or(0.0, |begun| begun.elapsed().as_secs_f64()),
+                keys_compared: table.keys_compared.and_then(Ticks::from_raw),
+            };
+            (name.clone(), counts)
+        };
+        Ok(FollowRound {
+            time: Some(time),
+            tables: state.tables.iter().map(followed).collect(),
+            remarks: std::mem::take(&mut *self.remarks.lock()),
+            seconds: begun.elapsed().as_secs_f64(),
+            throttled: self.places.source.retries().0 + self.places.target.retries().0,
+        })
+    }
+}
