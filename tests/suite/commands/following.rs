@@ -223,10 +223,33 @@ fn a_killed_follower_continues_and_proves_what_it_has_missed() {
     let proof: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!((&proof["written"], &proof["deleted"]), (&json!(1), &json!(2)), "{proof}");
     equal(&source.site, &from, &to, &[]);
-    // Nothing has changed since.
-    let again = source.site.ends(&finish, 0, &[]);
+    // Applications may have moved since, so that a second run could delete what they have added.
+    source.site.ends(&finish, 2, &["an earlier run has proved", "--yes"]);
+    let again = source.site.ends(&[&finish[..], &["--yes"]].concat(), 0, &[]);
     let again: Value = serde_json::from_slice(&again.stdout).expect("JSON");
     assert_eq!((&again["written"], &again["deleted"]), (&json!(0), &json!(0)), "{again}");
+}
+
+#[test]
+fn a_target_gets_back_what_others_have_deleted_there() {
+    let source = Served::new(Site::sqlite());
+    let client = source.client();
+    let [kept, emptied] = [client.table(), client.table()];
+    for table in [&kept, &emptied] {
+        batch_rows(table, "a", 30);
+    }
+    let target = Served::new(Site::sqlite());
+    let (from, to, there) = (source.connection_string(), target.connection_string(), target.client());
+    let mut follower = Follower::start(&source.site, &from, &to, &[]);
+    // The second round has found all entities in the target.
+    follower.wait(is_round);
+    follower.wait(is_round);
+    Table::new(&there, &kept.name).delete("a", "000001", Some("*")).expect(204);
+    there.delete_table(&emptied.name).expect(204);
+    follower.wait(|report| report["tables"][&emptied.name]["written"] == 30);
+    let (status, proof) = follower.finish();
+    assert_eq!((status, &proof["equal"]), (Some(0), &json!(true)), "{proof}");
+    equal(&source.site, &from, &to, &[]);
 }
 
 #[test]
@@ -239,7 +262,7 @@ fn a_database_is_followed_with_its_timestamps() {
         let target = Site::postgres();
         let account = &source.account.name;
         let [from, to] = [&source.site, &target].map(|site| format!("{}#{account}", site.url));
-        let finish = || source.site.ends(&["follow", &from, &to, "--finish"], 0, &["equal"]);
+        let finish = || source.site.ends(&["follow", &from, &to, "--finish", "--yes"], 0, &["equal"]);
         finish();
         upsert(&table, "a", "000001", json!({ "N": 1 }));
         table.delete("a", "000002", Some("*")).expect(204);

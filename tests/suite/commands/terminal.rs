@@ -210,3 +210,18 @@ fn the_reading_of_a_file_shows_a_bar() {
     command.child.kill().expect("a signal");
     command.child.wait().expect("its end");
 }
+
+#[test]
+fn enter_requests_the_last_round_of_a_follower() {
+    let (source, _, from) = filled(Site::sqlite(), 20);
+    let target = Served::new(Site::sqlite());
+    let to = target.connection_string();
+    let metrics = source.site.folder.join("follow.prom");
+    let arguments = ["follow", &from, &to, "--interval", "1", "--metrics", "follow.prom"];
+    let mut follower = AtTerminal::start(&source.site, &arguments);
+    until("a round", || metrics.exists());
+    follower.types("\n");
+    let (status, shown, printed) = follower.end();
+    assert_eq!(status, Some(0), "{shown} {printed}");
+    assert!(printed.ends_with("\nequal\n"), "{printed}");
+}

@@ -138,6 +138,8 @@ pub(crate) struct ClientAnswer {
     /// The continuation token: the headers that begin with `x-ms-continuation-`, without this prefix.
     pub continuation: Vec<(String, String)>,
     pub content_type: String,
+    /// The time that the answer states.
+    pub date: Option<Ticks>,
     pub body: Vec<u8>,
 }
 

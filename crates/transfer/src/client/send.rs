@@ -95,7 +95,7 @@ pub(crate) struct Client {
     throttled: AtomicU64,
     retried: AtomicU64,
     has_answered: AtomicBool,
-    /// The `Date` of the last answer.
+    /// The time that the last answer with a time states.
     date: Mutex<Option<Ticks>>,
     /// Whether an answer had a continuation token, so that nothing on the way removes tokens.
     has_sent_token: AtomicBool,
@@ -144,7 +144,7 @@ impl Client {
         (self.throttled.load(Ordering::Relaxed), self.retried.load(Ordering::Relaxed))
     }
 
-    /// Returns the time that the last answer states.
+    /// Returns the time that the last answer with a time states.
     pub(crate) fn date(&self) -> Option<Ticks> {
         *self.date.lock()
     }
@@ -253,11 +253,15 @@ impl Client {
         let location = header("location");
         let continuation = continuation(response.headers()).ok_or(Unanswered::HalfToken)?;
         self.has_sent_token.fetch_or(!continuation.is_empty(), Ordering::Relaxed);
-        *self.date.lock() = header("date").and_then(|date| Ticks::parse_http_date(&date));
+        let date = header("date").and_then(|date| Ticks::parse_http_date(&date));
+        if date.is_some() {
+            *self.date.lock() = date;
+        }
         let mut answer = ClientAnswer {
             status: response.status().as_u16(),
             continuation,
             content_type: header("content-type").unwrap_or_default(),
+            date,
             body: Vec::new(),
         };
         answer.body = response.into_body().into_with_config().limit(MAX_ANSWER_BYTES).read_to_vec()?;

@@ -1,5 +1,6 @@
 //! Compares keys and settings, which Timestamps do not cover.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,6 @@ use crate::rows::selection::Selection;
 use crate::verify::{Comparison, Repair};
 use crate::work::in_parallel;
 use crate::work::progress::{Progress, ProgressForm};
-use crate::work::rate_limit::RateLimit;
 
 /// Minimum time between two comparisons of the keys of a table, by the clock of the source.
 const COMPARISON_PAUSE: Duration = Duration::from_secs(10);
@@ -23,15 +23,12 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(10);
 /// Maximum missing entities that wait for the next round. The next comparison finds further ones again.
 const MAX_MISSING: usize = 100_000;
 
-/// How keys are compared.
-struct KeyComparison<'c> {
-    /// Copies missing and changed entities, given by their keys.
-    copy: &'c (dyn Fn(&str, Vec<Row>) -> TransferResult<()> + Sync),
-    /// Entities that changed at this time or later are copied too.
-    changed_since: Option<Ticks>,
-    rate_limit: Option<&'c RateLimit>,
-    concurrency: usize,
-    stop: &'c AtomicBool,
+/// Maximum concurrency of the last comparison. Each of its threads has a page of both places in memory.
+const MAX_CONCURRENCY: usize = 128;
+
+/// Returns the name of a setting in messages.
+pub(super) fn policies_of(table: &str) -> String {
+    format!("policies of {table}")
 }
 
 impl Follow<'_> {
@@ -57,25 +54,20 @@ impl Follow<'_> {
         let time = self.time()?;
         let Some(table) = self.state.lock().next_to_compare(time, COMPARISON_PAUSE) else { return Ok(false) };
         self.compare_policies(&table, time)?;
+        let has_missing = AtomicBool::new(false);
         let copy = |table: &str, rows: Vec<Row>| {
+            has_missing.store(true, Ordering::Relaxed);
             let mut missing = self.missing.lock();
             let room = MAX_MISSING.saturating_sub(missing.len());
             missing.extend(rows.into_iter().take(room).map(|row| (table.to_owned(), row)));
             Ok(())
         };
-        let comparison = KeyComparison {
-            copy: &copy,
-            changed_since: None,
-            rate_limit: Some(&self.limit),
-            concurrency: 1,
-            stop: &self.rounds_end,
-        };
+        let repair = Repair { has_changed: &|_, _| false, copy: &copy, rate_limit: Some(&self.limit) };
         let tables = [table];
-        self.compare_keys(&tables, comparison)?;
-        let is_missing = |(table, _): &(String, Row)| tables.contains(table);
-        if self.missing.lock().iter().any(is_missing) {
-            // The missing entities are copied only by the next round.
-            self.mark_changed(&tables, true);
+        self.compare_keys(&tables, repair, 1, &self.rounds_end)?;
+        if has_missing.into_inner() {
+            // The next round copies the missing entities.
+            self.state.lock().tables.entry(tables.concat()).and_modify(|table| table.compared_writes = None);
         }
         Ok(true)
     }
@@ -88,26 +80,33 @@ impl Follow<'_> {
         }
         let begun = Instant::now();
         tables.iter().for_each(|table| self.note_reading(table, begun));
-        let comparison = KeyComparison {
-            copy: &|table, rows| self.writer.copy(table, rows),
-            changed_since: match since {
-                Since::Time(since) => Some(since),
-                Since::Beginning => None,
-            },
-            rate_limit: None,
-            // A worker waits for one place at a time, and each place limits its own requests.
-            concurrency: self.options.concurrency * 4,
-            stop: self.options.stop,
+        let has_changed = |table: &str, row: &Row| match since {
+            Since::Time(since) => {
+                row.modified.is_none_or(|modified| modified >= since) && !self.writer.is_known(table, row)
+            }
+            Since::Beginning => false,
         };
-        self.compare_keys(tables, comparison)
+        let copy = |table: &str, rows: Vec<Row>| self.writer.copy(table, rows);
+        let repair = Repair { has_changed: &has_changed, copy: &copy, rate_limit: None };
+        // A thread waits for one place at a time, and each place limits its own requests.
+        let concurrency = (self.options.concurrency * 4).min(MAX_CONCURRENCY);
+        self.compare_keys(tables, repair, concurrency, self.options.stop)
     }
 
-    fn compare_keys(&self, tables: &[String], how: KeyComparison<'_>) -> TransferResult<Vec<String>> {
+    /// Compares the keys of tables, deletes extra entities, and passes missing ones on. Returns the tables whose keys
+    /// still differ or were not compared.
+    fn compare_keys(
+        &self,
+        tables: &[String],
+        repair: Repair<'_>,
+        concurrency: usize,
+        stop: &AtomicBool,
+    ) -> TransferResult<Vec<String>> {
         let FollowPlaces { source, existing, target } = self.places;
         let time = self.time()?;
-        self.mark_changed(tables, false);
+        let writes_of = |table: &String| self.state.lock().tables.get(table).map(|table| table.writes);
+        let writes: Vec<Option<u64>> = tables.iter().map(writes_of).collect();
         let selection = Selection { include: tables.to_vec(), ..Selection::default() };
-        let repair = Repair { changed_since: how.changed_since, copy: how.copy, rate_limit: how.rate_limit };
         let comparison = Comparison {
             source,
             target: existing,
@@ -117,45 +116,39 @@ impl Follow<'_> {
             delete_extra: Some(target),
             max_delete: None,
             repair: Some(repair),
-            concurrency: how.concurrency,
+            concurrency,
             recheck_delay: Duration::ZERO,
             progress: &Progress::start(ProgressForm::Off, "compared"),
-            stop: how.stop,
+            stop,
         };
-        let compared = comparison.run().inspect_err(|_| self.mark_changed(tables, true))?;
+        let compared = comparison.run()?;
         let (mut state, mut deleted) = (self.state.lock(), self.deleted.lock());
         let mut differing = Vec::new();
-        for table in tables {
-            let followed = state.tables.get_mut(table);
-            // A table that a place has lost meanwhile is handled by the next round.
-            let (Some(followed), Some(tally)) = (followed, compared.tables.get(table)) else { continue };
+        for (table, writes) in tables.iter().zip(writes) {
+            // A place may have lost the table meanwhile.
+            let (Some(followed), Some(tally)) = (state.tables.get_mut(table), compared.tables.get(table))
+            else {
+                differing.push(table.clone());
+                continue;
+            };
             *deleted.entry(table.clone()).or_default() += tally.deleted;
             followed.entities = Some(tally.equal);
             if tally.is_equal() {
-                followed.keys_compared = Some(time.raw());
+                (followed.keys_compared, followed.compared_writes) = (Some(time.raw()), writes);
             } else {
-                followed.has_changed = true;
+                followed.compared_writes = None;
                 differing.push(table.clone());
             }
         }
         Ok(differing)
     }
 
-    fn mark_changed(&self, tables: &[String], has_changed: bool) {
-        let mut state = self.state.lock();
-        for table in tables {
-            if let Some(table) = state.tables.get_mut(table) {
-                table.has_changed = has_changed;
-            }
-        }
-    }
-
     /// Gives a table of the target the policies of the source.
     pub(super) fn compare_policies(&self, table: &str, time: Ticks) -> TransferResult<()> {
         let FollowPlaces { source, existing, target } = self.places;
-        let what = format!("policies of {table}");
+        let what = policies_of(table);
         let read = (source.policies(table), existing.policies(table));
-        let (Some(ours), Some(theirs)) = self.settings_of_both(&what, read)? else { return Ok(()) };
+        let Some((ours, theirs)) = self.settings_of_both(&what, read)? else { return Ok(()) };
         if !same_policies(&ours, &theirs) {
             target.set_policies(table, &ours).map_err(|error| error.on("TO"))?;
             self.remark(format!("the {what} were copied"));
@@ -183,7 +176,7 @@ impl Follow<'_> {
         }
         let read = (source.properties(), existing.properties());
         let what = "service properties";
-        let (Some(mut ours), Some(theirs)) = self.settings_of_both(what, read)? else { return Ok(()) };
+        let Some((mut ours, theirs)) = self.settings_of_both(what, read)? else { return Ok(()) };
         ours.cors.get_or_insert_default();
         if !same_properties(&ours, &theirs) {
             target.set_properties(&ours).map_err(|error| error.on("TO"))?;
@@ -192,18 +185,23 @@ impl Follow<'_> {
         Ok(())
     }
 
-    /// Returns a setting of both places. Records why it could not be read.
+    /// Returns a setting of both places. Records why it could not be compared.
     fn settings_of_both<T>(
         &self,
         what: &str,
         (ours, theirs): (TransferResult<Option<T>>, TransferResult<Option<T>>),
-    ) -> TransferResult<(Option<T>, Option<T>)> {
-        let mut unread = Default::default();
-        let ours = readable(ours, &format!("the {what} of FROM"), &mut unread)?;
-        let theirs = readable(theirs, &format!("the {what} of TO"), &mut unread)?;
+    ) -> TransferResult<Option<(T, T)>> {
+        let mut unread = BTreeSet::new();
+        let mut read = |place: &str, read: TransferResult<Option<T>>| {
+            if matches!(read, Ok(None)) {
+                unread.insert(format!("the {what}, because {place} does not have them"));
+            }
+            readable(read, &format!("the {what} of {place}"), &mut unread)
+        };
+        let (ours, theirs) = (read("FROM", ours)?, read("TO", theirs)?);
         let mut state = self.state.lock();
         state.unread.remove(what);
         state.unread.extend(unread.into_iter().next().map(|reason| (what.to_owned(), reason)));
-        Ok((ours, theirs))
+        Ok(ours.zip(theirs))
     }
 }

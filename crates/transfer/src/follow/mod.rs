@@ -70,10 +70,10 @@ pub struct FollowedCounts {
 }
 
 /// The report of a round.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct FollowRound {
     /// The time of the source when the round began.
-    pub time: Option<Ticks>,
+    pub time: Ticks,
     pub tables: BTreeMap<String, FollowedCounts>,
     /// Tables that were created in and deleted from the target, and settings that were changed there.
     pub remarks: Vec<String>,
@@ -173,6 +173,16 @@ impl<'a> Follow<'a> {
         self.state.lock().is_copied
     }
 
+    /// Returns the time of the source when an earlier run has proved that both places are equal.
+    pub fn proved_at(&self) -> Option<Ticks> {
+        self.state.lock().proved_at.and_then(Ticks::from_raw)
+    }
+
+    /// Returns the remarks of a round that failed.
+    pub fn take_remarks(&self) -> Vec<String> {
+        std::mem::take(&mut *self.remarks.lock())
+    }
+
     /// Copies everything for the first time, as `rowhouse copy` does. An interrupted copy continues. If the target
     /// already has entities, the first round compares them instead.
     pub fn copy_initially(&self) -> TransferResult<()> {
@@ -203,8 +213,11 @@ impl<'a> Follow<'a> {
         if let Some((table, reason)) = copied.failed.first_key_value() {
             return Err(failed!("{table}: {reason}; {} tables could not be copied", copied.failed.len()));
         }
+        let (newest, end) = (self.checkpoint.newest()?.map(Ticks::raw), self.time()?.raw());
         let mut state = self.state.lock();
-        state.newest = self.checkpoint.newest()?.map(Ticks::raw);
+        if let Some(begin) = state.read_at {
+            state.note_reading([begin, end], newest);
+        }
         state.rejected = copied.sum().rejected;
         // The copy compares the policies unless it may not read them, of which it then remarks.
         let policies_compared = state.read_at.filter(|_| copied.remarks.is_empty());

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
+use super::keys::policies_of;
 use super::state::{FollowedTable, Since};
 use super::{Follow, FollowPlaces, FollowProof, FollowRound, FollowedCounts};
 use crate::contract::TransferSource;
@@ -63,23 +64,28 @@ impl Follow<'_> {
         // Another writer may have changed an entity before its deletion.
         let differing = self.compare_all_keys(&differing, Since::Beginning)?;
         self.compare_unseen_policies(time)?;
-        let state = self.state.lock().clone();
-        if let Some(lost) = listed.iter().find(|table| !state.tables.contains_key(*table)) {
+        let is_unread =
+            |table: &&String| self.state.lock().tables.get(*table).is_none_or(|table| table.is_new);
+        if let Some(lost) = listed.iter().find(is_unread) {
             return Err(failed!(
                 "FROM has lost the table {lost} during the last round: stop all writers, and run the command again"
             ));
         }
-        let policies = state.tables.values().map(|table| table.policies_compared).min().flatten();
         let round = self.end_round(begun, time)?;
-        Ok(FollowProof {
+        let mut state = self.state.lock();
+        let policies = state.tables.values().map(|table| table.policies_compared).min().flatten();
+        let proof = FollowProof {
             round,
             compared_tables,
-            rejected: self.state.lock().rejected,
+            rejected: state.rejected,
             differing,
-            unread: state.unread.into_values().collect(),
+            unread: state.unread.values().cloned().collect(),
             policies_compared: policies.and_then(Ticks::from_raw),
             extra_tables: extra,
-        })
+        };
+        state.proved_at = proof.is_equal().then_some(time.raw());
+        state.save(self.checkpoint)?;
+        Ok(proof)
     }
 
     /// Removes the tables that one request reads completely; returns them.
@@ -104,56 +110,78 @@ impl Follow<'_> {
 
     /// Creates new tables in the target, and deletes the tables there that the source has lost.
     fn prepare_tables(&self, time: Ticks) -> TransferResult<RoundTables> {
-        let FollowPlaces { source, existing, target } = self.places;
-        let listed = source.selected_tables(self.options.selection).map_err(|error| error.on("FROM"))?;
+        let FollowPlaces { source, existing, .. } = self.places;
+        let mut listed = source.selected_tables(self.options.selection).map_err(|error| error.on("FROM"))?;
         let theirs = existing.tables().map_err(|error| error.on("TO"))?;
         let followed: Vec<String> = self.state.lock().tables.keys().cloned().collect();
         if listed.is_empty() && !followed.is_empty() {
             return Err(failed!(
-                "FROM lists no table any more, and TO has {} tables; nothing is deleted: see that the account is \
-                 right, or delete the tables of TO yourself",
+                "FROM lists no table any more, and TO has {} tables that follow it; nothing is deleted: see that the \
+                 account is right, or end the command",
                 followed.len()
             ));
         }
         let [ours, theirs_folded, before] = [&listed, &theirs, &followed].map(|names| fold_names(names));
         let is_in = |names: &BTreeSet<String>, name: &str| names.contains(&name.to_ascii_lowercase());
-        let lost = followed.iter().filter(|name| !is_in(&ours, name)).cloned().collect();
-        self.delete_lost_tables(lost)?;
+        let unlisted = followed.iter().filter(|name| !is_in(&ours, name)).cloned().collect();
+        listed.extend(self.delete_lost_tables(unlisted)?);
         let is_extra = |name: &String| {
             self.options.selection.has_table(name) && !is_in(&ours, name) && !is_in(&before, name)
         };
-        let extra = theirs.into_iter().filter(is_extra).collect();
-        let followed: BTreeSet<String> = self.state.lock().tables.keys().cloned().collect();
-        let is_known = |name: &String| followed.contains(name) && is_in(&theirs_folded, name);
+        let extra = theirs.iter().filter(|name| is_extra(name)).cloned().collect();
+        let mut state = self.state.lock();
+        // The source may have the table again with another spelling of its name.
+        state.tables.retain(|name, _| listed.contains(name));
+        let is_known = |name: &String| {
+            state.tables.get(name).is_some_and(|table| !table.is_new) && is_in(&theirs_folded, name)
+        };
         let (known, new): (Vec<String>, Vec<String>) = listed.into_iter().partition(is_known);
-        in_parallel(self.options.concurrency, new.iter().collect(), |table: &String| {
-            self.check_stop()?;
-            target.create(table).map_err(|error| error.on("TO"))?;
-            self.compare_policies(table, time)?;
-            self.remark(format!("{table} is new, and is read completely"));
-            Ok(())
-        })?;
+        drop(state);
+        let new = self.create_tables(new, time)?;
         Ok(RoundTables { known, new, extra })
     }
 
-    /// Deletes tables from the target that the source does not have, after asking the source for each of them.
-    fn delete_lost_tables(&self, tables: Vec<String>) -> TransferResult<()> {
+    /// Creates tables that the source has, with their policies; returns them.
+    fn create_tables(&self, tables: Vec<String>, time: Ticks) -> TransferResult<Vec<String>> {
         let FollowPlaces { source, target, .. } = self.places;
-        in_parallel(self.options.concurrency, tables, |table| {
+        let created = in_parallel(self.options.concurrency, tables, |table| {
+            self.check_stop()?;
+            // A signature of one table cannot list tables, so the table may be gone.
+            if !source.has_table(&table).map_err(|error| error.on("FROM"))? {
+                return Ok(None);
+            }
+            // If the source loses the table before it is read, the next round deletes it.
+            self.state.lock().tables.insert(table.clone(), FollowedTable::new());
+            target.create(&table).map_err(|error| error.on("TO"))?;
+            self.compare_policies(&table, time)?;
+            self.remark(format!("{table} is new, and is read completely"));
+            Ok(Some(table))
+        })?;
+        self.state.lock().save(self.checkpoint)?;
+        Ok(created.into_iter().flatten().collect())
+    }
+
+    /// Deletes tables from the target that the source does not have, after asking the source for each of them. Returns
+    /// the others.
+    fn delete_lost_tables(&self, tables: Vec<String>) -> TransferResult<Vec<String>> {
+        let FollowPlaces { source, target, .. } = self.places;
+        let kept = in_parallel(self.options.concurrency, tables, |table| {
             self.check_stop()?;
             if source.has_table(&table).map_err(|error| error.on("FROM"))? {
-                return Ok(());
+                return Ok(Some(table));
             }
             target.delete_table(&table).map_err(|error| error.on("TO"))?;
             self.remark(format!("FROM has lost {table}, which was deleted from TO"));
-            self.state.lock().tables.remove(&table);
-            Ok(())
-        })
-        .map(drop)
+            let mut state = self.state.lock();
+            state.tables.remove(&table);
+            state.unread.remove(&policies_of(&table));
+            Ok(None)
+        })?;
+        Ok(kept.into_iter().flatten().collect())
     }
 
-    /// Reads the entities of tables that have changed, and writes those that the target does not have. A request for the
-    /// last round cuts off all rounds but the last.
+    /// Reads the changed entities of tables, and writes those that the target does not have. Only the last round is not
+    /// cut off by a request for the last round.
     fn read_changes(&self, since: Since, tables: &[String], is_last: bool) -> TransferResult<()> {
         let source = self.places.source;
         let changed = match since {
@@ -166,7 +194,7 @@ impl Follow<'_> {
         let (round, lost) = (Instant::now(), Mutex::new(BTreeSet::new()));
         queue.each(view, self.options.concurrency, |task| {
             self.note_reading(&task.table, round);
-            if !self.read_range(view, &queue, task, is_last)? {
+            if !self.read_range(view, since, &queue, task, is_last)? {
                 lost.lock().insert(task.table.clone());
             }
             Ok(())
@@ -174,15 +202,11 @@ impl Follow<'_> {
         let lost = lost.into_inner();
         let mut state = self.state.lock();
         for table in tables {
-            if lost.contains(table) {
-                // If the source has the table again, the next round copies it completely.
-                state.tables.remove(table);
-            } else {
-                state.tables.entry(table.clone()).or_default();
-            }
+            // If the source has a lost table again, the next round reads it completely.
+            state.tables.entry(table.clone()).or_default().is_new = lost.contains(table);
         }
         drop(state);
-        self.delete_lost_tables(lost.into_iter().collect())
+        self.delete_lost_tables(lost.into_iter().collect()).map(drop)
     }
 
     /// Records when the first range of a table in a round was opened.
@@ -197,6 +221,7 @@ impl Follow<'_> {
     fn read_range(
         &self,
         view: &dyn TransferSource,
+        since: Since,
         queue: &WorkQueue,
         task: &Task,
         is_last: bool,
@@ -213,7 +238,10 @@ impl Follow<'_> {
             };
             let Some(mut page) = page else { return Ok(true) };
             let is_end = queue.keep_own(task, &mut page, true);
-            self.writer.write(&task.table, page.rows, &page.rejected)?;
+            match since {
+                Since::Time(_) => self.writer.write(&task.table, page.rows, &page.rejected)?,
+                Since::Beginning => self.writer.write_all(&task.table, page.rows, &page.rejected)?,
+            }
             if is_end {
                 return Ok(true);
             }
@@ -235,7 +263,7 @@ impl Follow<'_> {
 
     fn begin_round(&self) -> TransferResult<()> {
         let mut state = self.state.lock();
-        state.is_in_round = true;
+        (state.is_in_round, state.proved_at) = (true, None);
         state.save(self.checkpoint)
     }
 
@@ -247,11 +275,11 @@ impl Follow<'_> {
         for (table, counts) in &counts {
             state.rejected += counts.rejected;
             if let Some(table) = state.tables.get_mut(table) {
-                table.has_changed |= counts.written > 0;
+                table.writes += u64::from(counts.written > 0);
             }
         }
-        state.newest = state.newest.max(newest);
-        state.read_at = Some(time.raw());
+        let took = i64::try_from(begun.elapsed().as_micros() * 10).unwrap_or(i64::MAX);
+        state.note_reading([time.raw(), time.raw().saturating_add(took)], newest);
         state.is_in_round = false;
         state.save(self.checkpoint)?;
         let read = self.read_begun.lock();
@@ -265,7 +293,7 @@ impl Follow<'_> {
             (name.clone(), counts)
         };
         Ok(FollowRound {
-            time: Some(time),
+            time,
             tables: state.tables.iter().map(followed).collect(),
             remarks: std::mem::take(&mut *self.remarks.lock()),
             seconds: begun.elapsed().as_secs_f64(),

@@ -16,11 +16,8 @@ const OVERLAP: i64 = 120 * TICKS_PER_SECOND;
 /// How far the clock of a place may go back between two readings, because its servers take turns with answers. The
 /// overlap covers it.
 const MAX_BACKWARD: i64 = OVERLAP / 2;
-/// How far the Timestamps of a place may lag behind its dates. Servers refuse requests whose date differs from their
-/// clock by more than 15 minutes, so their own clocks hardly differ by more.
-const MAX_LAG: i64 = 900 * TICKS_PER_SECOND;
-/// Tables with at most this many entities are read completely by one request.
-const SMALL_TABLE: u64 = 1000;
+/// One page of keys has 1000 entities, so a table up to this size takes ten requests to compare completely.
+const SMALL_TABLE: u64 = 10_000;
 
 /// A table that the follower copies. Times are those of the source.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -31,19 +28,31 @@ pub(super) struct FollowedTable {
     pub keys_compared: Option<i64>,
     /// The time when the policies were last compared.
     pub policies_compared: Option<i64>,
-    /// Whether an entity was written since the last comparison of keys began.
-    pub has_changed: bool,
+    /// The number of rounds that have written to the table.
+    pub writes: u64,
+    /// `writes` when the last comparison of keys began that found nothing missing; `None` before the first.
+    pub compared_writes: Option<u64>,
+    /// Whether the next round reads the table completely.
+    pub is_new: bool,
+    /// The time when a comparison of keys last began, successful or not.
+    #[serde(skip)]
+    pub attempted: Option<i64>,
 }
 
 impl FollowedTable {
-    /// Whether one request reads the whole table.
+    /// Returns a table that the next round reads completely.
+    pub(super) fn new() -> Self {
+        Self { is_new: true, ..Self::default() }
+    }
+
+    /// Whether a few requests read the keys of the whole table.
     pub(super) fn is_small(&self) -> bool {
         self.entities.is_some_and(|entities| entities <= SMALL_TABLE)
     }
 
-    /// Whether deleted entities may have remained in the target.
-    pub(super) const fn needs_keys(&self) -> bool {
-        self.has_changed || self.keys_compared.is_none()
+    /// Whether deleted or missing entities may be unknown.
+    pub(super) fn needs_keys(&self) -> bool {
+        self.compared_writes != Some(self.writes)
     }
 }
 
@@ -55,6 +64,11 @@ pub(super) struct FollowState {
     pub read_at: Option<i64>,
     /// The latest Timestamp of all entities that were read.
     pub newest: Option<i64>,
+    /// The shortest distance between the clock of the source and the latest Timestamp, at the end of a reading. Writes
+    /// in the future may get Timestamps that lag behind the clock by as much.
+    pub lag: Option<i64>,
+    /// The time of the source when the last round proved that both places are equal.
+    pub proved_at: Option<i64>,
     pub tables: BTreeMap<String, FollowedTable>,
     /// Entities that the target did not accept.
     pub rejected: u64,
@@ -80,7 +94,7 @@ impl FollowState {
         let mut state: Self =
             read.map_err(|error| failed!("the state file: {error}; remove it to begin again"))?;
         if state.is_in_round {
-            state.tables.values_mut().for_each(|table| table.has_changed = true);
+            state.tables.values_mut().for_each(|table| table.writes += 1);
         }
         Ok(state)
     }
@@ -92,24 +106,38 @@ impl FollowState {
 
     /// Returns the entities to read in a round that begins at `now` by the clock of the source. The clock of this
     /// machine does not matter. A Timestamp that is ahead of the source's clock shows that the clocks of its servers
-    /// differ.
+    /// differ, as one that lags behind may do.
     pub(super) fn since(&self, now: Ticks) -> Since {
-        let (Some(read_at), Some(newest)) = (self.read_at, self.newest) else { return Since::Beginning };
+        let (Some(read_at), Some(newest), Some(lag)) = (self.read_at, self.newest, self.lag) else {
+            return Since::Beginning;
+        };
         if now.raw() < read_at - MAX_BACKWARD {
             return Since::Beginning;
         }
         let lead = (newest - read_at).max(0);
-        let lag = (read_at - newest).clamp(0, MAX_LAG);
-        let since = (read_at - lag).saturating_sub(OVERLAP).saturating_sub(lead);
+        let since = read_at.saturating_sub(lag).saturating_sub(lead).saturating_sub(OVERLAP);
         Since::Time(Ticks::MIN.later(since.saturating_sub(Ticks::MIN.raw()).max(0)))
     }
 
-    /// Returns the table whose keys were compared first, unless all were compared within `pause` before `now`.
-    pub(super) fn next_to_compare(&self, now: Ticks, pause: Duration) -> Option<String> {
+    /// Records a complete reading, with the times of the source when it began and ended.
+    pub(super) fn note_reading(&mut self, [begin, end]: [i64; 2], newest: Option<i64>) {
+        self.newest = self.newest.max(newest);
+        let lag = self.newest.map(|newest| end.saturating_sub(newest).max(0));
+        self.lag = self.lag.into_iter().chain(lag).min();
+        self.read_at = Some(begin);
+    }
+
+    /// Returns the table whose last comparison of keys began first, unless all began within `pause` before `now`.
+    pub(super) fn next_to_compare(&mut self, now: Ticks, pause: Duration) -> Option<String> {
         let pause = i64::try_from(pause.as_secs()).unwrap_or(i64::MAX).saturating_mul(TICKS_PER_SECOND);
-        let (name, table) = self.tables.iter().min_by_key(|(_, table)| table.keys_compared)?;
-        let is_due = table.keys_compared.is_none_or(|compared| compared.saturating_add(pause) <= now.raw());
-        is_due.then(|| name.clone())
+        let begun = |table: &FollowedTable| table.attempted.max(table.keys_compared);
+        let ready = self.tables.iter_mut().filter(|(_, table)| !table.is_new);
+        let (name, table) = ready.min_by_key(|(_, table)| begun(table))?;
+        if begun(table).is_some_and(|begun| begun.saturating_add(pause) > now.raw()) {
+            return None;
+        }
+        table.attempted = Some(now.raw());
+        Some(name.clone())
     }
 }
 
@@ -123,22 +151,40 @@ mod tests {
 
     #[test]
     fn a_round_overlaps_the_last_one_by_the_clocks_of_the_source() {
-        let since = |read_at, newest, now| {
+        let since = |read_at, (newest, lag), now| {
             let [read_at, newest] = [read_at, newest].map(|seconds| Some(at(seconds)));
-            let state = FollowState { read_at, newest, ..FollowState::default() };
+            let lag = Some(lag * TICKS_PER_SECOND);
+            let state = FollowState { read_at, newest, lag, ..FollowState::default() };
             match state.since(Ticks::from_raw(at(now)).unwrap()) {
                 Since::Time(time) => Some((time.raw() - at(0)) / TICKS_PER_SECOND),
                 Since::Beginning => None,
             }
         };
-        assert_eq!(since(0, -1, 5), Some(-121));
-        assert_eq!(since(0, -500, 5), Some(-620), "Timestamps may lag behind the dates of a gateway");
-        assert_eq!(since(0, -5000, 5), Some(-1020), "nothing was written for a long time");
-        assert_eq!(since(0, 300, 5), Some(-420), "a server's clock is 300 s ahead");
-        assert_eq!(since(0, -1, -50), Some(-121), "servers take turns with answers");
-        assert_eq!(since(0, -1, -61), None, "the clock went back");
+        assert_eq!(since(0, (-1, 1), 5), Some(-121));
+        assert_eq!(
+            since(0, (-5000, 5000), 5),
+            Some(-5120),
+            "Timestamps may lag behind the dates of a gateway"
+        );
+        assert_eq!(since(0, (-5000, 3), 5), Some(-123), "they did not lag before");
+        assert_eq!(since(0, (300, 0), 5), Some(-420), "a server's clock is 300 s ahead");
+        assert_eq!(since(0, (-1, 1), -50), Some(-121), "servers take turns with answers");
+        assert_eq!(since(0, (-1, 1), -61), None, "the clock went back");
         let unread = FollowState { read_at: Some(at(0)), ..FollowState::default() };
         assert_eq!(unread.since(Ticks::now()), Since::Beginning);
+    }
+
+    #[test]
+    fn the_lag_of_timestamps_is_the_shortest_that_was_seen() {
+        let mut state = FollowState::default();
+        let mut read = |begin, end, newest| {
+            state.note_reading([begin, end].map(at), Some(at(newest)));
+            state.lag.map(|lag| lag / TICKS_PER_SECOND)
+        };
+        assert_eq!(read(0, 60, -600), Some(660));
+        assert_eq!(read(100, 101, 99), Some(2));
+        assert_eq!(read(1000, 1001, 99), Some(2));
+        assert_eq!(read(1010, 1010, 1020), Some(0));
     }
 
     #[test]
@@ -148,9 +194,16 @@ mod tests {
         let tables = [("a", a), ("b", b)].map(|(name, at)| (name.to_owned(), table(at))).into();
         let mut state = FollowState { tables, ..FollowState::default() };
         let now = Ticks::from_raw(at(0)).unwrap();
-        assert_eq!(state.next_to_compare(now, Duration::from_secs(60)).as_deref(), Some("a"));
         assert_eq!(state.next_to_compare(now, Duration::from_secs(101)), None);
+        assert_eq!(state.next_to_compare(now, Duration::from_secs(40)).as_deref(), Some("a"));
+        assert_eq!(
+            state.next_to_compare(now, Duration::from_secs(40)).as_deref(),
+            Some("b"),
+            "a may have failed"
+        );
         state.tables.insert("c".into(), table(None));
-        assert_eq!(state.next_to_compare(now, Duration::from_secs(101)).as_deref(), Some("c"));
+        state.tables.insert("d".into(), FollowedTable::new());
+        assert_eq!(state.next_to_compare(now, Duration::from_secs(40)).as_deref(), Some("c"));
+        assert_eq!(state.next_to_compare(now, Duration::from_secs(40)), None);
     }
 }

@@ -14,6 +14,19 @@ const MAX_VERSIONS: usize = 1 << 20;
 /// A digest of a table, a key and a Timestamp.
 pub(super) type VersionDigest = [u8; 16];
 
+/// Entities that were rejected, so that each is recorded once.
+#[derive(Debug, Default)]
+pub(super) struct RecordedRejects(Mutex<HashSet<VersionDigest>>);
+
+impl RecordedRejects {
+    /// Records a rejected entity; returns whether it is new.
+    pub(super) fn is_new(&self, table: &str, rejected: &Rejected) -> bool {
+        let mut recorded = self.0.lock();
+        let digest = digest_of(&[table.as_bytes(), rejected.entity.as_bytes()]);
+        recorded.len() < MAX_VERSIONS && recorded.insert(digest)
+    }
+}
+
 /// The versions that this round or the last one has written or compared. A round reads the changes of the last minutes
 /// again, because of its overlap.
 #[derive(Debug, Default)]
@@ -35,18 +48,6 @@ impl KnownVersions {
             versions.add(digest);
         }
         is_known
-    }
-
-    /// Returns the rejected entities that the last round has not read.
-    pub(super) fn retain_new(&self, table: &str, rejected: &[Rejected]) -> Vec<Rejected> {
-        let mut versions = self.0.lock();
-        let mut is_new = |rejected: &&Rejected| {
-            let digest = digest_of(&[table.as_bytes(), rejected.entity.as_bytes()]);
-            let is_new = !versions.has(&digest);
-            versions.add(digest);
-            is_new
-        };
-        rejected.iter().filter(|rejected| is_new(rejected)).cloned().collect()
     }
 
     pub(super) fn digests(table: &str, rows: &[Row]) -> Vec<VersionDigest> {

@@ -1,27 +1,30 @@
 //! Writes changed entities to the target, unless it has them.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use serde_json::json;
 
-use super::versions::KnownVersions;
+use super::versions::{KnownVersions, RecordedRejects};
 use crate::contract::{Counts, Mode, Rejected, TransferSource, TransferTarget, WritePage};
-use crate::error::TransferResult;
-use crate::locations::find_existing;
-use crate::protocol::model::Ticks;
+use crate::error::{TransferError, TransferResult};
+use crate::locations::{FEW_KEYS, MAX_LOOKUPS, find_existing, read_range_of};
+use crate::protocol::model::{Key, Ticks};
 use crate::rejects::Rejects;
 use crate::rows::Row;
+use crate::work::in_parallel;
 
 pub(super) struct ChangeWriter<'a> {
-    pub source: &'a dyn TransferSource,
+    source: &'a dyn TransferSource,
     /// The target, to read from.
-    pub existing: &'a dyn TransferSource,
-    pub target: &'a dyn TransferTarget,
-    pub rejects: &'a Rejects,
+    existing: &'a dyn TransferSource,
+    target: &'a dyn TransferTarget,
+    rejects: &'a Rejects,
     /// Whether both places keep Timestamps, so that entities with different ones differ.
-    pub keeps_timestamps: bool,
+    keeps_timestamps: bool,
     known: KnownVersions,
+    recorded: RecordedRejects,
     counts: Mutex<BTreeMap<String, Counts>>,
     /// The latest Timestamp that was read, in ticks; 0 before the first.
     newest: AtomicI64,
@@ -34,30 +37,58 @@ impl<'a> ChangeWriter<'a> {
         rejects: &'a Rejects,
         keeps_timestamps: bool,
     ) -> Self {
-        let (known, counts, newest) = (KnownVersions::default(), Mutex::default(), AtomicI64::new(0));
-        Self { source, existing, target, rejects, keeps_timestamps, known, counts, newest }
+        let (known, recorded) = (KnownVersions::default(), RecordedRejects::default());
+        let (counts, newest) = (Mutex::default(), AtomicI64::new(0));
+        Self { source, existing, target, rejects, keeps_timestamps, known, recorded, counts, newest }
     }
 
-    /// Reads entities by their keys, and writes them.
-    pub(super) fn copy(&self, table: &str, mut rows: Vec<Row>) -> TransferResult<()> {
+    /// Whether the target has this version, because this round or the last one has written or compared it.
+    pub(super) fn is_known(&self, table: &str, row: &Row) -> bool {
+        self.known.has(table, row)
+    }
+
+    /// Reads entities by their keys, and writes those that the target does not have.
+    pub(super) fn copy(&self, table: &str, rows: Vec<Row>) -> TransferResult<()> {
+        let keys: Vec<&Key> = rows.iter().map(|row| &row.key).collect();
+        let (mut read, mut rejected) = (HashMap::new(), Vec::new());
+        if keys.len() > FEW_KEYS {
+            let range = read_range_of(self.source, table, &keys).map_err(|error| error.on("FROM"))?;
+            (read, rejected) = (range.rows, range.rejected);
+        }
+        let unread: Vec<&Key> = keys.iter().copied().filter(|key| !read.contains_key(*key)).collect();
+        for outcome in in_parallel(MAX_LOOKUPS, unread, |key| Ok((key, self.source.get(table, key))))? {
+            match outcome {
+                (key, Ok(row)) => read.extend(row.map(|row| (key.clone(), row))),
+                // The answer is not an entity.
+                (key, Err(TransferError::Failed(reason))) => {
+                    let entity = json!({ "PartitionKey": key.partition, "RowKey": key.row }).to_string();
+                    rejected.push(Rejected { entity, reason });
+                }
+                (_, Err(error)) => return Err(error.on("FROM")),
+            }
+        }
+        // The range may contain other entities.
+        let rows = keys.into_iter().filter_map(|key| read.remove(key)).collect();
+        self.write_all(table, rows, &rejected)
+    }
+
+    /// Writes the changed entities of a page that the target does not have.
+    pub(super) fn write(&self, table: &str, mut rows: Vec<Row>, rejected: &[Rejected]) -> TransferResult<()> {
+        self.note_newest(&rows);
         rows.retain(|row| !self.known.has(table, row));
-        let mut read = find_existing(self.source, table, rows.iter()).map_err(|error| error.on("FROM"))?;
-        // The range of the keys may contain other entities.
-        let rows = rows.iter().filter_map(|row| read.remove(&row.key)).collect();
-        self.write(table, rows, &[])
+        self.write_all(table, rows, rejected)
     }
 
     /// Compares entities with those of the target, and writes the ones that differ. Records the ones that could not be
     /// parsed.
-    pub(super) fn write(&self, table: &str, mut rows: Vec<Row>, rejected: &[Rejected]) -> TransferResult<()> {
-        let newest = rows.iter().filter_map(|row| row.modified).max().map_or(0, Ticks::raw);
-        self.newest.fetch_max(newest, Ordering::Relaxed);
-        let rejected = self.known.retain_new(table, rejected);
-        self.rejects.add(table, &rejected)?;
-        let mut counts = Counts { rejected: rejected.len() as u64, ..Counts::default() };
-        rows.retain(|row| !self.known.has(table, row));
+    pub(super) fn write_all(&self, table: &str, rows: Vec<Row>, rejected: &[Rejected]) -> TransferResult<()> {
+        self.note_newest(&rows);
+        let mut counts = Counts::default();
+        for rejected in rejected {
+            counts.rejected += u64::from(self.reject(table, rejected)?);
+        }
         if !rows.is_empty() {
-            counts += self.write_unknown(table, rows).map_err(|error| error.on("TO"))?;
+            counts += self.write_differing(table, rows).map_err(|error| error.on("TO"))?;
         }
         if counts != Counts::default() {
             *self.counts.lock().entry(table.to_owned()).or_default() += counts;
@@ -65,7 +96,21 @@ impl<'a> ChangeWriter<'a> {
         Ok(())
     }
 
-    fn write_unknown(&self, table: &str, rows: Vec<Row>) -> TransferResult<Counts> {
+    fn note_newest(&self, rows: &[Row]) {
+        let newest = rows.iter().filter_map(|row| row.modified).max().map_or(0, Ticks::raw);
+        self.newest.fetch_max(newest, Ordering::Relaxed);
+    }
+
+    /// Records a rejected entity, unless it was recorded before; returns whether it is new.
+    fn reject(&self, table: &str, rejected: &Rejected) -> TransferResult<bool> {
+        let is_new = self.recorded.is_new(table, rejected);
+        if is_new {
+            self.rejects.add(table, std::slice::from_ref(rejected))?;
+        }
+        Ok(is_new)
+    }
+
+    fn write_differing(&self, table: &str, rows: Vec<Row>) -> TransferResult<Counts> {
         let there = find_existing(self.existing, table, rows.iter())?;
         let is_there = |row: &Row| {
             there.get(&row.key).is_some_and(|there| {
@@ -77,7 +122,8 @@ impl<'a> ChangeWriter<'a> {
         let unchanged = (read - differing.len()) as u64;
         let mut counts = Counts { unchanged, ..Counts::default() };
         if !differing.is_empty() {
-            counts += self.target.write(WritePage {
+            let rejected = AtomicU64::new(0);
+            let written = self.target.write(WritePage {
                 table,
                 range: 0,
                 rows: differing,
@@ -86,8 +132,12 @@ impl<'a> ChangeWriter<'a> {
                 copy: "",
                 last: None,
                 rejected: 0,
-                reject: &|rejected| self.rejects.add(table, &[rejected]),
+                reject: &|entity| {
+                    rejected.fetch_add(self.reject(table, &entity)?.into(), Ordering::Relaxed);
+                    Ok(())
+                },
             })?;
+            counts += Counts { rejected: rejected.into_inner(), ..written };
         }
         self.known.add(versions);
         Ok(counts)

@@ -21,9 +21,9 @@ use crate::work::in_parallel;
 /// Maximum pages to read before entities are read singly, because the target may have many other entities between them.
 const MAX_PAGES: usize = 3;
 /// Number of keys up to which entities are read singly.
-const FEW_KEYS: usize = 4;
+pub(super) const FEW_KEYS: usize = 4;
 /// Maximum entities of a page to read singly at once. An endpoint limits its requests in flight too.
-const MAX_LOOKUPS: usize = 16;
+pub(super) const MAX_LOOKUPS: usize = 16;
 
 /// A page that is being written, and the outcome for its entities so far.
 struct PageOutcome<'a, 'p> {
@@ -89,14 +89,15 @@ impl<'a, 'p> PageOutcome<'a, 'p> {
 pub(super) fn find_existing<'a>(
     place: &dyn TransferSource,
     table: &str,
-    rows: impl Iterator<Item = &'a Row> + Clone,
+    rows: impl Iterator<Item = &'a Row>,
 ) -> TransferResult<HashMap<Key, Row>> {
     let keys: Vec<&Key> = rows.map(|row| &row.key).collect();
-    let (mut found, is_complete) = match keys.len() {
-        ..=FEW_KEYS => (HashMap::new(), false),
+    let range = match keys.len() {
+        ..=FEW_KEYS => RangeOfKeys::default(),
         _ => read_range_of(place, table, &keys)?,
     };
-    if !is_complete {
+    let mut found = range.rows;
+    if !range.is_complete {
         let unread: Vec<&Key> = keys.into_iter().filter(|key| !found.contains_key(*key)).collect();
         let read = in_parallel(MAX_LOOKUPS, unread, |key| place.get(table, key))?;
         found.extend(read.into_iter().flatten().map(|row| (row.key.clone(), row)));
@@ -104,26 +105,36 @@ pub(super) fn find_existing<'a>(
     Ok(found)
 }
 
-/// Reads the first pages of the range of some keys. Returns whether they contain all keys that exist.
-fn read_range_of(
+/// The entities in the range of some keys, and others between them.
+#[derive(Default)]
+pub(super) struct RangeOfKeys {
+    pub rows: HashMap<Key, Row>,
+    pub rejected: Vec<Rejected>,
+    /// Whether the place has no further entity with one of the keys.
+    pub is_complete: bool,
+}
+
+/// Reads the first pages of the range of some keys.
+pub(super) fn read_range_of(
     place: &dyn TransferSource,
     table: &str,
     keys: &[&Key],
-) -> TransferResult<(HashMap<Key, Row>, bool)> {
-    let mut found = HashMap::new();
-    let (Some(first), Some(last)) = (keys.iter().min(), keys.iter().max()) else { return Ok((found, true)) };
+) -> TransferResult<RangeOfKeys> {
+    let mut found = RangeOfKeys::default();
+    let (Some(first), Some(last)) = (keys.iter().min(), keys.iter().max()) else { return Ok(found) };
     let upper = Key::new(last.partition.as_str(), format!("{}!", last.row));
     let range = RowRange { lower: Lower::From((*first).clone()), upper: Some(upper) };
     let mut reader = place.open(table, &range, false)?;
     for _ in 0..MAX_PAGES {
         let Some(page) = reader.next()? else {
             // The place may sort other keys differently.
-            let is_complete = place.is_ordered() && keys.iter().all(|key| sorts_alike(key));
-            return Ok((found, is_complete));
+            found.is_complete = place.is_ordered() && keys.iter().all(|key| sorts_alike(key));
+            break;
         };
-        found.extend(page.rows.into_iter().map(|row| (row.key.clone(), row)));
+        found.rows.extend(page.rows.into_iter().map(|row| (row.key.clone(), row)));
+        found.rejected.extend(page.rejected);
     }
-    Ok((found, false))
+    Ok(found)
 }
 
 /// Maximum documents that are not entities, each of which is kept as text.

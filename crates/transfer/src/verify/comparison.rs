@@ -8,13 +8,15 @@ use parking_lot::Mutex;
 
 use crate::contract::{Rejected, TransferSource, TransferTarget};
 use crate::error::{TransferResult, check_stop, failed};
-use crate::protocol::model::{Key, Ticks};
+use crate::protocol::model::Key;
 use crate::rows::selection::Selection;
 use crate::rows::{Row, Version};
 use crate::work::in_parallel;
 use crate::work::progress::Progress;
 use crate::work::rate_limit::RateLimit;
 
+/// Maximum lookups at once.
+const MAX_LOOKUPS: usize = 16;
 /// Maximum differences that are checked again and listed; further ones are only counted.
 const MAX_LISTED: usize = 1000;
 
@@ -120,8 +122,8 @@ impl Compared {
 /// Copies the entities whose keys a comparison of keys has found to differ.
 #[derive(Clone, Copy)]
 pub struct Repair<'a> {
-    /// Entities that changed at this time or later count as different.
-    pub(crate) changed_since: Option<Ticks>,
+    /// Whether an entity of the source, given by its key and Timestamp, is copied although the target has its key.
+    pub(crate) has_changed: &'a (dyn Fn(&str, &Row) -> bool + Sync),
     /// Copies entities of a table, given by their keys and Timestamps.
     pub(crate) copy: &'a (dyn Fn(&str, Vec<Row>) -> TransferResult<()> + Sync),
     pub(crate) rate_limit: Option<&'a RateLimit>,
@@ -212,8 +214,8 @@ impl<'a> ComparisonRun<'a> {
         match self.found.lock().tables.values().map(|tally| tally.unreadable).sum::<u64>() {
             0 => Ok(()),
             unreadable => Err(failed!(
-                "--mirror: {unreadable} entities are not understood, and what seems extra may be a former \
-                 version of one; nothing more is deleted"
+                "{unreadable} entities are not understood, and what seems extra may be a former version of one; \
+                 nothing more is deleted"
             )),
         }
     }
@@ -224,9 +226,9 @@ impl<'a> ComparisonRun<'a> {
         if !extra.is_empty() {
             self.refuse_unreadable()?;
         }
-        let checked = in_parallel(self.options.concurrency, extra, |row| {
+        let checked = in_parallel(self.options.concurrency.min(MAX_LOOKUPS), extra, |row| {
             self.options.check_stop()?;
-            let is_extra = !source.can_change() || source.get(table, &row.key)?.is_none();
+            let is_extra = !source.can_change() || self.is_absent(table, &row.key)?;
             let version = row.version();
             Ok(is_extra.then_some((row.key, version)))
         })?;
@@ -235,12 +237,31 @@ impl<'a> ComparisonRun<'a> {
             return Ok(());
         }
         self.allow_deletions(to_delete.len() as u64)?;
-        let deleted = target.delete(self.options.in_target(table), &to_delete)?;
+        let deleted = target.delete(self.options.in_target(table), &to_delete);
+        let deleted = deleted.map_err(|error| error.on("TO"))?;
+        self.repair_deleted(table, &to_delete)?;
         let mut found = self.found.lock();
         let tally = found.tally(table);
         tally.deleted += deleted;
         tally.extra += (to_delete.len() as u64).saturating_sub(deleted);
         Ok(())
+    }
+
+    /// Whether the source lacks an entity.
+    fn is_absent(&self, table: &str, key: &Key) -> TransferResult<bool> {
+        Ok(self.options.source.get(table, key).map_err(|error| error.on("FROM"))?.is_none())
+    }
+
+    /// Copies deleted entities that the source has again. A writer may have seen them in the target before they were
+    /// deleted there.
+    fn repair_deleted(&self, table: &str, deleted: &[(Key, Version)]) -> TransferResult<()> {
+        if self.options.repair.is_none() {
+            return Ok(());
+        }
+        let keys: Vec<&Key> = deleted.iter().map(|(key, _)| key).collect();
+        let lookup = |key: &Key| self.options.source.get(table, key).map_err(|error| error.on("FROM"));
+        let there = in_parallel(self.options.concurrency.min(MAX_LOOKUPS), keys, lookup)?;
+        self.repair(table, there.into_iter().flatten().collect())
     }
 
     /// Copies entities that the target lacks or that have changed.

@@ -164,8 +164,7 @@ impl<'a> Merge<'a> {
     fn compare_pair(&mut self, row: &Row, there: Option<&Row>) -> u64 {
         let options = self.run.options;
         if let Some(repair) = options.repair {
-            let has_changed = repair.changed_since.is_some_and(|since| row.modified >= Some(since));
-            if there.is_none() || has_changed {
+            if there.is_none() || (repair.has_changed)(&self.task.table, row) {
                 self.stale.push(row.clone());
             }
             return 1;

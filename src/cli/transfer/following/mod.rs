@@ -12,7 +12,7 @@ use clap::Args;
 use tokio::signal::unix::SignalKind;
 
 use super::arguments::{
-    FileArguments, RunArguments, TablePatterns, TransferSession, parse_places, refuse_ranged,
+    FileArguments, RunArguments, TablePatterns, TransferSession, check_matches, parse_places, refuse_ranged,
     require_confirmation,
 };
 use crate::cli::output::{OutputForm, TransferEnd, warn};
@@ -40,8 +40,7 @@ pub(crate) struct FollowArguments {
     to: String,
     #[command(flatten)]
     tables: TablePatterns,
-    /// End with a last round, after all writers of FROM have stopped: exit with status 0 only if FROM and TO are
-    /// proved to be equal
+    /// End with a last round, after all writers of FROM have stopped, and print what it proves
     #[arg(long)]
     finish: bool,
     /// Seconds from the beginning of a round to the beginning of the next
@@ -74,14 +73,6 @@ pub(crate) fn run(arguments: &FollowArguments) -> Result<(), TransferEnd> {
     let session = TransferSession::start(&arguments.run, &FileArguments::default())?;
     let finish = Arc::new(AtomicBool::new(arguments.finish));
     session.set_on_signal(SignalKind::user_defined1(), finish.clone())?;
-    if stdin().is_terminal() {
-        let finish = finish.clone();
-        std::thread::spawn(move || {
-            if stdin().read_line(&mut String::new()).is_ok_and(|read| read > 0) {
-                finish.store(true, Ordering::Relaxed);
-            }
-        });
-    }
     let mut reporter = Reporter::new(arguments.form, arguments.metrics.as_deref());
     let (mut wait, mut restart) = (Duration::from_secs(1), arguments.restart);
     loop {
@@ -107,7 +98,7 @@ pub(crate) fn run(arguments: &FollowArguments) -> Result<(), TransferEnd> {
 fn follow(
     arguments: &FollowArguments,
     session: &TransferSession,
-    finish: &AtomicBool,
+    finish: &Arc<AtomicBool>,
     restart: bool,
     reporter: &mut Reporter<'_>,
 ) -> Result<(), TransferEnd> {
@@ -151,7 +142,7 @@ fn follow(
         }
     };
     let rejects_file = state.with_added_extension("rejects.jsonl");
-    let rejects = Rejects::open(&rejects_file, true)?;
+    let rejects = Rejects::open(&rejects_file, !restart)?;
     let options = FollowOptions {
         selection: &selection,
         concurrency: session.concurrency,
@@ -163,6 +154,17 @@ fn follow(
         finish,
     };
     let follow = Follow::new(places, &options, &checkpoint, &rejects)?;
+    if let Some(proved) = follow.proved_at().filter(|_| !arguments.yes && reporter.rounds() == 0) {
+        let question = format!(
+            "an earlier run has proved at {} that FROM and TO are equal; entities and tables that applications have \
+             added to TO since will be deleted",
+            proved.to_canonical()
+        );
+        require_confirmation(&question, false)?;
+    }
+    if reporter.rounds() == 0 {
+        finish_on_enter(finish.clone());
+    }
     let explain = |error: TransferError| match error.to_string().starts_with("TO") {
         true => named("TO", &to)(error),
         false => named("FROM", &from)(error),
@@ -176,6 +178,7 @@ fn follow(
         }
         follow.finish()
     })();
+    follow.take_remarks().iter().for_each(|remark| warn(remark));
     match ended {
         Ok(proof) => reporter.report_proof(&proof, &rejects_file),
         Err(TransferError::Interrupted) => Err(TransferEnd::Interrupted(format!(
@@ -184,6 +187,21 @@ fn follow(
         ))),
         Err(error) => Err(explain(error).into()),
     }
+}
+
+/// Sets a flag when the Enter key is pressed at a terminal.
+fn finish_on_enter(finish: Arc<AtomicBool>) {
+    // Reading would stop a command in the background of its terminal.
+    let foreground = rustix::termios::tcgetpgrp(stdin());
+    let is_in_background = foreground.is_ok_and(|group| group != rustix::process::getpgrp());
+    if !stdin().is_terminal() || is_in_background {
+        return;
+    }
+    std::thread::spawn(move || {
+        if stdin().read_line(&mut String::new()).is_ok_and(|read| read > 0) {
+            finish.store(true, Ordering::Relaxed);
+        }
+    });
 }
 
 /// Refuses places that cannot be followed or written to.
@@ -226,7 +244,9 @@ fn confirm(
     places: &FollowPlaces<'_>,
     selection: &Selection,
 ) -> Result<(), TransferEnd> {
-    let tables = places.source.selected_tables(selection).map_err(|error| error.on("FROM"))?;
+    let all = places.source.tables().map_err(|error| error.on("FROM"))?;
+    check_matches(selection, &all)?;
+    let tables: Vec<String> = all.into_iter().filter(|table| selection.has_table(table)).collect();
     if tables.is_empty() {
         return Err(TransferEnd::Usage("FROM has no table to follow".into()));
     }

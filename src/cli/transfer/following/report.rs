@@ -39,7 +39,8 @@ impl<'a> Reporter<'a> {
         let text = format!("round {}{}", self.rounds, text_of(round));
         let printed = self.form.print(&text, &json_of(round, self.rounds));
         printed.map_err(|problem| TransferError::Usage(problem.0))?;
-        self.write_metrics(Some(round))
+        self.write_metrics(Some(round));
+        Ok(())
     }
 
     fn add(&mut self, round: &FollowRound) {
@@ -58,7 +59,8 @@ impl<'a> Reporter<'a> {
         if self.form.json {
             self.form.print("", &json!({ "report": "followFailure", "error": reason, "lagSeconds": lag }))?;
         }
-        Ok(self.write_metrics(None)?)
+        self.write_metrics(None);
+        Ok(())
     }
 
     /// Prints what is proved.
@@ -68,7 +70,7 @@ impl<'a> Reporter<'a> {
     pub(super) fn report_proof(&mut self, proof: &FollowProof, rejects: &Path) -> Result<(), TransferEnd> {
         self.add(&proof.round);
         let mut text = format!("last round{}\n", text_of(&proof.round));
-        let time = proof.round.time.map(Ticks::to_canonical).unwrap_or_default();
+        let time = proof.round.time.to_canonical();
         let entities = format!(
             "entities: every change until {time} was read by its Timestamp, compared and written\n\
              keys: {} of {} tables were compared completely in the last round; the others had no write since their \
@@ -81,7 +83,7 @@ impl<'a> Reporter<'a> {
         let policies = describe_time(proof.policies_compared);
         text.push_str(&format!("\npolicies: compared from {policies} on"));
         for table in &proof.extra_tables {
-            text.push_str(&format!("\nnot followed: FROM never had the table {table} of TO"));
+            text.push_str(&format!("\nnot followed: the table {table} of TO, which FROM does not have"));
         }
         proof.differing.iter().for_each(|table| text.push_str(&format!("\n{table}: keys differ")));
         proof.unread.iter().for_each(|reason| text.push_str(&format!("\nnot compared: {reason}")));
@@ -96,10 +98,11 @@ impl<'a> Reporter<'a> {
         value["rejected"] = proof.rejected.into();
         value["differing"] = json!(proof.differing);
         value["notCompared"] = json!(proof.unread);
+        value["comparedTables"] = proof.compared_tables.into();
         value["extraTables"] = json!(proof.extra_tables);
         value["policiesCompared"] = json!(proof.policies_compared.map(Ticks::to_canonical));
         self.form.print(&text, &value)?;
-        self.write_metrics(Some(&proof.round))?;
+        self.write_metrics(Some(&proof.round));
         match proof.is_equal() {
             true => Ok(()),
             false if proof.rejected > 0 => Err(TransferEnd::Rejected),
@@ -107,14 +110,15 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// Replaces the file of metrics. Tables are omitted after a failed round.
-    fn write_metrics(&self, round: Option<&FollowRound>) -> Result<(), TransferError> {
-        let Some(path) = self.metrics else { return Ok(()) };
-        let failed =
-            |error: std::io::Error| TransferError::Usage(format!("--metrics: {}: {error}", path.display()));
+    /// Replaces the file of metrics; a failure is only a warning. Tables are omitted after a failed round.
+    fn write_metrics(&self, round: Option<&FollowRound>) {
+        let Some(path) = self.metrics else { return };
         let new = path.with_added_extension("new");
-        std::fs::write(&new, self.metrics_text(round)).map_err(failed)?;
-        std::fs::rename(&new, path).map_err(failed)
+        let written =
+            std::fs::write(&new, self.metrics_text(round)).and_then(|()| std::fs::rename(&new, path));
+        if let Err(error) = written {
+            warn(&format!("--metrics: {}: {error}", path.display()));
+        }
     }
 
     fn metrics_text(&self, round: Option<&FollowRound>) -> String {
@@ -173,14 +177,18 @@ fn text_of(round: &FollowRound) -> String {
     let has_changed =
         |counts: &FollowedCounts| counts.counts.written + counts.counts.rejected + counts.deleted > 0;
     let shows_all = round.tables.len() <= MAX_SHOWN;
-    let shown = round.tables.iter().filter(|(_, counts)| shows_all || has_changed(counts));
-    for (table, FollowedCounts { counts, deleted, lag, keys_compared }) in shown.take(MAX_SHOWN) {
+    let is_shown = |counts: &FollowedCounts| shows_all || has_changed(counts);
+    let shown: Vec<_> = round.tables.iter().filter(|(_, counts)| is_shown(counts)).collect();
+    for (table, FollowedCounts { counts, deleted, lag, keys_compared }) in shown.iter().take(MAX_SHOWN) {
         text.push_str(&format!(
             "\n  {table}: {} written, {deleted} deleted, {} rejected, lag {lag:.1} s, keys compared {}",
             counts.written,
             counts.rejected,
             describe_time(*keys_compared),
         ));
+    }
+    if shown.len() > MAX_SHOWN {
+        text.push_str(&format!("\n  and {} more tables, which --json lists", shown.len() - MAX_SHOWN));
     }
     round.remarks.iter().for_each(|remark| text.push_str(&format!("\n  {remark}")));
     text
@@ -197,7 +205,7 @@ fn json_of(round: &FollowRound, number: u64) -> Value {
     let tables = round.tables.iter().map(|(table, counts)| (table.clone(), of_table(counts)));
     let (counts, deleted) = round.sum();
     json!({
-        "report": "follow", "round": number, "time": round.time.map(Ticks::to_canonical),
+        "report": "follow", "round": number, "time": round.time.to_canonical(),
         "seconds": round.seconds, "lagSeconds": round.lag(), "written": counts.written,
         "unchanged": counts.unchanged, "deleted": deleted, "rejected": counts.rejected,
         "keysCompared": round.keys_compared().map(Ticks::to_canonical), "throttled": round.throttled,

@@ -378,7 +378,7 @@ impl TransferSource for LocalDatabase {
         // A replica lacks the last changes.
         match self.run(CLOCK, async |store| store.current_until(now).await)? {
             Some(until) if until == now => Ok(Some(now)),
-            _ => Err(usage!("the database is a read replica, whose changes arrive late; give the primary")),
+            _ => Err(failed!("the database is a read replica, whose changes arrive late; give the primary")),
         }
     }
 

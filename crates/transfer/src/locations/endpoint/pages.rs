@@ -317,10 +317,10 @@ impl TransferSource for Endpoint {
 
     fn time(&self) -> TransferResult<Option<Ticks>> {
         let call = ClientCall::get("/Tables").query("$top", "1");
-        match self.client.read(&call, json)? {
-            Err(refused) if !is_forbidden(&refused) => Err(refused.into()),
-            // A refusal has a date too.
-            _ => Ok(self.client.date()),
+        match self.client.read(&call, |answer| json(answer).map(|_| answer.date))? {
+            // A refusal has a time too.
+            Err(refused) if is_forbidden(&refused) => Ok(self.client.date()),
+            date => Ok(date?),
         }
     }
 
