@@ -66,7 +66,8 @@ impl TransferError {
 
     /// Prefixes the error with the side of a transfer, FROM or TO, unless its text begins with it.
     pub fn on(self, side: &str) -> Self {
-        if self.to_string().starts_with(side) {
+        // Some texts begin with the side as their subject.
+        if self.to_string().strip_prefix(side).is_some_and(|rest| rest.starts_with([':', ' '])) {
             return self;
         }
         match self {

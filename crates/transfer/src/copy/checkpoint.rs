@@ -37,6 +37,7 @@ const APPLICATION_ID_OFFSET: usize = 68;
 
 pub struct Checkpoint {
     file: PathBuf,
+    /// The unique name of the copy, which the target records with its marks.
     copy: String,
     fingerprint: Fingerprint,
     connection: Mutex<Connection>,
@@ -99,7 +100,7 @@ impl Checkpoint {
         self.fingerprint.origin()
     }
 
-    /// Whether no table was started.
+    /// Whether the copy has begun no table.
     pub fn is_untouched(&self) -> TransferResult<bool> {
         Ok(self
             .connection
@@ -107,11 +108,11 @@ impl Checkpoint {
             .query_row("SELECT NOT EXISTS (SELECT 1 FROM tables)", [], |row| row.get(0))?)
     }
 
-    /// Adds the pages that only the target has recorded, in the transactions of their entities. Fails if only this file
-    /// has recorded a page, because the target was then restored from a backup.
+    /// Adds the pages that only the target has recorded, in the transactions of their entities. Fails if a page is only
+    /// in this file, because the target has then lost entities.
     pub(crate) fn catch_up(&self, marks: Vec<LoadMark>) -> TransferResult<()> {
         let open = self.open_ranges()?;
-        // A copy that is complete or stale has no marks any more.
+        // The target keeps no marks of a complete or stale copy.
         if !(open.is_empty() && marks.is_empty()) && self.copy >= stale_copies(Ticks::now()).0 {
             self.check_marks(&marks)?;
         }
@@ -129,9 +130,7 @@ impl Checkpoint {
             let mark = marks.iter().find(|mark| mark.range == range);
             let is_behind = |mark: &LoadMark| order_in_both(&mark.reached, &reached) == Some(Ordering::Less);
             if mark.is_none_or(is_behind) {
-                return Err(
-                    self.cannot_resume("TO has lost entities that were copied, as if a backup was restored")
-                );
+                return Err(self.cannot_resume("TO has lost copied entities, as if a backup was restored"));
             }
         }
         Ok(())
@@ -148,7 +147,7 @@ impl Checkpoint {
     pub(crate) fn cannot_resume(&self, reason: &str) -> TransferError {
         let state = self.file.display();
         let text = format!(
-            "{reason} since the copy was interrupted, whose state is in {state}: begin again with --restart"
+            "{reason} since the copy was interrupted; its state is in {state}: begin again with --restart"
         );
         TransferError::Usage(text)
     }
@@ -177,7 +176,7 @@ impl Checkpoint {
         self.change(|connection| Ok(connection.execute(begin, params![table, is_whole]).map(drop)?))
     }
 
-    /// Removes a table that was about to be created and that the target refused.
+    /// Removes a table that was about to be created, if the target refused to create it.
     pub(crate) fn withdraw_table(&self, table: &str) -> TransferResult<()> {
         let delete = "DELETE FROM tables WHERE name = ?1 AND NOT prepared";
         self.change(|connection| Ok(connection.execute(delete, [table]).map(drop)?))
@@ -261,7 +260,7 @@ impl Checkpoint {
         Ok(newest.and_then(Ticks::from_raw))
     }
 
-    /// Returns the state of a follower; `None` before the first.
+    /// Returns the state of a follower; `None` if none was saved.
     pub(crate) fn follow_state(&self) -> TransferResult<Option<String>> {
         let select = "SELECT state FROM follow";
         Ok(self.connection.lock().query_row(select, [], |row| row.get(0)).optional()?)
@@ -275,6 +274,7 @@ impl Checkpoint {
         })
     }
 
+    /// Ends a range where `behind` begins, and records `behind` as a new range.
     pub(crate) fn cut(&self, id: i64, behind: &Task) -> TransferResult<()> {
         self.change(|connection| {
             let at = behind.range.lower.key();
@@ -290,9 +290,11 @@ impl Checkpoint {
     }
 
     pub fn remove(self) {
+        // If the file cannot be removed, the next run finds an empty state, which counts as none.
+        let empty = "DELETE FROM copy; DELETE FROM tables; DELETE FROM ranges; DELETE FROM follow";
+        let _ = self.connection.lock().execute_batch(empty);
         drop(self.connection);
         for suffix in ["", "-wal", "-shm"] {
-            // If this fails, the next run finds the state.
             let _ = std::fs::remove_file(format!("{}{suffix}", self.file.display()));
         }
     }

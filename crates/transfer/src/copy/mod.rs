@@ -28,12 +28,12 @@ pub struct CopyOptions<'a> {
     pub concurrency: usize,
     /// The target as a source of its settings; `None` for a new dump.
     pub existing: Option<&'a dyn TransferSource>,
-    /// The source with all its entities in a copy of changes, for tables that the target lacks.
+    /// In a copy of changes, the source with all its entities, for tables that the target lacks.
     pub whole: Option<&'a dyn TransferSource>,
     pub settings: SettingsRule,
-    /// Maximum entities a second.
+    /// Maximum entities per second.
     pub rate_limit: Option<u32>,
-    /// The names of renamed tables in the source, as they are spelled there, and in the target.
+    /// The names of tables in the source, in its spelling, and in the target.
     pub renames: &'a [(String, String)],
     pub stop: &'a AtomicBool,
 }
@@ -73,13 +73,13 @@ struct CopyRun<'a> {
     queue: WorkQueue,
     failed: Mutex<BTreeMap<String, String>>,
     remarks: Mutex<BTreeSet<String>>,
-    /// Tables that are copied completely, and not only their changes.
+    /// In a copy of changes, the tables that are copied completely.
     whole_tables: Mutex<BTreeSet<String>>,
     rate_limit: Option<RateLimit>,
 }
 
-/// Copies the selected tables; one that fails does not keep the others from being copied. A run that is interrupted or
-/// fails can be resumed with its checkpoint.
+/// Copies the selected tables, even if some of them fail. An interrupted or failed run can be resumed with its
+/// checkpoint.
 pub fn copy(
     source: &dyn TransferSource,
     target: &dyn TransferTarget,

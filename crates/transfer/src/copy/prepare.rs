@@ -9,7 +9,7 @@ use crate::error::{TransferError, TransferResult, check_stop};
 use crate::rows::range::RowRange;
 use crate::work::in_parallel;
 
-/// Tables from which on a list of the target's tables takes fewer requests than a request for each table.
+/// Minimum tables for which a list of the target's tables takes fewer requests than a request for each table.
 const MIN_LISTED: usize = 10;
 
 impl CopyRun<'_> {
@@ -34,6 +34,12 @@ impl CopyRun<'_> {
         if self.options.selection.is_everything() {
             self.copy_properties()?;
         }
+        if self.options.existing.is_none() {
+            // A continued dump keeps the copied part of a table that FROM has lost.
+            let lost = prepared.iter().filter(|table| !tables.contains(table));
+            lost.into_iter()
+                .try_for_each(|table| self.target.create(self.options.target_table(table)).map(drop))?;
+        }
         let listed = self.list_target(tables.len())?;
         in_parallel(self.options.concurrency, tables, |table| {
             check_stop(self.options.stop)?;
@@ -47,8 +53,8 @@ impl CopyRun<'_> {
         .map(drop)
     }
 
-    /// Returns the folded names of the tables of the target. `None` if the list may cost more requests than it saves, or
-    /// if the credentials do not allow it.
+    /// Returns the folded names of the tables of the target; `None` if a list may cost more requests than it saves, or
+    /// the credentials do not allow listing.
     fn list_target(&self, tables: usize) -> TransferResult<Option<HashSet<String>>> {
         let Some(existing) = self.options.existing.filter(|_| tables >= MIN_LISTED) else { return Ok(None) };
         match existing.tables() {
@@ -61,7 +67,7 @@ impl CopyRun<'_> {
         }
     }
 
-    /// Copies the service properties; an account that has neither tables nor CORS rules is new.
+    /// Copies the service properties. An account with neither tables nor CORS rules counts as new.
     fn copy_properties(&self) -> TransferResult<()> {
         let what = "the service properties of FROM";
         let Some(mut ours) = self.read_setting(self.source.properties(), what)? else { return Ok(()) };
@@ -130,8 +136,8 @@ impl CopyRun<'_> {
         Ok(())
     }
 
-    /// Checks that the target still has a table that an earlier run has prepared. Parts of a dump are checked
-    /// when they are written.
+    /// Checks that the target still has a table that an earlier run has prepared. Parts of a dump are checked when they
+    /// are written.
     fn check_prepared(&self, table: &str) -> TransferResult<()> {
         let Some(existing) = self.options.existing else { return Ok(()) };
         let named = self.options.target_table(table);
@@ -199,7 +205,7 @@ impl CopyRun<'_> {
         let created = self.target.create(named).map_err(|error| error.on("TO"));
         let is_wrong = match &created {
             Err(TransferError::NotAllowed(_) | TransferError::NoAccess(_)) => true,
-            // The list of tables may be incomplete. A new table for which the request was repeated has no entities yet.
+            // Either the list was incomplete, or a repeated request had created the table, which then has no entities.
             Ok(false) if !is_begun && listed.is_some() => self.target.has_entities(named)? == Some(true),
             _ => false,
         };

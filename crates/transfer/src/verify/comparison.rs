@@ -213,10 +213,13 @@ impl<'a> ComparisonRun<'a> {
     fn refuse_unreadable(&self) -> TransferResult<()> {
         match self.found.lock().tables.values().map(|tally| tally.unreadable).sum::<u64>() {
             0 => Ok(()),
-            unreadable => Err(failed!(
-                "{unreadable} entities are not understood, and what seems extra may be a former version of one; \
-                 nothing more is deleted"
-            )),
+            unreadable => {
+                let option = if self.options.repair.is_some() { "follow" } else { "--mirror" };
+                Err(failed!(
+                    "{option}: {unreadable} entities are not understood, and an entity that seems extra may be a \
+                     former version of one; nothing more is deleted"
+                ))
+            }
         }
     }
 

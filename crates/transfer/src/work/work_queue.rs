@@ -4,7 +4,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::contract::{Page, TransferSource};
-use crate::error::{TransferError, TransferResult};
+use crate::error::TransferResult;
 use crate::protocol::model::Key;
 use crate::rows::range::{Lower, RowRange, sorts_alike};
 use crate::work::in_parallel;
@@ -148,8 +148,8 @@ impl WorkQueue {
                     let reached = || self.reached(task.id);
                     let rest = Remainder { source, table, claimed, upper, width, reached: &reached };
                     match rest.points() {
-                        // The reader of the range reports the missing table.
-                        Err(TransferError::NoTable(_)) => Vec::new(),
+                        // The reader of the range reports the failure.
+                        Err(error) if error.is_of_table() => Vec::new(),
                         points => points?,
                     }
                 }

@@ -6,7 +6,7 @@ use crate::cli::transfer::arguments::TransferSession;
 use crate::transfer::{DataLocation, Selection};
 
 /// Copies the accounts of a database, and then the tables of each account with `copy`, one account after the other.
-/// Returns the worst end. A mistake or an interruption ends the command.
+/// Returns the worst end. An interruption or wrong arguments end the command.
 pub(super) fn run(
     arguments: &CopyArguments,
     [from, to]: [&DataLocation; 2],
@@ -42,8 +42,8 @@ fn severity(ended: &Result<(), TransferEnd>) -> u8 {
     }
 }
 
-/// Copies the stored accounts with their keys, limits and queries, unless nothing is to be changed. Returns the
-/// accounts that have tables.
+/// Copies the stored accounts with their keys, limits and queries, except in a dry run. Returns the accounts that have
+/// tables.
 fn copy_accounts(
     arguments: &CopyArguments,
     [from, to]: [&DataLocation; 2],
@@ -58,5 +58,20 @@ fn copy_accounts(
         let copied = source.copy_accounts(&target, &master)?;
         note(&format!("{copied} accounts copied; existing accounts were not changed"));
     }
-    Ok(source.accounts_with_tables().map_err(|error| error.on("FROM"))?)
+    let accounts = source.accounts_with_tables().map_err(|error| error.on("FROM"))?;
+    if !arguments.dry_run && (arguments.mirror || arguments.verify) {
+        if accounts.is_empty() {
+            return Err(TransferEnd::Usage("--all-accounts: FROM has no table of any account".into()));
+        }
+        let target = opener.open_accounts(to).map_err(|error| error.on("TO"))?;
+        let theirs = target.accounts_with_tables().map_err(|error| error.on("TO"))?;
+        if let Some(extra) = theirs.iter().find(|account| !accounts.contains(account)) {
+            let text = format!(
+                "--all-accounts: TO has tables of the account {extra}, and FROM has none; delete them, or copy each \
+                 account by its name"
+            );
+            return Err(TransferEnd::Usage(text));
+        }
+    }
+    Ok(accounts)
 }

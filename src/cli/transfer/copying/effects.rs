@@ -90,7 +90,7 @@ impl CopyJob<'_> {
     }
 
     /// Asks for confirmation to change or delete existing entities, tables and settings, and refuses to
-    /// delete more than `--max-delete`. Returns the deletions that are allowed, if they were counted.
+    /// delete more than `--max-delete`. Returns the allowed deletions, if they were counted.
     pub(super) fn confirm(
         &self,
         source: &dyn TransferSource,
@@ -102,7 +102,10 @@ impl CopyJob<'_> {
             let mut effects = self.count_effects(source, written.as_source()?)?;
             let deleted = effects.total_deleted();
             if let Some(most) = arguments.max_delete.filter(|most| deleted > *most) {
-                let text = format!("this would delete {deleted} entities, more than --max-delete {most}");
+                let text = format!(
+                    "this would delete {deleted} entities, more than --max-delete {most}; check FROM, or \
+                     raise the limit"
+                );
                 return Err(TransferEnd::Usage(text));
             }
             if effects.deleted > 0 {

@@ -67,10 +67,16 @@ fn copy_place(
     job.warn_of_files(source, false);
     if job.resumes && to.is_complete_dump() {
         job.refuse_other_dump()?;
+        let mut rejected = 0;
         if let Some(begun) = begun {
+            rejected = begun.counts()?.iter().map(|(_, counts)| counts.rejected).sum();
             begun.remove();
         }
         warn(&format!("{} is complete already; nothing is copied", to.display()));
+        if rejected > 0 {
+            warn(&format!("{rejected} entities were rejected, which are in {}", files.rejects.display()));
+            return Err(TransferEnd::Rejected);
+        }
         return if arguments.verify { job.compare(source, false, None) } else { Ok(()) };
     }
     job.refuse_what_cosmos_lacks(source)?;
@@ -97,17 +103,13 @@ fn copy_place(
 /// Returns the extra tables, each of which must have been `counted` before the copy.
 fn extra_tables(comparison: &Comparison<'_>, counted: Option<&Effects>) -> Result<Vec<String>, TransferEnd> {
     let failed = |reason: &str| {
-        Err(TransferEnd::Failed(format!("--mirror: {reason}; nothing is deleted: start the copy again")))
+        Err(TransferEnd::Failed(format!("--mirror: {reason}; nothing more is deleted: start the copy again")))
     };
     if comparison.source.tables()?.is_empty() {
         return failed("FROM has no table any more");
     }
     let tables = comparison.extra_tables()?;
-    for table in &tables {
-        if comparison.source.has_table(table)? {
-            return failed(&format!("FROM has the table {table}, but does not list it"));
-        }
-    }
+    tables.iter().try_for_each(|table| refuse_listed(comparison, table))?;
     let is_new =
         |table: &&String| counted.is_some_and(|counted| !counted.deleted_tables.contains_key(*table));
     match tables.iter().find(is_new) {
@@ -116,12 +118,22 @@ fn extra_tables(comparison: &Comparison<'_>, counted: Option<&Effects>) -> Resul
     }
 }
 
+/// Refuses to delete a table that FROM has, although FROM may not have listed it.
+fn refuse_listed(comparison: &Comparison<'_>, table: &str) -> Result<(), TransferEnd> {
+    match comparison.source.has_table(table)? {
+        false => Ok(()),
+        true => Err(TransferEnd::Failed(format!(
+            "--mirror: FROM has the table {table}, but does not list it; nothing more is deleted: start the copy again"
+        ))),
+    }
+}
+
 impl CopyJob<'_> {
     /// Returns the state of an earlier run, which --restart requires.
     fn find_state(&self, state: &Path) -> Result<Option<Checkpoint>, TransferEnd> {
         let arguments = self.arguments;
         let begun = Checkpoint::find(state, &self.fingerprint, arguments.restart)?;
-        // Of several accounts, some may be complete.
+        // The copies of some accounts may be complete.
         if arguments.restart && begun.is_none() && !arguments.all_accounts {
             let text = format!("--restart: there is no state in {}; leave the option out", state.display());
             return Err(TransferEnd::Usage(text));
@@ -129,8 +141,8 @@ impl CopyJob<'_> {
         Ok(begun)
     }
 
-    /// Returns the state to continue, or a new one. Discards the state of an earlier run, and what it has written to a
-    /// dump, if the copy begins again.
+    /// Returns the state to continue, or a new one. If the copy begins again, discards the state of the earlier run and
+    /// its parts of a dump.
     fn checkpoint(
         &self,
         begun: Option<Checkpoint>,
@@ -160,7 +172,7 @@ impl CopyJob<'_> {
     ) -> Result<bool, TransferEnd> {
         let arguments = self.arguments;
         warn_of_rejected(source, &self.selection)?;
-        // A copy that was interrupted before it began has not recorded every rejected entity.
+        // A run that has prepared no table may not have recorded every rejected entity.
         let has_begun = self.resumes && !checkpoint.tables()?.is_empty();
         let rejects = Rejects::open(&files.rejects, has_begun)?;
         let unread = record_unread(source, &self.selection, &rejects, has_begun)?;
@@ -241,14 +253,14 @@ impl CopyJob<'_> {
             return Ok(());
         }
         let text = format!(
-            "--mirror: {table} has more than the {most} entities that were counted; it and the \
-             tables after it are not deleted: start the copy again"
+            "--mirror: {table} has more than the {most} entities that were counted; this table and \
+             those after it are not deleted: start the copy again"
         );
         Err(TransferEnd::Failed(text))
     }
 
-    /// Deletes extra entities and tables if `deletes` is set, at most as many as were `counted`. Then
-    /// compares whole tables if `--verify` is given, even if only changes were copied.
+    /// Deletes extra entities and tables if `deletes` is set, at most as many as were `counted`. Then compares whole
+    /// tables if `--verify` is given, even if only changes were copied.
     fn compare(
         &self,
         source: &dyn TransferSource,
@@ -275,15 +287,25 @@ impl CopyJob<'_> {
         };
         if deletes {
             extra_tables(&comparison, counted)?;
-            let entities = comparison.run()?.tables.values().map(|tally| tally.deleted).sum();
+            let compared = comparison.run()?;
+            let (deleted, unreadable) =
+                compared.tables.values().fold((0, 0), |(deleted, unreadable), tally| {
+                    (deleted + tally.deleted, unreadable + tally.unreadable)
+                });
+            if unreadable > 0 {
+                return Err(TransferEnd::Failed(format!(
+                    "--mirror: {unreadable} entities are not understood, so no table is deleted"
+                )));
+            }
             // FROM may have gained tables in the meantime.
             let tables = extra_tables(&comparison, counted)?;
             for table in &tables {
                 comparison.check_stop()?;
                 self.refuse_growth(&comparison, table, counted)?;
+                refuse_listed(&comparison, table)?;
                 opened.as_target()?.delete_table(table)?;
             }
-            verifying::report_deleted(&arguments.form, entities, &tables)?;
+            verifying::report_deleted(&arguments.form, deleted, &tables)?;
         }
         if !arguments.verify {
             return Ok(());

@@ -22,12 +22,12 @@ use crate::transfer::{
 /// The arguments of `rowhouse copy`.
 #[derive(Debug, Args)]
 pub(crate) struct CopyArguments {
-    /// Source: a connection string, an https:// address with a signature, a sqlite: or postgres: URL,
-    /// dump:FOLDER, a file of Azurite or another program, or - for one on standard input; env:NAME and file:PATH read it from a variable or
-    /// a file. #ACCOUNT at the end names the account in a database or a file of Azurite [default: the account
-    /// of TO, or devstoreaccount1]
+    /// Source: a connection string, an https:// address with a signature, a sqlite: or postgres: URL, dump:FOLDER, a
+    /// file of Azurite or another program, or - for such a file on standard input. env:NAME and file:PATH name a
+    /// variable or a file that contains the source. #ACCOUNT at the end names the account in a database or a file of
+    /// Azurite [default: the account of TO, or devstoreaccount1]
     pub from: String,
-    /// Target, in the same form as FROM, but no file of another program; - writes one table to standard output
+    /// Target, in the same form as FROM, but not a file of another program; - writes one table to standard output
     pub to: String,
     #[command(flatten)]
     pub selection: SelectionArguments,
@@ -55,8 +55,8 @@ pub(crate) struct CopyArguments {
     /// Change nothing if --mirror would delete more than N entities
     #[arg(long, value_name = "N")]
     pub max_delete: Option<u64>,
-    /// Change nothing; count the entities that would be copied, changed and deleted, and list the entities
-    /// that cannot be copied and the types that files do not state
+    /// Change nothing, and count the entities that would be copied, changed and deleted. List the entities that cannot
+    /// be copied, and the types that files do not state
     #[arg(long)]
     pub dry_run: bool,
     /// Begin again, and discard the state of the interrupted copy; without this option, the copy continues
@@ -115,6 +115,7 @@ impl CopyArguments {
         let standard = [
             (from.is_standard() && self.since.is_some(), "--since: standard input can be read only once"),
             (to.is_standard() && self.verify, "--verify: standard output cannot be read"),
+            (from.is_standard() && self.mirror, "--mirror: standard input may end before its data does"),
             (from.is_standard() && self.restart, "--restart: a copy from standard input has no state"),
             (to.is_standard() && self.restart, "--restart: a copy to standard output has no state"),
         ];
@@ -194,7 +195,7 @@ impl CopyJob<'_> {
         }
     }
 
-    /// Returns the tables of TO, or none if it cannot be read, because it may not exist yet.
+    /// Returns the tables of TO, or none if TO cannot be read, because TO may not exist yet.
     fn target_tables(&self) -> Vec<String> {
         let unfiltered = Selection::default();
         let opened = self.session.opener(&unfiltered).open_source(self.to);
@@ -221,8 +222,7 @@ impl CopyJob<'_> {
         }
     }
 
-    /// Reads the whole source once if TO is Cosmos DB, to report unsupported values before anything is
-    /// written.
+    /// Reads the whole source once if TO is Cosmos DB, to report unsupported values before anything is written.
     pub(super) fn refuse_what_cosmos_lacks(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
         if !self.to.is_cosmos() || self.resumes {
             return Ok(());
@@ -268,6 +268,7 @@ pub(super) fn fingerprint(
         .with("--include, --exclude or --filter", &arguments.selection)
         .with("--since", arguments.since)
         .with("--mode", arguments.mode)
+        .with("--mirror", arguments.mirror)
         .with("--rename", &arguments.rename)
         .with("--format, --table or --type", arguments.files.options()))
 }

@@ -82,8 +82,8 @@ impl CopyJob<'_> {
             survey.tables.iter().map(|(table, entities)| format!("{entities:>12}  {table}\n")).collect();
         text.push_str(&format!(
             "{entities:>12}  in {} tables would be copied, {} cannot be; nothing was changed\n\
-             {:>12}  MB are in their keys and properties; reading them took {:.1} s, and a copy takes longer, as it \
-             writes them too",
+             {:>12}  MB are in their keys and properties; reading them took {:.1} s; a copy also writes them, \
+             which takes longer",
             survey.tables.len(),
             survey.rejected,
             format!("{:.1}", survey.bytes as f64 / 1e6),
@@ -134,17 +134,17 @@ impl CopyJob<'_> {
     }
 }
 
-/// Returns the failure of a copy of which some tables failed.
+/// Returns the failure of a copy with failed tables.
 pub(super) fn failure_of(copied: &CopySummary) -> Option<TransferEnd> {
     let (table, reason) = copied.failed.first_key_value()?;
     let others = match copied.failed.len() - 1 {
         0 => String::new(),
-        others => format!("; {others} other tables failed too, and the summary says why"),
+        others => format!("; {others} other tables failed too, with reasons in the summary"),
     };
     Some(TransferEnd::Failed(format!("{table}: {reason}{others}")))
 }
 
-/// Adds a hint how to continue an interrupted or failed copy.
+/// Adds a hint on how to continue an interrupted or failed copy.
 pub(super) fn with_state_hint(ended: TransferEnd, files: &CopyFiles) -> TransferEnd {
     let Some(state) = &files.state else { return ended };
     let hint = format!("the same command continues the copy; the state is in {}", state.display());
