@@ -157,6 +157,11 @@ pub trait TransferSource: Send + Sync {
         Ok(None)
     }
 
+    /// Returns the ticks by which Timestamps can lag behind [`time`](Self::time) at most. `None` if this is unknown.
+    fn max_lag(&self) -> Option<i64> {
+        None
+    }
+
     /// Returns the same place with only the entities that changed at this time or later.
     fn changed_since(&self, _since: Ticks) -> TransferResult<Box<dyn TransferSource + '_>> {
         Err(usage!("dumps and files do not change, so they cannot be followed"))

@@ -1,4 +1,4 @@
-//! `rowhouse follow`: a source with writers, and the moment when they move.
+//! `rowhouse follow`, while applications write to the source and when they move to the target.
 
 use std::io::{BufRead as _, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -47,7 +47,7 @@ impl Follower {
         self.said.lock().expect("text").clone()
     }
 
-    /// The next report that has this property.
+    /// Waits for the next report with this property.
     #[track_caller]
     fn wait(&mut self, has: impl Fn(&Value) -> bool) -> Value {
         loop {
@@ -124,7 +124,7 @@ fn tables_entities_and_policies_follow_while_others_write() {
             scope.spawn(|| write_until(&live, &is_over, &written));
             let mut follower = Follower::start(&source.site, &from, &to, &["--metrics", "follow.prom"]);
             follower.wait(is_round);
-            // Everything changes, and a table without writes loses an entity.
+            // Tables and policies change, and a table without writes loses an entity.
             kept.delete("many", "000007", Some("*")).expect(204);
             put(&client, &acl_path(&kept.name), &acl("second"));
             client.delete_table(&dropped.name).expect(204);
@@ -173,7 +173,7 @@ fn the_documented_move_loses_nothing_and_can_be_undone() {
     put(&client, &acl_path(&kept.name), &acl("kept"));
     let target = Served::new(Site::sqlite());
     let (from, to) = (source.connection_string(), target.connection_string());
-    // The script waits where the page tells its readers to stop the writers, and ends with the way back.
+    // The script waits at the comment about stopping all writers, and ends with the way back.
     let stop =
         "touch writers-may-stop; until [ -e writers-have-stopped ]; do sleep 0.1; done; date +%s%N > stopped";
     let script = documented_commands()
@@ -223,7 +223,7 @@ fn a_killed_follower_continues_and_proves_what_it_has_missed() {
     let proof: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!((&proof["written"], &proof["deleted"]), (&json!(1), &json!(2)), "{proof}");
     equal(&source.site, &from, &to, &[]);
-    // Applications may have moved since, so that a second run could delete what they have added.
+    // Applications may have moved since, so that a second run could delete their entities.
     source.site.ends(&finish, 2, &["an earlier run has proved", "--yes"]);
     let again = source.site.ends(&[&finish[..], &["--yes"]].concat(), 0, &[]);
     let again: Value = serde_json::from_slice(&again.stdout).expect("JSON");
@@ -241,7 +241,7 @@ fn a_target_gets_back_what_others_have_deleted_there() {
     let target = Served::new(Site::sqlite());
     let (from, to, there) = (source.connection_string(), target.connection_string(), target.client());
     let mut follower = Follower::start(&source.site, &from, &to, &[]);
-    // The second round has found all entities in the target.
+    // The second round ends after all entities were found in the target.
     follower.wait(is_round);
     follower.wait(is_round);
     Table::new(&there, &kept.name).delete("a", "000001", Some("*")).expect(204);

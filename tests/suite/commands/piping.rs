@@ -22,7 +22,7 @@ fn fed(site: &Site, arguments: &[&str], text: &[u8]) -> Output {
     child.wait_with_output().expect("its end")
 }
 
-/// A file of entities of the table People, whose keys are in order.
+/// Writes a file with entities of the table People, in key order.
 fn people(site: &Site, rows: usize) {
     let entity = |row| json!({ "PartitionKey": "p", "RowKey": format!("{row:06}"), "N": row }).to_string();
     site.write("People.json", (0..rows).map(|row| entity(row) + "\n").collect::<String>());
@@ -52,7 +52,7 @@ fn entities_go_through_pipes_and_stay_equal() {
     assert_eq!((&summary["copied"], &summary["from"]), (&json!(1200), &json!("-")));
     let verified = fed(&site, &["verify", "-", "sqlite://to.db", "--table", "People"], &written.stdout);
     assert!(verified.status.success(), "{verified:?}");
-    // Nothing is left of either copy.
+    // Neither copy has left a state.
     let names = std::fs::read_dir(&site.folder).expect("a folder").flatten().map(|entry| entry.file_name());
     let left = names.filter(|name| name.to_string_lossy().starts_with("rowhouse-"));
     assert_eq!(left.count(), 0);

@@ -103,6 +103,10 @@ impl Address {
         names.any(|name| ["spk", "srk", "epk", "erk"].contains(&name.as_str()))
     }
 
+    pub(crate) const fn has_key(&self) -> bool {
+        matches!(self.credentials, EndpointCredentials::Key(_))
+    }
+
     /// Whether the endpoint is a secondary region, whose changes arrive late.
     pub(crate) fn is_secondary(&self) -> bool {
         let (_, authority, path) = self.parts();

@@ -20,13 +20,13 @@ const COMPARISON_PAUSE: Duration = Duration::from_secs(10);
 /// Pauses of the comparison of keys when no table is due, and after a failure.
 const IDLE_PAUSE: Duration = Duration::from_secs(1);
 const FAILURE_PAUSE: Duration = Duration::from_secs(10);
-/// Maximum missing entities that wait for the next round. The next comparison finds further ones again.
+/// Maximum missing entities that wait for the next round. The next comparison finds the others again.
 const MAX_MISSING: usize = 100_000;
 
-/// Maximum concurrency of the last comparison. Each of its threads has a page of both places in memory.
+/// Maximum concurrency of the last comparison. Each thread has a page of each place in memory.
 const MAX_CONCURRENCY: usize = 128;
 
-/// Returns the name of a setting in messages.
+/// Returns the name of a table's policies in messages.
 pub(super) fn policies_of(table: &str) -> String {
     format!("policies of {table}")
 }
@@ -44,12 +44,12 @@ impl Follow<'_> {
                     FAILURE_PAUSE
                 }
             };
-            // The loop notices the end.
+            // The loop checks for the end.
             let _ = pause(wait, &self.rounds_end);
         }
     }
 
-    /// Compares the policies and keys of the table that is due next. Returns whether there was one.
+    /// Compares the policies and keys of the table that is due next. Returns whether a table was due.
     fn compare_next_table(&self) -> TransferResult<bool> {
         let time = self.time()?;
         let Some(table) = self.state.lock().next_to_compare(time, COMPARISON_PAUSE) else { return Ok(false) };
@@ -66,14 +66,14 @@ impl Follow<'_> {
         let tables = [table];
         self.compare_keys(&tables, repair, 1, &self.rounds_end)?;
         if has_missing.into_inner() {
-            // The next round copies the missing entities.
+            // The next round copies the missing entities, so the keys need another comparison.
             self.state.lock().tables.entry(tables.concat()).and_modify(|table| table.compared_writes = None);
         }
         Ok(true)
     }
 
-    /// Compares the keys of tables without a limit. Copies missing entities and, with `since`, those that have changed.
-    /// Returns the tables whose keys still differ.
+    /// Compares the keys of tables without a rate limit. Copies missing entities and, with [`Since::Time`], changed
+    /// ones. Returns the tables whose keys still differ.
     pub(super) fn compare_all_keys(&self, tables: &[String], since: Since) -> TransferResult<Vec<String>> {
         if tables.is_empty() {
             return Ok(Vec::new());
@@ -93,8 +93,8 @@ impl Follow<'_> {
         self.compare_keys(tables, repair, concurrency, self.options.stop)
     }
 
-    /// Compares the keys of tables, deletes extra entities, and passes missing ones on. Returns the tables whose keys
-    /// still differ or were not compared.
+    /// Compares the keys of tables, deletes extra entities, and passes missing ones to `repair`. Returns the tables
+    /// whose keys still differ or were not compared.
     fn compare_keys(
         &self,
         tables: &[String],
@@ -143,7 +143,7 @@ impl Follow<'_> {
         Ok(differing)
     }
 
-    /// Gives a table of the target the policies of the source.
+    /// Copies the policies of a table if they differ.
     pub(super) fn compare_policies(&self, table: &str, time: Ticks) -> TransferResult<()> {
         let FollowPlaces { source, existing, target } = self.places;
         let what = policies_of(table);
@@ -159,7 +159,7 @@ impl Follow<'_> {
         Ok(())
     }
 
-    /// Compares the policies of the tables whose policies were never compared.
+    /// Compares the policies that were never compared.
     pub(super) fn compare_unseen_policies(&self, time: Ticks) -> TransferResult<()> {
         let tables = self.state.lock().tables.clone();
         let unseen = tables.into_iter().filter(|(_, table)| table.policies_compared.is_none());
@@ -168,7 +168,7 @@ impl Follow<'_> {
             .map(drop)
     }
 
-    /// Gives the target the service properties of the source, unless some tables are left out.
+    /// Copies the service properties if they differ, unless some tables are left out.
     pub(super) fn copy_properties(&self) -> TransferResult<()> {
         let FollowPlaces { source, existing, target } = self.places;
         if !self.options.selection.is_everything() {
@@ -185,7 +185,7 @@ impl Follow<'_> {
         Ok(())
     }
 
-    /// Returns a setting of both places. Records why it could not be compared.
+    /// Returns a setting of both places. If a place does not provide the setting, records the reason.
     fn settings_of_both<T>(
         &self,
         what: &str,

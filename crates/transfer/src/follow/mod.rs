@@ -1,8 +1,8 @@
-//! Follows a source: copies what has changed, round after round, until the users of the source move to the target.
+//! Follows a source: copies its changes, round after round, until its applications move to the target.
 //!
-//! A round reads the entities that changed since the last one by their Timestamps. Deleted entities have none, so a
-//! second thread compares the keys of one table after the other. The threads do not write the same entity: the second
-//! one deletes entities, and leaves missing ones to the next round.
+//! A round finds changed entities by their Timestamps. Deleted entities have none, so a second thread compares the keys
+//! of one table after another. The threads do not write the same entity: the second thread deletes entities, and leaves
+//! missing ones to the next round.
 
 mod keys;
 mod rounds;
@@ -31,24 +31,23 @@ use state::{FollowState, FollowedTable};
 use writer::ChangeWriter;
 
 pub struct FollowOptions<'a> {
-    /// The tables; a filter would hide deleted entities.
+    /// The tables to follow, without a filter, which would hide deletions.
     pub selection: &'a Selection,
     /// Maximum pages in progress at once.
     pub concurrency: usize,
-    /// Maximum keys per second that are compared between rounds.
+    /// Maximum keys per second to compare before the last round.
     pub rate_limit: u32,
     /// The time from the beginning of a round to the beginning of the next.
     pub interval: Duration,
     /// Whether both places keep Timestamps.
     pub keeps_timestamps: bool,
     pub progress: ProgressForm,
-    /// Set to end with the state that is reached.
+    /// Set to end at once; the next run continues from the state.
     pub stop: &'a AtomicBool,
     /// Set to end with a last round and a proof.
     pub finish: &'a AtomicBool,
 }
 
-/// The places of a follower.
 #[derive(Clone, Copy)]
 pub struct FollowPlaces<'a> {
     pub source: &'a dyn TransferSource,
@@ -57,7 +56,7 @@ pub struct FollowPlaces<'a> {
     pub target: &'a dyn TransferTarget,
 }
 
-/// What a round did in a table, and how current the table is.
+/// The changes of a round in a table, and how current the table is.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FollowedCounts {
     pub counts: Counts,
@@ -69,13 +68,12 @@ pub struct FollowedCounts {
     pub keys_compared: Option<Ticks>,
 }
 
-/// The report of a round.
 #[derive(Debug)]
 pub struct FollowRound {
     /// The time of the source when the round began.
     pub time: Ticks,
     pub tables: BTreeMap<String, FollowedCounts>,
-    /// Tables that were created in and deleted from the target, and settings that were changed there.
+    /// Tables that the target gained or lost, settings that changed there, and comparisons of keys that failed.
     pub remarks: Vec<String>,
     pub seconds: f64,
     /// Throttled answers of both places since the start.
@@ -88,24 +86,25 @@ impl FollowRound {
         self.tables.values().map(|table| table.lag).fold(0.0, f64::max)
     }
 
+    /// Returns the counts of all tables, and the number of deleted entities.
     pub fn sum(&self) -> (Counts, u64) {
         let counts = self.tables.values().map(|table| table.counts).sum();
         (counts, self.tables.values().map(|table| table.deleted).sum())
     }
 
-    /// Returns the time when the keys of all tables had been compared; `None` if some keys were never compared.
+    /// Returns the earliest `keys_compared` of all tables; `None` if the keys of a table were never compared.
     pub fn keys_compared(&self) -> Option<Ticks> {
         self.tables.values().map(|table| table.keys_compared).min().flatten()
     }
 }
 
-/// The end of a follower.
+/// The result of the last round.
 #[derive(Debug)]
 pub struct FollowProof {
     pub round: FollowRound,
     /// The number of tables whose keys were compared in the last round.
     pub compared_tables: usize,
-    /// Entities that the target did not accept since the start.
+    /// Entities that the target did not accept since the initial copy began.
     pub rejected: u64,
     /// Tables whose keys still differ, because something else writes to the target.
     pub differing: Vec<String>,
@@ -131,14 +130,14 @@ pub struct Follow<'a> {
     rejects: &'a Rejects,
     writer: ChangeWriter<'a>,
     state: Mutex<FollowState>,
-    /// When the last reading of the changes of a table began.
+    /// The time when the last reading of a table's changes began.
     read_begun: Mutex<BTreeMap<String, Instant>>,
     /// Entities that were deleted since the last round.
     deleted: Mutex<BTreeMap<String, u64>>,
     /// Entities that the target lacks, by their keys, for the next round.
     missing: Mutex<Vec<(String, Row)>>,
     remarks: Mutex<Vec<String>>,
-    /// Set when the comparison of keys is to end.
+    /// Set to end the comparison of keys.
     rounds_end: AtomicBool,
     limit: RateLimit,
 }
@@ -173,18 +172,18 @@ impl<'a> Follow<'a> {
         self.state.lock().is_copied
     }
 
-    /// Returns the time of the source when an earlier run has proved that both places are equal.
+    /// Returns the time of the source when an earlier run proved that both places are equal.
     pub fn proved_at(&self) -> Option<Ticks> {
         self.state.lock().proved_at.and_then(Ticks::from_raw)
     }
 
-    /// Returns the remarks of a round that failed.
+    /// Removes and returns the remarks that no round has reported.
     pub fn take_remarks(&self) -> Vec<String> {
         std::mem::take(&mut *self.remarks.lock())
     }
 
-    /// Copies everything for the first time, as `rowhouse copy` does. An interrupted copy continues. If the target
-    /// already has entities, the first round compares them instead.
+    /// Copies everything for the first time, as `rowhouse copy` does, or continues an interrupted copy. If the target
+    /// already has entities, the first round compares all entities instead.
     pub fn copy_initially(&self) -> TransferResult<()> {
         if self.checkpoint.is_untouched()? && self.target_has_entities()? {
             self.state.lock().is_copied = true;
@@ -219,7 +218,7 @@ impl<'a> Follow<'a> {
             state.note_reading([begin, end], newest);
         }
         state.rejected = copied.sum().rejected;
-        // The copy compares the policies unless it may not read them, of which it then remarks.
+        // A copy without remarks has compared all policies.
         let policies_compared = state.read_at.filter(|_| copied.remarks.is_empty());
         let followed = |(table, counts): (String, Counts)| {
             let entities = Some(counts.written + counts.unchanged);
@@ -279,7 +278,9 @@ impl<'a> Follow<'a> {
     /// Reads the clock of the source.
     fn time(&self) -> TransferResult<Ticks> {
         let time = self.places.source.time().map_err(|error| error.on("FROM"))?;
-        time.ok_or_else(|| failed!("FROM: its answers have no Date, so no round knows which changes are new"))
+        time.ok_or_else(|| {
+            failed!("FROM: its answers have no Date header, without which a round cannot find changes")
+        })
     }
 
     /// Returns [`Interrupted`](TransferError::Interrupted) if the work is to stop.

@@ -19,7 +19,7 @@ use crate::work::work_queue::{Task, WorkQueue};
 struct RoundTables {
     /// Tables that were copied before.
     known: Vec<String>,
-    /// Tables that are copied completely.
+    /// Tables that the round reads completely.
     new: Vec<String>,
     /// Tables that only the target has, and that were never followed.
     extra: Vec<String>,
@@ -31,10 +31,10 @@ fn fold_names(names: &[String]) -> BTreeSet<String> {
 }
 
 impl Follow<'_> {
-    /// Copies what has changed since the last round.
+    /// Copies the changes since the last round.
     pub(super) fn run_round(&self) -> TransferResult<FollowRound> {
         let (begun, time) = (Instant::now(), self.time()?);
-        let since = self.state.lock().since(time);
+        let since = self.state.lock().since(time, self.places.source.max_lag());
         self.begin_round()?;
         let tables = self.prepare_tables(time)?;
         self.copy_missing()?;
@@ -47,7 +47,7 @@ impl Follow<'_> {
     /// Reads the last changes, and proves that the places are equal. Nothing may write to the source any more.
     pub fn finish(&self) -> TransferResult<FollowProof> {
         let (begun, time) = (Instant::now(), self.time()?);
-        let since = self.state.lock().since(time);
+        let since = self.state.lock().since(time, self.places.source.max_lag());
         self.begin_round()?;
         let RoundTables { mut known, new, extra } = self.prepare_tables(time)?;
         let listed: Vec<String> = known.iter().chain(&new).cloned().collect();
@@ -68,7 +68,7 @@ impl Follow<'_> {
             |table: &&String| self.state.lock().tables.get(*table).is_none_or(|table| table.is_new);
         if let Some(lost) = listed.iter().find(is_unread) {
             return Err(failed!(
-                "FROM has lost the table {lost} during the last round: stop all writers, and run the command again"
+                "FROM lost the table {lost} during the last round: stop all writers, and run the command again"
             ));
         }
         let round = self.end_round(begun, time)?;
@@ -88,7 +88,7 @@ impl Follow<'_> {
         Ok(proof)
     }
 
-    /// Removes the tables that one request reads completely; returns them.
+    /// Removes and returns the tables that a few requests read completely.
     fn take_small_tables(&self, since: Since, known: &mut Vec<String>) -> Vec<String> {
         let state = self.state.lock();
         let is_small = |table: &String| state.tables.get(table).is_some_and(FollowedTable::is_small);
@@ -98,7 +98,7 @@ impl Follow<'_> {
         }
     }
 
-    /// Returns the tables in which deleted entities may have remained. This round may have changed them too.
+    /// Returns the tables in which deleted entities may remain, including those that this round has changed.
     fn tables_to_compare(&self, tables: impl Iterator<Item = String>) -> Vec<String> {
         let state = self.state.lock();
         let is_due = |table: &String| {
@@ -108,7 +108,7 @@ impl Follow<'_> {
         tables.filter(is_due).collect()
     }
 
-    /// Creates new tables in the target, and deletes the tables there that the source has lost.
+    /// Creates new tables in the target, and deletes those that the source has lost.
     fn prepare_tables(&self, time: Ticks) -> TransferResult<RoundTables> {
         let FollowPlaces { source, existing, .. } = self.places;
         let mut listed = source.selected_tables(self.options.selection).map_err(|error| error.on("FROM"))?;
@@ -116,8 +116,8 @@ impl Follow<'_> {
         let followed: Vec<String> = self.state.lock().tables.keys().cloned().collect();
         if listed.is_empty() && !followed.is_empty() {
             return Err(failed!(
-                "FROM lists no table any more, and TO has {} tables that follow it; nothing is deleted: see that the \
-                 account is right, or end the command",
+                "FROM no longer lists any table, but {} tables of TO follow it; nothing is deleted: check the account \
+                 of FROM, or end the command",
                 followed.len()
             ));
         }
@@ -130,7 +130,7 @@ impl Follow<'_> {
         };
         let extra = theirs.iter().filter(|name| is_extra(name)).cloned().collect();
         let mut state = self.state.lock();
-        // The source may have the table again with another spelling of its name.
+        // The source may have created the table again with a different spelling of its name.
         state.tables.retain(|name, _| listed.contains(name));
         let is_known = |name: &String| {
             state.tables.get(name).is_some_and(|table| !table.is_new) && is_in(&theirs_folded, name)
@@ -146,11 +146,11 @@ impl Follow<'_> {
         let FollowPlaces { source, target, .. } = self.places;
         let created = in_parallel(self.options.concurrency, tables, |table| {
             self.check_stop()?;
-            // A signature of one table cannot list tables, so the table may be gone.
+            // A SAS of one table cannot list tables, so the table may not exist.
             if !source.has_table(&table).map_err(|error| error.on("FROM"))? {
                 return Ok(None);
             }
-            // If the source loses the table before it is read, the next round deletes it.
+            // If the source loses the table before the round reads it, the next round deletes the new table.
             self.state.lock().tables.insert(table.clone(), FollowedTable::new());
             target.create(&table).map_err(|error| error.on("TO"))?;
             self.compare_policies(&table, time)?;
@@ -161,8 +161,8 @@ impl Follow<'_> {
         Ok(created.into_iter().flatten().collect())
     }
 
-    /// Deletes tables from the target that the source does not have, after asking the source for each of them. Returns
-    /// the others.
+    /// Deletes the tables that the source has lost from the target, after asking the source for each. Returns the
+    /// others.
     fn delete_lost_tables(&self, tables: Vec<String>) -> TransferResult<Vec<String>> {
         let FollowPlaces { source, target, .. } = self.places;
         let kept = in_parallel(self.options.concurrency, tables, |table| {
@@ -180,8 +180,8 @@ impl Follow<'_> {
         Ok(kept.into_iter().flatten().collect())
     }
 
-    /// Reads the changed entities of tables, and writes those that the target does not have. Only the last round is not
-    /// cut off by a request for the last round.
+    /// Reads the changed entities of tables, and writes those that the target does not have. A request for the last
+    /// round interrupts every other round.
     fn read_changes(&self, since: Since, tables: &[String], is_last: bool) -> TransferResult<()> {
         let source = self.places.source;
         let changed = match since {
@@ -209,7 +209,7 @@ impl Follow<'_> {
         self.delete_lost_tables(lost.into_iter().collect()).map(drop)
     }
 
-    /// Records when the first range of a table in a round was opened.
+    /// Records the time when the round opens the first range of a table.
     pub(super) fn note_reading(&self, table: &str, round: Instant) {
         let mut read = self.read_begun.lock();
         if read.get(table).is_none_or(|begun| *begun < round) {
@@ -267,7 +267,7 @@ impl Follow<'_> {
         state.save(self.checkpoint)
     }
 
-    /// Records that everything was read that the source had at `time`.
+    /// Records that the round has read the source as it was at `time`.
     fn end_round(&self, begun: Instant, time: Ticks) -> TransferResult<FollowRound> {
         let (mut counts, newest) = self.writer.end_round();
         let mut deleted = std::mem::take(&mut *self.deleted.lock());

@@ -1,4 +1,4 @@
-//! The state of a follower between its rounds, and after it was killed.
+//! The state of a follower, kept between rounds and runs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use crate::error::{TransferResult, failed};
 use crate::protocol::model::Ticks;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
 
-/// How far a Timestamp may lie behind the clock of its place when its entity becomes visible: a request of 30 s, and
-/// servers whose clocks differ by 90 s.
+/// Maximum age of a Timestamp, by the clock of its place, when its entity becomes visible: 30 s of a request, and 90 s
+/// between the clocks of servers.
 const OVERLAP: i64 = 120 * TICKS_PER_SECOND;
-/// How far the clock of a place may go back between two readings, because its servers take turns with answers. The
-/// overlap covers it.
+/// Maximum step back of the clock of a place between two answers, which different servers may give. The overlap covers
+/// this step.
 const MAX_BACKWARD: i64 = OVERLAP / 2;
-/// One page of keys has 1000 entities, so a table up to this size takes ten requests to compare completely.
+/// Maximum entities of a small table, whose keys ten requests read completely: a page has 1000 keys.
 const SMALL_TABLE: u64 = 10_000;
 
 /// A table that the follower copies. Times are those of the source.
@@ -30,7 +30,7 @@ pub(super) struct FollowedTable {
     pub policies_compared: Option<i64>,
     /// The number of rounds that have written to the table.
     pub writes: u64,
-    /// `writes` when the last comparison of keys began that found nothing missing; `None` before the first.
+    /// `writes` when the last comparison of keys began; `None` unless that comparison ended with equal keys.
     pub compared_writes: Option<u64>,
     /// Whether the next round reads the table completely.
     pub is_new: bool,
@@ -50,7 +50,7 @@ impl FollowedTable {
         self.entities.is_some_and(|entities| entities <= SMALL_TABLE)
     }
 
-    /// Whether deleted or missing entities may be unknown.
+    /// Whether the last comparison did not end with equal keys, or a round has written since its begin.
     pub(super) fn needs_keys(&self) -> bool {
         self.compared_writes != Some(self.writes)
     }
@@ -64,10 +64,10 @@ pub(super) struct FollowState {
     pub read_at: Option<i64>,
     /// The latest Timestamp of all entities that were read.
     pub newest: Option<i64>,
-    /// The shortest distance between the clock of the source and the latest Timestamp, at the end of a reading. Writes
-    /// in the future may get Timestamps that lag behind the clock by as much.
+    /// The shortest distance from the latest Timestamp to the clock of the source at the end of a reading, in ticks.
+    /// Timestamps of later writes may lag behind the clock as far.
     pub lag: Option<i64>,
-    /// The time of the source when the last round proved that both places are equal.
+    /// The time of the source when the last round proved that both places are equal; `None` after later rounds.
     pub proved_at: Option<i64>,
     pub tables: BTreeMap<String, FollowedTable>,
     /// Entities that the target did not accept.
@@ -83,7 +83,7 @@ pub(super) struct FollowState {
 pub(super) enum Since {
     /// The entities that changed at this time or later.
     Time(Ticks),
-    /// All entities, because a clock does not show which entities have changed.
+    /// All entities, because Timestamps cannot show which ones have changed.
     Beginning,
 }
 
@@ -92,7 +92,7 @@ impl FollowState {
         let Some(text) = checkpoint.follow_state()? else { return Ok(Self::default()) };
         let read = serde_json::from_str(&text);
         let mut state: Self =
-            read.map_err(|error| failed!("the state file: {error}; remove it to begin again"))?;
+            read.map_err(|error| failed!("the state file: {error}; begin again with --restart"))?;
         if state.is_in_round {
             state.tables.values_mut().for_each(|table| table.writes += 1);
         }
@@ -105,15 +105,16 @@ impl FollowState {
     }
 
     /// Returns the entities to read in a round that begins at `now` by the clock of the source. The clock of this
-    /// machine does not matter. A Timestamp that is ahead of the source's clock shows that the clocks of its servers
-    /// differ, as one that lags behind may do.
-    pub(super) fn since(&self, now: Ticks) -> Since {
+    /// machine does not matter. A Timestamp ahead of the source's clock shows that the clocks of its servers differ, so
+    /// other Timestamps may lag behind as far.
+    pub(super) fn since(&self, now: Ticks, max_lag: Option<i64>) -> Since {
         let (Some(read_at), Some(newest), Some(lag)) = (self.read_at, self.newest, self.lag) else {
             return Since::Beginning;
         };
         if now.raw() < read_at - MAX_BACKWARD {
             return Since::Beginning;
         }
+        let lag = max_lag.map_or(lag, |max_lag| lag.min(max_lag));
         let lead = (newest - read_at).max(0);
         let since = read_at.saturating_sub(lag).saturating_sub(lead).saturating_sub(OVERLAP);
         Since::Time(Ticks::MIN.later(since.saturating_sub(Ticks::MIN.raw()).max(0)))
@@ -127,7 +128,7 @@ impl FollowState {
         self.read_at = Some(begin);
     }
 
-    /// Returns the table whose last comparison of keys began first, unless all began within `pause` before `now`.
+    /// Returns the table with the oldest comparison of keys, unless that comparison began within `pause` before `now`.
     pub(super) fn next_to_compare(&mut self, now: Ticks, pause: Duration) -> Option<String> {
         let pause = i64::try_from(pause.as_secs()).unwrap_or(i64::MAX).saturating_mul(TICKS_PER_SECOND);
         let begun = |table: &FollowedTable| table.attempted.max(table.keys_compared);
@@ -151,16 +152,18 @@ mod tests {
 
     #[test]
     fn a_round_overlaps_the_last_one_by_the_clocks_of_the_source() {
-        let since = |read_at, (newest, lag), now| {
+        let since_within = |max_lag: Option<i64>, read_at, (newest, lag), now| {
             let [read_at, newest] = [read_at, newest].map(|seconds| Some(at(seconds)));
             let lag = Some(lag * TICKS_PER_SECOND);
             let state = FollowState { read_at, newest, lag, ..FollowState::default() };
-            match state.since(Ticks::from_raw(at(now)).unwrap()) {
+            match state.since(Ticks::from_raw(at(now)).unwrap(), max_lag) {
                 Since::Time(time) => Some((time.raw() - at(0)) / TICKS_PER_SECOND),
                 Since::Beginning => None,
             }
         };
+        let since = |read_at, newest, now| since_within(None, read_at, newest, now);
         assert_eq!(since(0, (-1, 1), 5), Some(-121));
+        assert_eq!(since_within(Some(at(900) - at(0)), 0, (-5000, 5000), 5), Some(-1020));
         assert_eq!(
             since(0, (-5000, 5000), 5),
             Some(-5120),
@@ -171,7 +174,7 @@ mod tests {
         assert_eq!(since(0, (-1, 1), -50), Some(-121), "servers take turns with answers");
         assert_eq!(since(0, (-1, 1), -61), None, "the clock went back");
         let unread = FollowState { read_at: Some(at(0)), ..FollowState::default() };
-        assert_eq!(unread.since(Ticks::now()), Since::Beginning);
+        assert_eq!(unread.since(Ticks::now(), None), Since::Beginning);
     }
 
     #[test]

@@ -8,10 +8,10 @@ use sha2::{Digest as _, Sha256};
 use crate::contract::Rejected;
 use crate::rows::Row;
 
-/// Maximum versions of a round. The target is read again for further ones.
+/// Maximum versions that are kept from a round. For others, the target is read again.
 const MAX_VERSIONS: usize = 1 << 20;
 
-/// A digest of a table, a key and a Timestamp.
+/// A digest of a version (table, key and Timestamp) or of a rejected entity.
 pub(super) type VersionDigest = [u8; 16];
 
 /// Entities that were rejected, so that each is recorded once.
@@ -59,7 +59,7 @@ impl KnownVersions {
         versions.into_iter().for_each(|version| known.add(version));
     }
 
-    /// Ends a round: forgets the versions that it has not read.
+    /// Ends a round, and forgets the versions that the round has not read.
     pub(super) fn end_round(&self) {
         let mut versions = self.0.lock();
         versions.last = std::mem::take(&mut versions.current);

@@ -1,4 +1,4 @@
-//! Writes changed entities to the target, unless it has them.
+//! Writes changed entities to the target, unless the target already has them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -21,7 +21,7 @@ pub(super) struct ChangeWriter<'a> {
     existing: &'a dyn TransferSource,
     target: &'a dyn TransferTarget,
     rejects: &'a Rejects,
-    /// Whether both places keep Timestamps, so that entities with different ones differ.
+    /// Whether both places keep Timestamps, so that entities with different Timestamps differ.
     keeps_timestamps: bool,
     known: KnownVersions,
     recorded: RecordedRejects,
@@ -47,7 +47,7 @@ impl<'a> ChangeWriter<'a> {
         self.known.has(table, row)
     }
 
-    /// Reads entities by their keys, and writes those that the target does not have.
+    /// Reads entities of the source by the keys of `rows`, and writes those that the target does not have.
     pub(super) fn copy(&self, table: &str, rows: Vec<Row>) -> TransferResult<()> {
         let keys: Vec<&Key> = rows.iter().map(|row| &row.key).collect();
         let (mut read, mut rejected) = (HashMap::new(), Vec::new());
@@ -72,15 +72,15 @@ impl<'a> ChangeWriter<'a> {
         self.write_all(table, rows, &rejected)
     }
 
-    /// Writes the changed entities of a page that the target does not have.
+    /// Writes the entities of a page, except versions that the target is known to have.
     pub(super) fn write(&self, table: &str, mut rows: Vec<Row>, rejected: &[Rejected]) -> TransferResult<()> {
         self.note_newest(&rows);
         rows.retain(|row| !self.known.has(table, row));
         self.write_all(table, rows, rejected)
     }
 
-    /// Compares entities with those of the target, and writes the ones that differ. Records the ones that could not be
-    /// parsed.
+    /// Compares `rows` with the target, and writes the entities that differ. Records the `rejected` ones, which could
+    /// not be parsed.
     pub(super) fn write_all(&self, table: &str, rows: Vec<Row>, rejected: &[Rejected]) -> TransferResult<()> {
         self.note_newest(&rows);
         let mut counts = Counts::default();
@@ -148,7 +148,7 @@ impl<'a> ChangeWriter<'a> {
         self.counts.lock().get(table).is_some_and(|counts| counts.written > 0)
     }
 
-    /// Ends a round. Returns what it has done in each table, and the latest Timestamp that was ever read.
+    /// Ends a round. Returns the counts of each table, and the latest Timestamp that was ever read, in ticks.
     pub(super) fn end_round(&self) -> (BTreeMap<String, Counts>, Option<i64>) {
         self.known.end_round();
         let newest = self.newest.load(Ordering::Relaxed);

@@ -8,7 +8,7 @@ use crate::locations::PageOutcome;
 use crate::protocol::codec::policies::Policy;
 use crate::protocol::codec::properties::ServiceProperties;
 
-/// Writes lines in the form of dumps. Settings are left out.
+/// Writes lines in the form of dumps, without settings.
 pub struct LineTarget;
 
 impl TransferTarget for LineTarget {

@@ -22,10 +22,9 @@ pub enum DataLocation {
     Database(Box<Database>, Option<String>),
     /// A folder with a dump or, read-only, one part of a dump.
     Dump(PathBuf),
-    /// A file of another program, or a folder of such files, which can only be read, and an account in a file of
-    /// Azurite.
+    /// A read-only file of another program or a folder of such files, and an account in a file of Azurite.
     File(PathBuf, Option<String>),
-    /// Standard input with the content of such a file, or standard output.
+    /// Standard input with a file of another program, or standard output.
     Standard,
 }
 
@@ -124,7 +123,7 @@ impl DataLocation {
         }
     }
 
-    /// Whether both name the same place and the same account.
+    /// Whether both locations name the same place and the same account.
     pub fn is_same(&self, other: &Self) -> bool {
         self.identity() == other.identity()
     }
@@ -168,7 +167,7 @@ impl DataLocation {
         matches!(self, DataLocation::Database(..))
     }
 
-    /// Returns another account of the same database.
+    /// Returns the same database with a different account; other places as they are.
     pub fn with_account(&self, account: &str) -> Self {
         match self {
             DataLocation::Database(database, _) => {
@@ -190,7 +189,7 @@ impl DataLocation {
         }
     }
 
-    /// Returns the time until which a signature is valid, as the signature states it.
+    /// Returns the expiry of the SAS, as the SAS states it.
     pub fn signature_expiry(&self) -> Option<String> {
         match self {
             DataLocation::Endpoint(address) => address.signature_expiry(),
@@ -198,7 +197,7 @@ impl DataLocation {
         }
     }
 
-    /// Whether the place lags behind another one, so that its last changes are unknown.
+    /// Whether the place is a secondary region, which may lack the last changes.
     pub fn is_secondary(&self) -> bool {
         matches!(self, DataLocation::Endpoint(address) if address.is_secondary())
     }
@@ -229,7 +228,7 @@ impl DataLocation {
 fn parse_account(text: &str) -> TransferResult<String> {
     let name = percent_decode(text).filter(|name| is_account_name(name)).map(Cow::into_owned);
     name.ok_or_else(|| {
-        usage!("#{text} does not name an account; its name has 3 to 24 lower-case letters and digits")
+        usage!("#{text} does not name an account; a name has 3 to 24 lower-case letters and digits")
     })
 }
 

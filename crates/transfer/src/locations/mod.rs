@@ -20,7 +20,7 @@ use crate::work::in_parallel;
 
 /// Maximum pages to read before entities are read singly, because the target may have many other entities between them.
 const MAX_PAGES: usize = 3;
-/// Number of keys up to which entities are read singly.
+/// Maximum keys to read singly without reading pages first.
 pub(super) const FEW_KEYS: usize = 4;
 /// Maximum entities of a page to read singly at once. An endpoint limits its requests in flight too.
 pub(super) const MAX_LOOKUPS: usize = 16;
@@ -85,7 +85,7 @@ impl<'a, 'p> PageOutcome<'a, 'p> {
     }
 }
 
-/// Reads the entities with the keys of `rows` from a place without a filter.
+/// Reads the entities with the keys of `rows`. The place must have no filter.
 pub(super) fn find_existing<'a>(
     place: &dyn TransferSource,
     table: &str,
@@ -105,7 +105,7 @@ pub(super) fn find_existing<'a>(
     Ok(found)
 }
 
-/// The entities in the range of some keys, and others between them.
+/// The entities from the first to the last of some keys, including entities with other keys.
 #[derive(Default)]
 pub(super) struct RangeOfKeys {
     pub rows: HashMap<Key, Row>,

@@ -18,8 +18,8 @@ use super::arguments::{
 use crate::cli::output::{OutputForm, TransferEnd, warn};
 use crate::cli::transfer::copying::default_state;
 use crate::transfer::{
-    Checkpoint, DataLocation, Fingerprint, Follow, FollowOptions, FollowPlaces, FollowRound, NameCase,
-    OpenLocation, Progress, ProgressForm, Rejects, Selection, TransferError,
+    Checkpoint, DataLocation, Fingerprint, Follow, FollowOptions, FollowPlaces, FollowProof, FollowRound,
+    NameCase, OpenLocation, Progress, ProgressForm, Rejects, Selection, TransferError,
 };
 use report::Reporter;
 
@@ -36,17 +36,17 @@ pub(crate) struct FollowArguments {
     /// Source: an endpoint of Azure Tables, Rowhouse or Azurite, or a database of Rowhouse, in the same form as
     /// FROM of `rowhouse copy`
     from: String,
-    /// Target: an endpoint or a database of Rowhouse. Nothing else may write to its tables
+    /// Target: an endpoint, or a database of Rowhouse. Nothing else may write to its tables
     to: String,
     #[command(flatten)]
     tables: TablePatterns,
-    /// End with a last round, after all writers of FROM have stopped, and print what it proves
+    /// End with a last round, and print its proof. Stop all writers of FROM first
     #[arg(long)]
     finish: bool,
     /// Seconds from the beginning of a round to the beginning of the next
     #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_INTERVAL, value_parser = clap::value_parser!(u16).range(1..=3600))]
     interval: u16,
-    /// Maximum keys per second that are compared between rounds, to find deleted entities
+    /// Maximum keys per second to compare before the last round, to find deleted entities
     #[arg(long, value_name = "KEYS", default_value_t = DEFAULT_KEYS_PER_SECOND, value_parser = clap::value_parser!(u32).range(1..))]
     rate_limit: u32,
     /// File for the state [default: rowhouse-follow-….state]
@@ -55,7 +55,7 @@ pub(crate) struct FollowArguments {
     /// Begin again with a complete copy, instead of continuing from the state
     #[arg(long)]
     restart: bool,
-    /// File for metrics in the text format of Prometheus, renewed by each round
+    /// File for metrics in the text format of Prometheus, rewritten by each round
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
     /// Do not ask for confirmation before entities of TO are replaced or deleted
@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &FollowArguments) -> Result<(), TransferEnd> {
         let rounds = reporter.rounds();
         let ended = follow(arguments, &session, &finish, std::mem::take(&mut restart), &mut reporter);
         let Err(TransferEnd::Failed(reason)) = ended else { return ended };
-        // The arguments of a first round may be wrong, and the last round must not delay its answer.
+        // Before the first complete round, the arguments may be wrong. The last round must not delay its answer.
         if reporter.rounds() == 0 || finish.load(Ordering::Relaxed) {
             return Err(TransferEnd::Failed(reason));
         }
@@ -95,6 +95,17 @@ pub(crate) fn run(arguments: &FollowArguments) -> Result<(), TransferEnd> {
     }
 }
 
+/// The places of a follower, and its state.
+struct FollowJob<'a> {
+    arguments: &'a FollowArguments,
+    session: &'a TransferSession,
+    finish: &'a Arc<AtomicBool>,
+    from: DataLocation,
+    to: DataLocation,
+    selection: Selection,
+    state: PathBuf,
+}
+
 fn follow(
     arguments: &FollowArguments,
     session: &TransferSession,
@@ -105,46 +116,21 @@ fn follow(
     let [from, to] = parse_places(&arguments.from, &arguments.to)?;
     refuse_unsuited(&from, &to)?;
     let selection = arguments.tables.selection(NameCase::Ignored);
-    let fingerprint = Fingerprint::default()
-        .with("FROM", from.display())
-        .with("TO", to.display())
-        .with("account", [from.account(), to.account()])
-        .with("--include or --exclude", &arguments.tables);
-    let state = match &arguments.state {
-        Some(state) => state.clone(),
-        None => default_state("follow", [&from, &to]),
-    };
-    let named = |side: &'static str, place: &DataLocation| {
-        let expiry = place.signature_expiry();
-        move |error: TransferError| explain_expiry(error.on(side), side, expiry.as_deref())
-    };
-    let opener = session.opener(&selection);
-    let source = opener.open_source(&from).map_err(named("FROM", &from))?;
-    let target = opener.open_target(&to).map_err(named("TO", &to))?;
+    let state = arguments.state.clone().unwrap_or_else(|| default_state("follow", [&from, &to]));
+    let job = FollowJob { arguments, session, finish, from, to, selection, state };
+    let opener = session.opener(&job.selection);
+    let source = opener.open_source(&job.from).map_err(|error| job.explain(error.on("FROM")))?;
+    let target = opener.open_target(&job.to).map_err(|error| job.explain(error.on("TO")))?;
     let places = FollowPlaces {
         source: source.as_source()?,
         existing: target.as_source()?,
         target: target.as_target()?,
     };
-    let begun = Checkpoint::find(&state, &fingerprint, restart)?;
-    let checkpoint = match begun {
-        Some(begun) if !restart => begun,
-        None if restart => {
-            let text = format!("--restart: there is no state in {}; leave the option out", state.display());
-            return Err(TransferEnd::Usage(text));
-        }
-        begun => {
-            confirm(arguments, session, &places, &selection)?;
-            if let Some(begun) = begun {
-                begun.remove();
-            }
-            Checkpoint::create(&state, &fingerprint)?
-        }
-    };
-    let rejects_file = state.with_added_extension("rejects.jsonl");
+    let checkpoint = job.open_state(&places, restart)?;
+    let rejects_file = job.state.with_added_extension("rejects.jsonl");
     let rejects = Rejects::open(&rejects_file, !restart)?;
     let options = FollowOptions {
-        selection: &selection,
+        selection: &job.selection,
         concurrency: session.concurrency,
         rate_limit: arguments.rate_limit,
         interval: Duration::from_secs(arguments.interval.into()),
@@ -154,38 +140,113 @@ fn follow(
         finish,
     };
     let follow = Follow::new(places, &options, &checkpoint, &rejects)?;
-    if let Some(proved) = follow.proved_at().filter(|_| !arguments.yes && reporter.rounds() == 0) {
+    if reporter.rounds() == 0 {
+        job.confirm_after_proof(&follow)?;
+        finish_on_enter(finish.clone());
+    }
+    let ended = job.follow_until_proof(&follow, reporter);
+    follow.take_remarks().iter().for_each(|remark| warn(remark));
+    match ended {
+        Ok(proof) => reporter.report_proof(&proof, &rejects_file),
+        Err(TransferError::Interrupted) => Err(TransferEnd::Interrupted(format!(
+            "interrupted; run the same command to continue from the state in {}",
+            job.state.display()
+        ))),
+        Err(error) => Err(job.explain(error).into()),
+    }
+}
+
+impl FollowJob<'_> {
+    /// Opens the state of an earlier run, or creates one after a confirmation.
+    fn open_state(&self, places: &FollowPlaces<'_>, restart: bool) -> Result<Checkpoint, TransferEnd> {
+        let fingerprint = Fingerprint::default()
+            .with("FROM", self.from.display())
+            .with("TO", self.to.display())
+            .with("account", [self.from.account(), self.to.account()])
+            .with("--include or --exclude", &self.arguments.tables);
+        match Checkpoint::find(&self.state, &fingerprint, restart)? {
+            Some(begun) if !restart => Ok(begun),
+            None if restart => Err(TransferEnd::Usage(format!(
+                "--restart: there is no state in {}; leave the option out",
+                self.state.display()
+            ))),
+            begun => {
+                self.confirm_first_copy(places)?;
+                if let Some(begun) = begun {
+                    begun.remove();
+                }
+                Ok(Checkpoint::create(&self.state, &fingerprint)?)
+            }
+        }
+    }
+
+    fn follow_until_proof(
+        &self,
+        follow: &Follow<'_>,
+        reporter: &mut Reporter<'_>,
+    ) -> Result<FollowProof, TransferError> {
+        if !follow.is_copied() {
+            follow.copy_initially()?;
+        }
+        if !self.finish.load(Ordering::Relaxed) {
+            follow.run_rounds(&mut |round: &FollowRound| reporter.report(round))?;
+        }
+        follow.finish()
+    }
+
+    /// Asks before a run that would delete what applications have added to TO since an earlier run ended.
+    fn confirm_after_proof(&self, follow: &Follow<'_>) -> Result<(), TransferEnd> {
+        let Some(proved) = follow.proved_at() else { return Ok(()) };
         let question = format!(
             "an earlier run has proved at {} that FROM and TO are equal; entities and tables that applications have \
              added to TO since will be deleted",
             proved.to_canonical()
         );
-        require_confirmation(&question, false)?;
+        require_confirmation(&question, self.arguments.yes)
     }
-    if reporter.rounds() == 0 {
-        finish_on_enter(finish.clone());
+
+    /// Adds to a refusal of a signature which one has to be renewed. The text of the error begins with its place.
+    fn explain(&self, error: TransferError) -> TransferError {
+        let text = error.to_string();
+        let (side, place) = if text.starts_with("TO") { ("TO", &self.to) } else { ("FROM", &self.from) };
+        match place.signature_expiry() {
+            Some(expiry) if text.contains("AuthenticationFailed") || text.contains("Authorization") => {
+                TransferError::Failed(format!(
+                    "{text}; the signature of {side} is valid until {expiry}: renew it in the file that {side} names, \
+                     or run the command again with a new one"
+                ))
+            }
+            _ => error,
+        }
     }
-    let explain = |error: TransferError| match error.to_string().starts_with("TO") {
-        true => named("TO", &to)(error),
-        false => named("FROM", &from)(error),
-    };
-    let ended = (|| {
-        if !follow.is_copied() {
-            follow.copy_initially()?;
+
+    /// Asks before the first copy if TO has entities, which follow FROM from then on.
+    fn confirm_first_copy(&self, places: &FollowPlaces<'_>) -> Result<(), TransferEnd> {
+        let all = places.source.tables().map_err(|error| self.explain(error.on("FROM")))?;
+        check_matches(&self.selection, &all)?;
+        let tables: Vec<String> = all.into_iter().filter(|table| self.selection.has_table(table)).collect();
+        if tables.is_empty() {
+            return Err(TransferEnd::Usage("FROM has no table to follow".into()));
         }
-        if !finish.load(Ordering::Relaxed) {
-            follow.run_rounds(&mut |round: &FollowRound| reporter.report(round))?;
+        let theirs = places.existing.tables().map_err(|error| self.explain(error.on("TO")))?;
+        let is_there = |name: &&String| theirs.iter().any(|other| other.eq_ignore_ascii_case(name));
+        let include: Vec<String> = tables.iter().filter(is_there).cloned().collect();
+        if include.is_empty() || self.arguments.yes {
+            return Ok(());
         }
-        follow.finish()
-    })();
-    follow.take_remarks().iter().for_each(|remark| warn(remark));
-    match ended {
-        Ok(proof) => reporter.report_proof(&proof, &rejects_file),
-        Err(TransferError::Interrupted) => Err(TransferEnd::Interrupted(format!(
-            "interrupted; run the same command to continue, the state is in {}",
-            state.display()
-        ))),
-        Err(error) => Err(explain(error).into()),
+        let progress = Progress::start(ProgressForm::Off, "counted");
+        let there = Selection { include, ..Selection::default() };
+        let counted = self.session.walk(places.existing, &there, &progress).count()?;
+        let filled = counted.iter().filter(|(_, entities)| **entities > 0);
+        let filled: Vec<String> = filled.map(|(table, entities)| format!("{table} ({entities})")).collect();
+        if filled.is_empty() {
+            return Ok(());
+        }
+        let question = format!(
+            "TO has entities in {}; those that FROM lacks will be deleted, and those that differ will be replaced",
+            filled.join(", ")
+        );
+        require_confirmation(&question, false)
     }
 }
 
@@ -221,58 +282,4 @@ fn refuse_unsuited(from: &DataLocation, to: &DataLocation) -> Result<(), Transfe
         )));
     }
     Ok(())
-}
-
-/// Adds to a refusal of a signature which one has to be renewed.
-fn explain_expiry(error: TransferError, side: &str, expiry: Option<&str>) -> TransferError {
-    let text = error.to_string();
-    match expiry {
-        Some(expiry) if text.contains("AuthenticationFailed") || text.contains("Authorization") => {
-            TransferError::Failed(format!(
-                "{text}; the signature of {side} is valid until {expiry}: renew it in the file that {side} names, or \
-                 run the command again with a new one"
-            ))
-        }
-        _ => error,
-    }
-}
-
-/// Asks before the first copy if TO has entities, which follow FROM from then on.
-fn confirm(
-    arguments: &FollowArguments,
-    session: &TransferSession,
-    places: &FollowPlaces<'_>,
-    selection: &Selection,
-) -> Result<(), TransferEnd> {
-    let all = places.source.tables().map_err(|error| error.on("FROM"))?;
-    check_matches(selection, &all)?;
-    let tables: Vec<String> = all.into_iter().filter(|table| selection.has_table(table)).collect();
-    if tables.is_empty() {
-        return Err(TransferEnd::Usage("FROM has no table to follow".into()));
-    }
-    let theirs = places.existing.tables().map_err(|error| error.on("TO"))?;
-    let is_there = |name: &&String| theirs.iter().any(|other| other.eq_ignore_ascii_case(name));
-    let include: Vec<String> = tables.iter().filter(is_there).cloned().collect();
-    if include.is_empty() || arguments.yes {
-        return Ok(());
-    }
-    let progress = Progress::start(ProgressForm::Off, "counted");
-    let there = Selection { include, ..Selection::default() };
-    let counted = session.walk(places.existing, &there, &progress).count()?;
-    let filled: Vec<String> = counted
-        .iter()
-        .filter(|(_, entities)| **entities > 0)
-        .map(|(table, entities)| format!("{table} ({entities})"))
-        .collect();
-    if filled.is_empty() {
-        return Ok(());
-    }
-    let question = format!(
-        "TO has entities in {}; those that FROM lacks will be deleted, and those that differ will be replaced",
-        filled.join(", ")
-    );
-    if arguments.form.json {
-        warn(&question);
-    }
-    require_confirmation(&question, false)
 }

@@ -63,7 +63,7 @@ impl<'a> Reporter<'a> {
         Ok(())
     }
 
-    /// Prints what is proved.
+    /// Prints the proof.
     ///
     /// # Errors
     /// [`TransferEnd::Rejected`] or [`TransferEnd::Differs`] unless the places are proved to be equal.
@@ -73,15 +73,15 @@ impl<'a> Reporter<'a> {
         let time = proof.round.time.to_canonical();
         let entities = format!(
             "entities: every change until {time} was read by its Timestamp, compared and written\n\
-             keys: {} of {} tables were compared completely in the last round; the others had no write since their \
-             last comparison, the first of which began at {}",
+             keys: the last round compared {} of {} tables completely; the others had no write since their last \
+             comparison. The oldest comparison began at {}",
             proof.compared_tables,
             proof.round.tables.len(),
             describe_time(proof.round.keys_compared()),
         );
         text.push_str(&entities);
         let policies = describe_time(proof.policies_compared);
-        text.push_str(&format!("\npolicies: compared from {policies} on"));
+        text.push_str(&format!("\npolicies: the oldest comparison began at {policies}"));
         for table in &proof.extra_tables {
             text.push_str(&format!("\nnot followed: the table {table} of TO, which FROM does not have"));
         }
@@ -153,7 +153,12 @@ impl<'a> Reporter<'a> {
         };
         family("table_lag_seconds", "gauge", "Lag of a table.", of_tables(&|counts| Some(counts.lag)));
         let compared = of_tables(&|counts| counts.keys_compared.map(|time| time.unix_seconds() as f64));
-        family("table_keys_compared_timestamp_seconds", "gauge", "When keys were last compared.", compared);
+        family(
+            "table_keys_compared_timestamp_seconds",
+            "gauge",
+            "When the last comparison of keys began.",
+            compared,
+        );
         text
     }
 }

@@ -17,6 +17,7 @@ use crate::locations::NonEntities;
 use crate::protocol::codec::policies::{self, Policy};
 use crate::protocol::codec::properties::{self, Layout, ServiceProperties};
 use crate::protocol::codec::uri::{entity_address, escape};
+use crate::protocol::model::ticks::TICKS_PER_SECOND;
 use crate::protocol::model::{Key, Ticks};
 use crate::protocol::plan::predicate::{Predicate, Prepared};
 use crate::rows::Row;
@@ -58,6 +59,8 @@ fn refusal(table: &str, refused: ServiceError) -> TransferError {
     if refused.is_absent() { TransferError::NoTable(table.to_owned()) } else { refused.into() }
 }
 
+/// How far the date of a request may be from the clock of a server, in ticks.
+const MAX_DATE_DISTANCE: i64 = 15 * 60 * TICKS_PER_SECOND;
 /// Maximum entities of the first page, and of a page that follows large entities.
 const DEFAULT_ROWS: usize = 500;
 /// Bytes up to which a full page counts as small, so that the next page may have the maximum number of entities.
@@ -322,6 +325,14 @@ impl TransferSource for Endpoint {
             Err(refused) if is_forbidden(&refused) => Ok(self.client.date()),
             date => Ok(date?),
         }
+    }
+
+    /// A server refuses a request that is signed with a key if its date, which is ours, is more than 15 minutes from the
+    /// server's clock (protocol §10.2).
+    fn max_lag(&self) -> Option<i64> {
+        let theirs = self.client.date().filter(|_| self.client.address.has_key())?;
+        let distance = theirs.raw().saturating_sub(Ticks::now().raw()).saturating_abs();
+        Some(distance.saturating_add(MAX_DATE_DISTANCE))
     }
 
     fn changed_since(&self, since: Ticks) -> TransferResult<Box<dyn TransferSource + '_>> {
