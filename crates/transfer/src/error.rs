@@ -17,6 +17,9 @@ pub enum TransferError {
     /// A place or a file of the copy fails as a whole, so every other table would fail too.
     #[error("{0}")]
     Fatal(String),
+    /// The place has something else than an entity under a key.
+    #[error("{0}")]
+    NotEntity(String),
     /// An answer is longer than the limit.
     #[error("{0}")]
     TooLarge(String),
@@ -52,8 +55,8 @@ pub(crate) type TransferResult<T> = std::result::Result<T, TransferError>;
 impl TransferError {
     /// Whether only the work on one table failed, so that other tables can still be copied.
     pub(super) const fn is_of_table(&self) -> bool {
-        use TransferError::{Failed, NoTable, NotAllowed, TooLarge};
-        matches!(self, Failed(_) | TooLarge(_) | NoTable(_) | NotAllowed(_))
+        use TransferError::{Failed, NoTable, NotAllowed, NotEntity, TooLarge};
+        matches!(self, Failed(_) | NotEntity(_) | TooLarge(_) | NoTable(_) | NotAllowed(_))
     }
 
     /// Returns the failure of a table as a failure of its whole place.
@@ -72,6 +75,7 @@ impl TransferError {
         }
         match self {
             TransferError::Failed(text) => failed!("{side}: {text}"),
+            TransferError::NotEntity(text) => TransferError::NotEntity(format!("{side}: {text}")),
             TransferError::Fatal(text) => fatal!("{side}: {text}"),
             TransferError::TooLarge(text) => TransferError::TooLarge(format!("{side}: {text}")),
             TransferError::NotAllowed(text) => TransferError::NotAllowed(format!("{side}: {text}")),

@@ -1,13 +1,13 @@
 //! Compares keys and settings, which Timestamps do not cover.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::state::Since;
 use super::{Follow, FollowPlaces};
-use crate::copy::settings::{readable, same_policies, same_properties};
+use crate::copy::settings::{same_policies, same_properties};
 use crate::error::{TransferError, TransferResult, pause};
+use crate::protocol::codec::properties::ServiceProperties;
 use crate::protocol::model::Ticks;
 use crate::rows::Row;
 use crate::rows::selection::Selection;
@@ -27,6 +27,8 @@ const MAX_MISSING: usize = 100_000;
 const MAX_CONCURRENCY: usize = 128;
 
 /// Returns the name of a table's policies in messages.
+pub(super) const SERVICE_PROPERTIES: &str = "service properties";
+
 pub(super) fn policies_of(table: &str) -> String {
     format!("policies of {table}")
 }
@@ -53,7 +55,6 @@ impl Follow<'_> {
     fn compare_next_table(&self) -> TransferResult<bool> {
         let time = self.time()?;
         let Some(table) = self.state.lock().next_to_compare(time, COMPARISON_PAUSE) else { return Ok(false) };
-        self.compare_policies(&table, time)?;
         let has_missing = AtomicBool::new(false);
         let copy = |table: &str, rows: Vec<Row>| {
             has_missing.store(true, Ordering::Relaxed);
@@ -64,12 +65,21 @@ impl Follow<'_> {
         };
         let repair = Repair { has_changed: &|_, _| false, copy: &copy, rate_limit: Some(&self.limit) };
         let tables = [table];
+        self.forget_comparison(&tables[0]);
         self.compare_keys(&tables, repair, 1, &self.rounds_end)?;
         if has_missing.into_inner() {
-            // The next round copies the missing entities, so the keys need another comparison.
-            self.state.lock().tables.entry(tables.concat()).and_modify(|table| table.compared_writes = None);
+            // The next round copies the missing entities.
+            self.forget_comparison(&tables[0]);
         }
+        self.compare_policies(&tables[0], time)?;
         Ok(true)
+    }
+
+    /// Records that the keys of a table need another comparison.
+    fn forget_comparison(&self, table: &str) {
+        if let Some(table) = self.state.lock().tables.get_mut(table) {
+            table.compared_writes = None;
+        }
     }
 
     /// Compares the keys of tables without a rate limit. Copies missing entities and, with [`Since::Time`], changed
@@ -143,19 +153,21 @@ impl Follow<'_> {
         Ok(differing)
     }
 
-    /// Copies the policies of a table if they differ.
+    /// Gives a table of the target the policies of the source. Records why this was not possible.
     pub(super) fn compare_policies(&self, table: &str, time: Ticks) -> TransferResult<()> {
         let FollowPlaces { source, existing, target } = self.places;
         let what = policies_of(table);
-        let read = (source.policies(table), existing.policies(table));
-        let Some((ours, theirs)) = self.settings_of_both(&what, read)? else { return Ok(()) };
-        if !same_policies(&ours, &theirs) {
-            target.set_policies(table, &ours).map_err(|error| error.on("TO"))?;
-            self.remark(format!("the {what} were copied"));
-        }
-        if let Some(table) = self.state.lock().tables.get_mut(table) {
-            table.policies_compared = Some(time.raw());
-        }
+        let unread = self.copy_setting(
+            &what,
+            (source.policies(table), existing.policies(table)),
+            |ours, theirs| same_policies(ours, theirs),
+            |ours| target.set_policies(table, ours),
+        )?;
+        let mut state = self.state.lock();
+        // The source may have lost the table meanwhile.
+        let Some(followed) = state.tables.get_mut(table) else { return Ok(()) };
+        followed.policies_compared = unread.is_none().then_some(time.raw());
+        state.set_unread(&what, unread);
         Ok(())
     }
 
@@ -174,34 +186,42 @@ impl Follow<'_> {
         if !self.options.selection.is_everything() {
             return Ok(());
         }
-        let read = (source.properties(), existing.properties());
-        let what = "service properties";
-        let Some((mut ours, theirs)) = self.settings_of_both(what, read)? else { return Ok(()) };
-        ours.cors.get_or_insert_default();
-        if !same_properties(&ours, &theirs) {
-            target.set_properties(&ours).map_err(|error| error.on("TO"))?;
-            self.remark(format!("the {what} were copied"));
-        }
+        let with_rules = |mut ours: ServiceProperties| {
+            ours.cors.get_or_insert_default();
+            ours
+        };
+        let ours = source.properties().map(|ours| ours.map(with_rules));
+        let unread =
+            self.copy_setting(SERVICE_PROPERTIES, (ours, existing.properties()), same_properties, |ours| {
+                target.set_properties(ours)
+            })?;
+        self.state.lock().set_unread(SERVICE_PROPERTIES, unread);
         Ok(())
     }
 
-    /// Returns a setting of both places. If a place does not provide the setting, records the reason.
-    fn settings_of_both<T>(
+    /// Copies a setting if it differs. Returns the reason if this was not possible, and fails only if a place fails as a
+    /// whole.
+    fn copy_setting<T>(
         &self,
         what: &str,
         (ours, theirs): (TransferResult<Option<T>>, TransferResult<Option<T>>),
-    ) -> TransferResult<Option<(T, T)>> {
-        let mut unread = BTreeSet::new();
-        let mut read = |place: &str, read: TransferResult<Option<T>>| {
-            if matches!(read, Ok(None)) {
-                unread.insert(format!("the {what}, because {place} does not have them"));
+        is_same: impl FnOnce(&T, &T) -> bool,
+        set: impl FnOnce(&T) -> TransferResult<()>,
+    ) -> TransferResult<Option<String>> {
+        let absent = |place: &str| Some(format!("the {what}, because {place} does not have them"));
+        let copied = ours.map_err(|error| error.on("FROM")).and_then(|ours| {
+            let theirs = theirs.map_err(|error| error.on("TO"))?;
+            let Some(ours) = ours else { return Ok(absent("FROM")) };
+            let Some(theirs) = theirs else { return Ok(absent("TO")) };
+            if !is_same(&ours, &theirs) {
+                set(&ours).map_err(|error| error.on("TO"))?;
+                self.remark(format!("the {what} were copied"));
             }
-            readable(read, &format!("the {what} of {place}"), &mut unread)
-        };
-        let (ours, theirs) = (read("FROM", ours)?, read("TO", theirs)?);
-        let mut state = self.state.lock();
-        state.unread.remove(what);
-        state.unread.extend(unread.into_iter().next().map(|reason| (what.to_owned(), reason)));
-        Ok(ours.zip(theirs))
+            Ok(None)
+        });
+        match copied {
+            Err(error) if error.is_of_table() => Ok(Some(format!("the {what}: {error}"))),
+            copied => copied,
+        }
     }
 }

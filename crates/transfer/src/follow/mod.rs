@@ -5,6 +5,7 @@
 //! missing ones to the next round.
 
 mod keys;
+mod refused;
 mod rounds;
 mod state;
 mod versions;
@@ -27,7 +28,8 @@ use crate::rows::Row;
 use crate::rows::selection::Selection;
 use crate::work::progress::{Progress, ProgressForm};
 use crate::work::rate_limit::RateLimit;
-use state::{FollowState, FollowedTable};
+use refused::RefusedKeys;
+use state::{FollowState, FollowedTable, fold_names};
 use writer::ChangeWriter;
 
 pub struct FollowOptions<'a> {
@@ -151,13 +153,15 @@ impl<'a> Follow<'a> {
         rejects: &'a Rejects,
     ) -> TransferResult<Self> {
         let FollowPlaces { source, existing, target } = places;
+        let state = FollowState::load(checkpoint)?;
+        let refused = RefusedKeys::new(state.refused.clone());
         Ok(Self {
             places,
             options,
             checkpoint,
             rejects,
-            writer: ChangeWriter::new(source, (existing, target), rejects, options.keeps_timestamps),
-            state: Mutex::new(FollowState::load(checkpoint)?),
+            writer: ChangeWriter::new(source, (existing, target), rejects, options.keeps_timestamps, refused),
+            state: Mutex::new(state),
             read_begun: Mutex::default(),
             deleted: Mutex::default(),
             missing: Mutex::default(),
@@ -212,17 +216,15 @@ impl<'a> Follow<'a> {
         if let Some((table, reason)) = copied.failed.first_key_value() {
             return Err(failed!("{table}: {reason}; {} tables could not be copied", copied.failed.len()));
         }
+        // The first comparison of keys finds rejected entities again.
         let (newest, end) = (self.checkpoint.newest()?.map(Ticks::raw), self.time()?.raw());
         let mut state = self.state.lock();
         if let Some(begin) = state.read_at {
             state.note_reading([begin, end], newest);
         }
-        state.rejected = copied.sum().rejected;
-        // A copy without remarks has compared all policies.
-        let policies_compared = state.read_at.filter(|_| copied.remarks.is_empty());
         let followed = |(table, counts): (String, Counts)| {
             let entities = Some(counts.written + counts.unchanged);
-            (table, FollowedTable { entities, policies_compared, ..FollowedTable::default() })
+            (table, FollowedTable { entities, ..FollowedTable::default() })
         };
         state.tables = copied.tables.into_iter().map(followed).collect();
         state.is_copied = true;
@@ -230,8 +232,11 @@ impl<'a> Follow<'a> {
     }
 
     fn target_has_entities(&self) -> TransferResult<bool> {
-        let FollowPlaces { existing, target, .. } = self.places;
-        for table in existing.selected_tables(self.options.selection).map_err(|error| error.on("TO"))? {
+        let FollowPlaces { source, existing, target } = self.places;
+        let ours = fold_names(&source.tables().map_err(|error| error.on("FROM"))?);
+        let mut theirs = existing.selected_tables(self.options.selection).map_err(|error| error.on("TO"))?;
+        theirs.retain(|table| ours.contains(&table.to_ascii_lowercase()));
+        for table in theirs {
             if target.has_entities(&table).map_err(|error| error.on("TO"))? == Some(true) {
                 return Ok(true);
             }
@@ -244,12 +249,25 @@ impl<'a> Follow<'a> {
         &self,
         report: &mut dyn FnMut(&FollowRound) -> TransferResult<()>,
     ) -> TransferResult<()> {
-        std::thread::scope(|scope| {
+        let ended = std::thread::scope(|scope| {
             scope.spawn(|| self.compare_keys_in_turn());
             let ended = self.repeat_rounds(report);
             self.rounds_end.store(true, Ordering::Relaxed);
             ended
-        })
+        });
+        ended.inspect_err(|_| self.note_failed_round())
+    }
+
+    /// Records the tables that a failed round has written to, so that their keys are compared again.
+    fn note_failed_round(&self) {
+        let mut state = self.state.lock();
+        let was_in_round = std::mem::take(&mut state.is_in_round);
+        for (name, table) in &mut state.tables {
+            table.writes += u64::from(was_in_round && self.writer.has_written(name));
+        }
+        state.refused = self.writer.refused.state();
+        // If this fails, the next run counts a write to each table.
+        let _ = state.save(self.checkpoint);
     }
 
     fn repeat_rounds(

@@ -5,15 +5,20 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use super::keys::policies_of;
-use super::state::{FollowedTable, Since};
+use super::keys::{SERVICE_PROPERTIES, policies_of};
+use super::state::{FollowState, FollowedTable, Since, fold_names};
 use super::{Follow, FollowPlaces, FollowProof, FollowRound, FollowedCounts};
 use crate::contract::TransferSource;
 use crate::error::{TransferError, TransferResult, failed};
-use crate::protocol::model::Ticks;
+use crate::protocol::model::entity::StoredProperties;
+use crate::protocol::model::{Key, Ticks};
+use crate::rows::Row;
 use crate::work::in_parallel;
 use crate::work::progress::{Progress, ProgressForm};
 use crate::work::work_queue::{Task, WorkQueue};
+
+/// Maximum entities that are copied by their keys at once.
+const ROWS_OF_PART: usize = 500;
 
 /// The tables of a round, as the source spells them.
 struct RoundTables {
@@ -25,11 +30,6 @@ struct RoundTables {
     extra: Vec<String>,
 }
 
-/// Returns names in the form in which servers compare them.
-fn fold_names(names: &[String]) -> BTreeSet<String> {
-    names.iter().map(|name| name.to_ascii_lowercase()).collect()
-}
-
 impl Follow<'_> {
     /// Copies the changes since the last round.
     pub(super) fn run_round(&self) -> TransferResult<FollowRound> {
@@ -37,7 +37,7 @@ impl Follow<'_> {
         let since = self.state.lock().since(time, self.places.source.max_lag());
         self.begin_round()?;
         let tables = self.prepare_tables(time)?;
-        self.copy_missing()?;
+        self.copy_missing(false)?;
         self.read_changes(since, &tables.known, false)?;
         self.read_changes(Since::Beginning, &tables.new, false)?;
         self.copy_properties()?;
@@ -51,7 +51,8 @@ impl Follow<'_> {
         self.begin_round()?;
         let RoundTables { mut known, new, extra } = self.prepare_tables(time)?;
         let listed: Vec<String> = known.iter().chain(&new).cloned().collect();
-        self.copy_missing()?;
+        self.copy_missing(true)?;
+        self.copy_refused()?;
         // The comparison of keys reads all Timestamps of a small table, so its changes need no request of their own.
         let small = self.take_small_tables(since, &mut known);
         self.read_changes(since, &known, true)?;
@@ -77,7 +78,7 @@ impl Follow<'_> {
         let proof = FollowProof {
             round,
             compared_tables,
-            rejected: state.rejected,
+            rejected: state.refused.count(),
             differing,
             unread: state.unread.values().cloned().collect(),
             policies_compared: policies.and_then(Ticks::from_raw),
@@ -129,9 +130,14 @@ impl Follow<'_> {
             self.options.selection.has_table(name) && !is_in(&ours, name) && !is_in(&before, name)
         };
         let extra = theirs.iter().filter(|name| is_extra(name)).cloned().collect();
+        let exact: BTreeSet<&String> = listed.iter().collect();
         let mut state = self.state.lock();
+        let FollowState { tables, unread, .. } = &mut *state;
         // The source may have created the table again with a different spelling of its name.
-        state.tables.retain(|name, _| listed.contains(name));
+        tables.retain(|name, _| exact.contains(name));
+        let settings: BTreeSet<String> = tables.keys().map(|table| policies_of(table)).collect();
+        unread.retain(|what, _| what == SERVICE_PROPERTIES || settings.contains(what));
+        self.writer.refused.retain_tables(|table| tables.contains_key(table));
         let is_known = |name: &String| {
             state.tables.get(name).is_some_and(|table| !table.is_new) && is_in(&theirs_folded, name)
         };
@@ -228,10 +234,7 @@ impl Follow<'_> {
     ) -> TransferResult<bool> {
         let mut reader = view.open(&task.table, &task.range, false)?;
         loop {
-            self.check_stop()?;
-            if self.is_finishing() && !is_last {
-                return Err(TransferError::Interrupted);
-            }
+            self.check_end(is_last)?;
             let page = match reader.next() {
                 Err(TransferError::NoTable(_)) => return Ok(false),
                 page => page.map_err(|error| error.on("FROM"))?,
@@ -249,16 +252,38 @@ impl Follow<'_> {
     }
 
     /// Copies the entities that a comparison of keys has found missing.
-    fn copy_missing(&self) -> TransferResult<()> {
-        let mut missing = std::mem::take(&mut *self.missing.lock());
-        missing.sort_by(|(a, _), (b, _)| a.cmp(b));
-        for part in missing.chunk_by(|(a, _), (b, _)| a == b) {
+    fn copy_missing(&self, is_last: bool) -> TransferResult<()> {
+        let missing = std::mem::take(&mut *self.missing.lock());
+        self.copy_by_keys(missing, is_last)
+    }
+
+    /// Reads the entities again that the target did not accept, because the source may have changed them since.
+    fn copy_refused(&self) -> TransferResult<()> {
+        let refused = self.writer.refused.state();
+        let row = |(table, key): (&str, Key)| {
+            let properties = StoredProperties::from_stored_text("{}".into());
+            (table.to_owned(), Row { key, modified: None, tag: None, properties })
+        };
+        self.copy_by_keys(refused.keys().map(row).collect(), true)
+    }
+
+    /// Copies entities, given by their tables and keys, in parts.
+    fn copy_by_keys(&self, mut rows: Vec<(String, Row)>, is_last: bool) -> TransferResult<()> {
+        rows.sort_by(|(a, row), (b, other)| (a, &row.key).cmp(&(b, &other.key)));
+        for part in rows.chunk_by(|(a, _), (b, _)| a == b).flat_map(|table| table.chunks(ROWS_OF_PART)) {
+            self.check_end(is_last)?;
             let table = part.first().map(|(table, _)| table.as_str()).unwrap_or_default();
             if self.state.lock().tables.contains_key(table) {
                 self.writer.copy(table, part.iter().map(|(_, row)| row.clone()).collect())?;
             }
         }
         Ok(())
+    }
+
+    /// Returns [`Interrupted`](TransferError::Interrupted) if the round is to end. Only a stop ends the last round.
+    fn check_end(&self, is_last: bool) -> TransferResult<()> {
+        self.check_stop()?;
+        if self.is_finishing() && !is_last { Err(TransferError::Interrupted) } else { Ok(()) }
     }
 
     fn begin_round(&self) -> TransferResult<()> {
@@ -273,7 +298,6 @@ impl Follow<'_> {
         let mut deleted = std::mem::take(&mut *self.deleted.lock());
         let mut state = self.state.lock();
         for (table, counts) in &counts {
-            state.rejected += counts.rejected;
             if let Some(table) = state.tables.get_mut(table) {
                 table.writes += u64::from(counts.written > 0);
             }
@@ -281,6 +305,7 @@ impl Follow<'_> {
         let took = i64::try_from(begun.elapsed().as_micros() * 10).unwrap_or(i64::MAX);
         state.note_reading([time.raw(), time.raw().saturating_add(took)], newest);
         state.is_in_round = false;
+        state.refused = self.writer.refused.state();
         state.save(self.checkpoint)?;
         let read = self.read_begun.lock();
         let followed = |(name, table): (&String, &FollowedTable)| {

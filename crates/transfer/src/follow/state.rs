@@ -1,10 +1,11 @@
 //! The state of a follower, kept between rounds and runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::refused::RefusedState;
 use crate::copy::checkpoint::Checkpoint;
 use crate::error::{TransferResult, failed};
 use crate::protocol::model::Ticks;
@@ -35,7 +36,6 @@ pub(super) struct FollowedTable {
     /// Whether the next round reads the table completely.
     pub is_new: bool,
     /// The time when a comparison of keys last began, successful or not.
-    #[serde(skip)]
     pub attempted: Option<i64>,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct FollowState {
     pub proved_at: Option<i64>,
     pub tables: BTreeMap<String, FollowedTable>,
     /// Entities that the target did not accept.
-    pub rejected: u64,
+    pub refused: RefusedState,
     /// Settings that could not be compared, by their names, with the reasons.
     pub unread: BTreeMap<String, String>,
     /// Whether a round has begun and not ended. Its writes are then unknown.
@@ -120,6 +120,14 @@ impl FollowState {
         Since::Time(Ticks::MIN.later(since.saturating_sub(Ticks::MIN.raw()).max(0)))
     }
 
+    /// Records why a setting could not be compared, or that it was compared.
+    pub(super) fn set_unread(&mut self, what: &str, reason: Option<String>) {
+        match reason {
+            Some(reason) => drop(self.unread.insert(what.to_owned(), reason)),
+            None => drop(self.unread.remove(what)),
+        }
+    }
+
     /// Records a complete reading, with the times of the source when it began and ended.
     pub(super) fn note_reading(&mut self, [begin, end]: [i64; 2], newest: Option<i64>) {
         self.newest = self.newest.max(newest);
@@ -140,6 +148,11 @@ impl FollowState {
         table.attempted = Some(now.raw());
         Some(name.clone())
     }
+}
+
+/// Returns names in the form in which servers compare them.
+pub(super) fn fold_names(names: &[String]) -> BTreeSet<String> {
+    names.iter().map(|name| name.to_ascii_lowercase()).collect()
 }
 
 #[cfg(test)]

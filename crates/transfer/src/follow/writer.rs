@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use serde_json::json;
 
+use super::refused::RefusedKeys;
 use super::versions::{KnownVersions, RecordedRejects};
 use crate::contract::{Counts, Mode, Rejected, TransferSource, TransferTarget, WritePage};
 use crate::error::{TransferError, TransferResult};
@@ -25,6 +26,7 @@ pub(super) struct ChangeWriter<'a> {
     keeps_timestamps: bool,
     known: KnownVersions,
     recorded: RecordedRejects,
+    pub(super) refused: RefusedKeys,
     counts: Mutex<BTreeMap<String, Counts>>,
     /// The latest Timestamp that was read, in ticks; 0 before the first.
     newest: AtomicI64,
@@ -36,10 +38,11 @@ impl<'a> ChangeWriter<'a> {
         (existing, target): (&'a dyn TransferSource, &'a dyn TransferTarget),
         rejects: &'a Rejects,
         keeps_timestamps: bool,
+        refused: RefusedKeys,
     ) -> Self {
         let (known, recorded) = (KnownVersions::default(), RecordedRejects::default());
         let (counts, newest) = (Mutex::default(), AtomicI64::new(0));
-        Self { source, existing, target, rejects, keeps_timestamps, known, recorded, counts, newest }
+        Self { source, existing, target, rejects, keeps_timestamps, known, recorded, refused, counts, newest }
     }
 
     /// Whether the target has this version, because this round or the last one has written or compared it.
@@ -59,8 +62,7 @@ impl<'a> ChangeWriter<'a> {
         for outcome in in_parallel(MAX_LOOKUPS, unread, |key| Ok((key, self.source.get(table, key))))? {
             match outcome {
                 (key, Ok(row)) => read.extend(row.map(|row| (key.clone(), row))),
-                // The answer is not an entity.
-                (key, Err(TransferError::Failed(reason))) => {
+                (key, Err(TransferError::NotEntity(reason))) => {
                     let entity = json!({ "PartitionKey": key.partition, "RowKey": key.row }).to_string();
                     rejected.push(Rejected { entity, reason });
                 }
@@ -68,7 +70,9 @@ impl<'a> ChangeWriter<'a> {
             }
         }
         // The range may contain other entities.
-        let rows = keys.into_iter().filter_map(|key| read.remove(key)).collect();
+        let rows = keys.iter().filter_map(|key| read.remove(*key)).collect();
+        // An entity that the source has lost is not rejected any more.
+        keys.into_iter().for_each(|key| self.refused.remove(table, key));
         self.write_all(table, rows, &rejected)
     }
 
@@ -103,6 +107,7 @@ impl<'a> ChangeWriter<'a> {
 
     /// Records a rejected entity, unless it was recorded before; returns whether it is new.
     fn reject(&self, table: &str, rejected: &Rejected) -> TransferResult<bool> {
+        self.refused.add(table, rejected);
         let is_new = self.recorded.is_new(table, rejected);
         if is_new {
             self.rejects.add(table, std::slice::from_ref(rejected))?;
@@ -118,6 +123,8 @@ impl<'a> ChangeWriter<'a> {
             })
         };
         let (read, versions) = (rows.len(), KnownVersions::digests(table, &rows));
+        // A write that the target does not accept adds the key again.
+        rows.iter().for_each(|row| self.refused.remove(table, &row.key));
         let differing: Vec<Row> = rows.into_iter().filter(|row| !is_there(row)).collect();
         let unchanged = (read - differing.len()) as u64;
         let mut counts = Counts { unchanged, ..Counts::default() };

@@ -241,8 +241,10 @@ impl<'a> ComparisonRun<'a> {
         }
         self.allow_deletions(to_delete.len() as u64)?;
         let deleted = target.delete(self.options.in_target(table), &to_delete);
+        // Some entities may have been deleted before a failure.
+        let repaired = self.repair_deleted(table, &to_delete);
         let deleted = deleted.map_err(|error| error.on("TO"))?;
-        self.repair_deleted(table, &to_delete)?;
+        repaired?;
         let mut found = self.found.lock();
         let tally = found.tally(table);
         tally.deleted += deleted;

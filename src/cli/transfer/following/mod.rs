@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::signal::unix::SignalKind;
 
 use super::arguments::{
@@ -113,7 +114,11 @@ fn follow(
     restart: bool,
     reporter: &mut Reporter<'_>,
 ) -> Result<(), TransferEnd> {
-    let [from, to] = parse_places(&arguments.from, &arguments.to)?;
+    let [from, to] = parse_places(&arguments.from, &arguments.to).map_err(|end| match end {
+        // Someone may be renewing the file with a signature.
+        TransferEnd::Usage(text) if reporter.rounds() > 0 => TransferEnd::Failed(text),
+        end => end,
+    })?;
     refuse_unsuited(&from, &to)?;
     let selection = arguments.tables.selection(NameCase::Ignored);
     let state = arguments.state.clone().unwrap_or_else(|| default_state("follow", [&from, &to]));
@@ -252,17 +257,27 @@ impl FollowJob<'_> {
 
 /// Sets a flag when the Enter key is pressed at a terminal.
 fn finish_on_enter(finish: Arc<AtomicBool>) {
-    // Reading would stop a command in the background of its terminal.
-    let foreground = rustix::termios::tcgetpgrp(stdin());
-    let is_in_background = foreground.is_ok_and(|group| group != rustix::process::getpgrp());
-    if !stdin().is_terminal() || is_in_background {
+    if !stdin().is_terminal() {
         return;
     }
     std::thread::spawn(move || {
+        while !is_enter_pressed() {
+            std::thread::sleep(END_CHECK);
+        }
         if stdin().read_line(&mut String::new()).is_ok_and(|read| read > 0) {
             finish.store(true, Ordering::Relaxed);
         }
     });
+}
+
+/// Whether a line can be read from the terminal. A read in the background of its terminal would stop the command.
+fn is_enter_pressed() -> bool {
+    let stdin = stdin();
+    let foreground = rustix::termios::tcgetpgrp(&stdin);
+    let is_in_background = foreground.is_ok_and(|group| group != rustix::process::getpgrp());
+    let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
+    !is_in_background
+        && poll(&mut ready, Some(&Timespec { tv_sec: 1, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
 
 /// Refuses places that cannot be followed or written to.

@@ -366,7 +366,7 @@ impl TransferSource for Endpoint {
             body => body?,
         };
         let row = std::str::from_utf8(&body).map_err(|error| error.to_string()).and_then(Row::from_json);
-        row.map(Some).map_err(|reason| failed!("{table} {key:?}: {reason}"))
+        row.map(Some).map_err(|reason| TransferError::NotEntity(format!("{table} {key:?}: {reason}")))
     }
 
     fn policies(&self, table: &str) -> TransferResult<Option<Vec<Policy>>> {
