@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
-import { closeSync, existsSync, mkdtempSync, openSync, rmSync } from "node:fs";
+import { closeSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -151,31 +151,49 @@ test("a difference is found and deleted", async () => {
   await succeeds("copy", rowhousePlace, azuritePlace, "--mirror", "--verify", "--yes");
 });
 
-test("a table of Azurite is followed until its users move", async () => {
+/** The commands of the first example of docs/how-to/migrate.md. */
+function documentedCommands() {
+  const example = readFileSync(path.join(REPOSITORY, "docs/how-to/migrate.md"), "utf8").split("```sh\n")[1].split("```")[0];
+  const commands = example.split("\n").filter((line) => line && !line.startsWith("export "));
+  assert.equal(commands.filter((line) => !line.startsWith("#")).length, 5);
+  return commands.join("\n");
+}
+
+test("an application moves from Azurite with the documented commands while it writes", async () => {
   const endpoint = azuritePlace.split("TableEndpoint=")[1];
   await client(endpoint, NAME, KEY).createTable("Moving");
   const table = client(endpoint, NAME, KEY, "Moving");
   for (let row = 0; row < 20; row++) await table.createEntity({ partitionKey: "kept", rowKey: String(row), row });
-  const args = ["follow", azuritePlace, "sqlite://moved.db", "--include", "Moving", "--interval", "1", "--json"];
-  const env = { PATH: process.env.PATH };
-  const follower = spawn(BINARY, args, { cwd: folder, env, stdio: ["ignore", "pipe", "inherit"] });
-  const ended = new Promise((resolve) => follower.on("exit", resolve));
-  let printed = "";
-  follower.stdout.on("data", (data) => (printed += data));
-  const reports = () => printed.split("\n").slice(0, -1).map((line) => JSON.parse(line));
-  await until("the first round", () => reports().length > 0);
+  // The script waits where the page tells its readers to stop the writers, and ends with the way back.
+  const script = documentedCommands()
+    .replace("follow env:AZURE env:ROWHOUSE &", "follow env:AZURE env:ROWHOUSE --interval 1 > rounds &")
+    .replace("# Stop", "until [ -s rounds ]; do sleep 0.1; done; touch may-stop; until [ -e stopped ]; do sleep 0.1; done #")
+    .replace("env:AZURE --yes", "env:AZURE --yes --finish");
+  const env = {
+    PATH: `${path.dirname(BINARY)}:${process.env.PATH}`,
+    AZURE: azuritePlace,
+    ROWHOUSE: `sqlite://moved.db#${NAME}`,
+  };
+  const moving = new Promise((resolve) => {
+    execFile("bash", ["-ec", script], { cwd: folder, env }, (error, stdout, stderr) =>
+      resolve({ status: error ? error.code : 0, stdout, stderr }),
+    );
+  });
   let isOver = false;
+  let written = 0;
   const writer = (async () => {
-    for (let number = 0; !isOver; number++) {
-      await table.upsertEntity({ partitionKey: "live", rowKey: String(number % 30), number }, "Replace");
+    for (; !isOver; written++) {
+      await table.upsertEntity({ partitionKey: "live", rowKey: String(written % 30), written }, "Replace");
+      if (written === 5) await table.deleteEntity("kept", "7");
     }
   })();
-  await table.deleteEntity("kept", "7");
-  await until("a copied change", () => reports().some((report) => report.tables?.Moving?.written > 0));
+  await until("a round", () => existsSync(path.join(folder, "may-stop")));
   isOver = true;
   await writer;
-  follower.kill("SIGUSR1");
-  assert.equal(await ended, 0, printed);
-  assert.equal(reports().at(-1).equal, true);
-  await succeeds("verify", azuritePlace, `sqlite://moved.db#${NAME}`, "--include", "Moving", "--recheck-delay", "0");
+  closeSync(openSync(path.join(folder, "stopped"), "w"));
+  const { status, stdout, stderr } = await moving;
+  assert.equal(status, 0, `${stdout}${stderr}`);
+  assert.ok(written > 5);
+  assert.match(readFileSync(path.join(folder, "rounds"), "utf8"), /\nequal\n$/);
+  assert.equal(stdout.match(/\nequal\n/g).length, 2, "verify and the way back");
 });
