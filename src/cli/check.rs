@@ -17,7 +17,8 @@ use crate::store::database::{self, Database};
 use crate::store::postgres::ConnectionDemand;
 use crate::store::{HostRole, HostsFound, Inspection, MigrationObstacle};
 
-/// Maximum difference of the clocks, on which the versions of entities and the validity of requests depend.
+/// Maximum difference between the clocks of this machine and of the database. Versions of entities and the validity of
+/// requests depend on these clocks.
 const MAX_SKEW: TimeDelta = TimeDelta::seconds(10);
 
 /// The arguments of `rowhouse check`.

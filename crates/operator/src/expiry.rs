@@ -25,10 +25,12 @@ const STEP_ROWS: usize = 500;
 const STEP_BYTES: usize = 1 << 20;
 /// Maximum time that a step reads.
 const STEP_TIME: Duration = Duration::from_millis(250);
-/// The shortest and the longest default pause between passes, and the shortest pause that an operator can set.
+/// The shortest and the longest default interval between the starts of two passes, in ticks.
 const DEFAULT_PAUSES: (i64, i64) = (60 * TICKS_PER_SECOND, 6 * 3600 * TICKS_PER_SECOND);
+/// The shortest interval that an operator can set, in ticks.
 const SHORTEST_PAUSE: i64 = TICKS_PER_SECOND;
-/// The default pause is the delay divided by this number, so that entities stay at most 2 % longer.
+/// The default interval is the delay divided by this number, within `DEFAULT_PAUSES`. It is at most 2 % of a delay of
+/// at least 50 minutes.
 const PAUSE_DIVISOR: i64 = 50;
 
 /// A rule as operators write it.
@@ -182,14 +184,15 @@ pub async fn clear(store: &Store, account: &str, table: &str) -> Result<NamedTab
     Err(OperatorError::NotSet(format!("the account {account} has no table {table} whose entities expire")))
 }
 
-/// Ticks since the next pass should have begun.
+/// Returns the ticks since one interval after the start of the last finished pass, or after the rule was set; 0 before
+/// that time.
 fn behind(expiry: &TableExpiry, now: Ticks) -> i64 {
     let last = expiry.sweep.clean.filter(|clean| *clean <= now).unwrap_or(expiry.made);
     (now.raw() - last.raw().saturating_add(expiry.rule.pause)).max(0)
 }
 
-/// Returns the predicate for the entities that have expired; `None` if no entity can have. Only values of the type
-/// DateTime expire: a value of any other type compares as less than every time, so the lower bound excludes it.
+/// Returns the predicate for the entities that have expired; `None` if no entity can have expired yet. Only DateTime
+/// values expire: a value of any other type compares as less than every time, so the lower bound excludes it.
 pub(crate) fn expired_predicate(rule: &ExpiryRule, now: Ticks) -> Option<Predicate> {
     let cutoff = Ticks::from_raw(now.raw().saturating_sub(rule.delay))?;
     let compare = |field: Field, op, at| Predicate::Compare { field, op, literal: EdmValue::DateTime(at) };

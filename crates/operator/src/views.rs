@@ -79,7 +79,8 @@ impl SeenProperties {
     }
 }
 
-/// Collects the properties of a page, once it is complete.
+/// Collects the properties of the entities of a page. They are counted only when the page is complete, because the read
+/// may restart.
 #[derive(Default)]
 struct PageProperties {
     entities: Vec<String>,

@@ -1,5 +1,5 @@
-//! The operations on accounts in the database, and the snapshot with which a server follows their changes. Keys are
-//! returned in base64 only when they are created.
+//! The operations on accounts in the database, and the snapshot with which a server follows their changes. Only
+//! `add` and `rotate` return keys in base64; `keys` returns their bytes, to sign requests with.
 
 mod follow;
 

@@ -12,7 +12,7 @@ use sha2::Sha256;
 use crate::codec::properties::CorsRule;
 use crate::request::target::Accounts;
 
-/// The well-known development account, built into every client library (protocol §10).
+/// The well-known development account (protocol §10), built into many client libraries.
 pub const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
 /// The public key of the development account.
 pub const DEVELOPMENT_KEY: &str =
@@ -85,7 +85,7 @@ pub struct AccountSet {
     host_suffixes: Vec<String>,
 }
 
-/// Why a list of accounts is invalid. Never repeats a key.
+/// Why a list of accounts is invalid. The messages never contain the fields in which keys are expected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AccountError {
     #[error("account number {0} is not of the form name:base64key[:base64key2]")]

@@ -16,7 +16,7 @@ const MAX_ID_UNITS: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     pub id: String,
-    /// The times are in canonical form, which keeps the stored JSON readable.
+    /// `start` and `expiry` are in canonical form, as printed by [`Ticks::to_canonical`], not in the client's spelling.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,8 +87,8 @@ fn parse_policy(element: &Element) -> Result<Policy> {
     Ok(Policy { id, start: time("Start")?, expiry: time("Expiry")?, permission })
 }
 
-/// Prints the document as recorded: with a byte order mark, times with seven digits, and no element for an
-/// empty policy.
+/// Prints the document as recorded from Azure: with a byte order mark, seven digits in the fraction of each time, and
+/// no AccessPolicy element for a policy without fields.
 pub fn write(policies: &[Policy]) -> String {
     let mut out = String::from(xml::DECLARATION);
     if policies.is_empty() {

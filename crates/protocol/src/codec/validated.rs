@@ -48,8 +48,8 @@ pub struct ValidatedProperties {
 }
 
 impl ValidatedProperties {
-    /// Checks properties and encodes them. `keys` is the size of the entity's keys. `deferred_error` is an error of
-    /// the parser that comes after errors of names.
+    /// Checks properties and encodes them. `keys` is the size of the entity's keys. `deferred_error` is an error that
+    /// the parser found. It is returned only if the number and the names of the properties are valid.
     ///
     /// # Errors
     /// In the order of protocol §5.9: those of [`entity::check_names`], the deferred error, those of
@@ -78,7 +78,7 @@ impl ValidatedProperties {
         Self { stored: stored::encode(properties), count: properties.len(), size }
     }
 
-    /// Returns the stored form of an entity with exactly these properties.
+    /// Returns the properties in stored form.
     pub const fn stored(&self) -> &StoredProperties {
         &self.stored
     }

@@ -120,8 +120,9 @@ pub(crate) fn check_size(keys: usize, properties: usize) -> Result<()> {
     if keys + properties <= MAX_ENTITY { Ok(()) } else { Err(Code::EntityTooLarge.into()) }
 }
 
-/// Returns the size of properties, see [`Entity::counted_size`]. To save time, a result up to
-/// a quarter of [`MAX_ENTITY`] counts bytes instead of UTF-16 units, so it may be too large. A larger one is exact.
+/// Returns the size of properties, see [`Entity::counted_size`]. To save time, UTF-16 units are counted only if the
+/// size counted in bytes exceeds a quarter of [`MAX_ENTITY`]. A result up to a quarter may thus be too large; a larger
+/// one is exact.
 pub(crate) fn counted<N: AsRef<str>, V: Value>(properties: &[(N, V)]) -> usize {
     match counted_by(properties, str::len) {
         few if few <= MAX_ENTITY / 4 => few,
@@ -137,7 +138,7 @@ fn counted_by<N: AsRef<str>, V: Value>(properties: &[(N, V)], length: impl Fn(&s
     properties.iter().fold(0, |sum, (name, v)| sum + 8 + 2 * length(name.as_ref()) + value(v.view()))
 }
 
-/// An entity read from the database.
+/// An entity as the database stores it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
     pub key: Key,

@@ -71,7 +71,7 @@ pub enum RespreadEvent {
     Copied { entities: u64 },
     /// Number of keys whose changes were copied after the entities.
     ChangesCopied { keys: u64 },
-    /// Number of entities that were compared.
+    /// Number of entities that were compared so far, of the table and of the copy.
     Compared { entities: u64 },
 }
 
@@ -86,7 +86,7 @@ pub struct RespreadSummary {
     pub changes: u64,
     /// Entities of the table that were compared.
     pub compared: u64,
-    /// Time for which writers waited.
+    /// Time for which writers waited during the successful switch. Failed attempts do not count.
     pub pause: Duration,
 }
 
