@@ -21,6 +21,9 @@ use crate::rows::selection::Selection;
 
 /// Maximum entities in a page of Azure.
 const MAX_PAGE_ROWS: usize = 1000;
+/// Maximum threads that help with a write, and with all writes.
+const MAX_HELPERS_OF_WRITE: usize = 15;
+const MAX_HELPERS: usize = 256;
 /// Maximum tables of an account. Their names are held in memory.
 const MAX_TABLES: usize = 1_000_000;
 
@@ -92,11 +95,14 @@ impl Endpoint {
         Ok(Self { named: self.named.clone(), ..changes })
     }
 
-    /// Reserves the idle threads for a write. The limit on requests is their maximum number.
+    /// Reserves threads for a write. Each of them waits for a request in flight, whose number is limited, so more threads
+    /// than requests keep all requests busy while several pages are written.
     fn helpers(&self) -> Helpers<'_> {
-        let most = self.client.concurrency() - 1;
-        let before = self.helping.fetch_max(most, Ordering::Relaxed);
-        Helpers { helping: &self.helping, count: most.saturating_sub(before) }
+        let wanted = (self.client.concurrency() - 1).min(MAX_HELPERS_OF_WRITE);
+        let free = |helping: usize| wanted.min(MAX_HELPERS.saturating_sub(helping));
+        let reserve = |helping| Some(helping + free(helping));
+        let before = self.helping.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve);
+        Helpers { helping: &self.helping, count: free(before.unwrap_or(MAX_HELPERS)) }
     }
 
     /// Reads policies or service properties, which Cosmos DB and some other servers do not have.
