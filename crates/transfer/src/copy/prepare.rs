@@ -58,10 +58,7 @@ impl CopyRun<'_> {
     fn list_target(&self, tables: usize) -> TransferResult<Option<HashSet<String>>> {
         let Some(existing) = self.options.existing.filter(|_| tables >= MIN_LISTED) else { return Ok(None) };
         match existing.tables() {
-            Ok(names) => {
-                let case = existing.name_case();
-                Ok(Some(names.iter().map(|name| case.fold(name).into_owned()).collect()))
-            }
+            Ok(names) => Ok(Some(existing.name_case().fold_all(&names))),
             Err(error) if error.is_of_table() => Ok(None),
             Err(error) => Err(error.on("TO")),
         }

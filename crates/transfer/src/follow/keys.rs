@@ -26,9 +26,10 @@ const MAX_MISSING: usize = 100_000;
 /// Maximum concurrency of the last comparison. Each thread has a page of each place in memory.
 const MAX_CONCURRENCY: usize = 128;
 
-/// Returns the name of a table's policies in messages.
+/// The name of this setting in messages.
 pub(super) const SERVICE_PROPERTIES: &str = "service properties";
 
+/// Returns the name of a table's policies in messages.
 pub(super) fn policies_of(table: &str) -> String {
     format!("policies of {table}")
 }
@@ -60,7 +61,7 @@ impl Follow<'_> {
             has_missing.store(true, Ordering::Relaxed);
             let mut missing = self.missing.lock();
             let room = MAX_MISSING.saturating_sub(missing.len());
-            missing.extend(rows.into_iter().take(room).map(|row| (table.to_owned(), row)));
+            missing.extend(rows.into_iter().take(room).map(|row| (table.to_owned(), row.key)));
             Ok(())
         };
         let repair = Repair { has_changed: &|_, _| false, copy: &copy, rate_limit: Some(&self.limit) };
@@ -96,7 +97,9 @@ impl Follow<'_> {
             }
             Since::Beginning => false,
         };
-        let copy = |table: &str, rows: Vec<Row>| self.writer.copy(table, rows);
+        let copy = |table: &str, rows: Vec<Row>| {
+            self.writer.copy(table, &rows.iter().map(|row| &row.key).collect::<Vec<_>>())
+        };
         let repair = Repair { has_changed: &has_changed, copy: &copy, rate_limit: None };
         // A thread waits for one place at a time, and each place limits its own requests.
         let concurrency = (self.options.concurrency * 4).min(MAX_CONCURRENCY);
@@ -135,7 +138,7 @@ impl Follow<'_> {
         let (mut state, mut deleted) = (self.state.lock(), self.deleted.lock());
         let mut differing = Vec::new();
         for (table, writes) in tables.iter().zip(writes) {
-            // A place may have lost the table meanwhile.
+            // A place may have lost the table during the comparison.
             let (Some(followed), Some(tally)) = (state.tables.get_mut(table), compared.tables.get(table))
             else {
                 differing.push(table.clone());
@@ -164,7 +167,7 @@ impl Follow<'_> {
             |ours| target.set_policies(table, ours),
         )?;
         let mut state = self.state.lock();
-        // The source may have lost the table meanwhile.
+        // The source may have lost the table since the policies were read.
         let Some(followed) = state.tables.get_mut(table) else { return Ok(()) };
         followed.policies_compared = unread.is_none().then_some(time.raw());
         state.set_unread(&what, unread);

@@ -22,14 +22,13 @@ use crate::copy::checkpoint::Checkpoint;
 use crate::copy::settings::SettingsRule;
 use crate::copy::{CopyOptions, copy};
 use crate::error::{TransferError, TransferResult, check_stop, failed, pause};
-use crate::protocol::model::Ticks;
+use crate::protocol::model::{Key, Ticks};
 use crate::rejects::Rejects;
-use crate::rows::Row;
-use crate::rows::selection::Selection;
+use crate::rows::selection::{NameCase, Selection};
 use crate::work::progress::{Progress, ProgressForm};
 use crate::work::rate_limit::RateLimit;
 use refused::RefusedKeys;
-use state::{FollowState, FollowedTable, fold_names};
+use state::{FollowState, FollowedTable};
 use writer::ChangeWriter;
 
 pub struct FollowOptions<'a> {
@@ -136,8 +135,8 @@ pub struct Follow<'a> {
     read_begun: Mutex<BTreeMap<String, Instant>>,
     /// Entities that were deleted since the last round.
     deleted: Mutex<BTreeMap<String, u64>>,
-    /// Entities that the target lacks, by their keys, for the next round.
-    missing: Mutex<Vec<(String, Row)>>,
+    /// The tables and keys of entities that the target lacks, for the next round.
+    missing: Mutex<Vec<(String, Key)>>,
     remarks: Mutex<Vec<String>>,
     /// Set to end the comparison of keys.
     rounds_end: AtomicBool,
@@ -233,9 +232,10 @@ impl<'a> Follow<'a> {
 
     fn target_has_entities(&self) -> TransferResult<bool> {
         let FollowPlaces { source, existing, target } = self.places;
-        let ours = fold_names(&source.tables().map_err(|error| error.on("FROM"))?);
+        let case = NameCase::Ignored;
+        let ours = case.fold_all(&source.tables().map_err(|error| error.on("FROM"))?);
         let mut theirs = existing.selected_tables(self.options.selection).map_err(|error| error.on("TO"))?;
-        theirs.retain(|table| ours.contains(&table.to_ascii_lowercase()));
+        theirs.retain(|table| ours.contains(&*case.fold(table)));
         for table in theirs {
             if target.has_entities(&table).map_err(|error| error.on("TO"))? == Some(true) {
                 return Ok(true);
@@ -261,13 +261,18 @@ impl<'a> Follow<'a> {
     /// Records the tables that a failed round has written to, so that their keys are compared again.
     fn note_failed_round(&self) {
         let mut state = self.state.lock();
-        let was_in_round = std::mem::take(&mut state.is_in_round);
-        for (name, table) in &mut state.tables {
-            table.writes += u64::from(was_in_round && self.writer.has_written(name));
-        }
-        state.refused = self.writer.refused.state();
+        self.count_writes(&mut state);
         // If this fails, the next run counts a write to each table.
         let _ = state.save(self.checkpoint);
+    }
+
+    /// Counts the writes of the round that ends.
+    fn count_writes(&self, state: &mut FollowState) {
+        for (name, table) in &mut state.tables {
+            table.writes += u64::from(self.writer.has_written(name));
+        }
+        state.is_in_round = false;
+        state.refused = self.writer.refused.state();
     }
 
     fn repeat_rounds(

@@ -1,24 +1,23 @@
 //! A round: new and deleted tables, and changed entities.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Instant;
 
 use parking_lot::Mutex;
 
 use super::keys::{SERVICE_PROPERTIES, policies_of};
-use super::state::{FollowState, FollowedTable, Since, fold_names};
+use super::state::{FollowState, FollowedTable, Since};
 use super::{Follow, FollowPlaces, FollowProof, FollowRound, FollowedCounts};
 use crate::contract::TransferSource;
 use crate::error::{TransferError, TransferResult, failed};
-use crate::protocol::model::entity::StoredProperties;
 use crate::protocol::model::{Key, Ticks};
-use crate::rows::Row;
+use crate::rows::selection::NameCase;
 use crate::work::in_parallel;
 use crate::work::progress::{Progress, ProgressForm};
 use crate::work::work_queue::{Task, WorkQueue};
 
 /// Maximum entities that are copied by their keys at once.
-const ROWS_OF_PART: usize = 500;
+const KEYS_OF_PART: usize = 500;
 
 /// The tables of a round, as the source spells them.
 struct RoundTables {
@@ -122,8 +121,9 @@ impl Follow<'_> {
                 followed.len()
             ));
         }
-        let [ours, theirs_folded, before] = [&listed, &theirs, &followed].map(|names| fold_names(names));
-        let is_in = |names: &BTreeSet<String>, name: &str| names.contains(&name.to_ascii_lowercase());
+        let case = NameCase::Ignored;
+        let [ours, theirs_folded, before] = [&listed, &theirs, &followed].map(|names| case.fold_all(names));
+        let is_in = |names: &HashSet<String>, name: &str| names.contains(&*case.fold(name));
         let unlisted = followed.iter().filter(|name| !is_in(&ours, name)).cloned().collect();
         listed.extend(self.delete_lost_tables(unlisted)?);
         let is_extra = |name: &String| {
@@ -178,9 +178,7 @@ impl Follow<'_> {
             }
             target.delete_table(&table).map_err(|error| error.on("TO"))?;
             self.remark(format!("FROM has lost {table}, which was deleted from TO"));
-            let mut state = self.state.lock();
-            state.tables.remove(&table);
-            state.unread.remove(&policies_of(&table));
+            self.state.lock().tables.remove(&table);
             Ok(None)
         })?;
         Ok(kept.into_iter().flatten().collect())
@@ -260,21 +258,17 @@ impl Follow<'_> {
     /// Reads the entities again that the target did not accept, because the source may have changed them since.
     fn copy_refused(&self) -> TransferResult<()> {
         let refused = self.writer.refused.state();
-        let row = |(table, key): (&str, Key)| {
-            let properties = StoredProperties::from_stored_text("{}".into());
-            (table.to_owned(), Row { key, modified: None, tag: None, properties })
-        };
-        self.copy_by_keys(refused.keys().map(row).collect(), true)
+        self.copy_by_keys(refused.keys().map(|(table, key)| (table.to_owned(), key)).collect(), true)
     }
 
     /// Copies entities, given by their tables and keys, in parts.
-    fn copy_by_keys(&self, mut rows: Vec<(String, Row)>, is_last: bool) -> TransferResult<()> {
-        rows.sort_by(|(a, row), (b, other)| (a, &row.key).cmp(&(b, &other.key)));
-        for part in rows.chunk_by(|(a, _), (b, _)| a == b).flat_map(|table| table.chunks(ROWS_OF_PART)) {
+    fn copy_by_keys(&self, mut keys: Vec<(String, Key)>, is_last: bool) -> TransferResult<()> {
+        keys.sort();
+        for part in keys.chunk_by(|(a, _), (b, _)| a == b).flat_map(|table| table.chunks(KEYS_OF_PART)) {
             self.check_end(is_last)?;
             let table = part.first().map(|(table, _)| table.as_str()).unwrap_or_default();
             if self.state.lock().tables.contains_key(table) {
-                self.writer.copy(table, part.iter().map(|(_, row)| row.clone()).collect())?;
+                self.writer.copy(table, &part.iter().map(|(_, key)| key).collect::<Vec<_>>())?;
             }
         }
         Ok(())
@@ -294,18 +288,12 @@ impl Follow<'_> {
 
     /// Records that the round has read the source as it was at `time`.
     fn end_round(&self, begun: Instant, time: Ticks) -> TransferResult<FollowRound> {
-        let (mut counts, newest) = self.writer.end_round();
         let mut deleted = std::mem::take(&mut *self.deleted.lock());
         let mut state = self.state.lock();
-        for (table, counts) in &counts {
-            if let Some(table) = state.tables.get_mut(table) {
-                table.writes += u64::from(counts.written > 0);
-            }
-        }
+        self.count_writes(&mut state);
+        let (mut counts, newest) = self.writer.end_round();
         let took = i64::try_from(begun.elapsed().as_micros() * 10).unwrap_or(i64::MAX);
         state.note_reading([time.raw(), time.raw().saturating_add(took)], newest);
-        state.is_in_round = false;
-        state.refused = self.writer.refused.state();
         state.save(self.checkpoint)?;
         let read = self.read_begun.lock();
         let followed = |(name, table): (&String, &FollowedTable)| {

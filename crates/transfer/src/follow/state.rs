@@ -1,6 +1,6 @@
 //! The state of a follower, kept between rounds and runs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -148,11 +148,6 @@ impl FollowState {
         table.attempted = Some(now.raw());
         Some(name.clone())
     }
-}
-
-/// Returns names in the form in which servers compare them.
-pub(super) fn fold_names(names: &[String]) -> BTreeSet<String> {
-    names.iter().map(|name| name.to_ascii_lowercase()).collect()
 }
 
 #[cfg(test)]

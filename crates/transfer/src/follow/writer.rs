@@ -50,12 +50,11 @@ impl<'a> ChangeWriter<'a> {
         self.known.has(table, row)
     }
 
-    /// Reads entities of the source by the keys of `rows`, and writes those that the target does not have.
-    pub(super) fn copy(&self, table: &str, rows: Vec<Row>) -> TransferResult<()> {
-        let keys: Vec<&Key> = rows.iter().map(|row| &row.key).collect();
+    /// Reads entities of the source by their keys, and writes those that the target does not have.
+    pub(super) fn copy(&self, table: &str, keys: &[&Key]) -> TransferResult<()> {
         let (mut read, mut rejected) = (HashMap::new(), Vec::new());
         if keys.len() > FEW_KEYS {
-            let range = read_range_of(self.source, table, &keys).map_err(|error| error.on("FROM"))?;
+            let range = read_range_of(self.source, table, keys).map_err(|error| error.on("FROM"))?;
             (read, rejected) = (range.rows, range.rejected);
         }
         let unread: Vec<&Key> = keys.iter().copied().filter(|key| !read.contains_key(*key)).collect();
@@ -72,13 +71,12 @@ impl<'a> ChangeWriter<'a> {
         // The range may contain other entities.
         let rows = keys.iter().filter_map(|key| read.remove(*key)).collect();
         // An entity that the source has lost is not rejected any more.
-        keys.into_iter().for_each(|key| self.refused.remove(table, key));
+        keys.iter().for_each(|key| self.refused.remove(table, key));
         self.write_all(table, rows, &rejected)
     }
 
     /// Writes the entities of a page, except versions that the target is known to have.
     pub(super) fn write(&self, table: &str, mut rows: Vec<Row>, rejected: &[Rejected]) -> TransferResult<()> {
-        self.note_newest(&rows);
         rows.retain(|row| !self.known.has(table, row));
         self.write_all(table, rows, rejected)
     }
@@ -86,7 +84,9 @@ impl<'a> ChangeWriter<'a> {
     /// Compares `rows` with the target, and writes the entities that differ. Records the `rejected` ones, which could
     /// not be parsed.
     pub(super) fn write_all(&self, table: &str, rows: Vec<Row>, rejected: &[Rejected]) -> TransferResult<()> {
-        self.note_newest(&rows);
+        // The Timestamps of known versions were noted when the versions became known.
+        let newest = rows.iter().filter_map(|row| row.modified).max().map_or(0, Ticks::raw);
+        self.newest.fetch_max(newest, Ordering::Relaxed);
         let mut counts = Counts::default();
         for rejected in rejected {
             counts.rejected += u64::from(self.reject(table, rejected)?);
@@ -98,11 +98,6 @@ impl<'a> ChangeWriter<'a> {
             *self.counts.lock().entry(table.to_owned()).or_default() += counts;
         }
         Ok(())
-    }
-
-    fn note_newest(&self, rows: &[Row]) {
-        let newest = rows.iter().filter_map(|row| row.modified).max().map_or(0, Ticks::raw);
-        self.newest.fetch_max(newest, Ordering::Relaxed);
     }
 
     /// Records a rejected entity, unless it was recorded before; returns whether it is new.

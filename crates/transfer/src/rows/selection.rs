@@ -1,6 +1,7 @@
 //! The selection of tables and entities that a command applies to.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use crate::protocol::model::Ticks;
 use crate::protocol::odata::{self, Grammar};
@@ -30,6 +31,10 @@ impl NameCase {
             NameCase::Ignored => name.to_ascii_lowercase().into(),
             NameCase::Distinguished => name.into(),
         }
+    }
+
+    pub(crate) fn fold_all(self, names: &[String]) -> HashSet<String> {
+        names.iter().map(|name| self.fold(name).into_owned()).collect()
     }
 }
 

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use crate::contract::{Rejected, TransferSource, TransferTarget};
 use crate::error::{TransferResult, check_stop, failed};
+use crate::locations::MAX_LOOKUPS;
 use crate::protocol::model::Key;
 use crate::rows::selection::Selection;
 use crate::rows::{Row, Version};
@@ -15,8 +16,6 @@ use crate::work::in_parallel;
 use crate::work::progress::Progress;
 use crate::work::rate_limit::RateLimit;
 
-/// Maximum lookups at once.
-const MAX_LOOKUPS: usize = 16;
 /// Maximum differences that are checked again and listed; further ones are only counted.
 const MAX_LISTED: usize = 1000;
 
