@@ -1,6 +1,6 @@
 //! The accounts that a server serves, with their keys and options.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -50,7 +50,8 @@ impl AccountKey {
     /// Computes the HMAC-SHA256 of a text that is passed in pieces.
     pub fn sign<'a>(&self, pieces: impl IntoIterator<Item = &'a str>) -> [u8; 32] {
         let mut mac = self.keyed.clone();
-        pieces.into_iter().for_each(|piece| mac.update(piece.as_bytes()));
+        let given = pieces.into_iter().filter(|piece| !piece.is_empty());
+        given.for_each(|piece| mac.update(piece.as_bytes()));
         mac.finalize().into_bytes().into()
     }
 }
@@ -81,7 +82,7 @@ impl ServedAccount {
 /// A snapshot of the served accounts, and the suffixes of hosts whose first label is an account.
 #[derive(Debug, Clone, Default)]
 pub struct AccountSet {
-    accounts: HashMap<String, ServedAccount>,
+    accounts: BTreeMap<String, ServedAccount>,
     host_suffixes: Vec<String>,
 }
 
@@ -100,7 +101,7 @@ pub enum AccountError {
 
 impl AccountSet {
     pub fn empty(host_suffixes: Vec<String>) -> Self {
-        Self { accounts: HashMap::new(), host_suffixes }
+        Self { accounts: BTreeMap::new(), host_suffixes }
     }
 
     /// Returns this set with other accounts added. An account without keys is disabled. If this set already contains a
@@ -135,7 +136,7 @@ impl AccountSet {
     /// Returns a set that contains only the well-known development account.
     pub fn development(host_suffixes: Vec<String>) -> Self {
         let key = STANDARD.decode(DEVELOPMENT_KEY).ok().and_then(AccountKey::new);
-        let accounts = HashMap::from([(
+        let accounts = BTreeMap::from([(
             DEVELOPMENT_ACCOUNT.to_owned(),
             ServedAccount::with_keys(key.into_iter().collect()),
         )]);
@@ -147,7 +148,7 @@ impl AccountSet {
     /// # Errors
     /// [`AccountError`] for the first invalid account.
     pub fn parse(text: &str, host_suffixes: Vec<String>) -> Result<Self, AccountError> {
-        let mut set = Self { accounts: HashMap::new(), host_suffixes };
+        let mut set = Self { accounts: BTreeMap::new(), host_suffixes };
         let given = text.split([';', '\n']).map(str::trim).filter(|a| !a.is_empty());
         for (at, account) in given.enumerate() {
             let mut fields = account.split(':');
@@ -183,9 +184,7 @@ impl AccountSet {
 
     /// Returns the names of all accounts, in order.
     pub fn names(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = self.accounts.keys().map(String::as_str).collect();
-        names.sort_unstable();
-        names
+        self.accounts.keys().map(String::as_str).collect()
     }
 
     /// Returns the CORS rules of an account.
@@ -205,7 +204,7 @@ impl AccountSet {
 
     /// Returns the first account by name, with its first key in base64, for a connection string.
     pub fn sample(&self) -> Option<(&str, String)> {
-        let (name, served) = self.accounts.iter().min_by_key(|(name, _)| name.as_str())?;
+        let (name, served) = self.accounts.first_key_value()?;
         Some((name, STANDARD.encode(served.keys.first()?.bytes())))
     }
 }
