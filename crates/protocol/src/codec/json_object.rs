@@ -46,8 +46,24 @@ pub(crate) fn each_stored_member<'a>(text: &'a str, f: impl FnMut(Member<'a>) ->
 /// Passes the members of an object to `f` like [`each_stored_member`]. No string may have an escape, and no value may
 /// be an object, an array or a number with an exponent; most bodies satisfy this. Returns `None` for all other text,
 /// valid or not. The caller must then discard the members that it has received.
-pub(crate) fn each_plain_member<'a>(text: &'a str, f: impl FnMut(Member<'a>) -> Option<()>) -> Option<()> {
-    scan::<true>(text, f)
+pub(crate) fn each_plain_member<'a>(
+    text: &'a str,
+    mut f: impl FnMut(Member<'a>) -> Option<()>,
+) -> Option<()> {
+    if !has_control(text) {
+        return scan::<true>(text, f);
+    }
+    // A line break is valid between members, but not in a string.
+    scan::<true>(
+        text,
+        |member| {
+            if has_control(member.name) || has_control(member.value) { None } else { f(member) }
+        },
+    )
+}
+
+fn has_control(text: &str) -> bool {
+    text.bytes().fold(false, |found, byte| found | (byte < b' '))
 }
 
 /// Passes the members of any object, with decoded names and the JSON text of values.
@@ -110,8 +126,8 @@ fn scan<'a, const CHECKED: bool>(text: &'a str, mut f: impl FnMut(Member<'a>) ->
     }
 }
 
-/// A position in the text of a flat object. `CHECKED` is whether the scanner checks that strings and values
-/// are plain; otherwise the text must come from a JSON printer.
+/// A position in the text of a flat object. If `CHECKED`, the scanner refuses escapes and values that are not plain;
+/// otherwise the text must come from a JSON printer.
 struct Scanner<'a, const CHECKED: bool> {
     bytes: &'a [u8],
     at: usize,
@@ -140,20 +156,9 @@ impl<const CHECKED: bool> Scanner<'_, CHECKED> {
         self.peek().is_none()
     }
 
-    /// Returns the range of a string, and whether the string contains a backslash.
+    /// Returns the range of a string, and whether the string contains a backslash. A checked string has none.
     fn string(&mut self) -> Option<(Range<usize>, bool)> {
         self.expect(b'"')?;
-        if CHECKED { Some((self.plain_string()?, false)) } else { self.printed_string() }
-    }
-
-    fn plain_string(&mut self) -> Option<Range<usize>> {
-        let start = self.at - 1;
-        let end = self.at + clean_length(self.bytes.get(self.at..)?);
-        self.at = end + 1;
-        (self.bytes.get(end) == Some(&b'"')).then_some(start..self.at)
-    }
-
-    fn printed_string(&mut self) -> Option<(Range<usize>, bool)> {
         let (bytes, start) = (self.bytes, self.at - 1);
         let mut is_escaped = false;
         loop {
@@ -161,6 +166,9 @@ impl<const CHECKED: bool> Scanner<'_, CHECKED> {
             self.at = found + 1;
             if bytes[found] == b'"' {
                 return Some((start..self.at, is_escaped));
+            }
+            if CHECKED {
+                return None;
             }
             // An escaped character does not end the string.
             is_escaped = true;
@@ -307,7 +315,7 @@ pub(crate) fn push_escaped(out: &mut String, text: &str) {
 
 /// Returns the number of bytes before the first one that must be escaped in JSON: a quote, a backslash or a
 /// control character.
-pub(crate) fn clean_length(bytes: &[u8]) -> usize {
+fn clean_length(bytes: &[u8]) -> usize {
     let (blocks, _) = bytes.as_chunks::<BLOCK>();
     let is_clean = |block: &&[u8; BLOCK]| !block.iter().fold(false, |found, byte| found | is_escaped(byte));
     let clean = BLOCK * blocks.iter().take_while(is_clean).count();
