@@ -74,12 +74,11 @@ fn forbidden_in_xml(c: char) -> bool {
 pub fn http(data: &[u8]) -> Option<(Head<'_>, &[u8])> {
     let request = multipart::request(data).ok()?;
     let (path, query) = request.target.split_once('?').unwrap_or((request.target, ""));
-    let headers = request.headers.iter().map(|(name, value)| (name.clone().into(), (*value).into()));
     let head = Head {
         method: request.method.into(),
         path: path.into(),
         query: query.into(),
-        headers: headers.collect(),
+        headers: request.headers,
         secure: data.len().is_multiple_of(2),
         peer: None,
     };

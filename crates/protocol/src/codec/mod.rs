@@ -21,3 +21,10 @@ pub mod stored;
 pub mod uri;
 pub mod validated;
 pub mod xml;
+
+/// Splits a text at the first occurrence of an ASCII character. For short texts, [`str::split_once`] takes three times
+/// as long.
+pub(crate) fn split_once(text: &str, ascii: u8) -> Option<(&str, &str)> {
+    let at = memchr::memchr(ascii, text.as_bytes())?;
+    Some((text.get(..at)?, text.get(at + 1..)?))
+}

@@ -6,25 +6,19 @@ use memchr::memmem;
 
 use crate::error::{Code, Result};
 
-/// Headers in the order sent, with names in lower case.
-pub(crate) type PartHeaders<'a> = Vec<(Cow<'a, str>, &'a str)>;
-
-impl Part<'_> {
-    const EMPTY: Self = Self { headers: Vec::new(), content: &[] };
-
-    /// Returns whether the part has no content between its delimiters.
-    pub(crate) fn is_empty(&self) -> bool {
-        *self == Self::EMPTY
-    }
-}
-
 /// One part of a multipart body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part<'a> {
-    /// MIME headers, with names in lower case.
-    pub headers: PartHeaders<'a>,
+    /// The Content-Type among the MIME headers. The others have no meaning here.
+    pub content_type: Option<&'a str>,
     /// The text after the empty line.
     pub content: &'a [u8],
+    /// Whether there is nothing but white space between the delimiters.
+    pub is_empty: bool,
+}
+
+impl Part<'_> {
+    const EMPTY: Self = Self { content_type: None, content: &[], is_empty: true };
 }
 
 /// A request inside a part.
@@ -32,8 +26,8 @@ pub struct Part<'a> {
 pub struct InnerRequest<'a> {
     pub method: &'a str,
     pub target: &'a str,
-    /// Headers of the request, with names in lower case.
-    pub headers: PartHeaders<'a>,
+    /// Headers of the request in the order sent, with names in lower case.
+    pub headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     pub body: &'a [u8],
 }
 
@@ -99,7 +93,7 @@ pub fn parts<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>> {
 fn add_part<'a>(parts: &mut Vec<Part<'a>>, part: Option<Part<'a>>) {
     match part {
         Some(part) => {
-            if parts.first().is_some_and(Part::is_empty) {
+            if parts.first().is_some_and(|first| first.is_empty) {
                 parts.clear();
             }
             parts.push(part);
@@ -115,20 +109,18 @@ fn add_part<'a>(parts: &mut Vec<Part<'a>>, part: Option<Part<'a>>) {
 /// [`Code::InvalidInput`] for content that is not an HTTP request, [`Code::BodyNotUnderstood`] for unreadable
 /// headers.
 pub fn request<'a>(content: &'a [u8]) -> Result<InnerRequest<'a>> {
-    let mut rest = content;
-    while let Some(line) = lines(rest).next().filter(|l| l.start == l.end && l.next > l.start) {
-        rest = &rest[line.next..];
-    }
-    let line = lines(rest).next().ok_or(Code::InvalidInput)?;
-    let text = utf8(&rest[..line.end])?;
+    let line = lines(content).find(|line| line.start < line.end).ok_or(Code::InvalidInput)?;
+    let text = utf8(&content[line.start..line.end])?;
     let (method, tail) = split_at_byte(text, memchr::memchr(b' ', text.as_bytes()))?;
     let (target, version) = split_at_byte(tail, memchr::memrchr(b' ', tail.as_bytes()))?;
     if !version.starts_with("HTTP/") || method.is_empty() {
         return Err(Code::InvalidInput.into());
     }
     let has_line_end = line.next > line.end;
-    let (headers, body) =
-        parse_headers(&rest[line.next..]).filter(|_| has_line_end).ok_or(Code::BodyNotUnderstood)?;
+    let mut headers = Vec::with_capacity(8);
+    let add = |name, value| headers.push((to_lower_case(name), Cow::Borrowed(value)));
+    let body =
+        each_header(&content[line.next..], add).filter(|_| has_line_end).ok_or(Code::BodyNotUnderstood)?;
     if headers.iter().any(|(name, value)| name == "content-length" && !is_number(value)) {
         return Err(Code::BodyNotUnderstood.into());
     }
@@ -204,29 +196,32 @@ fn parse_part(bytes: &[u8]) -> Result<Option<Part<'_>>> {
     if bytes.trim_ascii().is_empty() {
         return Ok(None);
     }
-    let (headers, content) = parse_headers(bytes).ok_or(Code::BodyNotUnderstood)?;
-    Ok(Some(Part { headers, content }))
-}
-
-/// Parses header lines up to an empty line and returns the remaining bytes, or `None` for unreadable headers. Without a
-/// body, the empty line may be missing if the last header has a line break. Headers without it may be truncated.
-fn parse_headers(bytes: &[u8]) -> Option<(PartHeaders<'_>, &[u8])> {
-    const MAX_HEADERS: usize = 64;
-    let mut headers = Vec::with_capacity(8);
-    for line in lines(bytes) {
-        if line.start == line.end {
-            return Some((headers, &bytes[line.next..]));
+    let mut content_type = None;
+    let content = each_header(bytes, |name, value| {
+        if name.eq_ignore_ascii_case("content-type") {
+            content_type.get_or_insert(value);
         }
-        let header = parse_header(&bytes[line.start..line.end]).filter(|_| headers.len() < MAX_HEADERS)?;
-        headers.push(header);
-    }
-    matches!(bytes, [] | [.., b'\n']).then_some((headers, &[]))
+    });
+    let content = content.ok_or(Code::BodyNotUnderstood)?;
+    Ok(Some(Part { content_type, content, is_empty: false }))
 }
 
-fn parse_header(line: &[u8]) -> Option<(Cow<'_, str>, &str)> {
-    let text = std::str::from_utf8(line).ok()?;
-    let colon = memchr::memchr(b':', line)?;
-    Some((to_lower_case(trimmed(&text[..colon])), trimmed(&text[colon + 1..])))
+/// Passes the headers up to an empty line and returns the remaining bytes, or `None` for unreadable headers. Without a
+/// body, the empty line may be missing if the last header has a line break. Headers without it may be truncated.
+fn each_header<'a>(bytes: &'a [u8], mut f: impl FnMut(&'a str, &'a str)) -> Option<&'a [u8]> {
+    const MAX_HEADERS: usize = 64;
+    let empty_line = lines(bytes).find(|line| line.start == line.end);
+    let (end, rest) = match empty_line {
+        Some(line) => (line.start, &bytes[line.next..]),
+        None => (bytes.len(), &[][..]),
+    };
+    let text = std::str::from_utf8(&bytes[..end]).ok()?;
+    for (number, line) in lines(text.as_bytes()).enumerate() {
+        let line = &text[line.start..line.end];
+        let colon = memchr::memchr(b':', line.as_bytes()).filter(|_| number < MAX_HEADERS)?;
+        f(trimmed(&line[..colon]), trimmed(&line[colon + 1..]));
+    }
+    matches!(bytes[..end], [] | [.., b'\n']).then_some(rest)
 }
 
 /// Common header names in the parts of change sets, in lower case, which need no allocation.
@@ -358,11 +353,11 @@ mod tests {
     fn check(body: &str) {
         let outer = parts(body.as_bytes(), "b").unwrap();
         assert_eq!(outer.len(), 1);
-        let inner = parts(outer[0].content, boundary(outer[0].headers[0].1).unwrap()).unwrap();
+        let inner = parts(outer[0].content, boundary(outer[0].content_type.unwrap()).unwrap()).unwrap();
         assert_eq!(inner.len(), 1);
         let request = request(inner[0].content).unwrap();
         assert_eq!((request.method, request.target), ("PUT", "http://h/T(PartitionKey='a b',RowKey='')"));
-        assert_eq!(request.headers[0], ("if-match".into(), "*"));
+        assert_eq!(request.headers[0], ("if-match".into(), "*".into()));
         let json: serde_json::Value = serde_json::from_slice(request.body).unwrap();
         assert_eq!(json["a"], 1);
     }
@@ -387,11 +382,14 @@ mod tests {
 
     #[test]
     fn headers_are_trimmed_and_their_names_are_in_lower_case() {
-        let text = "Content-Type: a;b \r\nX-Other :\u{a0} c\nACCEPT:*/*\nÀ: \n B :  \r\n\r\nrest";
-        let (found, rest) = parse_headers(text.as_bytes()).unwrap();
+        let headers = "Content-Type: a;b \r\nX-Other :\u{a0} c\nACCEPT:*/*\nÀ: \n B :  \r\n\r\nrest";
+        let text = format!("\r\n\nGET / HTTP/1.1\r\n{headers}");
+        let found = request(text.as_bytes()).unwrap();
         let expected = [("content-type", "a;b"), ("x-other", "c"), ("accept", "*/*"), ("À", ""), ("b", "")];
-        assert_eq!(found, expected.map(|(name, value)| (name.into(), value)));
-        assert_eq!(rest, b"rest");
+        assert_eq!(found.headers, expected.map(|(name, value)| (name.into(), value.into())));
+        assert_eq!(found.body, b"rest");
+        let part = format!("--b\r\n{headers}");
+        assert_eq!(parts(part.as_bytes(), "b").unwrap()[0].content_type, Some("a;b"));
     }
 
     #[test]
@@ -448,7 +446,7 @@ mod tests {
                     assert_eq!(error.code, Code::BodyNotUnderstood, "{body:?}");
                 }
                 let body = format!("--b{end}a: b{end}{end}{delimiter}{end}");
-                assert_eq!(parts(body.as_bytes(), "b").unwrap()[0].headers.len(), 1, "{body:?}");
+                assert!(!parts(body.as_bytes(), "b").unwrap()[0].is_empty, "{body:?}");
             }
             let request = |text: String| request(text.as_bytes()).map_err(|error| error.code).map(drop);
             assert_eq!(request("DELETE /T HTTP/1.1".into()), Err(Code::BodyNotUnderstood));

@@ -69,9 +69,11 @@ pub(crate) fn escape_lightly(text: &str) -> String {
 pub fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
     let bytes = text.as_bytes();
     let hex = |b: Option<&u8>| b.is_some_and(u8::is_ascii_hexdigit);
-    let is_broken =
-        memchr::memchr_iter(b'%', bytes).any(|at| !hex(bytes.get(at + 1)) || !hex(bytes.get(at + 2)));
-    if is_broken {
+    let mut escapes = memchr::memchr_iter(b'%', bytes).peekable();
+    if escapes.peek().is_none() {
+        return Some(Cow::Borrowed(text));
+    }
+    if escapes.any(|at| !hex(bytes.get(at + 1)) || !hex(bytes.get(at + 2))) {
         return None;
     }
     percent_decode_str(text).decode_utf8().ok()

@@ -1,9 +1,8 @@
 //! Parses entity group transactions and query batches (protocol §8.1, §8.2).
 
-use std::borrow::Cow;
-
 use super::operation::{self, Context, Operation, may_have_order};
-use crate::codec::multipart::{self, InnerRequest, Part, PartHeaders};
+use crate::codec::multipart::{self, InnerRequest, Part};
+use crate::codec::split_once;
 use crate::error::{Code, Error, Result};
 use crate::request::options::Options;
 use crate::request::{Format, Head, OperationLabel, Prefer, Resource, Target, Verb, target};
@@ -103,7 +102,7 @@ pub fn read(context: &Context<'_>, outer: &Target) -> Result<Batch> {
 
 /// Returns the boundary of a part that is a change set.
 fn change_set_boundary<'a>(part: &Part<'a>) -> Option<&'a str> {
-    header(&part.headers, "content-type").and_then(multipart::boundary)
+    part.content_type.and_then(multipart::boundary)
 }
 
 fn read_query(context: &Context<'_>, outer: &Target, part: &Part<'_>) -> Result<Batch> {
@@ -114,7 +113,7 @@ fn read_query(context: &Context<'_>, outer: &Target, part: &Part<'_>) -> Result<
         return Err(Code::InvalidInput.into());
     }
     let formats = &mut FormatCache::default();
-    Ok(Batch::Query(Box::new(read_part(context, outer, &request, 0, formats, check_query))))
+    Ok(Batch::Query(Box::new(read_part(context, outer, request, 0, formats, check_query))))
 }
 
 fn read_change_set(
@@ -142,13 +141,13 @@ fn read_operations(
 ) -> Result<Option<FailedPart>> {
     let mut formats = FormatCache::default();
     for (index, part) in parts.iter().take(MAX_OPERATIONS).enumerate() {
-        if part.is_empty() {
+        if part.is_empty {
             return Ok(Some(FailedPart::unreadable()));
         }
         let request =
             none_if_unreadable(multipart::request(part.content)).map_err(|error| error.at(index))?;
         let Some(request) = request else { return Ok(Some(FailedPart::unreadable())) };
-        match read_part(context, outer, &request, index, &mut formats, check_write) {
+        match read_part(context, outer, request, index, &mut formats, check_write) {
             Ok(part) => parsed.push(part),
             Err(failed) => return Ok(Some(failed)),
         }
@@ -194,27 +193,29 @@ impl FormatCache {
 fn read_part(
     context: &Context<'_>,
     outer: &Target,
-    request: &InnerRequest<'_>,
+    request: InnerRequest<'_>,
     index: usize,
     formats: &mut FormatCache,
     check: impl FnOnce(&Operation) -> Result<()>,
 ) -> Result<BatchPart, FailedPart> {
+    let body = request.body;
+    let has_accept = request.headers.iter().any(|(name, _)| name == "accept");
     let head = inner_head(context.head, request);
     let printing = Printing {
         format: formats.get(&head, context.grammar.extended),
         prefer: Prefer::of(&head),
-        content_id: header(&request.headers, "content-id").map(str::to_owned),
+        content_id: head.header("content-id").map(str::to_owned),
     };
     let read = || {
         let resource = target::resolve_inner(&head.path, outer)?;
-        let operation = read_inner_operation(context, &resource, request.body, &head)?;
+        let operation = read_inner_operation(context, &resource, body, &head)?;
         check(&operation)?;
         Ok((operation, resource.table().unwrap_or_default().to_owned()))
     };
     match read() {
         Ok((operation, table)) => Ok(BatchPart { operation, table, printing }),
         Err(error) => {
-            let refusal = atom_refusal(context.head, request, &head, &error);
+            let refusal = atom_refusal(&head, has_accept, &error);
             let (error, format) = refusal.unwrap_or((error, printing.format));
             let printing = Some(Printing { format, ..printing });
             Err(FailedPart { error: error.at(index), printing })
@@ -224,15 +225,9 @@ fn read_part(
 
 /// Returns the error, as reported from Azure, for a delete that has no condition and names no format, in a version
 /// without Atom: Atom is not supported. The Accept header of the outer request also names a format, except `*/*`.
-fn atom_refusal(
-    outer: &Head,
-    request: &InnerRequest<'_>,
-    head: &Head,
-    error: &Error,
-) -> Option<(Error, Format)> {
+fn atom_refusal(head: &Head, has_accept: bool, error: &Error) -> Option<(Error, Format)> {
     let lacks_condition = error.code == Code::InvalidInput && head.header("if-match").is_none();
-    let named =
-        header(&request.headers, "accept").or(outer.header("accept").filter(|accept| *accept != "*/*"));
+    let named = head.header("accept").filter(|accept| has_accept || *accept != "*/*");
     let names_format =
         named.is_some_and(|accept| !accept.trim().is_empty()) || head.query.contains("format=");
     if !lacks_condition || names_format || Verb::of(head) != Ok(Verb::Delete) {
@@ -285,25 +280,17 @@ fn not_allowed_error(operation: &Operation) -> Error {
 
 /// Returns the head of an inner request. The outer request supplies the version, and an Accept header if the inner
 /// request has none. The version of the inner request is ignored, as is an X-HTTP-Method that repeats the verb.
-fn inner_head<'a>(outer: &'a Head<'_>, request: &'a InnerRequest<'_>) -> Head<'a> {
-    let (path, query) = request.target.split_once('?').unwrap_or((request.target, ""));
-    let mut head = Head {
-        method: request.method.into(),
-        path: path.into(),
-        query: query.into(),
-        headers: Vec::with_capacity(request.headers.len() + 2),
-        secure: outer.secure,
-        peer: outer.peer,
-    };
-    let is_ignored = |name: &str| name == "x-ms-version" || name == METHOD_HEADER && repeats_verb(request);
-    let own = request.headers.iter().filter(|(name, _)| !is_ignored(name));
-    head.headers.extend(own.map(|(name, value)| (Cow::Borrowed(name.as_ref()), Cow::Borrowed(*value))));
+fn inner_head<'a>(outer: &'a Head<'_>, request: InnerRequest<'a>) -> Head<'a> {
+    let (path, query) = split_once(request.target, b'?').unwrap_or((request.target, ""));
+    let repeats_verb = repeats_verb(&request);
+    let InnerRequest { method, mut headers, .. } = request;
+    headers.retain(|(name, _)| name != "x-ms-version" && (name != METHOD_HEADER || !repeats_verb));
     for name in ["x-ms-version", "accept"] {
-        if let (None, Some(value)) = (head.header(name), outer.header(name)) {
-            head.headers.push((name.into(), value.into()));
-        }
+        let given = headers.iter().any(|(own, _)| own == name);
+        headers.extend(outer.header(name).filter(|_| !given).map(|value| (name.into(), value.into())));
     }
-    head
+    let (secure, peer) = (outer.secure, outer.peer);
+    Head { method: method.into(), path: path.into(), query: query.into(), headers, secure, peer }
 }
 
 const METHOD_HEADER: &str = "x-http-method";
@@ -312,10 +299,6 @@ const METHOD_HEADER: &str = "x-http-method";
 fn repeats_verb(request: &InnerRequest<'_>) -> bool {
     let mut named = request.headers.iter().filter(|(name, _)| name == METHOD_HEADER);
     matches!((named.next(), named.next()), (Some((_, verb)), None) if Verb::is_repeated(request.method, verb))
-}
-
-fn header<'a>(headers: &PartHeaders<'a>, name: &str) -> Option<&'a str> {
-    headers.iter().find(|(n, _)| n == name).map(|(_, value)| *value)
 }
 
 #[cfg(test)]

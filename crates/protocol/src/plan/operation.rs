@@ -8,6 +8,7 @@ use crate::codec::atom::read as atom;
 use crate::codec::json::read as json;
 use crate::codec::policies;
 use crate::codec::properties::{self, Layout};
+use crate::codec::split_once;
 use crate::codec::validated::ValidatedProperties;
 use crate::error::{Code, Error, Result};
 use crate::model::names::check_read_key;
@@ -315,8 +316,7 @@ enum BodyForm {
 /// Returns the format of a body from its Content-Type or, without one, from its first character (protocol §4.1).
 fn body_form(context: &Context<'_>) -> Result<BodyForm> {
     let declared = context.head.header("content-type").unwrap_or_default();
-    let name = declared.split(';').next().unwrap_or_default().trim();
-    let looks_like_xml = context.body.trim_ascii_start().starts_with(b"<");
+    let name = split_once(declared, b';').map_or(declared, |(name, _)| name).trim();
     let version = context.head.version()?;
     if !format::parameter(declared, "charset").is_none_or(is_utf8) {
         return Err(Code::MediaTypeNotSupported.into());
@@ -326,7 +326,7 @@ fn body_form(context: &Context<'_>) -> Result<BodyForm> {
         return Ok(BodyForm::Json);
     }
     match name.to_ascii_lowercase().as_str() {
-        "" if !looks_like_xml => Ok(BodyForm::Json),
+        "" if !context.body.trim_ascii_start().starts_with(b"<") => Ok(BodyForm::Json),
         "" | "application/atom+xml" | "application/xml" | "text/xml" => {
             format::atom(version)?;
             Ok(BodyForm::Atom)

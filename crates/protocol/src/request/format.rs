@@ -4,6 +4,7 @@ use super::head::{ApiVersion, Head, Verb, WITH_JSON, WITH_MINIMAL_ETAG, WITHOUT_
 use super::options::Options;
 use crate::codec::atom::write::Style;
 use crate::codec::json::write::Metadata;
+use crate::codec::split_once;
 use crate::error::Code;
 
 /// The negotiated format of bodies, or the error of the negotiation. Only operations that have a body report the error.
@@ -140,14 +141,15 @@ fn quality(media_type: &str) -> f32 {
 
 /// Returns a parameter of a media type.
 pub(crate) fn parameter<'a>(media_type: &'a str, name: &str) -> Option<&'a str> {
-    media_type.split(';').skip(1).find_map(|p| {
-        let (n, value) = p.split_once('=')?;
+    let (_, parameters) = split_once(media_type, b';')?;
+    parameters.split(';').find_map(|p| {
+        let (n, value) = split_once(p, b'=')?;
         n.trim().eq_ignore_ascii_case(name).then(|| value.trim())
     })
 }
 
 fn representation_of(version: ApiVersion, media_type: &str) -> Result<Representation, Code> {
-    let name = media_type.split(';').next().unwrap_or_default().trim();
+    let name = split_once(media_type, b';').map_or(media_type, |(name, _)| name).trim();
     if is_one_of(name, &["application/json", "json"]) {
         json_metadata(version, parameter(media_type, "odata")).map(Representation::Json)
     } else if is_one_of(name, &["application/atom+xml", "application/xml", "text/xml", "atom"]) {
@@ -213,7 +215,7 @@ impl Prefer {
     /// Parses the value of a Prefer header. Unknown preferences are ignored.
     pub(crate) fn parse(value: &str) -> Option<Self> {
         let known = |given: &str| Self::ALL.into_iter().find(|prefer| prefer.applied() == given.trim());
-        value.split(',').find_map(known)
+        known(value).or_else(|| value.split(',').find_map(known))
     }
 }
 

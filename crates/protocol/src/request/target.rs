@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::codec::split_once;
 use crate::codec::uri::percent_decode;
 use crate::error::{Code, Error, Result};
 use crate::model::Key;
@@ -88,7 +89,7 @@ pub fn resolve(head: &Head, accounts: &impl Accounts) -> Result<Target> {
         return Ok(Target { account, secondary, base, path_style: false, resource });
     }
     let path = head.path.strip_prefix('/').ok_or(Code::QuerySyntax)?;
-    let (segment, rest) = path.split_once('/').unwrap_or((path, ""));
+    let (segment, rest) = split_once(path, b'/').unwrap_or((path, ""));
     let (account, secondary) = split_secondary(segment);
     if !accounts.exists(account) {
         return Err(unknown_account(account));
@@ -123,10 +124,10 @@ fn check_host(head: &Head) -> Result<()> {
 /// Resolves the address inside a part of a batch: an absolute URL, or a path with or without the account.
 /// Host and scheme need not match the outer request.
 pub fn resolve_inner(target: &str, outer: &Target) -> Result<Resource> {
-    let absolute = without_scheme(target).map(|after| after.split_once('/').map_or("", |(_, path)| path));
+    let absolute = without_scheme(target).map(|after| split_once(after, b'/').map_or("", |(_, path)| path));
     let path = absolute.unwrap_or(target.strip_prefix('/').unwrap_or(target));
     let is_account = |segment: &str| outer.path_style && split_secondary(segment).0 == outer.account;
-    let path = match path.split_once('/') {
+    let path = match split_once(path, b'/') {
         Some((segment, rest)) if is_account(segment) => rest,
         // A single segment without a host could also be the name of a table.
         None if absolute.is_some() && is_account(path) => "",
@@ -154,7 +155,7 @@ const AZURE_LABEL: &str = "table.";
 /// configured suffix, or before `.table.` if the account exists.
 fn account_of_host(host: &str, accounts: &impl Accounts) -> Option<(String, bool)> {
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    let (label, rest) = name.split_once('.')?;
+    let (label, rest) = split_once(name, b'.')?;
     let is_configured = accounts.host_suffixes().iter().any(|suffix| suffix.eq_ignore_ascii_case(rest));
     let is_conventional = rest.get(..AZURE_LABEL.len()).is_some_and(|r| r.eq_ignore_ascii_case(AZURE_LABEL));
     if !is_configured && !is_conventional {
@@ -171,7 +172,7 @@ fn parse_resource(path: &str, account: &str) -> Result<Resource> {
     // The Java SDK adds a second slash if the endpoint ends with one.
     let path = path.strip_prefix('/').unwrap_or(path);
     let decoded = percent_decode(path).ok_or(Code::QuerySyntax)?;
-    let split = decoded.find(['(', '/']).unwrap_or(decoded.len());
+    let split = memchr::memchr2(b'(', b'/', decoded.as_bytes()).unwrap_or(decoded.len());
     let (name, rest) = decoded.split_at(split);
     if name.is_empty() {
         return if rest.is_empty() { Ok(Resource::Service) } else { Err(Code::QuerySyntax.into()) };
@@ -233,14 +234,14 @@ fn parse_keys(text: &str) -> Result<(Vec<NamedKey<'_>>, &str)> {
     let mut rest = text.strip_prefix('(').ok_or(Code::QuerySyntax)?;
     let mut keys = Vec::with_capacity(2);
     loop {
-        let quote = rest.find('\'').ok_or(Code::QuerySyntax)?;
-        let name = rest[..quote].trim();
+        let (name, after) = split_once(rest, b'\'').ok_or(Code::QuerySyntax)?;
+        let name = name.trim();
         let name = match name.strip_suffix('=').map(str::trim) {
             Some(name) if !name.is_empty() => Some(name),
             None if name.is_empty() => None,
             _ => return Err(Code::QuerySyntax.into()),
         };
-        let (value, tail) = parse_quoted(&rest[quote + 1..])?;
+        let (value, tail) = parse_quoted(after)?;
         keys.push((name, value));
         let tail = tail.trim_start();
         match tail.as_bytes().first() {
@@ -256,9 +257,9 @@ fn parse_quoted(text: &str) -> Result<(Cow<'_, str>, &str)> {
     let mut value = Cow::Borrowed("");
     let mut rest = text;
     loop {
-        let quote = rest.find('\'').ok_or(Code::QuerySyntax)?;
-        value += &rest[..quote];
-        rest = &rest[quote + 1..];
+        let (piece, after) = split_once(rest, b'\'').ok_or(Code::QuerySyntax)?;
+        value += piece;
+        rest = after;
         match rest.strip_prefix('\'') {
             Some(after) => {
                 value += "'";
