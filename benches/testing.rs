@@ -99,7 +99,7 @@ async fn fill<B: Entities + Tables>(store: &B) {
             properties: properties.clone(),
         };
         let writes: Vec<Write> = (0..ENTITIES).map(write).collect();
-        store.transact(table.in_account(ACCOUNT), &writes, now()).await.expect("entities");
+        store.transact(table.in_account(ACCOUNT), &writes.into(), now()).await.expect("entities");
     }
 }
 

@@ -18,6 +18,7 @@ use crate::protocol::auth::Identity;
 use crate::protocol::codec::atom::write::Style;
 use crate::protocol::codec::failure::ErrorContext;
 use crate::protocol::codec::multipart::{self, InnerAnswer};
+use crate::protocol::model::version::etag;
 use crate::protocol::model::{TableName, Ticks};
 use crate::protocol::plan::batch::{Batch, BatchPart, FailedPart, Printing};
 use crate::protocol::plan::{self, ChangeSet, Operation, Plan, WriteKind, Written};
@@ -179,9 +180,15 @@ impl BatchRunner<'_> {
     /// Prints the response to a completed change set. `plan_change_set` has checked that this is possible.
     fn print_writes(&self, set: &ChangeSet, answer_plan: &AnswerPlan, written: &[Written]) -> Result<Answer> {
         let mut answers = Vec::with_capacity(answer_plan.printings.len());
-        let writes = set.spellings.iter().zip(&set.writes);
+        let writes = set.spellings.iter().zip(&*set.writes);
+        // Most writes of a change set get the same version.
+        let mut version: Option<(Ticks, String)> = None;
         for (((table, write), printing), written) in writes.zip(&answer_plan.printings).zip(written) {
-            let answer = print_write(table, write, *written, &self.printer(printing))?;
+            version = match (written.modified, version) {
+                (Some(modified), Some(same)) if same.0 == modified => Some(same),
+                (modified, _) => modified.map(|modified| (modified, etag(modified))),
+            };
+            let answer = print_write(table, write, version.clone(), &self.printer(printing))?;
             // As recorded, an update with a preference has the version of an insert.
             let is_3 = write.kind == WriteKind::Insert || printing.prefer.is_some();
             let version = if is_3 { VERSION_3 } else { VERSION_1 };

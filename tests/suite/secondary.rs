@@ -171,7 +171,10 @@ async fn sessions_of_a_replica_refuse_to_write() {
     let group = [insert("p", "s"), upsert.clone()];
     let other = TableName::parse("other").expect("a name");
     assert_eq!(replica.write(table.in_account("acct"), &upsert, now()).await.err(), Some(away.clone()));
-    assert_eq!(replica.transact(table.in_account("acct"), &group, now()).await.err(), Some(away.clone()));
+    assert_eq!(
+        replica.transact(table.in_account("acct"), &group.into(), now()).await.err(),
+        Some(away.clone())
+    );
     assert_eq!(replica.create_table(other.in_account("acct"), now()).await.err(), Some(away.clone()));
     assert_eq!(replica.delete_table(table.in_account("acct"), now()).await.err(), Some(away.clone()));
     assert_eq!(replica.set_policies(table.in_account("acct"), "[]").await.err(), Some(away.clone()));

@@ -259,7 +259,7 @@ mod tests {
         store.create_table(table.in_account(ACCOUNT), now()).await.unwrap();
         let writes: Vec<Write> = (0..ROWS).map(insert).collect();
         for group in writes.chunks(100) {
-            store.transact(table.in_account(ACCOUNT), group, now()).await.unwrap();
+            store.transact(table.in_account(ACCOUNT), &group.into(), now()).await.unwrap();
         }
         (Arc::new(store), table)
     }

@@ -10,9 +10,9 @@ use crate::protocol::codec::json::write::Select;
 use crate::protocol::codec::uri;
 use crate::protocol::model::entity::BorrowedEntity;
 use crate::protocol::model::version::etag;
-use crate::protocol::model::{Key, PageOrder, Stored, TableName, TableRef};
+use crate::protocol::model::{Key, PageOrder, Stored, TableName, TableRef, Ticks};
 use crate::protocol::plan::index::indexable;
-use crate::protocol::plan::{PageEnd, PointRead, Predicate, Scan, Span, Write, WriteKind, Written, page};
+use crate::protocol::plan::{PageEnd, PointRead, Predicate, Scan, Span, Write, WriteKind, page};
 use crate::protocol::request::Representation;
 use crate::service::Answer;
 use crate::service::answer::ETAG;
@@ -26,26 +26,27 @@ pub(super) async fn write(
     printer: &Printer<'_>,
 ) -> Result<Answer> {
     let written = store.write(table.in_account(printer.account()), write, printer.now).await?;
-    print_write(table, write, written, printer)
+    print_write(table, write, written.modified.map(|modified| (modified, etag(modified))), printer)
 }
 
-/// Returns the response to a completed write, alone or in a change set.
+/// Returns the response to a completed write, alone or in a change set. `version` is the new version with its ETag;
+/// `None` for a delete.
 pub(crate) fn print_write(
     table: &TableName,
     write: &Write,
-    written: Written,
+    version: Option<(Ticks, String)>,
     printer: &Printer<'_>,
 ) -> Result<Answer> {
-    let Some(modified) = written.modified else { return Ok(Answer::table_empty(204)) };
+    let Some((modified, etag)) = version else { return Ok(Answer::table_empty(204)) };
     if write.kind != WriteKind::Insert {
-        return Ok(printer.with_applied_preference(Answer::table_empty(204)).with(ETAG, etag(modified)));
+        return Ok(printer.with_applied_preference(Answer::table_empty(204)).with(ETAG, etag));
     }
     let table = table.as_given();
     let address = uri::entity_address(table, &write.key.partition, &write.key.row);
     let answer = printer.print_created([&printer.target.base, "/", &address].concat(), || {
         printer.entity_document(201, table, write.as_stored(modified), None)
     })?;
-    Ok(answer.with(ETAG, etag(modified)))
+    Ok(answer.with(ETAG, etag))
 }
 
 pub(super) async fn get(

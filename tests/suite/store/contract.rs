@@ -164,7 +164,7 @@ impl<S: Deref<Target: AnyStore>> TestTable<S> {
     }
 
     pub async fn transact(&self, group: &[Write]) -> StoreResult<Vec<Written>> {
-        self.store.transact(self.place(), group, now()).await
+        self.store.transact(self.place(), &group.into(), now()).await
     }
 
     pub async fn get(&self, key: &Key) -> StoreResult<Option<Stored>> {

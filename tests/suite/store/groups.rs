@@ -113,7 +113,7 @@ async fn check_group<B: AnyStore>(table: &TestTable<&B>, group: &[Write], at: Ti
         found.into_iter().map(Result::unwrap).collect()
     };
     let before = look().await;
-    let done = table.store.transact(table.place(), group, at).await;
+    let done = table.store.transact(table.place(), &group.into(), at).await;
     let after = look().await;
     let decided = group.iter().zip(&before).map(|(write, before)| decide(write, before.as_ref(), at));
     match (decided.enumerate().find_map(|(n, decided)| Some((n, decided.err()?))), done) {

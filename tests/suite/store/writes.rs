@@ -70,7 +70,7 @@ async fn write_at<B: AnyStore>(
     grouped: bool,
 ) -> StoreResult<Written> {
     if grouped {
-        table.store.transact(table.place(), std::slice::from_ref(write), at).await.map(|all| all[0])
+        table.store.transact(table.place(), &[write.clone()].into(), at).await.map(|all| all[0])
     } else {
         table.store.write(table.place(), write, at).await
     }

@@ -1,6 +1,7 @@
 //! Validates writes (protocol §3.9 to §3.11, §5, §8.1).
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use super::Plan;
 use super::decide::{Write, WriteKind};
@@ -33,7 +34,7 @@ pub struct ValidatedEntity {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChangeSet {
     pub table: TableName,
-    pub writes: Vec<Write>,
+    pub writes: Arc<[Write]>,
     /// The table's name as each write spells it, for the Location header of inserted entities.
     pub spellings: Vec<TableName>,
 }
@@ -88,32 +89,38 @@ fn check_url_keys(key: &Key, has_body: bool) -> Result<()> {
 /// [`Code::InvalidDuplicateRow`], and those of [`plan_write`]. Then `failure`, the error of the first operation that
 /// could not be parsed.
 pub fn change_set(plans: Vec<Result<Plan>>, failure: Option<&Error>) -> Result<Option<ChangeSet>> {
-    let count = plans.len();
-    let mut rows = HashSet::with_capacity(count);
-    let mut writes: Vec<Write> = Vec::with_capacity(count);
-    let mut spellings: Vec<TableName> = Vec::with_capacity(count);
-    for (index, plan) in plans.into_iter().enumerate() {
+    let mut writes: Vec<Write> = Vec::with_capacity(plans.len());
+    let mut spellings: Vec<TableName> = Vec::with_capacity(plans.len());
+    let collected = plans.into_iter().enumerate().try_for_each(|(index, plan)| {
         let Plan::Write { table, write } = plan.map_err(|error| error.at(index))? else {
             return Err(Error::from(Code::InvalidInput).at(index));
         };
-        let is_new = rows.insert(write.key.row.clone());
-        if let (Some(first_table), Some(first)) = (spellings.first(), writes.first()) {
-            let is_same_partition =
-                first_table.lower() == table.lower() && first.key.partition == write.key.partition;
-            if !is_same_partition {
-                return Err(Error::from(Code::CommandsInBatchActOnDifferentPartitions).at(index));
-            }
-            if !is_new {
-                return Err(Error::from(Code::InvalidDuplicateRow).at(index));
-            }
+        if let (Some(first_table), Some(first)) = (spellings.first(), writes.first())
+            && (first_table.lower() != table.lower() || first.key.partition != write.key.partition)
+        {
+            return Err(Error::from(Code::CommandsInBatchActOnDifferentPartitions).at(index));
         }
         writes.push(write);
         spellings.push(table);
+        Ok(())
+    });
+    if let Some(index) = find_repeated_row(&writes) {
+        return Err(Error::from(Code::InvalidDuplicateRow).at(index));
     }
+    collected?;
     if let Some(error) = failure {
         return Err(error.clone());
     }
-    Ok(spellings.first().cloned().map(|table| ChangeSet { table, writes, spellings }))
+    Ok(spellings.first().cloned().map(|table| ChangeSet { table, writes: writes.into(), spellings }))
+}
+
+/// Returns the index of the first write whose row an earlier write has.
+fn find_repeated_row(writes: &[Write]) -> Option<usize> {
+    if writes.is_sorted_by(|a, b| a.key.row < b.key.row) {
+        return None;
+    }
+    let mut rows = HashSet::with_capacity(writes.len());
+    writes.iter().position(|write| !rows.insert(write.key.row.as_str()))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Entities: point reads, pages and writes.
 
+use std::sync::Arc;
+
 #[cfg(doc)]
 use super::Fault;
 use super::StoreResult;
@@ -71,5 +73,5 @@ pub trait Entities {
     /// # Errors
     /// Those of [`write`], with the index of the first failing operation in request order. [`Code::TableNotFound`] has
     /// index 0. [`Fault::NotBegun`] means that no operation was attempted.
-    async fn transact(&self, table: TableRef<'_>, writes: &[Write], now: Ticks) -> StoreResult<Vec<Written>>;
+    async fn transact(&self, table: TableRef<'_>, writes: &Arc<[Write]>, now: Ticks) -> StoreResult<Vec<Written>>;
 }}

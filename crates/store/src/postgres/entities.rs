@@ -1,5 +1,7 @@
 //! Dispatches operations on entities.
 
+use std::sync::Arc;
+
 use super::PgStore;
 use super::writes::{single, transaction};
 use crate::error::Code;
@@ -34,7 +36,12 @@ impl Entities for PgStore {
         self.with_table(table, |table_id| one.run(self, table_id)).await
     }
 
-    async fn transact(&self, table: TableRef<'_>, writes: &[Write], now: Ticks) -> StoreResult<Vec<Written>> {
+    async fn transact(
+        &self,
+        table: TableRef<'_>,
+        writes: &Arc<[Write]>,
+        now: Ticks,
+    ) -> StoreResult<Vec<Written>> {
         let group = transaction::Group { writes, now };
         let result = self.with_table(table, |table_id| group.run(self, table_id)).await;
         result.map_err(|failure| match failure {

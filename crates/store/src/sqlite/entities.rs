@@ -41,8 +41,13 @@ impl Entities for SqliteStore {
         }
     }
 
-    async fn transact(&self, table: TableRef<'_>, writes: &[Write], now: Ticks) -> StoreResult<Vec<Written>> {
-        let (table, writes) = (table.into_owned(), writes.to_vec());
+    async fn transact(
+        &self,
+        table: TableRef<'_>,
+        writes: &Arc<[Write]>,
+        now: Ticks,
+    ) -> StoreResult<Vec<Written>> {
+        let (table, writes) = (table.into_owned(), Arc::clone(writes));
         self.writer.submit(move |db| transact(db, table.as_ref(), &writes, now)).await
     }
 }
