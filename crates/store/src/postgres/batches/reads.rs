@@ -37,7 +37,9 @@ pub(crate) enum FoundEntity {
 }
 
 impl FoundEntity {
-    fn read(row: &PgRow, key: Key) -> Result<Self, StatementError> {
+    /// Returns the entity of a statement's row. Without a row, the table is gone.
+    pub(crate) fn of(row: Option<&PgRow>, key: Key) -> Result<Self, StatementError> {
+        let Some(row) = row else { return Ok(FoundEntity::NoTable) };
         Ok(found(row, key)?.map_or(FoundEntity::Absent, FoundEntity::Present))
     }
 
@@ -92,9 +94,8 @@ impl Shared for Reads {
     async fn run(mut lease: Lease, mut round: Vec<Job<Self>>) {
         match round.pop() {
             Some(only) if round.is_empty() => {
-                let Lookup { table_id, key } = &only.request;
-                let outcome = read(&mut lease, *table_id, key).await;
-                only.answer(outcome);
+                let row = read(&mut lease, &only.request).await;
+                only.answer_with(|lookup| FoundEntity::of(row?.as_ref(), lookup.key));
             }
             last => {
                 round.extend(last);
@@ -104,18 +105,15 @@ impl Shared for Reads {
     }
 }
 
-pub(crate) async fn read(
-    lease: &mut Lease,
-    table_id: TableId,
-    key: &Key,
-) -> Result<FoundEntity, StatementError> {
+/// Reads the row of [`FoundEntity::of`].
+pub(crate) async fn read(lease: &mut Lease, lookup: &Lookup) -> Result<Option<PgRow>, StatementError> {
+    let Lookup { table_id, key } = lookup;
     let query = sqlx::query(statements::READ)
         .bind(table_id.bucket(&key.partition))
         .bind(&key.partition)
         .bind(&key.row)
         .bind(table_id.table_no);
-    let Some(row) = lease.row(query, Effect::Undone).await? else { return Ok(FoundEntity::NoTable) };
-    FoundEntity::read(&row, key.clone())
+    lease.row(query, Effect::Undone).await
 }
 
 /// The statement of a round, for any buckets or for the bucket of the first read.
@@ -145,7 +143,7 @@ async fn read_each(lease: &mut Lease, round: Vec<Job<Reads>>) {
             let place = usize::try_from(row.try_get::<i64, _>("n")?).unwrap_or(0);
             let job = place.checked_sub(1).and_then(|at| open.get_mut(at)).and_then(Option::take);
             if let Some(job) = job {
-                job.answer_with(|lookup| FoundEntity::read(row, lookup.key));
+                job.answer_with(|lookup| FoundEntity::of(Some(row), lookup.key));
             }
             Ok(ControlFlow::Continue(()))
         })

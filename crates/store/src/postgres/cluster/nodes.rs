@@ -60,7 +60,7 @@ pub(crate) struct Nodes {
 }
 
 /// Identifies a lane. Requests of one lane share a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LaneKey {
     /// The owner of the buckets; `None` if the database is a single server or the owner is unknown.
     server: Option<ServerNumber>,

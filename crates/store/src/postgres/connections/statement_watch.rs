@@ -24,11 +24,13 @@ impl StatementWatch<'_> {
         self,
         work: impl Future<Output = Result<T, sqlx::Error>>,
     ) -> Result<T, Ended> {
-        let done = self.connector.watch(self.host, work);
         match self.breaker {
             // Boxed because each layer around a future stores it more than once.
-            Some(breaker) => breaker.guard(Box::pin(done)).await.unwrap_or(Err(Ended::Refused)),
-            None => done.await,
+            Some(breaker) => {
+                let done = Box::pin(self.connector.watch(self.host, work));
+                breaker.guard(done).await.unwrap_or(Err(Ended::Refused))
+            }
+            None => self.connector.watch(self.host, work).await,
         }
     }
 

@@ -16,14 +16,16 @@ use crate::protocol::model::Key;
 impl PgStore {
     /// Reads the entity with a key in a batch with other reads.
     pub(crate) async fn lookup(&self, table_id: TableId, key: &Key) -> Result<FoundEntity, StatementError> {
+        let lookup = Lookup { table_id, key: key.clone() };
         let found = match &self.reads {
-            Some(reads) if self.nodes.may_open() => reads.submit(Lookup { table_id, key: key.clone() }).await,
-            _ => Box::pin(self.lookup_alone(table_id, key, None)).await,
+            Some(reads) if self.nodes.may_open() => reads.submit(lookup).await,
+            _ => Box::pin(self.lookup_alone(lookup, None)).await,
         };
         match found {
             // Another session has locked the whole table, and this session may not wait for locks.
             Err(StatementError::Held) => {
-                Box::pin(self.lookup_alone(table_id, key, Some(LockWait::Long))).await
+                let lookup = Lookup { table_id, key: key.clone() };
+                Box::pin(self.lookup_alone(lookup, Some(LockWait::Long))).await
             }
             found => found,
         }
@@ -31,11 +33,11 @@ impl PgStore {
 
     async fn lookup_alone(
         &self,
-        table_id: TableId,
-        key: &Key,
+        lookup: Lookup,
         lock_wait: Option<LockWait>,
     ) -> Result<FoundEntity, StatementError> {
-        let mut lease = self.nodes.acquire_at(table_id.bucket(&key.partition), lock_wait).await?;
-        read(&mut lease, table_id, key).await
+        let bucket = lookup.table_id.bucket(&lookup.key.partition);
+        let mut lease = self.nodes.acquire_at(bucket, lock_wait).await?;
+        FoundEntity::of(read(&mut lease, &lookup).await?.as_ref(), lookup.key)
     }
 }
