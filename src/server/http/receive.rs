@@ -79,7 +79,7 @@ async fn read_body(body: &mut Incoming<'_>, share: &mut Share<'_>) -> Result<Byt
     };
     // A declared length does not justify allocating megabytes.
     let room = declared.map_or(0, |length| length as usize).min(FREE_BYTES);
-    let room = room.max(first.len() + piece.len());
+    let room = room.max(capacity_for(first.len() + piece.len(), declared));
     share.grow_to(room.saturating_sub(FREE_BYTES)).await?;
     let mut received = BytesMut::with_capacity(room);
     received.extend_from_slice(&first);
