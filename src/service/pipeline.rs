@@ -116,7 +116,7 @@ impl Pipeline<'_> {
     }
 
     fn cors_rules_of(&self, target: &Target) -> Arc<[CorsRule]> {
-        self.service.follower_of(target).cors(&target.account)
+        self.service.follower_of(target).accounts().cors(&target.account)
     }
 
     fn preflight(&self, target: &Target) -> Answer {

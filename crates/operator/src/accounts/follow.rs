@@ -114,11 +114,6 @@ impl Follower {
         self.served.load_full()
     }
 
-    /// Returns the CORS rules of an account.
-    pub fn cors(&self, account: &str) -> Arc<[CorsRule]> {
-        self.served.load().cors(account)
-    }
-
     pub fn indexes(&self) -> Arc<IndexCatalog> {
         self.indexes.load_full()
     }

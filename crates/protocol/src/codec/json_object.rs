@@ -304,30 +304,12 @@ pub fn push_string(out: &mut String, text: &str) {
 /// Appends the content of a JSON string.
 pub(crate) fn push_escaped(out: &mut String, text: &str) {
     let mut rest = text;
-    loop {
-        let clean = clean_length(rest.as_bytes());
-        out.push_str(&rest[..clean]);
-        let Some(byte) = rest.as_bytes().get(clean) else { return };
-        push_escape(out, *byte);
-        rest = &rest[clean + 1..];
+    while let Some(at) = rest.bytes().position(|byte| byte < b' ' || byte == b'"' || byte == b'\\') {
+        out.push_str(&rest[..at]);
+        push_escape(out, rest.as_bytes()[at]);
+        rest = &rest[at + 1..];
     }
-}
-
-/// Returns the number of bytes before the first one that must be escaped in JSON: a quote, a backslash or a
-/// control character.
-fn clean_length(bytes: &[u8]) -> usize {
-    let (blocks, _) = bytes.as_chunks::<BLOCK>();
-    let is_clean = |block: &&[u8; BLOCK]| !block.iter().fold(false, |found, byte| found | is_escaped(byte));
-    let clean = BLOCK * blocks.iter().take_while(is_clean).count();
-    bytes[clean..].iter().position(is_escaped).map_or(bytes.len(), |at| clean + at)
-}
-
-/// Number of bytes that are compared together.
-const BLOCK: usize = 16;
-
-/// Returns whether a byte must be escaped in a JSON string. It is branch-free, so that a block is compared at once.
-fn is_escaped(byte: &u8) -> bool {
-    (*byte < b' ') | (*byte == b'"') | (*byte == b'\\')
+    out.push_str(rest);
 }
 
 fn push_escape(out: &mut String, byte: u8) {

@@ -30,11 +30,14 @@ pub struct ValidatedEntity {
     pub properties: Result<ValidatedProperties>,
 }
 
+/// The writes of a change set, shared with the thread that performs them.
+pub type Writes = Arc<[Write]>;
+
 /// At least one write, all to one partition of one table and applied atomically.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChangeSet {
     pub table: TableName,
-    pub writes: Arc<[Write]>,
+    pub writes: Writes,
     /// The table's name as each write spells it, for the Location header of inserted entities.
     pub spellings: Vec<TableName>,
 }

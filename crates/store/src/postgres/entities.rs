@@ -1,12 +1,10 @@
 //! Dispatches operations on entities.
 
-use std::sync::Arc;
-
 use super::PgStore;
 use super::writes::{single, transaction};
 use crate::error::Code;
 use crate::protocol::model::{Key, Stored, TableRef, Ticks};
-use crate::protocol::plan::{PageEnd, Scan, Write, Written};
+use crate::protocol::plan::{PageEnd, Scan, Write, Writes, Written};
 use crate::{Collect, Entities, Failure, StoreResult};
 
 impl Entities for PgStore {
@@ -36,12 +34,7 @@ impl Entities for PgStore {
         self.with_table(table, |table_id| one.run(self, table_id)).await
     }
 
-    async fn transact(
-        &self,
-        table: TableRef<'_>,
-        writes: &Arc<[Write]>,
-        now: Ticks,
-    ) -> StoreResult<Vec<Written>> {
+    async fn transact(&self, table: TableRef<'_>, writes: &Writes, now: Ticks) -> StoreResult<Vec<Written>> {
         let group = transaction::Group { writes, now };
         let result = self.with_table(table, |table_id| group.run(self, table_id)).await;
         result.map_err(|failure| match failure {

@@ -6,7 +6,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -74,9 +73,6 @@ pub(crate) struct Sessions {
     alive: Arc<()>,
     /// The reference count of this token is the number of callers that wait for a slot of their pool.
     slot_waiters: Arc<()>,
-    /// Whether a request has waited, or the database has refused a connection, since [`Sessions::may_open`] last
-    /// returned `true`.
-    was_full: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -142,9 +138,8 @@ impl Sessions {
 
     /// Passes a session to the first waiter, or keeps it as idle.
     pub(crate) fn give(&self, mut session: Session) {
-        let is_expired = Instant::now() >= session.expires;
         let mut state = self.state.lock();
-        if is_expired {
+        if Instant::now() >= session.expires {
             state.retry_at = state.retry_at.map(|_| Instant::now());
             return;
         }
@@ -170,7 +165,6 @@ impl Sessions {
             None => {
                 state.waiting.retain(|waiting| !waiting.is_closed());
                 state.waiting.push_back(sender);
-                self.was_full.store(true, Ordering::Relaxed);
             }
         }
         Waiter { sessions: self, receiver }
@@ -178,14 +172,9 @@ impl Sessions {
 
     /// Whether a session may be opened: the queue is empty, and the last attempt succeeded.
     pub(crate) fn may_open(&self) -> bool {
-        if !self.was_full.load(Ordering::Relaxed) {
-            return true;
-        }
         let mut state = self.state.lock();
         state.waiting.retain(|waiting| !waiting.is_closed());
-        let may_open = state.retry_at.is_none() && state.waiting.is_empty();
-        self.was_full.store(!may_open, Ordering::Relaxed);
-        may_open
+        state.retry_at.is_none() && state.waiting.is_empty()
     }
 
     /// Time at which a waiter should check whether to open a session.
@@ -224,7 +213,6 @@ impl Sessions {
     pub(crate) fn refused(&self, is_away: bool) {
         let mut state = self.state.lock();
         state.is_away = is_away;
-        self.was_full.store(true, Ordering::Relaxed);
         if state.retry_at.is_none_or(|at| at <= Instant::now()) {
             state.pause = (state.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
             state.retry_at = Some(Instant::now() + state.pause);
