@@ -191,7 +191,7 @@ impl KeyArguments {
 
 fn decode_key(text: &str, flag: &str) -> Done<AccountKey> {
     let bytes = STANDARD.decode(text.trim()).ok().filter(|bytes| !bytes.is_empty());
-    bytes.and_then(AccountKey::new).ok_or_else(|| Problem(format!("{flag}: the key is not base64")))
+    bytes.and_then(AccountKey::new).ok_or_else(|| Problem(format!("{flag}: the key is empty or not base64")))
 }
 
 #[cfg(test)]

@@ -161,7 +161,7 @@ fn change(
     };
     let text = describe_respread(&arguments.table, spread, &summary, began.elapsed());
     let value = json!({
-        "table": arguments.table, "spread": spread, "changed": !summary.was_there, "copied": summary.copied,
+        "table": arguments.table, "spread": spread, "changed": !summary.had_spread, "copied": summary.copied,
         "changes": summary.changes, "compared": summary.compared, "pauseMs": summary.pause.as_millis(),
     });
     Ok(arguments.form.print(&text, &value)?)
@@ -169,7 +169,7 @@ fn change(
 
 fn describe_respread(table: &str, spread: u16, summary: &RespreadSummary, took: Duration) -> String {
     let buckets = if spread == 1 { "1 bucket".to_owned() } else { format!("{spread} buckets") };
-    if summary.was_there {
+    if summary.had_spread {
         return format!("{table} has {buckets} already.");
     }
     format!(

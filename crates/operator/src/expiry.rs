@@ -26,12 +26,12 @@ const STEP_BYTES: usize = 1 << 20;
 /// Maximum time that a step reads.
 const STEP_TIME: Duration = Duration::from_millis(250);
 /// The shortest and the longest default interval between the starts of two passes, in ticks.
-const DEFAULT_PAUSES: (i64, i64) = (60 * TICKS_PER_SECOND, 6 * 3600 * TICKS_PER_SECOND);
+const DEFAULT_INTERVALS: (i64, i64) = (60 * TICKS_PER_SECOND, 6 * 3600 * TICKS_PER_SECOND);
 /// The shortest interval that an operator can set, in ticks.
-const SHORTEST_PAUSE: i64 = TICKS_PER_SECOND;
-/// The default interval is the delay divided by this number, within `DEFAULT_PAUSES`. It is at most 2 % of a delay of
+const MIN_INTERVAL: i64 = TICKS_PER_SECOND;
+/// The default interval is the delay divided by this number, within `DEFAULT_INTERVALS`. It is at most 2 % of a delay of
 /// at least 50 minutes.
-const PAUSE_DIVISOR: i64 = 50;
+const INTERVAL_DIVISOR: i64 = 50;
 
 /// A rule as operators write it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Deserialize, JsonSchema)]
@@ -74,7 +74,7 @@ pub struct ExpiryReport {
     pub swept_until: Option<Time>,
     /// Whether a pass is under way.
     sweeping: bool,
-    /// Seconds since the next pass should have begun.
+    /// Seconds since the next pass should have begun; 0 if it is not late.
     pub behind_seconds: i64,
     /// Entities deleted since the rule was set.
     pub expired: u64,
@@ -93,7 +93,7 @@ impl ExpiryReport {
             after,
             at: rule.property.clone(),
             plus,
-            every: durations::display(rule.pause),
+            every: durations::display(rule.interval),
             set: Time(*made),
             swept_until: sweep.clean.map(Time),
             sweeping: sweep.began.is_some(),
@@ -127,12 +127,12 @@ impl NewRule {
         if property.is_none() && delay == 0 {
             return wrong("after: must be at least 1s");
         }
-        let pause = match self.every.as_deref().map(durations::parse).transpose()? {
-            Some(pause) if pause < SHORTEST_PAUSE => return wrong("every: must be at least 1s"),
-            Some(pause) => pause,
-            None => (delay / PAUSE_DIVISOR).clamp(DEFAULT_PAUSES.0, DEFAULT_PAUSES.1),
+        let interval = match self.every.as_deref().map(durations::parse).transpose()? {
+            Some(interval) if interval < MIN_INTERVAL => return wrong("every: must be at least 1s"),
+            Some(interval) => interval,
+            None => (delay / INTERVAL_DIVISOR).clamp(DEFAULT_INTERVALS.0, DEFAULT_INTERVALS.1),
         };
-        Ok(ExpiryRule { property, delay, pause })
+        Ok(ExpiryRule { property, delay, interval })
     }
 }
 
@@ -188,7 +188,7 @@ pub async fn clear(store: &Store, account: &str, table: &str) -> Result<NamedTab
 /// that time.
 fn behind(expiry: &TableExpiry, now: Ticks) -> i64 {
     let last = expiry.sweep.clean.filter(|clean| *clean <= now).unwrap_or(expiry.made);
-    (now.raw() - last.raw().saturating_add(expiry.rule.pause)).max(0)
+    (now.raw() - last.raw().saturating_add(expiry.rule.interval)).max(0)
 }
 
 /// Returns the predicate for the entities that have expired; `None` if no entity can have expired yet. Only DateTime
@@ -246,7 +246,7 @@ async fn try_step(store: &Store, expiry: &TableExpiry, now: Ticks) -> StoreResul
             SweepState { due: now, began: Some(began), position: Some(next), expired, ..expiry.sweep }
         }
         None => {
-            let due = began.later(expiry.rule.pause).max(now);
+            let due = began.later(expiry.rule.interval).max(now);
             SweepState { due, began: None, position: None, clean: Some(began), expired }
         }
     };
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_rule_is_not_reported_as_set_if_another_one_is_found() {
-        let rule = |delay| ExpiryRule { property: None, delay, pause: 1 };
+        let rule = |delay| ExpiryRule { property: None, delay, interval: 1 };
         let now = Ticks::MIN;
         let sweep = SweepState { due: now, began: None, position: None, clean: None, expired: 0 };
         let (account, table) = ("a".to_owned(), "t".to_owned());
@@ -336,11 +336,11 @@ mod tests {
     fn rules_are_read_as_operators_write_them() {
         let second = TICKS_PER_SECOND;
         let rule = text(Some("100d"), None, None, None).read().unwrap();
-        assert_eq!((rule.property, rule.delay, rule.pause), (None, 8_640_000 * second, 6 * 3600 * second));
+        assert_eq!((rule.property, rule.delay, rule.interval), (None, 8_640_000 * second, 6 * 3600 * second));
         let rule = text(None, Some("Expires"), None, None).read().unwrap();
-        assert_eq!((rule.property.as_deref(), rule.delay, rule.pause), (Some("Expires"), 0, 60 * second));
+        assert_eq!((rule.property.as_deref(), rule.delay, rule.interval), (Some("Expires"), 0, 60 * second));
         let rule = text(None, Some("Expires"), Some("5h"), Some("1s")).read().unwrap();
-        assert_eq!((rule.delay, rule.pause), (18_000 * second, second));
+        assert_eq!((rule.delay, rule.interval), (18_000 * second, second));
         for (after, at, plus, every) in [
             (None, None, None, None),
             (Some("1d"), Some("Expires"), None, None),
@@ -359,7 +359,7 @@ mod tests {
     #[test]
     fn only_dates_that_have_passed_expire() {
         let at = |text: &str| Ticks::parse(text).unwrap();
-        let rule = ExpiryRule { property: Some("E".into()), delay: 3600 * TICKS_PER_SECOND, pause: 1 };
+        let rule = ExpiryRule { property: Some("E".into()), delay: 3600 * TICKS_PER_SECOND, interval: 1 };
         let predicate = expired_predicate(&rule, at("2020-01-01T01:00:00Z")).unwrap();
         let holds = |value: EdmValue| {
             let entity = Stored {
@@ -390,7 +390,7 @@ mod tests {
             properties: stored::encode(&[("E", EdmValue::Int32(1))]),
         };
         assert!(!Prepared::new(&predicate).matches((&entity).into()).unwrap());
-        let ages = ExpiryRule { property: None, delay: i64::MAX, pause: 1 };
+        let ages = ExpiryRule { property: None, delay: i64::MAX, interval: 1 };
         assert_eq!(expired_predicate(&ages, Ticks::MAX), None, "nothing is that old");
     }
 }

@@ -200,7 +200,7 @@ fn a_respread_that_is_given_up_leaves_the_table_as_it_was() {
         table.seed(with_keys("meanwhile", "1", json!({ "V": 1 })));
         until("the finding", || checked(&url).contains(&format!("/{} is being changed", table.name)));
         let told = refused(&url, &table.name, &["4"], 1);
-        assert!(told.contains("being respread to 8 already"), "{told}");
+        assert!(told.contains("already being respread to 8 buckets"), "{told}");
         assert!(run(&url, &table.name, &["--cancel"]).status.success());
         assert!(refused(&url, &table.name, &["--cancel"], 1).contains("is not being respread"));
         assert!(!checked(&url).contains("is being changed"));

@@ -64,7 +64,7 @@ pub async fn a_table_comes_back_with_all_that_it_had<B: AnyStore>(store: &B) {
     table.fill((0..30).map(|n| insert(&format!("p{}", n % 7), &n.to_string()))).await;
     let place = table.place();
     store.set_policies(place, r#"[{"id": "é'\\"}]"#).await.expect("policies");
-    let rule = ExpiryRule { property: Some("it's".into()), delay: 5, pause: 10 };
+    let rule = ExpiryRule { property: Some("it's".into()), delay: 5, interval: 10 };
     store.set_expiry(place, &rule, now()).await.expect("a rule");
     for (property, kind) in [("N", IndexKind::Number), ("a'b", IndexKind::Text)] {
         let added = store.add_index(NewIndex { table: place, property, kind }, now()).await;
@@ -293,7 +293,7 @@ async fn servers_that_do_not_know_kept_tables_leave_them_alone() {
     let table = table(&store).await;
     table.fill((0..40).map(|n| insert(&n.to_string(), "r"))).await;
     let place = table.place();
-    let rule = ExpiryRule { property: None, delay: 5, pause: 10 };
+    let rule = ExpiryRule { property: None, delay: 5, interval: 10 };
     store.set_expiry(place, &rule, now()).await.expect("a rule");
     let index = NewIndex { table: place, property: "N", kind: IndexKind::Number };
     store.add_index(index, now()).await.expect("an index");

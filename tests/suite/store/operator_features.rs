@@ -10,7 +10,7 @@ use super::reset::snapshot;
 use crate::support::store::AnyStore;
 
 fn by_age(delay: i64) -> ExpiryRule {
-    ExpiryRule { property: None, delay, pause: 10 }
+    ExpiryRule { property: None, delay, interval: 10 }
 }
 
 async fn rule<B: AnyStore>(table: &TestTable<&B>) -> Option<TableExpiry> {
@@ -106,7 +106,7 @@ pub async fn every_entity_is_counted_once<B: AnyStore>(store: &B) {
 
 pub async fn rules_come_back_with_snapshots<B: AnyStore>(store: &B) {
     let table = table(store).await;
-    let kept = ExpiryRule { property: Some("Expires".into()), delay: 3, pause: 50 };
+    let kept = ExpiryRule { property: Some("Expires".into()), delay: 3, interval: 50 };
     store.set_expiry(table.place(), &kept, now()).await.expect("a rule");
     let snapshot = snapshot(store, Some(&table.account)).await;
     store.reset(Some(&table.account), now()).await.expect("a reset");

@@ -279,7 +279,7 @@ async fn an_expired_entity_that_another_transaction_has_locked_delays_no_other()
     let store = open(&url, 1).await;
     let table = table(&store).await;
     table.fill(["a", "b", "c"].map(|rk| insert("p", rk))).await;
-    let rule = ExpiryRule { property: None, delay: 1, pause: 10 };
+    let rule = ExpiryRule { property: None, delay: 1, interval: 10 };
     store.set_expiry(table.place(), &rule, now()).await.unwrap();
     let set = store.expiries(Some(&table.account)).await.unwrap().remove(0);
     let all: Vec<_> = table.all().await.into_iter().map(|entity| (entity.key, entity.modified)).collect();

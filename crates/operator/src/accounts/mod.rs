@@ -92,7 +92,7 @@ pub struct RemovedAccount {
     pub removed: String,
 }
 
-/// The key that was replaced, shown once.
+/// A key slot with its new key, which is shown once.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]

@@ -29,7 +29,7 @@ macro_rules! expiries {
 }
 
 const LIST: &str = expiries!("WHERE t.account = coalesce($1, t.account) ORDER BY t.account, t.name_lower");
-/// $1 now, $2 the maximum pause in addition to the rule's pause. A due time that a clock ahead has recorded comes
+/// $1 now, $2 the maximum pause in addition to the rule's interval. A due time that a clock ahead has recorded comes
 /// first. Unrecorded sweeps as parallel arrays: $3 tables, $4 when their rules were set, $5 their due times.
 const DUE: SqlText = SqlText::each(
     expiries!(
@@ -88,8 +88,9 @@ impl<S: CatalogStore> Expiry for S {
         let (table, rule) = (table.into_owned(), rule.clone());
         let set = async move |session: &mut SqlSession<'_>| {
             let table_no = session.table_no(table.as_ref()).await?.ok_or(Code::TableNotFound)?;
-            let ExpiryRule { property, delay, pause } = &rule;
-            let set = sql(SET).bind(table_no).bind(property.as_deref()).bind(*delay).bind(*pause).bind(now);
+            let ExpiryRule { property, delay, interval } = &rule;
+            let set =
+                sql(SET).bind(table_no).bind(property.as_deref()).bind(*delay).bind(*interval).bind(now);
             session.row(set).await.map(drop)
         };
         self.backend().transact(set).await
@@ -202,7 +203,7 @@ fn expiry(row: &SqlRow) -> StoreResult<TableExpiry> {
         spread: u16::try_from(spread).map_err(|_| Fault::Other)?,
         account: row.get(2)?,
         table: row.get(3)?,
-        rule: ExpiryRule { property: row.get(4)?, delay: row.get(5)?, pause: row.get(6)? },
+        rule: ExpiryRule { property: row.get(4)?, delay: row.get(5)?, interval: row.get(6)? },
         made: row.ticks(7)?,
         sweep: SweepState {
             due: row.ticks(8)?,

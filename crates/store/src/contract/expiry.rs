@@ -20,7 +20,7 @@ pub struct ExpiryRule {
     /// Ticks from that time until an entity expires.
     pub delay: i64,
     /// Minimum ticks between the starts of two passes over the table.
-    pub pause: i64,
+    pub interval: i64,
 }
 
 /// Progress of the passes over a table.
@@ -149,7 +149,7 @@ pub trait Expiry {
     /// Summarizes all rules. Passes with an end after `now`, recorded by a clock that was ahead, are ignored.
     async fn expiry_summary(&self, now: Ticks) -> StoreResult<ExpirySummary>;
 
-    /// Returns the table whose step has been due for the longest. A step with a due time later than any pause from
+    /// Returns the table whose step has been due for the longest. A step with a due time later than any interval from
     /// `now` allows is also due, because a clock that was ahead has recorded it.
     async fn due_expiry(&self, now: Ticks) -> StoreResult<Option<TableExpiry>>;
 

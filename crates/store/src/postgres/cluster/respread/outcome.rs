@@ -14,7 +14,7 @@ pub enum RespreadError {
     #[error("the table is not being respread")]
     NotBegun,
     #[error(
-        "the table is being respread to {0} already: finish that respread first, or give it up with --cancel"
+        "the table is already being respread to {0} buckets: finish that respread first, or give it up with --cancel"
     )]
     OtherSpread(u16),
     #[error(
@@ -36,7 +36,7 @@ pub enum RespreadError {
     #[error("a transaction has been writing for {0} seconds and does not end; run the command again later")]
     Writer(u64),
     #[error("a server of the cluster does not answer: {0}")]
-    ServerAway(String),
+    ServerUnreachable(String),
     #[error(
         "clients change the table faster than the command can copy the changes; servers still use the table \
          as before. Run the command again when there are fewer writes, or give up with --cancel"
@@ -79,7 +79,7 @@ pub enum RespreadEvent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RespreadSummary {
     /// Whether the table already had the requested number of buckets, so that the call did nothing.
-    pub was_there: bool,
+    pub had_spread: bool,
     /// Entities that this call copied.
     pub copied: u64,
     /// Keys that were copied again because clients wrote to them during the respread.

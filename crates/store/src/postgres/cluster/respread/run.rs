@@ -47,7 +47,7 @@ pub async fn respread(
     let RespreadRequest { table, spread } = request;
     let mut state = match state::begin(&mut session.db, table, spread).await? {
         RespreadStart::AlreadyThere => {
-            return Ok(RespreadSummary { was_there: true, ..RespreadSummary::default() });
+            return Ok(RespreadSummary { had_spread: true, ..RespreadSummary::default() });
         }
         RespreadStart::Started(state) => state,
         RespreadStart::Resumed(state) => {

@@ -102,7 +102,7 @@ async fn listed(
     for (server, success, answer) in answers {
         let answer = answer.unwrap_or_default();
         if !success {
-            return Err(RespreadError::ServerAway(answer));
+            return Err(RespreadError::ServerUnreachable(answer));
         }
         all.extend(named(server, &answer));
     }
