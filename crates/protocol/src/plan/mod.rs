@@ -23,7 +23,7 @@ pub use predicate::{Field, Predicate};
 pub use request::{Request, RequestKind, read};
 pub use scan::{PageEnd, Projection, Scan, TableEntry, TablePage, TableScan};
 pub use span::Span;
-pub use write::{ChangeSet, Writes, change_set};
+pub use write::{ChangeSet, WriteSet, change_set};
 
 use std::time::Duration;
 

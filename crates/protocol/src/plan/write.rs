@@ -31,13 +31,13 @@ pub struct ValidatedEntity {
 }
 
 /// The writes of a change set, shared with the thread that performs them.
-pub type Writes = Arc<[Write]>;
+pub type WriteSet = Arc<[Write]>;
 
 /// At least one write, all to one partition of one table and applied atomically.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChangeSet {
     pub table: TableName,
-    pub writes: Writes,
+    pub writes: WriteSet,
     /// The table's name as each write spells it, for the Location header of inserted entities.
     pub spellings: Vec<TableName>,
 }

@@ -7,7 +7,7 @@ use super::StoreResult;
 use crate::error::Code;
 use crate::protocol::model::entity::BorrowedEntity;
 use crate::protocol::model::{Key, Stored, TableRef, Ticks};
-use crate::protocol::plan::{PageEnd, Scan, Write, Writes, Written};
+use crate::protocol::plan::{PageEnd, Scan, Write, WriteSet, Written};
 
 pub trait Collect: Send + 'static {
     /// Collects the next entity.
@@ -71,5 +71,5 @@ pub trait Entities {
     /// # Errors
     /// Those of [`write`], with the index of the first failing operation in request order. [`Code::TableNotFound`] has
     /// index 0. [`Fault::NotBegun`] means that no operation was attempted.
-    async fn transact(&self, table: TableRef<'_>, writes: &Writes, now: Ticks) -> StoreResult<Vec<Written>>;
+    async fn transact(&self, table: TableRef<'_>, set: &WriteSet, now: Ticks) -> StoreResult<Vec<Written>>;
 }}

@@ -4,7 +4,7 @@ use super::PgStore;
 use super::writes::{single, transaction};
 use crate::error::Code;
 use crate::protocol::model::{Key, Stored, TableRef, Ticks};
-use crate::protocol::plan::{PageEnd, Scan, Write, Writes, Written};
+use crate::protocol::plan::{PageEnd, Scan, Write, WriteSet, Written};
 use crate::{Collect, Entities, Failure, StoreResult};
 
 impl Entities for PgStore {
@@ -34,8 +34,8 @@ impl Entities for PgStore {
         self.with_table(table, |table_id| one.run(self, table_id)).await
     }
 
-    async fn transact(&self, table: TableRef<'_>, writes: &Writes, now: Ticks) -> StoreResult<Vec<Written>> {
-        let group = transaction::Group { writes, now };
+    async fn transact(&self, table: TableRef<'_>, set: &WriteSet, now: Ticks) -> StoreResult<Vec<Written>> {
+        let group = transaction::Group { writes: set, now };
         let result = self.with_table(table, |table_id| group.run(self, table_id)).await;
         result.map_err(|failure| match failure {
             Failure::Refused(error) if error.code == Code::TableNotFound => Failure::Refused(error.at(0)),

@@ -10,7 +10,7 @@ use super::{Sqlite, SqliteStore, ticks};
 use crate::error::Code;
 use crate::protocol::model::entity::StoredProperties;
 use crate::protocol::model::{Key, Stored, TableRef, Ticks};
-use crate::protocol::plan::{PageEnd, Scan, Write, Writes, Written};
+use crate::protocol::plan::{PageEnd, Scan, Write, WriteSet, Written};
 use crate::{Collect, Entities, Failure, Fault, StoreResult};
 
 impl Entities for SqliteStore {
@@ -41,8 +41,8 @@ impl Entities for SqliteStore {
         }
     }
 
-    async fn transact(&self, table: TableRef<'_>, writes: &Writes, now: Ticks) -> StoreResult<Vec<Written>> {
-        let (table, writes) = (table.into_owned(), Arc::clone(writes));
+    async fn transact(&self, table: TableRef<'_>, set: &WriteSet, now: Ticks) -> StoreResult<Vec<Written>> {
+        let (table, writes) = (table.into_owned(), Arc::clone(set));
         self.writer.submit(move |db| transact(db, table.as_ref(), &writes, now)).await
     }
 }
