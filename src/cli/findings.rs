@@ -139,7 +139,7 @@ fn check_node(node: &ClusterNode) -> Finding {
         }
     };
     let found = format!(
-        "{found}, {} shards with about {} entities in {:.1} MB, {} standbys{}",
+        "{found}, {} shards with about {} entities in {:.1} MB, standbys: {}{}",
         facts.shards,
         facts.entities,
         facts.bytes as f64 / 1e6,
@@ -161,6 +161,7 @@ fn check_unused(cluster: &Cluster) -> impl Iterator<Item = Finding> {
 /// Judges the connection limits. Each session on a node keeps a connection to every other node that it has used.
 fn check_connections(cluster: &Cluster, demand: Option<ConnectionDemand>) -> Vec<Finding> {
     let Some(demand) = demand else { return Vec::new() };
+    let advice = "raise max_connections of the node, or lower --max-connections or --workers";
     let short = cluster.answers().filter(|(_, facts)| facts.connections < demand.most);
     short
         .map(|(node, facts)| {
@@ -168,11 +169,7 @@ fn check_connections(cluster: &Cluster, demand: Option<ConnectionDemand>) -> Vec
                 "{} allows {} connections, but one server may open {} there",
                 node.address, facts.connections, demand.most
             );
-            warning(
-                "connections",
-                found,
-                "raise max_connections of the node, or lower --max-connections or --workers",
-            )
+            warning("connections", found, advice)
         })
         .collect()
 }
@@ -185,11 +182,8 @@ fn check_processes(cluster: &Cluster) -> Vec<Finding> {
                 "max_worker_processes of {} is {}, too few for {} databases: shards may never move",
                 node.address, facts.processes, facts.databases
             );
-            warning(
-                "processes",
-                found,
-                format!("set it to {} or more, and restart the node", facts.needed_processes()),
-            )
+            let advice = format!("set it to {} or more, and restart the node", facts.needed_processes());
+            warning("processes", found, advice)
         })
         .collect()
 }

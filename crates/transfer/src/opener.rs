@@ -79,6 +79,9 @@ impl Opener<'_> {
     pub fn open_target(&self, place: &DataLocation) -> TransferResult<OpenLocation> {
         match place {
             DataLocation::Endpoint(address) => self.endpoint(address),
+            DataLocation::Database(options, _) if options.is_in_memory() => Err(usage!(
+                "TO: a database in memory is lost when the command ends; name a file, such as sqlite://rowhouse.db"
+            )),
             DataLocation::Database(options, account) => {
                 let lock = database::lock(options).map_err(|error| failed!("{error}"))?;
                 let store = self.runtime.block_on(database::open_primary(options));

@@ -95,6 +95,7 @@ fn a_copy_that_fails_names_the_side_the_place_and_what_to_do() {
             served.site.fails(&["copy", from, to], words);
         }
     }
+    served.site.ends(&["copy", &right, "sqlite::memory:"], 2, &["TO: ", "memory", "name a file"]);
     let counted = ["count", local];
     served
         .site
