@@ -25,7 +25,7 @@ def hostile(bed):
     store = bed.options.stores[0]
     say(f"hostile, {CLIENTS} clients that take no answers")
     # They must not be disconnected while they are watched.
-    server = bed.server_beside(store, "--body-seconds", "600")
+    server = bed.server_beside(store, "--body-seconds", "29")
     look, held = Resident(server.pid), []
     try:
         before = look.now()
