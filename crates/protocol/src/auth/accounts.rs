@@ -50,8 +50,7 @@ impl AccountKey {
     /// Computes the HMAC-SHA256 of a text that is passed in pieces.
     pub fn sign<'a>(&self, pieces: impl IntoIterator<Item = &'a str>) -> [u8; 32] {
         let mut mac = self.keyed.clone();
-        let given = pieces.into_iter().filter(|piece| !piece.is_empty());
-        given.for_each(|piece| mac.update(piece.as_bytes()));
+        pieces.into_iter().for_each(|piece| mac.update(piece.as_bytes()));
         mac.finalize().into_bytes().into()
     }
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use memchr::memmem;
 
+use crate::codec::split_once;
 use crate::error::{Code, Result};
 
 /// One part of a multipart body.
@@ -111,8 +112,8 @@ fn add_part<'a>(parts: &mut Vec<Part<'a>>, part: Option<Part<'a>>) {
 pub fn request<'a>(content: &'a [u8]) -> Result<InnerRequest<'a>> {
     let line = lines(content).find(|line| line.start < line.end).ok_or(Code::InvalidInput)?;
     let text = utf8(&content[line.start..line.end])?;
-    let (method, tail) = split_at_byte(text, memchr::memchr(b' ', text.as_bytes()))?;
-    let (target, version) = split_at_byte(tail, memchr::memrchr(b' ', tail.as_bytes()))?;
+    let (method, tail) = split_once(text, b' ').ok_or(Code::InvalidInput)?;
+    let (target, version) = tail.rsplit_once(' ').ok_or(Code::InvalidInput)?;
     if !version.starts_with("HTTP/") || method.is_empty() {
         return Err(Code::InvalidInput.into());
     }
@@ -129,12 +130,6 @@ pub fn request<'a>(content: &'a [u8]) -> Result<InnerRequest<'a>> {
 
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-/// Splits a text before and after the one-byte character at a position, if there is one.
-fn split_at_byte(text: &str, at: Option<usize>) -> Result<(&str, &str)> {
-    let at = at.ok_or(Code::InvalidInput)?;
-    Ok((&text[..at], &text[at + 1..]))
 }
 
 struct Line {

@@ -8,7 +8,6 @@ use crate::codec::atom::read as atom;
 use crate::codec::json::read as json;
 use crate::codec::policies;
 use crate::codec::properties::{self, Layout};
-use crate::codec::split_once;
 use crate::codec::validated::ValidatedProperties;
 use crate::error::{Code, Error, Result};
 use crate::model::names::check_read_key;
@@ -316,7 +315,7 @@ enum BodyForm {
 /// Returns the format of a body from its Content-Type or, without one, from its first character (protocol §4.1).
 fn body_form(context: &Context<'_>) -> Result<BodyForm> {
     let declared = context.head.header("content-type").unwrap_or_default();
-    let name = split_once(declared, b';').map_or(declared, |(name, _)| name).trim();
+    let name = format::name_of(declared);
     let version = context.head.version()?;
     if !format::parameter(declared, "charset").is_none_or(is_utf8) {
         return Err(Code::MediaTypeNotSupported.into());

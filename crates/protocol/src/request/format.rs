@@ -139,6 +139,11 @@ fn quality(media_type: &str) -> f32 {
     parameter(media_type, "q").and_then(|q| q.parse().ok()).unwrap_or(1.0)
 }
 
+/// Returns a media type without its parameters.
+pub(crate) fn name_of(media_type: &str) -> &str {
+    split_once(media_type, b';').map_or(media_type, |(name, _)| name).trim()
+}
+
 /// Returns a parameter of a media type.
 pub(crate) fn parameter<'a>(media_type: &'a str, name: &str) -> Option<&'a str> {
     let (_, parameters) = split_once(media_type, b';')?;
@@ -149,7 +154,7 @@ pub(crate) fn parameter<'a>(media_type: &'a str, name: &str) -> Option<&'a str> 
 }
 
 fn representation_of(version: ApiVersion, media_type: &str) -> Result<Representation, Code> {
-    let name = split_once(media_type, b';').map_or(media_type, |(name, _)| name).trim();
+    let name = name_of(media_type);
     if is_one_of(name, &["application/json", "json"]) {
         json_metadata(version, parameter(media_type, "odata")).map(Representation::Json)
     } else if is_one_of(name, &["application/atom+xml", "application/xml", "text/xml", "atom"]) {
