@@ -14,7 +14,7 @@ CLIENTS = 100
 REQUEST = b"GET / HTTP/1.1\r\nHost:x\r\n\r\n"
 SENT = 1024 * 1024
 # Seconds in which the server answers what fits between it and its clients, at most, and seconds after that.
-SETTLING, WATCHED = 60, 1
+SETTLING, WATCHED = 25, 1
 # Processor time in a second that is no more than what a server without clients takes.
 IDLE = 0.03
 MOST = 16

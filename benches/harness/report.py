@@ -85,7 +85,7 @@ def facts(bed, busy):
     azurite = f", Azurite {bed.azurite.version} on Node.js {version('node', '--version')}" if bed.azurite else ""
     parts = [
         f"Commit {commit}{changed}; {os.cpu_count()} cores ({platform.machine()}), {memory:.0f} GiB, "
-        f"Linux {platform.release().split('-')[0]}, processors shared out between {sharers()}",
+        f"Linux {platform.release().split('-')[0]}; it divides processor time among {sharers()}",
         f"{postgres}, {version('rustc', '--version').split(' (')[0]}{azurite}",
         f"built by {'scripts/release' if options.profiled else 'cargo build --profile dist'}",
         f"{options.pairs} turn{'s' if options.pairs > 1 else ''} of {options.seconds:g} s",
