@@ -311,7 +311,8 @@ mod tests {
         cluster.unused.push("s:3".into());
         let findings = check_cluster(&cluster, None);
         let nodes: Vec<&str> = findings.iter().filter(|f| f.name == "node").map(|f| &*f.found).collect();
-        let drained = "w:2: worker, 16 shards with about 1000 entities in 2.4 MB, standbys: 1, gets no shards";
+        let drained =
+            "w:2: worker, 16 shards with about 1000 entities in 2.4 MB, standbys: 1, gets no shards";
         assert_eq!(nodes[1..], [drained, "s:3: a standby, or disabled"]);
     }
 

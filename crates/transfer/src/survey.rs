@@ -41,7 +41,12 @@ pub struct Survey {
 }
 
 impl PageWalk<'_> {
+    /// Counts the entities of each selected table. Fails if the source has entities that cannot be parsed.
     pub fn count(&self) -> TransferResult<BTreeMap<String, u64>> {
+        self.source.each_rejected(&mut |table, entity| match self.selection.has_table(table) {
+            true => refuse_unparsed(table, &[entity]),
+            false => Ok(()),
+        })?;
         let tables = self.source.selected_tables(self.selection)?;
         let counted = in_parallel(self.concurrency, tables, |table| {
             Ok(self.count_inside(&table)?.map(|entities| (table, entities)))
@@ -147,11 +152,16 @@ impl PageWalk<'_> {
 
 /// Returns the rows of a page, or an error if some entities could not be parsed.
 fn parsed_rows<'a>(table: &str, page: &'a Page) -> TransferResult<&'a [Row]> {
-    match page.rejected.first() {
-        None => Ok(&page.rows),
+    refuse_unparsed(table, &page.rejected)?;
+    Ok(&page.rows)
+}
+
+fn refuse_unparsed(table: &str, rejected: &[Rejected]) -> TransferResult<()> {
+    match rejected.first() {
+        None => Ok(()),
         Some(first) => Err(failed!(
-            "{table}: {} entities are not understood; the reason for the first: {}",
-            page.rejected.len(),
+            "{table}: entities that are not understood: {} or more; the reason for the first: {}",
+            rejected.len(),
             first.reason
         )),
     }

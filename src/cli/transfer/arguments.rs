@@ -300,7 +300,7 @@ pub(super) fn refuse_left_out(name: &str, place: &dyn TransferSource) -> Result<
     let Some(left_out) = place.left_out() else { return Ok(()) };
     let text = format!(
         "{name}: {left_out}; entities that seem missing or extra may be in such a file, so nothing is \
-         copied, compared or deleted: move such files elsewhere"
+         copied, counted, compared or deleted: move such files elsewhere"
     );
     Err(TransferEnd::Usage(text))
 }

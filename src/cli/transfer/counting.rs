@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::arguments::{
     FileArguments, RunArguments, SelectionArguments, TransferSession, check_filter, check_matches,
-    parse_location, require_confirmation,
+    parse_location, refuse_left_out, require_confirmation,
 };
 use crate::cli::output::{OutputForm, TransferEnd};
 use crate::transfer::{Progress, Selection};
@@ -55,6 +55,7 @@ pub(crate) fn count(arguments: &CountArguments) -> Result<(), TransferEnd> {
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
     let opened = session.opener(&selection).open_source(&location)?;
     check_matches(&selection, &opened.as_source()?.tables()?)?;
+    refuse_left_out("count", opened.as_source()?)?;
     let progress = Progress::start(arguments.run.progress, "counted");
     let counts = session.walk(opened.as_source()?, &selection, &progress).count()?;
     drop(progress);

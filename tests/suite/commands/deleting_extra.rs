@@ -89,10 +89,12 @@ fn nothing_is_extra_if_an_endpoint_sends_what_is_not_understood_while_places_are
 fn what_is_not_understood_is_neither_counted_nor_deleted_as_if_it_were_not_there() {
     let site = Site::sqlite();
     let place = scripted_people(|_| (String::new(), b"{\"value\":[{\"PartitionKey\":\"p\"}]}".to_vec()));
-    site.fails(&["count", &place], &["People", "1 entities are not understood"]);
+    site.fails(&["count", &place], &["People", "not understood: 1 or more"]);
     site.fails(&["delete-where", &place, "People", "N eq 1", "--yes"], &["People", "not understood"]);
     dump(&site, "dump", &[GOOD[0], BAD]);
     site.fails(&["count", "dump:dump"], &["People", "not understood"]);
+    site.write("People.json", format!("[{},{BAD}]", GOOD[0]));
+    site.fails(&["count", "People.json"], &["People", "not understood"]);
 }
 
 #[test]
@@ -107,8 +109,10 @@ fn what_lies_in_a_folder_within_the_folder_is_neither_read_nor_taken_for_absent(
     for more in [&[][..], &["--dry-run"]] {
         deletes_nothing(&site, "in", more, 2);
     }
-    for compared in [&["verify", "in", "dump:out"][..], &["copy", "in", "dump:other", "--verify"]] {
-        site.ends(compared, 2, &["not read"]);
+    for whole in
+        [&["count", "in"][..], &["verify", "in", "dump:out"], &["copy", "in", "dump:other", "--verify"]]
+    {
+        site.ends(whole, 2, &["not read"]);
     }
     // Only folders have nothing to read.
     std::fs::remove_file(site.folder.join("in/People.json")).expect("a file");

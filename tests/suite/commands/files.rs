@@ -216,7 +216,8 @@ fn types_that_a_file_does_not_tell_are_listed_before_anything_is_written() {
               "looksLike": null, "withoutZone": 0 },
         ])
     );
-    assert!(!site.folder.join("out/manifest.json").exists());
+    site.ends(&["copy", "People.json", "sqlite://out.db", "--dry-run", "--mode", "replace"], 0, &[]);
+    assert!(!site.folder.join("out/manifest.json").exists() && !site.folder.join("out.db").exists());
     let output = site.run(&["copy", "People.json", "dump:out", "--type", "Price=Double,Large=Int64"]);
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     let found = entities(&site);

@@ -144,16 +144,15 @@ fn verdict(identity: &Identity, operation: OperationLabel, resource: &Resource) 
 /// they are upserts without If-Match. An upsert needs more permissions.
 fn operation_of(method: &str, resource: &Resource, is_acl: bool) -> Option<(OperationLabel, &'static str)> {
     Some(match (resource, method.to_ascii_uppercase().as_str()) {
-        (Resource::Service, "GET") => (GetServiceProperties, "read the service properties"),
+        (Resource::Service, "GET" | "HEAD") => (GetServiceProperties, "read the service properties"),
         (Resource::Service, "PUT") => (SetServiceProperties, "change the service properties"),
         (Resource::EntitySet(_), "GET" | "HEAD") if is_acl => (GetTableAcl, "read the stored policies"),
         (Resource::EntitySet(_), "PUT") if is_acl => (SetTableAcl, "change the stored policies"),
         (Resource::Tables | Resource::Table(_), "GET") => (QueryTables, "list tables"),
         (Resource::Tables, "POST") => (CreateTable, "create a table"),
         (Resource::Table(_), "DELETE") => (DeleteTable, "delete a table"),
-        (Resource::EntitySet(_) | Resource::Entity { .. } | Resource::Partition { .. }, "GET") => {
-            (QueryEntities, "read entities")
-        }
+        (Resource::EntitySet(_) | Resource::Entity { .. } | Resource::Partition { .. }, "GET")
+        | (Resource::Entity { .. }, "HEAD") => (QueryEntities, "read entities"),
         (Resource::EntitySet(_), "POST") => (InsertEntity, "insert an entity"),
         (Resource::Entity { .. }, "PUT" | "PATCH" | "MERGE") => (UpdateEntity, "update an entity"),
         (Resource::Entity { .. }, "DELETE") => (DeleteEntity, "delete an entity"),

@@ -111,7 +111,7 @@ impl DataLocation {
         }
     }
 
-    /// Returns the place without secrets, for messages and fingerprints.
+    /// Returns the place without secrets, for messages.
     pub fn display(&self) -> String {
         match self {
             DataLocation::Endpoint(address) => address.tables.clone(),
@@ -128,18 +128,16 @@ impl DataLocation {
         self.identity() == other.identity()
     }
 
-    fn identity(&self) -> String {
-        let canonical = |path: &Path| {
-            let found = std::fs::canonicalize(path);
-            found.unwrap_or_else(|_| path.to_owned()).display().to_string()
-        };
+    /// Returns the place and the account without secrets, in a form that is the same for every spelling and in every
+    /// working directory.
+    pub fn identity(&self) -> String {
         let place = match self {
             DataLocation::Endpoint(address) => return address.identity(),
             DataLocation::Database(database, _) => match &**database {
-                Database::Sqlite(SqliteOptions { location: Location::File(path), .. }) => canonical(path),
+                Database::Sqlite(SqliteOptions { location: Location::File(path), .. }) => resolve(path),
                 database => database.display(),
             },
-            DataLocation::Dump(path) | DataLocation::File(path, _) => canonical(path),
+            DataLocation::Dump(path) | DataLocation::File(path, _) => resolve(path),
             DataLocation::Standard => return self.display(),
         };
         format!("{place}#{}", self.account().unwrap_or(DEVELOPMENT_ACCOUNT))
@@ -157,6 +155,11 @@ impl DataLocation {
     /// Whether a copy to the place never finds anything there.
     pub fn begins_empty(&self) -> bool {
         matches!(self, DataLocation::Dump(_) | DataLocation::Standard)
+    }
+
+    /// Whether the place is a SQLite file that does not exist yet.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, DataLocation::Database(database, _) if database.missing_file().is_some())
     }
 
     pub fn is_standard(&self) -> bool {
@@ -225,6 +228,17 @@ impl DataLocation {
 }
 
 /// Parses the percent-encoded name of an account.
+/// Resolves the symbolic links of a path whose last components may not exist yet.
+fn resolve(path: &Path) -> String {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let real = path.ancestors().find_map(|folder| {
+        let missing = path.strip_prefix(folder).ok()?;
+        Some(folder.canonicalize().ok()?.join(missing))
+    });
+    // Joining an empty path leaves a slash at the end, which the components do not have.
+    real.unwrap_or(path).components().collect::<PathBuf>().display().to_string()
+}
+
 fn parse_account(text: &str) -> TransferResult<String> {
     let name = percent_decode(text).filter(|name| is_account_name(name)).map(Cow::into_owned);
     name.ok_or_else(|| {
@@ -271,6 +285,21 @@ mod tests {
         assert_eq!(account(&format!("sqlite://{}", path("t.db#abc"))).unwrap(), None);
         assert_eq!(account(&path("w.json#abc")).unwrap().as_deref(), Some("abc"));
         assert_eq!(account(&path("a.json#def")).unwrap().as_deref(), Some("def"));
+    }
+
+    #[test]
+    fn a_path_has_the_same_identity_before_and_after_it_exists() {
+        let folder = tempfile::tempdir().unwrap();
+        let real = folder.path().canonicalize().unwrap();
+        std::os::unix::fs::symlink(&real, real.join("link")).unwrap();
+        let dump = DataLocation::Dump(real.join("link/new/dump"));
+        let before = dump.identity();
+        std::fs::create_dir_all(real.join("new/dump")).unwrap();
+        assert_eq!(dump.identity(), before);
+        assert!(dump.is_same(&DataLocation::Dump(real.join("new/./dump/"))), "{before}");
+        let relative = DataLocation::Dump("new/dump".into()).identity();
+        let absolute = std::env::current_dir().unwrap().join("new/dump");
+        assert_eq!(relative, DataLocation::Dump(absolute).identity());
     }
 
     #[test]

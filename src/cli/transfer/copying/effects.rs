@@ -81,7 +81,8 @@ impl CopyJob<'_> {
         source: &dyn TransferSource,
     ) -> Result<Option<Effects>, TransferEnd> {
         let arguments = self.arguments;
-        if arguments.mode == Mode::Insert && !arguments.mirror || self.to.begins_empty() {
+        let is_new = self.to.begins_empty() || self.to.is_missing();
+        if arguments.mode == Mode::Insert && !arguments.mirror || is_new {
             return Ok(None);
         }
         let unfiltered = Selection::default();

@@ -262,8 +262,8 @@ pub(super) fn fingerprint(
     [from, to]: [&DataLocation; 2],
 ) -> Result<Fingerprint, TransferEnd> {
     Ok(Fingerprint::default()
-        .with("FROM", (from.display(), from.account()))
-        .with("TO", (to.display(), to.account()))
+        .with("FROM", (from.identity(), from.account()))
+        .with("TO", (to.identity(), to.account()))
         .with("content of FROM", content_of(from)?)
         .with("--include, --exclude or --filter", &arguments.selection)
         .with("--since", arguments.since)
@@ -295,6 +295,6 @@ impl CopyFiles {
 /// Returns the file for the state of a command without `--state`.
 pub(in crate::cli::transfer) fn default_state(command: &str, places: [&DataLocation; 2]) -> PathBuf {
     let mut hasher = DefaultHasher::new();
-    places.map(|place| (place.display(), place.account())).hash(&mut hasher);
+    places.map(|place| (place.identity(), place.account())).hash(&mut hasher);
     format!("rowhouse-{command}-{:08x}.state", hasher.finish() >> 32).into()
 }

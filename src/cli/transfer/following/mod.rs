@@ -165,8 +165,8 @@ impl FollowJob<'_> {
     /// Opens the state of an earlier run, or creates one after a confirmation.
     fn open_state(&self, places: &FollowPlaces<'_>, restart: bool) -> Result<Checkpoint, TransferEnd> {
         let fingerprint = Fingerprint::default()
-            .with("FROM", self.from.display())
-            .with("TO", self.to.display())
+            .with("FROM", self.from.identity())
+            .with("TO", self.to.identity())
             .with("account", [self.from.account(), self.to.account()])
             .with("--include or --exclude", &self.arguments.tables);
         match Checkpoint::find(&self.state, &fingerprint, restart)? {
