@@ -6,6 +6,8 @@ use crate::client::{ClientAnswer, ServiceError};
 pub(crate) const MAX_OPERATIONS: usize = 100;
 /// Maximum bytes of the bodies of a change set, below Azure's 4 MiB for the whole batch.
 pub(crate) const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
+/// Bytes of an operation without its body, approximately.
+pub(crate) const HEAD_BYTES: usize = 512;
 const BOUNDARY: &str = "batch_rowhouse";
 const INNER: &str = "changeset_rowhouse";
 
@@ -24,8 +26,10 @@ pub(crate) struct ChangeSetBody {
 }
 
 impl ChangeSetBody {
-    pub(crate) fn new(tables: &str) -> Self {
-        let text = format!("--{BOUNDARY}\r\nContent-Type: multipart/mixed; boundary={INNER}\r\n\r\n");
+    /// Begins a change set. `bytes` is the expected number of bytes of its operations.
+    pub(crate) fn new(tables: &str, bytes: usize) -> Self {
+        let mut text = String::with_capacity(bytes + HEAD_BYTES);
+        text.push_str(&format!("--{BOUNDARY}\r\nContent-Type: multipart/mixed; boundary={INNER}\r\n\r\n"));
         Self { tables: tables.to_owned(), text }
     }
 
@@ -98,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_change_set_reads_back_as_the_server_reads_it() {
-        let mut set = ChangeSetBody::new("http://h/abc");
+        let mut set = ChangeSetBody::new("http://h/abc", 0);
         set.add(SetVerb::Insert, "People", "{}");
         set.add(SetVerb::Delete("*"), "People(PartitionKey='a',RowKey='b')", "");
         let call = set.call();

@@ -17,7 +17,7 @@ use crate::protocol::codec::xml;
 use crate::protocol::model::Ticks;
 pub(crate) use address::Address;
 use address::EndpointCredentials;
-pub(crate) use change_set::{ChangeSetBody, MAX_BODY_BYTES, MAX_OPERATIONS, SetVerb};
+pub(crate) use change_set::{ChangeSetBody, HEAD_BYTES, MAX_BODY_BYTES, MAX_OPERATIONS, SetVerb};
 pub(crate) use send::{Client, MAX_ANSWER_BYTES};
 
 /// The newest protocol version that the recordings cover.

@@ -1,5 +1,6 @@
 //! Sends requests, and retries them with back-off and jitter.
 
+use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use ureq::http::{HeaderMap, Request, Response};
 use ureq::tls::{RootCerts, TlsConfig};
-use ureq::{Agent, Proxy};
+use ureq::{Agent, Body, Proxy};
 
 use crate::client::address::Address;
 use crate::client::change_set::ChangeSetBody;
@@ -31,6 +32,12 @@ pub(crate) const MAX_ANSWER_BYTES: u64 = 32 << 20;
 
 /// Maximum bytes of the head of an answer, many times Azure's.
 const MAX_HEAD_BYTES: usize = 64 << 10;
+/// Bytes of the buffers of a connection. The input buffer must have room for more than the maximum head.
+const INPUT_BUFFER_BYTES: usize = MAX_HEAD_BYTES + (16 << 10);
+const OUTPUT_BUFFER_BYTES: usize = 32 << 10;
+/// Initial capacity for the body of an answer whose length is unknown. Most pages fit in it, so that the body is not
+/// moved while it grows; unused capacity occupies no memory.
+const BODY_CAPACITY: usize = 1 << 20;
 
 /// The result of a request: its answer, or the refusal of the server.
 type ClientResult<T> = TransferResult<Result<T, ServiceError>>;
@@ -115,6 +122,8 @@ impl Client {
             .allow_non_standard_methods(true)
             .timeout_global(Some(timeout))
             .max_response_header_size(MAX_HEAD_BYTES)
+            .input_buffer_size(INPUT_BUFFER_BYTES)
+            .output_buffer_size(OUTPUT_BUFFER_BYTES)
             .timeout_connect(Some(CONNECT_TIMEOUT))
             .max_idle_connections_per_host(concurrency)
             .max_idle_connections(concurrency)
@@ -257,16 +266,19 @@ impl Client {
         if date.is_some() {
             *self.date.lock() = date;
         }
-        let mut answer = ClientAnswer {
-            status: response.status().as_u16(),
-            continuation,
-            content_type: header("content-type").unwrap_or_default(),
-            date,
-            body: Vec::new(),
-        };
-        answer.body = response.into_body().into_with_config().limit(MAX_ANSWER_BYTES).read_to_vec()?;
+        let (status, content_type) = (response.status().as_u16(), header("content-type").unwrap_or_default());
+        let body = read_body(response)?;
+        let answer = ClientAnswer { status, continuation, content_type, date, body };
         Ok(Received { answer, retry_after, location })
     }
+}
+
+fn read_body(response: Response<Body>) -> Result<Vec<u8>, ureq::Error> {
+    let body = response.into_body();
+    let length = body.content_length().map(|length| length.min(MAX_ANSWER_BYTES) as usize);
+    let mut bytes = Vec::with_capacity(length.unwrap_or(BODY_CAPACITY));
+    body.into_with_config().limit(MAX_ANSWER_BYTES).reader().read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Returns advice on a problem that retries do not solve.
@@ -383,7 +395,7 @@ impl Drop for FlightPermit<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Read as _, Write as _};
+    use std::io::Write as _;
     use std::net::TcpListener;
 
     const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2000\r\n\r\n";

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use super::{Endpoint, INSERTED, is_forbidden};
-use crate::client::{ChangeSetBody, ClientCall, MAX_BODY_BYTES, MAX_OPERATIONS, ServiceError, SetVerb};
+use crate::client::{
+    ChangeSetBody, ClientCall, HEAD_BYTES, MAX_BODY_BYTES, MAX_OPERATIONS, ServiceError, SetVerb,
+};
 use crate::contract::{Counts, Mode, TransferTarget, WritePage};
 use crate::error::{TransferError, TransferResult, fatal};
 use crate::locations::PageOutcome;
@@ -151,7 +153,7 @@ impl SetWriter<'_, '_> {
                 size = 0;
                 keys.clear();
             }
-            size += body.len() + 512;
+            size += body.len() + HEAD_BYTES;
             keys.insert(row.key.row.clone());
             group.push(SetOperation { row, body });
         }
@@ -225,7 +227,8 @@ impl SetWriter<'_, '_> {
             return self.send_one(only);
         }
         let table = self.outcome.page.table;
-        let mut set = ChangeSetBody::new(&self.endpoint.client.address.tables);
+        let bytes = group.iter().map(|operation| operation.body.len() + HEAD_BYTES).sum();
+        let mut set = ChangeSetBody::new(&self.endpoint.client.address.tables, bytes);
         for SetOperation { row, body } in group {
             let resource = || entity_address(table, &row.key.partition, &row.key.row);
             match self.outcome.page.mode {
@@ -267,7 +270,7 @@ fn is_fatal(refused: &ServiceError) -> bool {
 fn delete_group(endpoint: &Endpoint, table: &str, mut entities: Vec<&(Key, Version)>) -> TransferResult<u64> {
     let mut gone = 0;
     while !entities.is_empty() {
-        let mut set = ChangeSetBody::new(&endpoint.client.address.tables);
+        let mut set = ChangeSetBody::new(&endpoint.client.address.tables, entities.len() * HEAD_BYTES);
         for (key, version) in &entities {
             let tag = match version {
                 Version::Any => "*".to_owned(),
