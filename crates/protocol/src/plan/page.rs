@@ -199,7 +199,9 @@ pub fn read_table_token(token: &str) -> Result<String> {
     let text = decode_token(token)?;
     // A page may end before a range. Its token then names the lower bound of the range, which may end with U+0001.
     match text.rsplit_once('\u{1}') {
-        Some((name, time)) if time.len() == 16 => Ok(name.to_owned()),
+        Some((name, time)) if time.len() == 16 && time.bytes().all(|digit| digit.is_ascii_hexdigit()) => {
+            Ok(name.to_owned())
+        }
         _ => Err(Code::InvalidInput.into()),
     }
 }
@@ -246,6 +248,7 @@ mod tests {
         }
         assert!(read_table_token(&encode_token("no separator")).is_err());
         assert!(read_table_token(&encode_token("a\0b\u{1}01d32192bfeef623")).is_err());
+        assert!(read_table_token(&encode_token("a\u{1}01d32192bfeef62!")).is_err());
         assert!(decode_token(&encode_token("a\0")).is_err());
         assert!(decode_token(&encode_token(&"x".repeat(9000))).is_err());
     }
