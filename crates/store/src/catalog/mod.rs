@@ -16,5 +16,5 @@ mod tables;
 pub fn texts() -> Vec<&'static str> {
     let subjects: [&[&str]; 7] =
         [&accounts::ALL, &deleted::ALL, &expiry::ALL, &indexes::ALL, &loads::ALL, &reset::ALL, &tables::ALL];
-    [&subjects.concat()[..], &[session::LOCK_TABLE.postgres]].concat()
+    [&subjects.concat()[..], &[session::LOCK_TABLE_SHARED.postgres]].concat()
 }

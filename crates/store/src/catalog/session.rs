@@ -17,7 +17,7 @@ use crate::{Failure, Fault, StoreResult};
 pub(super) const TABLE_NO: &str =
     "SELECT table_no, spread FROM tables WHERE account = $1 AND name_lower = $2";
 /// Locks a table in PostgreSQL, so that the table keeps its number until the end of the transaction.
-pub(super) const LOCK_TABLE: SqlText = SqlText::each(
+pub(super) const LOCK_TABLE_SHARED: SqlText = SqlText::each(
     "SELECT table_no, spread FROM tables WHERE account = $1 AND name_lower = $2 FOR SHARE",
     TABLE_NO,
 );
@@ -177,7 +177,7 @@ impl SqlSession<'_> {
 
     /// The number of a table, valid until the end of the transaction.
     pub(crate) async fn table_no(&mut self, table: TableRef<'_>) -> StoreResult<Option<i64>> {
-        let row = self.row(sql(LOCK_TABLE).bind(table.account).bind(table.name.lower())).await?;
+        let row = self.row(sql(LOCK_TABLE_SHARED).bind(table.account).bind(table.name.lower())).await?;
         row.map(|row| row.get(0)).transpose()
     }
 }
